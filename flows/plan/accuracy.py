@@ -6,14 +6,14 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from fractions import Fraction
+from typing import NamedTuple
 
 from marginweave.schemas.configuration.attributes import most_combinations
 from marginweave.schemas.configuration.k_tuples import AggregateSettings
 from marginweave.schemas.configuration.marginals import AllCliques, MarginalSettings
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.synthesis import MixtureSynthesis
-from marginweave.schemas.draws import BudgetPlan, DrawKind, PlannedDraw
+from marginweave.schemas.draws import DrawKind, PlannedDraw
 from marginweave.tasks.accounting.plan import defaults
 from marginweave.tasks.accounting.plan.default_records import automatic_method
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
@@ -91,7 +91,7 @@ def error_forecast(configuration: Configuration, rows: int | None) -> list[str]:
     of that over n. Nothing is said of private domains, or of marginals that are still to be selected.
     DP: arithmetic on public numbers.
     """
-    found = [] if configuration.private_columns else list(_noise(configuration))
+    found = list(_noise(configuration))
     if not found:
         return []
     if configuration.resize is not None:
@@ -108,20 +108,39 @@ def error_forecast(configuration: Configuration, rows: int | None) -> list[str]:
 def _noise(configuration: Configuration) -> Iterator[tuple[str, float]]:
     """Number of columns and mean L1 norm of the noise of each draw of tables whose sizes are public."""
     plan = plan_budget(configuration)
-    sizes = public_sizes(configuration)
     for draw in plan.draws:
-        sigmas = [float(sigma) for sigma in planned_sigmas(configuration, plan, draw)]
-        if draw.kind is DrawKind.LEVEL:
-            labels = [len(attribute.labels) for attribute in configuration.attributes]
-            mean = most_combinations(labels, draw.length) / math.comb(
-                len(labels), draw.length
-            )  # cells of a set of columns
-            yield str(draw.length), count_noise(draw.mechanism).mean_error * mean * sigmas[0]
-        elif draw.kind in MARGINALS and sigmas:
-            cliques = planned_cliques(configuration, draw.kind)
-            norms = [cells(clique, sizes) * sigma for clique, sigma in zip(cliques, sigmas, strict=True)]
-            ends = sorted({min(map(len, cliques)), max(map(len, cliques))})
+        tables = [] if draw.kind is DrawKind.COUNT else _tables(configuration, draw)
+        if tables:
+            sigmas = map(float, planned_sigmas(configuration, plan, draw))
+            norms = [table.cells * sigma for table, sigma in zip(tables, sigmas, strict=True)]
+            lengths = [table.columns for table in tables]
+            ends = sorted({min(lengths), max(lengths)})
             yield " to ".join(map(str, ends)), count_noise(draw.mechanism).mean_error * statistics.fmean(norms)
+
+
+class _Table(NamedTuple):
+    """A table of counts: its number of columns and of cells, and the share of all rows that is in a mean cell."""
+
+    columns: int
+    cells: float
+    share: float
+
+
+def _tables(configuration: Configuration, draw: PlannedDraw) -> list[_Table]:
+    """The tables that a draw adds noise to, of a length the mean one; none where their sizes are not public."""
+    if draw.kind is DrawKind.COUNT:
+        return [_Table(0, 1, 1)]
+    if configuration.private_columns:
+        return []
+    if draw.kind is DrawKind.LEVEL:
+        labels = [len(attribute.labels) for attribute in configuration.attributes]
+        number = most_combinations(labels, draw.length)
+        share = configuration.contribution_cap(draw.length) / number
+        return [_Table(draw.length, number / math.comb(len(labels), draw.length), share)]
+    if draw.kind not in MARGINALS:
+        return []
+    sizes, cliques = public_sizes(configuration), planned_cliques(configuration, draw.kind)
+    return [_Table(len(clique), number, 1 / number) for clique in cliques for number in [cells(clique, sizes)]]
 
 
 def relative_errors(configuration: Configuration, rows: int) -> dict[str, tuple[str, str]]:
@@ -137,32 +156,13 @@ def relative_errors(configuration: Configuration, rows: int) -> dict[str, tuple[
     rows = rows if configuration.resize is None else configuration.resize.records
     found = {}
     for draw in plan.draws:
-        pairs = list(_cells(configuration, plan, draw, rows))
-        typical = [float(sd) * count_noise(draw.mechanism).mean_error for sd, _ in pairs]
-        beside = [100 * error / mean for error, (_, mean) in zip(typical, pairs, strict=True) if mean]
-        if typical:
-            found[draw.name] = _span(100 * error / rows for error in typical), _span(beside)
+        sigmas = planned_sigmas(configuration, plan, draw)
+        if sigmas and draw.kind not in (DrawKind.VALUES, DrawKind.SCORES, DrawKind.MEASURE):
+            tables, factor = _tables(configuration, draw), 100 * count_noise(draw.mechanism).mean_error / rows
+            typical = [float(sigma) * factor for sigma in sigmas]
+            beside = [error / table.share for error, table in zip(typical, tables, strict=True)] if tables else []
+            found[draw.name] = _span(typical), _span(beside)
     return found
-
-
-def _cells(
-    configuration: Configuration, plan: BudgetPlan, draw: PlannedDraw, rows: int
-) -> Iterable[tuple[Fraction | float, float]]:
-    """The sigma of a draw's noise and the mean count of the cells that it falls on (0: not known), marginal by marginal."""
-    sigmas, means = planned_sigmas(configuration, plan, draw), [0.0]
-    if draw.kind in (DrawKind.VALUES, DrawKind.SCORES, DrawKind.MEASURE):
-        return ()
-    if draw.kind is DrawKind.COUNT:
-        means = [rows]
-    elif configuration.private_columns or not sigmas:
-        means = [0.0] * len(sigmas)
-    elif draw.kind is DrawKind.LEVEL:
-        number = most_combinations((len(attribute.labels) for attribute in configuration.attributes), draw.length)
-        means = [rows * configuration.contribution_cap(draw.length) / number]
-    elif draw.kind in MARGINALS:
-        sizes = public_sizes(configuration)
-        means = [rows / cells(clique, sizes) for clique in planned_cliques(configuration, draw.kind)]
-    return zip(sigmas, means, strict=True)
 
 
 def _span(percentages: Iterable[float]) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 
 from scipy.special import ndtr, ndtri
 
@@ -133,27 +132,20 @@ def _together(alike: Sequence[DrawForecast]) -> DrawForecast:
 
 
 def _forecast(configuration: Configuration, plan: BudgetPlan, draw: PlannedDraw, share: float) -> DrawForecast:
+    """A draw in words: the noise and the typical error of one count, from the least noisy table to the most."""
     if draw.mechanism == "exponential":
         error = _choice_error(configuration, draw)
         return DrawForecast(name=draw.name, noise=f"epsilon {draw.epsilon:.4g}", share=share, error=error)
-    if draw.kind in _OF_MARGINALS:
-        return _marginal_forecast(configuration, plan, draw, share)
-    sd, is_level = query_sigma(draw, configuration.stability), draw.kind is DrawKind.LEVEL
-    return DrawForecast(
-        name=draw.name,
-        noise=f"sd {'at most ' if is_level and configuration.percentile is not None else ''}{float(sd):.1f}",
-        share=share,
-        error=f"± {float(sd) * RoundedGaussian.mean_error:.1f}",
-        threshold=_threshold(configuration, draw, sd, plan.delta_threshold) if is_level else "",
-    )
-
-
-def _marginal_forecast(configuration: Configuration, plan: BudgetPlan, draw: PlannedDraw, share: float) -> DrawForecast:
-    """A draw of marginals: the noise and the typical error of one cell, from the least noisy marginal to the most."""
-    sigmas = [float(sigma) for sigma in planned_sigmas(configuration, plan, draw)]
-    least, unit, noise = "", " a cell", count_noise(draw.mechanism)
+    noise, sigmas = count_noise(draw.mechanism), [float(sigma) for sigma in planned_sigmas(configuration, plan, draw)]
+    most = least = threshold = ""
+    unit = " a cell" if draw.kind in _OF_MARGINALS else ""
     if draw.kind is DrawKind.SCORES:
         sigmas, unit = [scoring(configuration, plan).score_sigma], " a score"
+    elif draw.kind is DrawKind.LEVEL:
+        most = "" if configuration.percentile is None else "at most "
+        threshold = _threshold(configuration, draw, plan.delta_threshold)
+    elif draw.kind is DrawKind.VALUES:
+        threshold = str(discovery(configuration, plan)[1])
     elif not sigmas:  # how many marginals will share the draw is not known yet
         least, unit = " or more", " times the marginals" if noise.is_pure else " times √(marginals)"
         sigmas = [sigma_alone(draw, configuration.stability)]
@@ -163,10 +155,10 @@ def _marginal_forecast(configuration: Configuration, plan: BudgetPlan, draw: Pla
     )
     return DrawForecast(
         name=draw.name,
-        noise=f"{'' if noise is RoundedGaussian else f'{noise.title}, '}sd {span}{least}",
+        noise=f"{'' if noise is RoundedGaussian else f'{noise.title}, '}sd {most}{span}{least}",
         share=share,
         error=f"± {errors}{unit}",
-        threshold=str(discovery(configuration, plan)[1]) if draw.kind is DrawKind.VALUES else "",
+        threshold=threshold,
     )
 
 
@@ -201,9 +193,10 @@ def rounds_forecast(configuration: Configuration) -> list[str]:
     return [words]
 
 
-def _threshold(configuration: Configuration, draw: PlannedDraw, sd: Fraction, delta_threshold: float) -> str:
+def _threshold(configuration: Configuration, draw: PlannedDraw, delta_threshold: float) -> str:
     # |S| and |V| are not known yet; with as many survivors as candidates the paper's rule is at its lowest.
     settings, records = configuration.tuples, configuration.stability.records
+    sd = query_sigma(draw, configuration.stability)
     threshold = level_threshold(settings, draw.length, configuration.reporting_length, sd, 1, 1)
     if settings.fabrication == "none":
         return str(
