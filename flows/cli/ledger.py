@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import getpass
 import os
+from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args
 
@@ -57,19 +59,24 @@ def open_account(
     """
     from marginweave.tasks.ledger import Ledger, ledger_location
 
-    asked = _asked_by(config)
-    if config is None and (epsilon is None or delta is None):
+    if config is not None:
+        from marginweave.flows.run.preparation import account_for
+        from marginweave.tasks.accounting.plan.resolve import load_configuration
+
+        account = replace(account_for(load_configuration(config)), dataset=dataset)
+    elif epsilon is None or delta is None:
         raise InputError("--epsilon and --delta must be given, or --for CONFIG, whose own they are then")
-    account = Account(
-        dataset=dataset,
-        epsilon=decimal_of("epsilon", epsilon or asked["epsilon"]),
-        delta=decimal_of("delta", delta or asked["delta"]),
-        unit=_unit(unit or asked.get("unit", "row")),
-        neighbors=_neighbors(neighbors or asked.get("neighbors", "add-remove")),
-        kind_of_plan=asked.get("cost"),
-        weak_delta=weak_delta or asked.get("weak_delta"),
-        policy=None if per is None else _policy_of(per),
-    )
+    else:
+        account = Account(dataset=dataset, epsilon=Decimal(0), delta=Decimal(0), unit="row", neighbors="add-remove")
+    given: dict[str, Any] = {
+        "epsilon": None if epsilon is None else decimal_of("epsilon", epsilon),
+        "delta": None if delta is None else decimal_of("delta", delta),
+        "unit": None if unit is None else _unit(unit),
+        "neighbors": None if neighbors is None else _neighbors(neighbors),
+        "weak_delta": weak_delta,
+        "policy": None if per is None else _policy_of(per),
+    }
+    account = replace(account, **{name: value for name, value in given.items() if value is not None})
     location = ledger_location(os.environ)
     Ledger.create(location).accounts.open(account, actor=getpass.getuser())
     out.print(
@@ -103,25 +110,6 @@ def _policy_of(text: str) -> Policy:
         epsilon=decimal_of("per epsilon", epsilon),
         delta=decimal_of("per delta", delta),
     )
-
-
-def _asked_by(config: Path | None) -> dict[str, Any]:
-    """What a configuration says of the account for its releases, and what one of them costs; nothing without one."""
-    if config is None:
-        return {}
-    from marginweave.tasks.accounting.plan.k_tuples import plan_budget
-    from marginweave.tasks.accounting.plan.resolve import load_configuration
-
-    configuration = load_configuration(config)
-    privacy = configuration.privacy
-    return {
-        "epsilon": repr(privacy.epsilon),
-        "delta": repr(privacy.delta),
-        "unit": privacy.unit_key,
-        "neighbors": privacy.neighbors,
-        "weak_delta": privacy.weak_delta,
-        "cost": plan_budget(configuration).cost,
-    }
 
 
 @app.command("upgrade")

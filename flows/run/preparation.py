@@ -6,12 +6,14 @@ import getpass
 import os
 import secrets
 import uuid
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
 
 from marginweave.flows.run import continuity
 from marginweave.flows.run.request import Request, remember
+from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.ledger.accounts import Account
 from marginweave.schemas.ledger.records import State
@@ -178,9 +180,8 @@ def open_ledger(request: Request) -> Ledger:
         BudgetError: no ledger, key or account, or a ledger that lacks what this home has seen of it.
     """
     configuration, witness = request.configuration, Witness(request.folder.home)
-    privacy, plan = configuration.privacy, plan_budget(configuration)
     if not request.is_example:
-        command = opening_for(configuration.dataset, plan, request.path)
+        command = opening_for(configuration.dataset, plan_budget(configuration), request.path)
         ledger = Ledger.open(request.ledger_location, command=command, witness=witness)
         ledger.accounts.check(configuration.dataset, command)
         return ledger
@@ -188,20 +189,24 @@ def open_ledger(request: Request) -> Ledger:
         upgrade(request.ledger_file, os.environ)
     ledger = Ledger.create(request.ledger_location, witness=witness)
     if all(total.account.dataset != configuration.dataset for total in ledger.accounts.totals()):
-        cap = plan.statement
-        ledger.accounts.open(
-            Account(
-                dataset=configuration.dataset,
-                epsilon=max(_EXAMPLE_EPSILON, cap.epsilon),
-                delta=cap.delta,
-                unit=privacy.unit_key,
-                neighbors=privacy.neighbors,
-                kind_of_plan=plan.cost,
-                weak_delta=privacy.weak_delta,
-            ),
-            actor="marginweave run (example)",
-        )
+        account = account_for(configuration)
+        account = replace(account, epsilon=max(_EXAMPLE_EPSILON, account.epsilon))
+        ledger.accounts.open(account, actor="marginweave run (example)")
     return ledger
+
+
+def account_for(configuration: Configuration) -> Account:
+    """The account that holds one release of a configuration: its cap, its unit, and a box for releases of its plan."""
+    plan, privacy = plan_budget(configuration), configuration.privacy
+    return Account(
+        dataset=configuration.dataset,
+        epsilon=plan.statement.epsilon,
+        delta=plan.statement.delta,
+        unit=privacy.unit_key,
+        neighbors=privacy.neighbors,
+        kind_of_plan=plan.cost,
+        weak_delta=privacy.weak_delta,
+    )
 
 
 def internal_evaluation_due(reference: RunReference) -> bool:
