@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import getpass
 import os
+import re
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
@@ -68,11 +69,12 @@ def open_account(
         raise InputError("--epsilon and --delta must be given, or --for CONFIG, whose own they are then")
     else:
         account = Account(dataset=dataset, epsilon=Decimal(0), delta=Decimal(0), unit="row", neighbors="add-remove")
+    _check_unit(unit, neighbors)
     given: dict[str, Any] = {
         "epsilon": None if epsilon is None else decimal_of("epsilon", epsilon),
         "delta": None if delta is None else decimal_of("delta", delta),
-        "unit": None if unit is None else _unit(unit),
-        "neighbors": None if neighbors is None else _neighbors(neighbors),
+        "unit": unit,
+        "neighbors": neighbors,
         "weak_delta": weak_delta,
         "policy": None if per is None else _policy_of(per),
     }
@@ -87,16 +89,12 @@ def open_account(
     out.print("Back up the ledger's key. Without it you cannot make further releases")
 
 
-def _unit(unit: str) -> str:
-    if unit != "row" and not (unit.startswith(SUBJECT_PREFIX) and unit.removeprefix(SUBJECT_PREFIX).strip()):
+def _check_unit(unit: str | None, neighbors: str | None) -> None:
+    """Refuse a unit of privacy, and neighboring tables, that no configuration can have."""
+    if unit is not None and unit != "row" and not re.fullmatch(rf"{SUBJECT_PREFIX}.*\S.*", unit, re.DOTALL):
         raise InputError(f"unit ({unit}) must be row or subject:COLUMN")
-    return unit
-
-
-def _neighbors(neighbors: str) -> Neighbors:
-    if neighbors not in get_args(Neighbors):
+    if neighbors not in {None, *get_args(Neighbors)}:
         raise InputError(f"neighbors ({neighbors}) must be {' or '.join(get_args(Neighbors))}")
-    return cast("Neighbors", neighbors)
 
 
 def _policy_of(text: str) -> Policy:

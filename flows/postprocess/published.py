@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from marginweave.flows.run.continuity import changed
-from marginweave.flows.run.lookup import apply_decision, existing_run, finished_run, successor
+from marginweave.flows.run.lookup import apply_decision, corrections, existing_run, finished_run
 from marginweave.flows.run.request import ledger_file_of, ledger_of, original_request
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.evaluation import Evaluation
@@ -52,7 +52,7 @@ def copy_release(home: Path, run: str, to: Path) -> PublishedCopy:
     return PublishedCopy(
         files=tuple(sorted(contents)),
         left_out=tuple(sorted(present - contents.keys())),
-        superseded_by=successor(home, manifest),
+        superseded_by=corrections(home).get(manifest.release),
     )
 
 
@@ -130,9 +130,7 @@ def rewrite_report(home: Path, run: str, to: Path | None) -> Path:
         StageError: the files are not those that were booked.
     """
     folder, manifest = existing_run(home, run)
-    if to is None and manifest.state == RunState.AWAITING:
-        manifest = apply_decision(folder, manifest, home)
-    if to is None and manifest.state == RunState.AWAITING and folder.proposed.exists():
+    if to is None and apply_decision(folder, manifest).state == RunState.AWAITING and folder.proposed.exists():
         return folder.proposed / "report.html"
     folder, _ = finished_run(home, run)
     if to is None:

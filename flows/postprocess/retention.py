@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from marginweave.flows.run.continuity import sync_with_ledger
-from marginweave.flows.run.lookup import apply_decision, existing_run, in_progress, run_lock
+from marginweave.flows.run.continuity import readable_manifest, sync_with_ledger
+from marginweave.flows.run.lookup import apply_decision, corrections, existing_run, in_progress, run_lock
 from marginweave.flows.run.request import ledger_of
 from marginweave.schemas.errors import InputError, MarginweaveError, StageError
 from marginweave.schemas.ledger.records import State
@@ -35,14 +35,8 @@ class RunSummary:
 
 def list_runs(home: Path) -> list[RunSummary]:
     """Every run below `home`, by name; one that is damaged is listed as such, one that was corrected with its successor."""
-    folders = RunFolder.all_of(home)
-    manifests = {folder.run: _readable_manifest(folder) for folder in folders}
-    corrected = {
-        manifest.supersedes.release: name
-        for name, manifest in manifests.items()
-        if manifest is not None and manifest.supersedes is not None and manifest.state == RunState.FINISHED
-    }
-    return [_summary(folder, manifests[folder.run], corrected) for folder in folders]
+    corrected = corrections(home)
+    return [_summary(folder, readable_manifest(folder), corrected) for folder in RunFolder.all_of(home)]
 
 
 def _summary(folder: RunFolder, manifest: Manifest | None, corrected: dict[str, str]) -> RunSummary:
@@ -77,13 +71,12 @@ def purge_run(home: Path, run: str, *, unfinished: bool) -> None:
         StageError: the run is in progress.
     """
     folder = RunFolder.at(home, run)
-    if folder.path.is_dir() and unfinished and _readable_manifest(folder) is None:
+    if folder.path.is_dir() and unfinished and readable_manifest(folder) is None:
         with run_lock(folder):
             folder.remove_private()
         return
     folder, manifest = existing_run(home, run)
-    if manifest.state == RunState.AWAITING:
-        apply_decision(folder, manifest, home)
+    apply_decision(folder, manifest)
     with run_lock(folder):
         folder, manifest = existing_run(home, run)  # as it is now that nobody else works on it
         if manifest.state == RunState.RUNNING:
@@ -107,14 +100,13 @@ def purge_older(home: Path, age: timedelta) -> tuple[list[str], list[str]]:
         raise InputError("older-than must not be negative")
     before, done, busy, failed = datetime.now(UTC) - age, [], [], []
     for folder in RunFolder.all_of(home):
-        manifest = _readable_manifest(folder)
-        if not _may_hold_something(folder, manifest) or _last_word(folder, manifest) > before:
-            continue
-        if in_progress(folder):
-            busy.append(folder.run)
+        manifest = readable_manifest(folder)
+        if _last_word(folder, manifest) > before:
             continue
         try:
-            if not _awaits_with_nothing_private(folder, manifest, home):
+            if in_progress(folder):
+                busy.append(folder.run)
+            elif _holds_something(folder, manifest):
                 purge_run(home, folder.run, unfinished=True)
                 done.append(folder.run)
         except MarginweaveError as error:
@@ -155,21 +147,16 @@ def _give_up(ledger: Ledger, release_id: str) -> None:
     ledger.draws.return_unused(release_id, [draw.name for draw in record.draws if draw.state == State.RESERVED])
 
 
-def _may_hold_something(folder: RunFolder, manifest: Manifest | None) -> bool:
-    """Whether there may be something for a purge to remove; of what awaits approval, the ledger has the last word."""
-    ended = manifest is not None and manifest.state in {RunState.AWAITING, RunState.REJECTED}
-    return (ended and folder.proposed.exists()) or _holds_private(folder)
-
-
-def _holds_private(folder: RunFolder) -> bool:
-    return any(place.exists() for place in (folder.private, folder.derived, *folder.staged_releases()))
-
-
-def _awaits_with_nothing_private(folder: RunFolder, manifest: Manifest | None, home: Path) -> bool:
-    """Whether a purge leaves the run as it is: its decision is still to come, and there is nothing private in it."""
-    if manifest is None or manifest.state != RunState.AWAITING or _holds_private(folder):
-        return False
-    return apply_decision(folder, manifest, home).state == RunState.AWAITING
+def _holds_something(folder: RunFolder, manifest: Manifest | None) -> bool:
+    """Whether there is something for a purge to remove; of what awaits approval, the ledger has the last word."""
+    if any(place.exists() for place in (folder.private, folder.derived, *folder.staged_releases())):
+        return True
+    return (
+        manifest is not None
+        and folder.proposed.exists()
+        and manifest.state in {RunState.AWAITING, RunState.REJECTED}
+        and apply_decision(folder, manifest).state != RunState.AWAITING
+    )
 
 
 def _last_word(folder: RunFolder, manifest: Manifest | None) -> datetime:
@@ -178,11 +165,3 @@ def _last_word(folder: RunFolder, manifest: Manifest | None) -> datetime:
         with at_place(folder.path, "read"):
             return datetime.fromtimestamp(folder.path.stat().st_mtime, UTC)
     return max([manifest.created, *(entry.finished for entry in manifest.stages.values())])
-
-
-def _readable_manifest(folder: RunFolder) -> Manifest | None:
-    """The manifest, or None where there is none or it is damaged."""
-    try:
-        return folder.read_manifest()
-    except StageError:
-        return None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Set
-from contextlib import suppress
 from pathlib import Path
 
 from marginweave.flows.run.progress import reporter
@@ -220,14 +219,20 @@ def check_correction(request: Request, present: Manifest | None) -> Correction |
 def _unknown_charge(home: Path, dataset: str, known: Set[str]) -> str | None:
     """The first run below `home` that was charged to `dataset` under a release that is not `known`, or None."""
     for folder in RunFolder.all_of(home):
-        manifest = None
-        with suppress(StageError):  # a manifest that cannot be read is found by `audit_files`
-            manifest = folder.read_manifest()
+        manifest = readable_manifest(folder)  # one that is damaged is found by `audit_files`
         if manifest is None or manifest.dataset != dataset or manifest.release in known:
             continue
         if was_charged(manifest) and not is_example(folder):
             return manifest.run
     return None
+
+
+def readable_manifest(folder: RunFolder) -> Manifest | None:
+    """The manifest, or None where there is none or it is damaged."""
+    try:
+        return folder.read_manifest()
+    except StageError:
+        return None
 
 
 def was_charged(manifest: Manifest) -> bool:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
-from marginweave.flows.run.continuity import check_continuity, check_outputs, sync_with_ledger
+from marginweave.flows.run.continuity import check_continuity, check_outputs, readable_manifest, sync_with_ledger
 from marginweave.flows.run.request import ledger_of
 from marginweave.schemas.errors import InputError, OperatorError, StageError
 from marginweave.schemas.ledger.records import Decision
@@ -17,7 +17,6 @@ from marginweave.schemas.released.manifest import Manifest, RunState
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place, replace_file
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.ledger import Ledger, Witness
-from marginweave.tasks.ledger.approvals import check_words
 
 _LOCKED: ContextVar[frozenset[Path]] = ContextVar("locked", default=frozenset())
 
@@ -123,8 +122,7 @@ def decided_run(home: Path, run: str) -> tuple[RunFolder, Manifest]:
         StageError: the run is in progress, or a file of an approved release was changed.
     """
     folder, manifest = existing_run(home, run)
-    if manifest.state == RunState.AWAITING:
-        manifest = apply_decision(folder, manifest, home)
+    manifest = apply_decision(folder, manifest)
     if manifest.state == RunState.AWAITING:
         raise InputError(f"run {run} awaits approval: {what_to_do(run)}")
     if manifest.state not in {RunState.FINISHED, RunState.REJECTED}:
@@ -132,16 +130,19 @@ def decided_run(home: Path, run: str) -> tuple[RunFolder, Manifest]:
     return folder, manifest
 
 
-def apply_decision(folder: RunFolder, manifest: Manifest, home: Path) -> Manifest:
+def apply_decision(folder: RunFolder, manifest: Manifest) -> Manifest:
     """The manifest of a run that awaits approval after the decision that the ledger knows, its files where they then belong.
 
-    Unchanged where there is no decision. An approval or rejection that was killed in the middle is carried out here.
+    Unchanged where there is no decision, or it awaits none. An approval or rejection that was killed in the middle is carried
+    out here.
 
     Raises:
         BudgetError: there is no ledger to ask.
         StageError: the run is in progress, or a file of an approved release was changed.
     """
-    ledger = Ledger.open(ledger_of(folder, home), witness=Witness(home))
+    if manifest.state != RunState.AWAITING:
+        return manifest
+    ledger = Ledger.open(ledger_of(folder, folder.home), witness=Witness(folder.home))
     record = ledger.releases.find(manifest.release)
     if record is None or record.decision is None:
         return manifest
@@ -175,14 +176,14 @@ def describe_progress(folder: RunFolder) -> str | None:
     return f"run {folder.run} is {manifest.state}: {follows[manifest.state]}"
 
 
-def successor(home: Path, manifest: Manifest) -> str | None:
-    """The published run of this home that corrects the release of `manifest`, or None; the ledger knows it as well."""
-    for path in sorted((home / "runs").glob("*/manifest.json")):
-        other = RunFolder(path.parent).read_manifest()
-        corrected = None if other is None or other.state != RunState.FINISHED else other.supersedes
-        if corrected is not None and corrected.release == manifest.release:
-            return path.parent.name
-    return None
+def corrections(home: Path) -> dict[str, str]:
+    """The releases that published runs of this home correct, each with the run that does; the ledger knows them as well."""
+    found = {}
+    for folder in RunFolder.all_of(home):
+        manifest = readable_manifest(folder)
+        if manifest is not None and manifest.supersedes is not None and manifest.state == RunState.FINISHED:
+            found[manifest.supersedes.release] = folder.run
+    return found
 
 
 def place_of_files(folder: RunFolder) -> Path:
@@ -203,8 +204,6 @@ def decide(home: Path, run: str, *, approved: bool, by: str, reason: str) -> tup
         BudgetError: the ledger does not know that the run was submitted: one of them is an older copy.
         StageError: the run is in progress, or a proposed file is missing, was changed or was added.
     """
-    check_words("by", by)
-    check_words("reason", reason)
     folder, manifest = existing_run(home, run)
     with run_lock(folder):
         witness = Witness(home, folder.path, manifest.release)
