@@ -129,11 +129,7 @@ def _tell(request: Request, schedule: Schedule | None, rows: int | None, name: s
     forecasts = noise.combinations_forecast, noise.noise_forecast, noise.rounds_forecast, noise.preparation_forecast
     lines = [line for forecast in (*forecasts, accuracy.method_forecast) for line in forecast(request.configuration)]
     lines += accuracy.error_forecast(request.configuration, rows)
-    lines += [*account.ledger_forecast(request), *account.policy_forecast(request)]
-    if schedule is not None:
-        from marginweave.flows.plan.schedule import schedule_forecast
-
-        lines += schedule_forecast(request, schedule)
+    lines += account.account_forecast(request, schedule)
     for line in lines:
         out.print(f"{name}{line}")
 

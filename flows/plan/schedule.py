@@ -7,7 +7,7 @@ import math
 import warnings
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from datetime import time as clock
@@ -15,13 +15,11 @@ from itertools import accumulate, repeat, takewhile
 from typing import Literal
 from zoneinfo import ZoneInfo
 
-from marginweave.flows.run.request import Request
 from marginweave.schemas.budget import Cost
 from marginweave.schemas.draws import BudgetPlan
-from marginweave.schemas.errors import BudgetError, InputError
-from marginweave.schemas.ledger.accounts import Account, Policy, Spent
-from marginweave.tasks.accounting.plan.k_tuples import plan_budget
-from marginweave.tasks.ledger import Ledger, opening_for
+from marginweave.schemas.errors import InputError
+from marginweave.schemas.ledger.accounts import Account, AccountTotal, Policy, Spent
+from marginweave.schemas.ledger.records import ReleaseRecord
 from marginweave.tasks.ledger.boxes import total_with
 from marginweave.tasks.ledger.rules import period_epsilon, period_spent, runs_a_period
 
@@ -92,20 +90,13 @@ class Outlook:
     needed: float | None = None
 
 
-def schedule_forecast(request: Request, schedule: Schedule) -> list[str]:
-    """In words, how long the account lasts for the request's plan on a schedule, every run a release of its own."""
-    dataset, plan = request.configuration.dataset, plan_budget(request.configuration)
-    if request.is_example:
-        return ["Schedule: public example data keeps an account in the home, which no schedule needs"]
-    try:
-        ledger = Ledger.open(request.ledger_location, command=opening_for(dataset, plan, request.path))
-        total, releases = ledger.accounts.total(dataset), ledger.releases.of(dataset)
-    except BudgetError:
-        return ["Schedule: without an account no run fits"]
-    policy, moment = total.account.policy, datetime.now(UTC)
-    of_period = Spent() if policy is None else period_spent(policy, dataset, releases, moment)
-    found = outlook(total.account, total.spent, of_period, plan, schedule.after, moment)
-    return list(_words(found, total.account, schedule))
+def schedule_forecast(
+    total: AccountTotal, releases: Sequence[ReleaseRecord], plan: BudgetPlan, schedule: Schedule, moment: datetime
+) -> list[str]:
+    """In words, how long the account lasts from `moment` on for releases of `plan` on a schedule."""
+    account, policy = total.account, total.account.policy
+    of_period = Spent() if policy is None else period_spent(policy, account.dataset, releases, moment)
+    return list(_words(outlook(account, total.spent, of_period, plan, schedule.after, moment), account, schedule))
 
 
 def outlook(
