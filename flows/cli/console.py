@@ -32,12 +32,7 @@ def _resolved(home: Path) -> Path:
 Home = Annotated[
     Path,
     typer.Option(
-        "--home",
-        help="Folder in which runs/ lives.",
-        envvar="MARGINWEAVE_HOME",
-        show_envvar=True,
-        show_default=False,
-        callback=_resolved,
+        "--home", help="Folder in which runs/ lives.", envvar="MARGINWEAVE_HOME", show_default=False, callback=_resolved
     ),
 ]
 Reason = Annotated[str, typer.Option(help="Why; it stays in the ledger.")]

@@ -13,7 +13,7 @@ from marginweave.schemas.errors import EXIT_FAILED, InputError
 from marginweave.tasks.checkpoint.files import at_place, replace_file
 
 if TYPE_CHECKING:
-    from marginweave.flows.plan.schedule import Schedule
+    from marginweave.flows.plan.account import Schedule
     from marginweave.flows.run.request import Request
 
 _Configs = Annotated[
@@ -54,7 +54,7 @@ def plan(
     prepare_environment(home)  # the schedule is Prefect's to read
     planned = None
     if schedule is not None:
-        from marginweave.flows.plan.schedule import Schedule
+        from marginweave.flows.plan.account import Schedule
 
         planned = Schedule(schedule, timezone or "UTC")
     requests = [read_request(config, run=None, source=source, home=home) for config in configs]
@@ -68,10 +68,9 @@ def plan(
 
 def _show(request: Request, rows: int | None) -> None:
     drawn, spent = _cells(request, rows)
-    beside = ("of all rows", "of a mean count") if rows else ()
-    table = table_of("draw", "noise", "share of budget", "typical error", *beside, "least count")
+    table = table_of("draw", *next(iter(drawn.values())))
     for name, cells in drawn.items():
-        table.add_row(name, *cells)
+        table.add_row(name, *cells.values())
     out.print(_heading(request))
     print_wide(table)
     out.print(f"All draws together: epsilon {spent:.6g} at delta {request.configuration.privacy.delta:g}")
@@ -81,37 +80,39 @@ def _compare(one: Request, other: Request, rows: int | None) -> None:
     """Both plans in one table, a line a draw of either; what is left empty the other has alone."""
     from marginweave.flows.run.continuity import configuration_differences
 
-    plans, sides = [], ("A", "B")
-    for side, request in zip(sides, (one, other), strict=True):
-        drawn, spent = _cells(request, rows)
-        plans.append(drawn)
+    plans = {}
+    for side, request in (("A", one), ("B", other)):
+        plans[side], spent = _cells(request, rows)
         out.print(f"{side}: {_heading(request)}; all draws together epsilon {spent:.6g}")
     places = configuration_differences(one.configuration, other.configuration)
     out.print(f"They differ in {', '.join(places)}" if places else "They are the same configuration")
-    heads = ("noise", "share", "error", *(("of all rows", "of a mean count") if rows else ()), "least count")
-    shown = [place for place, head in enumerate(heads) if head != "of all rows"]
-    table = table_of("draw", *(f"{side}: {heads[place]}" for side in sides for place in shown))
-    for name in dict.fromkeys((*plans[0], *plans[1])):
-        both = (drawn.get(name, ("",) * len(heads)) for drawn in plans)
-        table.add_row(name, *(cells[place] for cells in both for place in shown))
+    heads = ["noise", "share of budget", "typical error", *(["of a mean count"] if rows else []), "least count"]
+    shown = [head.removeprefix("typical ").removesuffix(" of budget") for head in heads]  # there are two of each
+    table = table_of("draw", *(f"{side}: {head}" for side in plans for head in shown))
+    for name in dict.fromkeys(name for drawn in plans.values() for name in drawn):
+        table.add_row(name, *(drawn.get(name, {}).get(key, "") for drawn in plans.values() for key in heads))
     print_wide(table)
 
 
-def _cells(request: Request, rows: int | None) -> tuple[dict[str, tuple[str, ...]], float]:
+def _cells(request: Request, rows: int | None) -> tuple[dict[str, dict[str, str]], float]:
     """For each draw noise, share, typical error, the same beside all `rows` and beside a mean count, threshold; and epsilon."""
     from marginweave.flows.plan.accuracy import relative_errors
     from marginweave.flows.plan.noise import forecast
 
     drawn, spent = forecast(request.configuration)
     errors = relative_errors(request.configuration, rows) if rows else {}
-    return {
-        row.name: (
-            *(row.noise, f"{100 * row.share:.1f} %", row.error),
-            *(errors.get(row.name, ("", "")) if rows else ()),
-            row.threshold,
-        )
-        for row in drawn
-    }, spent
+    cells = {}
+    for row in drawn:
+        cells[row.name] = {
+            "noise": row.noise,
+            "share of budget": f"{100 * row.share:.1f} %",
+            "typical error": row.error,
+        }
+        if rows:
+            beside = errors.get(row.name, ("", ""))
+            cells[row.name] |= dict(zip(("of all rows", "of a mean count"), beside, strict=True))
+        cells[row.name]["least count"] = row.threshold
+    return cells, spent
 
 
 def _heading(request: Request) -> str:

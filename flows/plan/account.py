@@ -1,20 +1,81 @@
-"""What the account of a release says to it before anything is charged: whether it fits, and how long the account lasts."""
+"""What the account of a release says to it before anything is charged: whether it fits, and how long it lasts on a schedule."""
 
 from __future__ import annotations
 
+import asyncio
 import math
-from datetime import UTC, datetime
+import warnings
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from datetime import time as clock
+from itertools import accumulate, repeat, takewhile
+from typing import Literal
+from zoneinfo import ZoneInfo
 
-from marginweave.flows.plan.schedule import Schedule, schedule_forecast
 from marginweave.flows.run.lookup import describe_progress
 from marginweave.flows.run.preparation import open_ledger
 from marginweave.flows.run.request import Request
+from marginweave.schemas.budget import Cost
 from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.errors import BudgetError
-from marginweave.schemas.ledger.accounts import AccountTotal
+from marginweave.schemas.draws import BudgetPlan
+from marginweave.schemas.errors import BudgetError, InputError
+from marginweave.schemas.ledger.accounts import Account, AccountTotal, Policy, Spent
+from marginweave.schemas.ledger.records import ReleaseRecord
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.ledger.admission import delta_refusal, unit_refusal
-from marginweave.tasks.ledger.rules import PeriodForecast, largest_epsilon
+from marginweave.tasks.ledger.boxes import total_with
+from marginweave.tasks.ledger.rules import PeriodForecast, largest_epsilon, period_epsilon, period_spent, runs_a_period
+
+MOST_RUNS = 10_000
+_CHUNK = 1000  # as many as Prefect computes at a time
+_PATIENCE = 16  # runs that one period refuses in a row before the rest of it is skipped
+_FORESIGHT = timedelta(days=100 * 366)  # nothing later is looked at
+
+Amount = Literal["epsilon", "delta", "allowance"]
+_TimesAfter = Callable[[datetime], Iterator[datetime]]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Times as Prefect has them for a deployment: a cron expression of five fields, and the name of a time zone.
+
+    Raises:
+        InputError: Prefect would not take it, or it never comes.
+    """
+
+    cron: str
+    timezone: str
+
+    def __post_init__(self) -> None:
+        try:
+            ZoneInfo(self.timezone)
+        except (KeyError, ValueError, OSError):
+            rule = "must be the name of a time zone, such as Europe/Berlin"
+            raise InputError(f"timezone ({self.timezone}) {rule}") from None
+        try:
+            fitting = len(self.cron.split()) == 5 and next(self.after(datetime.now(UTC)), None) is not None
+        except ValueError:
+            fitting = False
+        if not fitting:
+            raise InputError(f"schedule ({self.cron}) must be a cron expression of five fields, such as '0 3 1 */3 *'")
+
+    def after(self, start: datetime) -> Iterator[datetime]:
+        """The times from `start` on at which a deployment would run; Prefect computes a chunk at a time."""
+        with warnings.catch_warnings():  # Prefect's, of a home that is made only when something runs
+            warnings.simplefilter("ignore")
+            from prefect.server.schemas.schedules import CronSchedule
+
+        schedule, zone = CronSchedule(cron=self.cron, timezone=self.timezone), ZoneInfo(self.timezone)
+        size = 2
+        while times := asyncio.run(schedule.get_dates(n=size, start=start)):
+            yield from (time.astimezone(zone) for time in times)
+            start, size = times[-1] + timedelta(seconds=1), min(8 * size, _CHUNK)
+
+    def __str__(self) -> str:
+        return f"{self.cron} ({self.timezone})"
 
 
 def account_forecast(request: Request, schedule: Schedule | None = None) -> list[str]:
@@ -66,3 +127,114 @@ def _policy_verdict(dataset: str, found: PeriodForecast) -> str:
         )
     spent = f"epsilon {found.before:.4g} of {float(found.policy.epsilon):g} at delta {float(found.policy.delta):g}"
     return f"{dataset} has spent {spent} since {found.start} (UTC); with this release {found.after:.4g}: {verdict}"
+
+
+@dataclass(kw_only=True)
+class Outlook:
+    """What is to come on a schedule: how many runs fit, the `last` of them, the run that is `refused`, and why.
+
+    `amount` is None where more than `MOST_RUNS` runs fit. `postponed` is the first run that the account's policy refuses,
+    within the cap; what it refuses is charged nothing. `needed` is the epsilon of a run, at the policy's delta, that fits into
+    no period: then nothing else is looked for. Nor is it later than in a hundred years.
+    """
+
+    next: datetime | None = None
+    runs: int = 0
+    last: datetime | None = None
+    refused: datetime | None = None
+    amount: Amount | None = None
+    postponed: datetime | None = None
+    needed: float | None = None
+
+
+def schedule_forecast(
+    total: AccountTotal, releases: Sequence[ReleaseRecord], plan: BudgetPlan, schedule: Schedule, moment: datetime
+) -> list[str]:
+    """In words, how long the account lasts from `moment` on for releases of `plan` on a schedule."""
+    account, policy = total.account, total.account.policy
+    of_period = Spent() if policy is None else period_spent(policy, account.dataset, releases, moment)
+    return list(_words(outlook(account, total.spent, of_period, plan, schedule.after, moment), account, schedule))
+
+
+def outlook(
+    account: Account, spent: Spent, of_period: Spent, plan: BudgetPlan, after: _TimesAfter, moment: datetime
+) -> Outlook:
+    """The runs of `plan` at the times `after` `moment`, until the account, which has `spent` so much, admits no more.
+
+    `of_period` is what of it was spent in the period of the account's policy that `moment` is in.
+    DP: arithmetic on public numbers.
+    """
+    policy, charge = account.policy, (plan.cost, plan.statement)
+    times: Iterator[tuple[datetime, bool]]
+    if policy is None:
+        times = ((time, True) for time in after(moment))
+    elif most := runs_a_period(policy, Spent(), plan, MOST_RUNS):
+        times = _under_policy(policy, runs_a_period(policy, of_period, plan, MOST_RUNS), most, after, moment)
+    else:
+        first = next(after(moment), None)
+        return Outlook(next=first, postponed=first, needed=period_epsilon(policy, Spent().with_charge(*charge)))
+    sums = list(accumulate(repeat(charge, MOST_RUNS), lambda sum_, each: sum_.with_charge(*each), initial=spent))
+    fitting = bisect_left(sums, True, key=lambda sum_: not total_with(account, sum_, *charge)[1])  # totals grow
+    found = Outlook()
+    for time, has_room in takewhile(lambda asked: asked[0] <= moment + _FORESIGHT, times):
+        found.next = found.next or time
+        if not has_room:
+            found.postponed = found.postponed or time
+        elif found.runs < fitting:
+            found.runs, found.last = found.runs + 1, time
+        else:
+            found.refused, found.amount = time, _missing(account, sums[fitting].cost + plan.cost)
+        if found.refused or found.runs == MOST_RUNS:
+            break
+    return found
+
+
+def _under_policy(
+    policy: Policy, in_this: int, in_any: int, after: _TimesAfter, moment: datetime
+) -> Iterator[tuple[datetime, bool]]:
+    """The times after `moment`, and whether the period of each has room; most of a full one are left out: there may be many."""
+    times, taken, refused = after(moment), Counter[date](), 0
+    while (time := next(times, None)) is not None:
+        start = policy.start(time)
+        taken[start] += 1
+        has_room = taken[start] <= (in_this if start == policy.start(moment) else in_any)
+        yield time, has_room
+        refused = 0 if has_room else refused + 1
+        if refused == _PATIENCE:
+            refused, times = 0, after(datetime.combine(policy.following(time), clock(), UTC))
+
+
+def _missing(account: Account, needed: Cost) -> Amount:
+    """What a run lacks where all together cost `needed`; epsilon is what mu^2 is converted to."""
+    box = account.box
+    if box is None or not needed.plain.within(box.allowance):
+        return "allowance"
+    return "epsilon" if needed.mu2 > box.mu2 else "delta"
+
+
+def _words(found: Outlook, account: Account, schedule: Schedule) -> Iterator[str]:
+    yield f"Schedule {schedule}: the next run is on {_time(found.next)}"
+    if found.needed is not None and account.policy is not None:
+        policy = account.policy
+        needs = f"{found.needed:.4g}" if math.isfinite(found.needed) else "a delta"
+        yield (
+            f"No run fits: a {policy.per} holds epsilon {float(policy.epsilon):g} at delta {float(policy.delta):g}, and a run "
+            f"needs {needs}"
+        )
+        return
+    if found.postponed is not None:
+        yield (
+            f"The policy of {account.policy}, which is no guarantee, refuses the run of {_time(found.postponed)}, and others "
+            "like it; they are left out here"
+        )
+    if found.amount is not None:
+        name = "The allowance for plain charges" if found.amount == "allowance" else found.amount.capitalize()
+        last = f"the last of {found.runs} run(s) that fit is on {_time(found.last)}" if found.runs else "no run fits"
+        yield f"{name} runs out first: {last}; the one on {_time(found.refused)} will be refused"
+    else:
+        yield f"Neither epsilon nor delta runs out: {found.runs} run(s) fit, until {_time(found.last)} and beyond"
+    yield "Every new snapshot of the same people is charged to this account: a schedule gives nobody a new budget"
+
+
+def _time(time: datetime | None) -> str:
+    return "no date" if time is None else f"{time:%Y-%m-%d %H:%M %Z}"

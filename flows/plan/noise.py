@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from scipy.special import ndtr, ndtri
@@ -47,9 +46,16 @@ def forecast(configuration: Configuration) -> tuple[list[DrawForecast], float]:
     where there is Laplace noise.
     """
     plan = plan_budget(configuration)
-    shares = _shares(configuration, plan)
-    rows = [_forecast(configuration, plan, draw, share) for draw, share in zip(plan.draws, shares, strict=True)]
-    return _rounds_together(plan.draws, rows), plan.spent_epsilon
+    alike: dict[str | DrawKind, list[tuple[PlannedDraw, float]]] = {}  # choices in rounds, and their measurements
+    for draw, share in zip(plan.draws, _shares(configuration, plan), strict=True):
+        in_rounds = draw.kind in {DrawKind.SELECT, DrawKind.MEASURE}
+        alike.setdefault(draw.kind if in_rounds else draw.name, []).append((draw, share))
+    rows = []
+    for draws in alike.values():
+        (first, _), (last, _) = draws[0], draws[-1]
+        row = _forecast(configuration, plan, first, sum(share for _, share in draws))
+        rows.append(row if first is last else replace(row, name=f"{row.name} … {last.name}", noise=f"{row.noise} each"))
+    return rows, plan.spent_epsilon
 
 
 def noise_forecast(configuration: Configuration) -> list[str]:
@@ -110,25 +116,6 @@ def _shares(configuration: Configuration, plan: BudgetPlan) -> list[float]:
         return shares_of_draws(configuration, plan.draws)
     spent = [float(MECHANISMS[draw.mechanism].price(draw.parameter).mu2) for draw in plan.draws]
     return [mu2 / sum(spent) for mu2 in spent]
-
-
-def _rounds_together(draws: Sequence[PlannedDraw], rows: Sequence[DrawForecast]) -> list[DrawForecast]:
-    """The rows, with one for all choices in rounds and one for all of their measurements, which are alike."""
-    found: list[DrawForecast] = []
-    rounds: dict[DrawKind, list[DrawForecast]] = {DrawKind.SELECT: [], DrawKind.MEASURE: []}
-    for draw, row in zip(draws, rows, strict=True):
-        rounds.get(draw.kind, found).append(row)
-    place = next((i for i, draw in enumerate(draws) if draw.kind in rounds), 0)
-    found[place:place] = [_together(alike) for alike in rounds.values() if alike]
-    return found
-
-
-def _together(alike: Sequence[DrawForecast]) -> DrawForecast:
-    first, last = alike[0], alike[-1]
-    if first is last:
-        return first
-    share = sum(row.share for row in alike)
-    return replace(first, name=f"{first.name} … {last.name}", noise=f"{first.noise} each", share=share)
 
 
 def _forecast(configuration: Configuration, plan: BudgetPlan, draw: PlannedDraw, share: float) -> DrawForecast:

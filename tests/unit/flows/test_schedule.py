@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.flows.plan.schedule import MOST_RUNS, Outlook, Schedule, _words, outlook
+from marginweave.flows.plan.account import MOST_RUNS, Outlook, Schedule, _words, outlook
 from marginweave.schemas.budget import BasicAmount, Cost
 from marginweave.schemas.draws import BudgetPlan
 from marginweave.schemas.errors import InputError

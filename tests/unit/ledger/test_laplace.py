@@ -13,8 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from marginweave.flows.cli.app import app
-from marginweave.flows.plan.account import account_forecast
-from marginweave.flows.plan.schedule import Schedule
+from marginweave.flows.plan.account import Schedule, account_forecast
 from marginweave.flows.run.preparation import open_ledger
 from marginweave.flows.run.request import Request, read_request
 from marginweave.schemas.budget import BasicAmount, Cost, amount
