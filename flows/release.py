@@ -100,7 +100,7 @@ def release(
     """
     _settle_in()
     path = Path(configuration)
-    with closed_to_others(), announced(flow_run.name or path.stem) as ending:
+    with closed_to_others(), announced(flow_run.name or path.stem):
         where = _home_of(home)
         named = run_names.run_name(path, run, where)
         request = read_request(path, run=named, source=source, home=where, supersedes=supersedes)
@@ -118,12 +118,11 @@ def release(
                 compare_internally(private)
                 report_internally(private)
             place = place_of_files(request.folder)
-            if place != request.folder.release:
-                ending.event = prefect_records.ReleaseEvent.AWAITING
         with suppress(BudgetError):  # a ledger that has gone away meanwhile makes no failure of what is released
             warn_of_exhaustion(
                 request.folder.run, private.ledger.accounts.total(request.configuration.dataset), warn_at
             )
+    prefect_records.announce(flow_run.name or path.stem, awaiting=place != request.folder.release)
     return str(place)
 
 

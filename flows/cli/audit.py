@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from marginweave.flows.cli import console
-from marginweave.flows.cli.console import Example, Home, Reason, decimal_of, out
+from marginweave.flows.cli.console import Example, Home, Reason, out
 from marginweave.flows.orchestration.environment import home_directory
-from marginweave.schemas.budget import BasicAmount, Cost
+from marginweave.schemas.budget import Cost
 from marginweave.schemas.errors import AuditError, BudgetError, InputError
 from marginweave.tasks.checkpoint.files import at_place, replace_file
 from marginweave.tasks.program import program_identity
@@ -72,9 +72,10 @@ def anchor(
     Example: `marginweave ledger anchor --to /mnt/vault/ledger-anchor.json`
     """
     from marginweave.tasks.ledger.audit import audit_ledger
+    from marginweave.tasks.ledger.keys import load_key
 
     location = console.location_of(example, home)
-    content = audit_ledger(location, _keys(location)).anchor.to_json()
+    content = audit_ledger(location, load_key(location, os.environ)).anchor.to_json()
     if to is None:
         typer.echo(content, nl=False)
     else:
@@ -211,14 +212,8 @@ def reconcile(
     for each in homes if home else ():
         if not (each / "runs").is_dir():
             raise InputError(f"--home {each} has no runs: it is no home of marginweave; nothing was changed")
-    charge = None
-    if unaccounted is not None:
-        epsilon, comma, delta = unaccounted.partition(",")
-        if not comma:
-            raise InputError("--unaccounted must be EPSILON,DELTA, such as 1.5,1e-6")
-        charge = BasicAmount(epsilon=decimal_of("epsilon", epsilon), delta=decimal_of("delta", delta))
-    said = no_other_home is not None or charge is not None
-    others = OtherHomes(reason=no_other_home, unaccounted=charge) if said else None
+    charge = None if unaccounted is None else console.amount_of("unaccounted", unaccounted)
+    others = None if charge is None and no_other_home is None else OtherHomes(reason=no_other_home, unaccounted=charge)
     outcome = Ledger.open(console.location_of(example, homes[0])).reconcile(homes, others, actor=getpass.getuser())
     out.print(f"Looked at {outcome.runs} run(s) of {len(homes)} home(s)")
     out.print(f"{outcome.adopted} row(s) adopted, {outcome.lost} reserved draw(s) charged as lost")
@@ -232,18 +227,12 @@ def reconcile(
         )
 
 
-def _keys(location: LedgerLocation) -> Keyring:
-    from marginweave.tasks.ledger.keys import load_key
-
-    return load_key(location, os.environ)
-
-
 def _keys_if_any(location: LedgerLocation) -> tuple[Keyring, str]:
     """The keys, or an empty ring; and why a seal cannot be checked then."""
-    from marginweave.tasks.ledger.keys import Keyring
+    from marginweave.tasks.ledger.keys import Keyring, load_key
 
     try:
-        return _keys(location), "a key is missing from the ring"
+        return load_key(location, os.environ), "a key is missing from the ring"
     except BudgetError as error:
         return Keyring(()), str(error)
 

@@ -14,6 +14,7 @@ from rich.table import Table
 from typer.core import TyperGroup
 
 from marginweave.flows.orchestration.environment import home_directory
+from marginweave.schemas.budget import BasicAmount
 from marginweave.schemas.configuration.values import number
 from marginweave.schemas.errors import EXIT_FAILED, InputError, MarginweaveError, OperatorError, place_of
 
@@ -106,6 +107,14 @@ def decimal_of(name: str, text: str) -> Decimal:
     if value is None:
         raise InputError(f"{name} ({text}) must be a finite number")
     return value
+
+
+def amount_of(name: str, text: str) -> BasicAmount:
+    """The (epsilon, delta) that an option called `name` gives; raises InputError for something else."""
+    epsilon, comma, delta = text.partition(",")
+    if not comma:
+        raise InputError(f"--{name} must be EPSILON,DELTA, such as 1.5,1e-6")
+    return BasicAmount(epsilon=decimal_of(f"{name} epsilon", epsilon), delta=decimal_of(f"{name} delta", delta))
 
 
 def location_of(example: bool, home: Path) -> LedgerLocation:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 import re
-from dataclasses import replace
+from dataclasses import asdict, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
@@ -100,14 +100,10 @@ def _check_unit(unit: str | None, neighbors: str | None) -> None:
 def _policy_of(text: str) -> Policy:
     """The policy that `--per PERIOD=E,D` says."""
     period, _, amounts = text.partition("=")
-    epsilon, comma, delta = amounts.partition(",")
-    if period.strip() not in PERIODS or not comma:
+    per = next((per for per in PERIODS if per == period.strip()), None)
+    if per is None or "," not in amounts:
         raise InputError(f"per ({text}) must be PERIOD=EPSILON,DELTA, the period one of {', '.join(PERIODS)}")
-    return Policy(
-        per=PERIODS[PERIODS.index(period.strip())],
-        epsilon=decimal_of("per epsilon", epsilon),
-        delta=decimal_of("per delta", delta),
-    )
+    return Policy(per=per, **asdict(console.amount_of("per", amounts)))
 
 
 @app.command("upgrade")
@@ -178,15 +174,13 @@ def show(dataset: Dataset, example: Example = False, home: Home = Path()) -> Non
 
     Example: `marginweave ledger show census-2026`
     """
-    from marginweave.tasks.ledger.boxes import epsilon_left
-
     ledger = _compared(example, home)
     total, releases = ledger.accounts.total(dataset), ledger.releases.of(dataset)
     out.print(spending.line(total))
-    out.print(spending.left(total, epsilon_left(total)))
+    out.print(spending.left(total))
     out.print(spending.box(total))
     if total.account.policy is not None:
-        out.print(spending.period(total.account, total.account.policy, releases))
+        out.print(spending.period(total.account.dataset, total.account.policy, releases))
     out.print(f"unit {total.account.unit}, {total.account.neighbors}, composed by {total.composition}")
     if releases:
         for table in (spending.by_release(releases), spending.by_stage(releases)):

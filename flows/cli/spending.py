@@ -11,7 +11,7 @@ from rich.table import Table
 from marginweave.flows.cli.console import table_of
 from marginweave.schemas.budget import Cost
 from marginweave.schemas.draws import DrawKind
-from marginweave.schemas.ledger.accounts import Account, AccountTotal, Policy
+from marginweave.schemas.ledger.accounts import AccountTotal, Policy
 from marginweave.schemas.ledger.records import CHARGED, DrawRecord, ReleaseRecord, State
 
 _AMOUNTS = ("mu²", "rho", "delta", "plain")
@@ -40,17 +40,17 @@ def line(total: AccountTotal) -> str:
     )
 
 
-def left(total: AccountTotal, largest: float) -> str:
-    """One sentence on what is left at the cap's delta; `largest` is the epsilon that one more release may have."""
+def left(total: AccountTotal) -> str:
+    """One sentence on what is left at the cap's delta: the epsilon that one more release may have."""
     from marginweave.tasks.ledger.admission import rounded_down
-    from marginweave.tasks.ledger.boxes import is_closed
+    from marginweave.tasks.ledger.boxes import epsilon_left, is_closed
 
     at = f"left at delta {scientific(total.account.delta)}"
     if is_closed(total.account, total.spent):
         return f"{at}: nothing; the account admits no release before its cap is raised"
     if total.account.box is not None and not total.account.box.mu2:
         return f"{at}: what the allowance has, for plain charges alone"
-    return f"{at}: one more release of Gaussian draws may have epsilon {rounded_down(largest)}"
+    return f"{at}: one more release of Gaussian draws may have epsilon {rounded_down(epsilon_left(total))}"
 
 
 def box(total: AccountTotal) -> str:
@@ -66,13 +66,13 @@ def box(total: AccountTotal) -> str:
     )
 
 
-def period(account: Account, policy: Policy, releases: Sequence[ReleaseRecord]) -> str:
+def period(dataset: str, policy: Policy, releases: Sequence[ReleaseRecord]) -> str:
     """One sentence on what was spent of the policy in this period, and what a policy is."""
     from marginweave.tasks.ledger.admission import rounded_up
     from marginweave.tasks.ledger.rules import period_epsilon, period_spent
 
     moment = datetime.now(UTC)
-    spent = period_epsilon(policy, period_spent(policy, account.dataset, releases, moment))
+    spent = period_epsilon(policy, period_spent(policy, dataset, releases, moment))
     return (
         f"policy, not a guarantee: epsilon {rounded_up(spent)} of {tidy(policy.epsilon)} at delta "
         f"{scientific(policy.delta)} spent since {policy.start(moment)} (UTC), per {policy.per}"

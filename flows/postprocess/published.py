@@ -81,7 +81,7 @@ def write_folder(place: Path, contents: Mapping[str, bytes]) -> None:
     """
     staged = place.with_name(f".{place.name}.{secrets.token_hex(8)}.tmp")
     with at_place(place, "written"):
-        staged.mkdir()
+        staged.mkdir(parents=True)
     try:
         for name, content in contents.items():
             replace_file(staged / name, content)
@@ -138,11 +138,7 @@ def rewrite_report(home: Path, run: str, to: Path | None) -> Path:
     from marginweave.tasks.publish.pages import read_pages
 
     _check_empty(to, "choose another folder with --to")
-    pages = read_pages(folder.release)
-    with at_place(to, "created"):
-        to.mkdir(parents=True, exist_ok=True)
-    for name, page in pages.items():
-        replace_file(to / name, page)
+    write_folder(to.resolve(), read_pages(folder.release))
     return to / "report.html"
 
 

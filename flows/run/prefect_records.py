@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -41,27 +40,23 @@ class ReleaseEvent(StrEnum):
     NEARLY_EXHAUSTED = "marginweave.budget.nearly-exhausted"
 
 
-@dataclass
-class Ending:
-    """How an attempt that nothing stops has ended; the flow sets it where that is not `finished`."""
-
-    event: ReleaseEvent = ReleaseEvent.FINISHED
-
-
 @contextmanager
-def announced(run: str) -> Iterator[Ending]:
-    """Emit how the attempt at `run` ends: finished (again, where it was), awaiting approval, refused by the ledger, or failed.
+def announced(run: str) -> Iterator[None]:
+    """Emit how the attempt at `run` ends where something stops it: refused by the ledger, or failed.
 
     DP: post-processing; whether a release fails may depend on the data, as privacy.json says of every stop.
     """
-    ending = Ending()
     try:
-        yield ending
+        yield
     except BaseException as error:  # a signal that ends the process too
         event = ReleaseEvent.REFUSED if isinstance(error, BudgetError) else ReleaseEvent.FAILED
         _emit(event, run, {"error": type(error).__name__})
         raise
-    _emit(ending.event, run, {})
+
+
+def announce(run: str, *, awaiting: bool) -> None:
+    """Emit that the attempt at `run` has ended well: awaiting approval, or finished (again, where it was)."""
+    _emit(ReleaseEvent.AWAITING if awaiting else ReleaseEvent.FINISHED, run, {})
 
 
 def warn_of_exhaustion(run: str, total: AccountTotal, threshold: float) -> None:

@@ -6,11 +6,12 @@ import importlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from prefect.tasks import Task
+
+from marginweave.flows.run import prefect_records
 
 _SERVED = ("shown_in_prefect", "announced")
 _LISTENING = ("end_dead_attempts", "warn_of_exhaustion")
@@ -25,9 +26,10 @@ def plain_flow() -> Iterator[Callable[..., Any]]:
             if isinstance(value, Task):
                 patch.setattr(module, name, value.fn)
         for name in _SERVED:
-            patch.setattr(module, name, lambda _: nullcontext(SimpleNamespace()))
+            patch.setattr(module, name, lambda _: nullcontext())
         for name in _LISTENING:
             patch.setattr(module, name, lambda *_: None)
+        patch.setattr(prefect_records, "announce", lambda *_, **__: None)
         yield module.release.fn
 
 

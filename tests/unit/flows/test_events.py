@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from marginweave.flows.run import prefect_records
-from marginweave.flows.run.prefect_records import ReleaseEvent, announced, spent_share, warn_of_exhaustion
+from marginweave.flows.run.prefect_records import announce, announced, spent_share, warn_of_exhaustion
 from marginweave.schemas.budget import BasicAmount, Cost
 from marginweave.schemas.errors import BudgetError, InputError, OperatorError
 from marginweave.schemas.ledger.accounts import Account, AccountTotal, Box, Spent
@@ -42,6 +42,7 @@ def end_with(error: BaseException | None) -> None:
     with announced("people-2026-11-20"):
         if error is not None:
             raise error
+    announce("people-2026-11-20", awaiting=False)
 
 
 @pytest.mark.parametrize(
@@ -68,8 +69,7 @@ def test_every_end_is_one_event_without_the_text_of_the_error(
 
 
 def test_a_release_that_waits_for_approval_is_not_told_as_finished(told: list[dict[str, Any]]) -> None:
-    with announced("people-2026-11-20") as ending:
-        ending.event = ReleaseEvent.AWAITING
+    announce("people-2026-11-20", awaiting=True)
     assert [one["event"] for one in told] == ["marginweave.release.awaiting-approval"]
 
 
