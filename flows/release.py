@@ -13,9 +13,11 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 from prefect import flow
 from prefect.runtime import flow_run
+from pydantic import Field
 
 from marginweave.flows.orchestration.environment import ANALYTICS_OFF, SERVICE, home_directory
 from marginweave.flows.orchestration.session import end_with
@@ -70,12 +72,12 @@ def _flow_run_name() -> str:
 
 @flow(name=run_names.FLOW, flow_run_name=_flow_run_name, retries=0, persist_result=False, log_prints=False)
 def release(
-    configuration: run_names.ConfigurationPath,
-    run: run_names.RunName = None,
-    source: run_names.SourcePath = None,
-    home: run_names.HomeFolder = None,
-    warn_at: run_names.WarnAt = 0.8,
-    supersedes: run_names.Supersedes = None,
+    configuration: Annotated[str, Field(min_length=1, examples=["configurations/visits.yaml"])],
+    run: Annotated[str | None, Field(examples=["visits-2026-11-20"])] = None,
+    source: Annotated[str | None, Field(examples=["extracts/visits.parquet"])] = None,
+    home: Annotated[str | None, Field(examples=["/srv/marginweave"])] = None,
+    warn_at: Annotated[float, Field(gt=0, le=1, examples=[0.8])] = 0.8,
+    supersedes: Annotated[str | None, Field(examples=["visits-2026-08-20"])] = None,
 ) -> str:
     """Release the dataset that the configuration file describes and return the folder of the release.
 

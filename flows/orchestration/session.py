@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import fcntl
 import logging
 import os
 import signal
@@ -19,6 +18,7 @@ from importlib import import_module
 from pathlib import Path
 
 from marginweave.flows.orchestration.environment import prepare_environment, service_directory
+from marginweave.flows.run.lookup import exclusive_lock
 from marginweave.flows.run.process_hardening import closed_to_others
 from marginweave.schemas.errors import MarginweaveError, StageError
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place, staged_file
@@ -63,14 +63,10 @@ def prefect_server(log: Path, port: int | None = None) -> Iterator[str]:
 @contextmanager
 def _alone_at_start(place: Path) -> Iterator[None]:
     """Wait for servers that are starting in the same `place`: two that migrate one database at once spoil each other."""
-    with at_place(place, "created"):
-        place.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for open_once in (place, *place.glob("prefect.db*")):  # as 0.1.0 left them
-            open_once.chmod(0o700 if open_once.is_dir() else PRIVATE_MODE)
-        descriptor = os.open(place / "start.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, PRIVATE_MODE)
-    with os.fdopen(descriptor) as lock:
-        with at_place(place, "locked"):
-            fcntl.flock(lock, fcntl.LOCK_EX)
+    with exclusive_lock(place / "start.lock", None):
+        with at_place(place, "closed to others"):
+            for open_once in (place, *place.glob("prefect.db*")):  # as 0.1.0 left them
+                open_once.chmod(0o700 if open_once.is_dir() else PRIVATE_MODE)
         yield
 
 

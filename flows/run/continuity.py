@@ -84,11 +84,17 @@ def check_continuity(folder: RunFolder, present: Manifest | None, ledger: Ledger
 
     Raises:
         StageError: draws without their manifest, or a run without its key.
-        BudgetError: a finished or submitted run that the ledger does not know, as after the restore of an old copy.
+        BudgetError: a draw, or a finished or submitted run, that the ledger does not know, as after the restore of an old copy.
     """
     release = ledger.releases.find(present.release) if present is not None else None
     if release is not None and present is not None:
-        _check_charges(folder, present, release)
+        reserved = [draw.name for draw in release.draws if draw.state == State.RESERVED]
+        drawn = ", ".join(name for name in reserved if name in present.charged) or unknown_draw(folder, release)
+        if drawn:
+            raise BudgetError(
+                f"run {folder.run} has drawn {drawn}, but the ledger does not know it: it is an older copy; restore the ledger "
+                "that the run was charged in"
+            )
     if release is None and folder.draws.is_dir() and any(folder.draws.iterdir()):
         raise StageError(
             f"run {folder.run} has draws, but its manifest is missing or is not that of a release in the ledger; "
@@ -107,17 +113,6 @@ def check_continuity(folder: RunFolder, present: Manifest | None, ledger: Ledger
     if present.state in {RunState.AWAITING, RunState.REJECTED} and (release is None or not release.proposed):
         raise BudgetError(
             f"run {folder.run} was submitted for approval, but the ledger does not know it: is this an older copy of it?"
-        )
-
-
-def _check_charges(folder: RunFolder, present: Manifest, release: ReleaseRecord) -> None:
-    """Refuse to resume where the run has drawn what the ledger takes for not yet begun: the ledger is an older copy."""
-    forgotten = [draw.name for draw in release.draws if draw.state == State.RESERVED and draw.name in present.charged]
-    stranger = unknown_draw(folder, release)
-    if forgotten or stranger is not None:
-        raise BudgetError(
-            f"run {folder.run} has drawn {', '.join(forgotten) or stranger}, but the ledger does not know it: it is an older "
-            "copy; restore the ledger that the run was charged in"
         )
 
 

@@ -42,8 +42,8 @@ def run_lock(folder: RunFolder) -> Iterator[None]:
 
 
 @contextmanager
-def exclusive_lock(place: Path, refusal: str) -> Iterator[None]:
-    """Lock the file `place`, whose folder is made where it is missing.
+def exclusive_lock(place: Path, refusal: str | None) -> Iterator[None]:
+    """Lock the file `place`, whose folder is made where it is missing; without a `refusal`, once nobody else has the lock.
 
     Raises:
         StageError: another process has the lock; its text is `refusal`.
@@ -53,9 +53,9 @@ def exclusive_lock(place: Path, refusal: str) -> Iterator[None]:
         descriptor = os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, PRIVATE_MODE)
     with os.fdopen(descriptor) as lock:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise StageError(refusal) from None
+            fcntl.flock(lock, fcntl.LOCK_EX | (fcntl.LOCK_NB if refusal else 0))
+        except OSError as error:
+            raise StageError(refusal or f"{place} cannot be locked: {error.strerror}") from None
         yield
 
 

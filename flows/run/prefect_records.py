@@ -73,12 +73,8 @@ def spent_share(total: AccountTotal) -> float:
     box, cost = total.account.box, total.spent.cost
     if box is None or is_closed(total.account, total.spent):
         return 1.0
-    pairs = (
-        (cost.mu2, box.mu2),
-        (cost.delta, box.delta_add),
-        (cost.plain.epsilon, box.allowance.epsilon),
-        (cost.plain.delta, box.allowance.delta),
-    )
+    amounts = cost.mu2, cost.delta, cost.plain.epsilon, cost.plain.delta
+    pairs = zip(amounts, box.amounts, strict=True)
     return max((float(spent / most) for spent, most in pairs if most > 0), default=0.0)
 
 

@@ -1,13 +1,12 @@
-"""The parameters of the flow, typed for the form of Prefect's pages, and the name of the run that a flow run makes."""
+"""The name of the flow, and of the run that a flow run makes."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from prefect.context import FlowRunContext
-from pydantic import Field
 
 from marginweave.flows.run.request import default_run
 from marginweave.tasks.accounting.plan.resolve import load_configuration
@@ -18,16 +17,7 @@ if TYPE_CHECKING:
 
     from marginweave.schemas.configuration.release import Configuration
 
-
 FLOW = "marginweave release"  # the name of the flow: automations match it
-
-ConfigurationPath = Annotated[str, Field(min_length=1, examples=["configurations/visits.yaml"])]
-RunName = Annotated[str | None, Field(examples=["visits-2026-11-20"])]
-SourcePath = Annotated[str | None, Field(examples=["extracts/visits.parquet"])]
-HomeFolder = Annotated[str | None, Field(examples=["/srv/marginweave"])]
-Supersedes = Annotated[str | None, Field(examples=["visits-2026-08-20"])]
-WarnAt = Annotated[float, Field(gt=0, le=1, examples=[0.8])]
-
 
 _TAG = "marginweave-run:"
 
