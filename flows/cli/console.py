@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -19,7 +20,6 @@ from marginweave.schemas.configuration.values import number
 from marginweave.schemas.errors import EXIT_FAILED, InputError, MarginweaveError, OperatorError, place_of
 
 if TYPE_CHECKING:
-    from marginweave.schemas.configuration.release import Configuration
     from marginweave.tasks.ledger import Ledger, LedgerLocation
 
 Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="The YAML file that says everything about the release.")]
@@ -72,9 +72,11 @@ def tell(message: str) -> None:
     typer.echo(f"marginweave: {line}", err=True)
 
 
-def warn_of_former_keys(configuration: Configuration) -> None:
-    """Warn on standard error of keys that are still read and have no effect any more."""
-    if "redraws" in configuration.privacy.model_fields_set:
+def warn_of_former_keys(config: Path) -> None:
+    """Warn on standard error of keys that are still read and have no effect any more; a broken file is refused."""
+    from marginweave.tasks.accounting.plan.resolve import load_configuration
+
+    if "redraws" in load_configuration(config).privacy.model_fields_set:
         what = "interrupted draws are repeated, not redrawn"
         tell(f"privacy.redraws has no effect any more; {what}. Remove the key: 0.3 will refuse it")
 
@@ -95,10 +97,9 @@ def days(name: str, text: str) -> timedelta:
     Raises:
         InputError: something else.
     """
-    number = text.removesuffix("d")
-    if not (text.endswith("d") and number.isascii() and number.isdigit() and len(number) < 6):
+    if not re.fullmatch("[0-9]{1,5}d", text):
         raise InputError(f"{name} ({text}) must be a number of days, such as 7d")
-    return timedelta(days=int(number))
+    return timedelta(days=int(text.removesuffix("d")))
 
 
 def decimal_of(name: str, text: str) -> Decimal:

@@ -41,14 +41,12 @@ def plan(
     Example: `marginweave plan deployments/examples/affairs.yaml`, or
     `marginweave plan census.yaml --schedule "0 3 1 */3 *" --timezone Europe/Berlin`
     """
-    from marginweave.tasks.accounting.plan.resolve import load_configuration
-
     if len(configs) > 2:
         raise InputError(f"one configuration is planned, or two are compared, and not {len(configs)}")
     if timezone is not None and schedule is None:
         raise InputError("--timezone is that of --schedule, which is not given")
     for config in configs:
-        warn_of_former_keys(load_configuration(config))
+        warn_of_former_keys(config)
     from marginweave.flows.run.request import read_request
 
     prepare_environment(home)  # the schedule is Prefect's to read

@@ -172,12 +172,12 @@ def publish(
     """
     from marginweave.flows.postprocess.published import copy_release
 
-    copied = copy_release(home, run_name, to)
-    out.print(f"Copied {len(copied.files)} files to {to}; all match the digests in the ledger")
-    for name in copied.left_out:
+    files, left_out, superseded_by = copy_release(home, run_name, to)
+    out.print(f"Copied {len(files)} files to {to}; all match the digests in the ledger")
+    for name in left_out:
         out.print(f"Skipped {name}: it was made after the release and has no digest in the ledger")
-    if copied.superseded_by is not None:
-        out.print(f"Run {run_name} is superseded by run {copied.superseded_by}: readers should have that one")
+    if superseded_by is not None:
+        out.print(f"Run {run_name} is superseded by run {superseded_by}: readers should have that one")
 
 
 def handover(

@@ -46,9 +46,7 @@ def run(
     Example: `marginweave run deployments/examples/affairs.yaml`, or
     `marginweave run census.yaml --run census-2026-b --supersedes census-2026-a`
     """
-    from marginweave.tasks.accounting.plan.resolve import load_configuration
-
-    console.warn_of_former_keys(load_configuration(config))  # refuses a broken file before anything heavy is imported
+    console.warn_of_former_keys(config)  # refuses a broken file before anything heavy is imported
     with importing():
         from marginweave.flows.run.request import read_request
 

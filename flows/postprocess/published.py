@@ -7,7 +7,6 @@ import secrets
 import shutil
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from marginweave.flows.run.continuity import changed
@@ -21,19 +20,11 @@ from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.references import RunReference
 
 
-@dataclass(frozen=True, kw_only=True)
-class PublishedCopy:
-    """What was copied, what stayed because nobody has booked it, and the run that corrects this one, if there is one."""
-
-    files: tuple[str, ...]
-    left_out: tuple[str, ...]
-    superseded_by: str | None
-
-
-def copy_release(home: Path, run: str, to: Path) -> PublishedCopy:
+def copy_release(home: Path, run: str, to: Path) -> tuple[list[str], list[str], str | None]:
     """Copy the files of a published release to the new or empty folder `to`, each checked against its digest in the ledger.
 
-    What else is in `release/`, such as records that were synthesized later, has no digest in the ledger and is not copied.
+    Returns what was copied, what stayed, and the run that corrects this one, if there is one. What else is in `release/`, such
+    as records that were synthesized later, has no digest in the ledger and is not copied.
 
     Raises:
         InputError: no published run, or a target that is not empty, or that lies in the home or around it.
@@ -49,11 +40,7 @@ def copy_release(home: Path, run: str, to: Path) -> PublishedCopy:
     write_folder(check_target(home, to), contents)
     with at_place(folder.release, "read"):
         present = {entry.name for entry in folder.release.iterdir()}
-    return PublishedCopy(
-        files=tuple(sorted(contents)),
-        left_out=tuple(sorted(present - contents.keys())),
-        superseded_by=corrections(home).get(manifest.release),
-    )
+    return sorted(contents), sorted(present - contents.keys()), corrections(home).get(manifest.release)
 
 
 def check_target(home: Path, to: Path) -> Path:
