@@ -177,7 +177,7 @@ def expire(
         if record is not None and record.charged != Cost():
             out.print(
                 f"Its run {record.run} had begun to draw and can no longer finish; what was drawn stays charged. Give a new "
-                "release a name of its own with --run, and where the home of this one is left: "
+                "release a name with --run, and where the home of this one is left: "
                 f"marginweave purge {record.run} --unfinished"
             )
     for name in expired.elsewhere:

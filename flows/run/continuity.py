@@ -7,7 +7,7 @@ from collections.abc import Set
 from pathlib import Path
 
 from marginweave.flows.run.progress import reporter
-from marginweave.flows.run.request import Request, is_example
+from marginweave.flows.run.request import NEW_NAME, Request, is_example
 from marginweave.schemas.budget import Cost
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.yaml_source import is_written, written_content
@@ -39,9 +39,7 @@ def check_same_configuration(request: Request, present: Manifest) -> None:
     else:  # begun by 0.1.0, which did not keep what was written
         begun = Configuration.from_canonical(present.configuration)
         differing = ", ".join(configuration_differences(begun, request.configuration))
-    raise InputError(
-        f"run {present.run} has another configuration; it differs in {differing}. Give the new release a name with --run"
-    )
+    raise InputError(f"run {present.run} has another configuration: it differs in {differing}; {NEW_NAME}")
 
 
 def check_same_draws(request: Request, present: Manifest | None, ledger: Ledger) -> None:
@@ -97,15 +95,13 @@ def check_continuity(folder: RunFolder, present: Manifest | None, ledger: Ledger
             )
     if release is None and folder.draws.is_dir() and any(folder.draws.iterdir()):
         raise StageError(
-            f"run {folder.run} has draws, but its manifest is missing or is not that of a release in the ledger; "
-            "restore manifest.json, or give a new release a name with --run"
+            f"run {folder.run} has draws, but its manifest is missing or is not that of a release in the ledger; restore "
+            f"manifest.json, or {NEW_NAME}"
         )
     if present is None:
         return
     if present.state == RunState.RUNNING and not (folder.private / "key").is_file():
-        raise StageError(
-            f"run {folder.run} has lost private/key and cannot be resumed; give a new release a name with --run"
-        )
+        raise StageError(f"run {folder.run} has lost private/key and cannot be resumed; {NEW_NAME}")
     if present.state == RunState.FINISHED and (release is None or dict(release.outputs) != present.outputs):
         raise BudgetError(
             f"run {folder.run} is finished, but the ledger does not know its release as it is: is this an older copy of it?"
@@ -178,7 +174,7 @@ def check_history(request: Request, ledger: Ledger) -> None:
     if charged and request.folder.read_manifest() is None:
         raise InputError(
             f"run {name} was charged to account {dataset} before, but {request.folder.manifest_file} is not here; restore the "
-            "run's folder, or give a new release, which is charged anew, a name of its own with --run"
+            f"run's folder, or, for one more charge, {NEW_NAME}"
         )
     run = _unknown_charge(request.folder.home, dataset, {record.release for record in releases})
     if run is not None:
@@ -199,9 +195,7 @@ def check_correction(request: Request, present: Manifest | None) -> Correction |
         return known
     if present is not None:
         begun = "nothing" if known is None else f"run {known.run}"
-        raise InputError(
-            f"run {present.run} was begun to supersede {begun}; give the correction a name of its own with --run"
-        )
+        raise InputError(f"run {present.run} was begun to supersede {begun}; {NEW_NAME}")
     old, asked = RunFolder.at(request.folder.home, request.supersedes).read_manifest(), request.configuration.dataset
     rule = f"supersedes ({request.supersedes}) must be a"
     if old is None or old.state != RunState.FINISHED:

@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from pathlib import Path
 
 from marginweave.flows.run.continuity import check_continuity, check_outputs, readable_manifest, sync_with_ledger
-from marginweave.flows.run.request import ledger_of
+from marginweave.flows.run.request import NEW_NAME, ledger_of
 from marginweave.schemas.errors import InputError, OperatorError, StageError
 from marginweave.schemas.ledger.records import Decision
 from marginweave.schemas.released.manifest import Manifest, RunState
@@ -170,7 +170,7 @@ def describe_progress(folder: RunFolder) -> str | None:
         RunState.FINISHED: "`run` finds its release and charges nothing",
         RunState.AWAITING: "`run` finds it and charges nothing",
         RunState.REJECTED: "it was charged, and nothing of it is published",
-        RunState.FAILED: "it was purged and cannot be resumed; give a new release a name with --run",
+        RunState.FAILED: f"it was purged and cannot be resumed; {NEW_NAME}",
         RunState.RUNNING: "`run` resumes it; only what is not charged yet will be charged",
     }
     return f"run {folder.run} is {manifest.state}: {follows[manifest.state]}"

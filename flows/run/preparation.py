@@ -12,7 +12,7 @@ from decimal import Decimal
 from functools import partial
 
 from marginweave.flows.run import continuity
-from marginweave.flows.run.request import Request, remember
+from marginweave.flows.run.request import NEW_NAME, Request, remember
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.ledger.accounts import Account
@@ -47,9 +47,7 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
     if present is not None:
         continuity.check_same_configuration(request, present)
         if present.state == RunState.FAILED:
-            raise InputError(
-                f"run {present.run} was purged before it was finished; give the new release a name with --run"
-            )
+            raise InputError(f"run {present.run} was purged before it was finished; {NEW_NAME}")
     ledger = check_request(request)
     continuity.check_continuity(request.folder, present, ledger)
     continuity.check_same_draws(request, present, ledger)
@@ -101,17 +99,11 @@ def _resume(request: Request, present: Manifest, ledger: Ledger, digest: SourceD
     before anything was drawn, it gets a new release, which the ledger admits or refuses like any other.
     """
     if not digest.matches(present.release, present.source_digest):
-        raise InputError(
-            f"run {present.run} was made from other source bytes, or under another ledger; "
-            "give the new release a name of its own with --run"
-        )
+        raise InputError(f"run {present.run} was made from other source bytes, or under another ledger; {NEW_NAME}")
     if present.state in {RunState.RUNNING, RunState.AWAITING}:
         present = continuity.sync_with_ledger(request.folder, present, ledger)
     if present.state == RunState.REJECTED:
-        raise InputError(
-            f"run {present.run} was rejected, and its charge stays; give a new release, which is charged anew, a name of its "
-            "own with --run"
-        )
+        raise InputError(f"run {present.run} was rejected, and its charge stays; for one more charge, {NEW_NAME}")
     if present.state != RunState.RUNNING:
         return present
     changed = present.with_execution(request.configuration.execution).with_program(program_identity())

@@ -20,6 +20,8 @@ from marginweave.tasks.ledger import LedgerLocation, example_ledger_location, le
 from marginweave.tasks.validate.expectations import read_suite
 
 _REQUEST = "request.json"
+NEW_NAME = "give the new release a name with --run"
+"""The advice where a run can never become the release that was asked for."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -53,7 +53,7 @@ def test_a_run_keeps_the_resolution_it_was_begun_with(tmp_path: Path, monkeypatc
 def test_what_differs_is_what_was_written(tmp_path: Path) -> None:
     """A default that is written down is another file; the key that was added is named, and what follows from it is not."""
     prepared(tmp_path, "")
-    with pytest.raises(InputError, match=r"it differs in aggregate\. Give the new release a name"):
+    with pytest.raises(InputError, match=r"it differs in aggregate; give the new release a name"):
         prepared(tmp_path, "aggregate: {method: k-tuples}")
-    with pytest.raises(InputError, match=r"it differs in missing\. Give the new release a name"):
+    with pytest.raises(InputError, match=r"it differs in missing; give the new release a name"):
         prepared(tmp_path, 'missing: [""]')
