@@ -63,11 +63,10 @@ def evaluate(
         raise InputError("--json shows the numbers that may be released; internal ones are in a file only")
     if internal or attacks is not None:
         prepare_environment(home)
-        if attacks is None or internal:
-            written = evaluate_internally(home, run_name, source)
-        else:
-            written = attack_release(home, run_name, source, attacks)
-        out.print(f"Not for release: {written}")
+        if internal:
+            out.print(f"Not for release: {evaluate_internally(home, run_name, source)}")
+        if attacks is not None:
+            out.print(f"Not for release: {attack_release(home, run_name, source, attacks)}")
         return
     evaluation = releasable_evaluation(home, run_name)
     if as_json:

@@ -50,7 +50,7 @@ def run(
     with importing():
         from marginweave.flows.run.request import read_request
 
-    execute(read_request(config, run=run_name, source=source, home=home, supersedes=supersedes), config, source, home)
+    execute(read_request(config, run=run_name, source=source, home=home, supersedes=supersedes))
 
 
 def resume(run_name: RunName, home: Home = Path()) -> None:
@@ -62,10 +62,10 @@ def resume(run_name: RunName, home: Home = Path()) -> None:
         from marginweave.flows.run.request import original_request, read_request
 
     config, source = original_request(home, run_name)
-    execute(read_request(config, run=run_name, source=source, home=home), config, source, home)
+    execute(read_request(config, run=run_name, source=source, home=home))
 
 
-def execute(request: Request, config: Path, source: str | None, home: Path) -> None:
+def execute(request: Request) -> None:
     """Run the flow unless its release is finished, and say where everything is."""
     with importing():
         from marginweave.flows.run.lookup import run_lock
@@ -79,35 +79,32 @@ def execute(request: Request, config: Path, source: str | None, home: Path) -> N
     fresh, lease = state == RunState.RUNNING, None
     if fresh or internal_evaluation_due(reference):
         with reporting(out) as reporter:
-            _release(request, reference, config, source, home)
+            _release(request, reference)
         lease = reporter.lease
     from marginweave.flows.run.bookkeeping import account_statement
     from marginweave.flows.run.lookup import place_of_files
 
-    account, charged = account_statement(reference), _has_drawn(reference, lease)
+    record = reference.ledger.releases.find(reference.manifest.release)  # another process may have begun other draws
+    charged = lease is not None and record is not None and any(draw.lease == lease for draw in record.draws)
+    account = account_statement(reference)
     place = place_of_files(request.folder)
     _summarize(request, account, place, is_waiting=place != request.folder.release, fresh=fresh, charged=charged)
 
 
-def _release(request: Request, reference: RunReference, config: Path, source: str | None, home: Path) -> None:
+def _release(request: Request, reference: RunReference) -> None:
+    folder = request.folder
     with ExitStack() as session:
         with importing():
             from marginweave.flows.orchestration.session import prefect_session
 
-            session.enter_context(prefect_session(home, request.folder.internal))
+            session.enter_context(prefect_session(folder.home, folder.internal))
             from prefect import tags
 
             from marginweave.flows import release
             from marginweave.flows.run.prefect_records import release_tag
 
         with tags(release_tag(reference.manifest.release)):  # from its first moment on, should it be killed at once
-            release(str(config), request.folder.run, source, str(home), supersedes=request.supersedes)
-
-
-def _has_drawn(reference: RunReference, lease: str | None) -> bool:
-    """Whether the attempt called `lease` has begun a draw; another process may have begun others meanwhile."""
-    record = reference.ledger.releases.find(reference.manifest.release)
-    return record is not None and any(lease and draw.lease == lease for draw in record.draws)
+            release(str(request.path), folder.run, request.source, str(folder.home), supersedes=request.supersedes)
 
 
 def _summarize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Set
 from pathlib import Path
 
 from marginweave.flows.run.progress import reporter
@@ -176,12 +175,16 @@ def check_history(request: Request, ledger: Ledger) -> None:
             f"run {name} was charged to account {dataset} before, but {request.folder.manifest_file} is not here; restore the "
             f"run's folder, or, for one more charge, {NEW_NAME}"
         )
-    run = _unknown_charge(request.folder.home, dataset, {record.release for record in releases})
-    if run is not None:
-        raise BudgetError(
-            f"run {run} was charged to account {dataset}, but the ledger {ledger.location} does not know it: it is new, or an "
-            "old backup; restore the ledger that the run was charged in"
-        )
+    known = {record.release for record in releases}
+    for folder in RunFolder.all_of(request.folder.home):
+        manifest = readable_manifest(folder)  # one that is damaged is found by `audit_files`
+        if manifest is None or manifest.dataset != dataset or manifest.release in known or not was_charged(manifest):
+            continue
+        if not is_example(folder):
+            raise BudgetError(
+                f"run {manifest.run} was charged to account {dataset}, but the ledger {ledger.location} does not know it: it "
+                "is new, or an old backup; restore the ledger that the run was charged in"
+            )
 
 
 def check_correction(request: Request, present: Manifest | None) -> Correction | None:
@@ -203,17 +206,6 @@ def check_correction(request: Request, present: Manifest | None) -> Correction |
     if old.dataset != asked:
         raise InputError(f"{rule} release of {asked}, and is one of {old.dataset}")
     return Correction(run=old.run, release=old.release)
-
-
-def _unknown_charge(home: Path, dataset: str, known: Set[str]) -> str | None:
-    """The first run below `home` that was charged to `dataset` under a release that is not `known`, or None."""
-    for folder in RunFolder.all_of(home):
-        manifest = readable_manifest(folder)  # one that is damaged is found by `audit_files`
-        if manifest is None or manifest.dataset != dataset or manifest.release in known:
-            continue
-        if was_charged(manifest) and not is_example(folder):
-            return manifest.run
-    return None
 
 
 def readable_manifest(folder: RunFolder) -> Manifest | None:

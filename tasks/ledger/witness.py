@@ -232,7 +232,7 @@ def blind_runs(journal: Journal, home: Path) -> Iterator[BlindRun]:
         release = release_of(journal.release_events(manifest.release))
         keeps_rows = bool(manifest.programs) if release is None else release.program is not None
         if release is None and (named or not keeps_rows):
-            continue  # of another ledger, or of 0.1.0, where `_unknown_charge` looks at the account
+            continue  # of another ledger, or of 0.1.0, where `check_history` looks at the account
         unknown = {State.RESERVED, State.RETURNED}
         drawn = [draw.name for draw in release.draws if draw.state in unknown] if release else []
         forgotten = tuple(name for name in drawn if name in manifest.charged)
