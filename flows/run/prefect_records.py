@@ -63,9 +63,8 @@ def warn_of_exhaustion(run: str, total: AccountTotal, threshold: float) -> None:
     """Tell that the account has spent `threshold` of its box or more; threshold and totals are public."""
     account, share = total.account, spent_share(total)
     if share >= threshold:
-        amounts = {"epsilon": float(total.epsilon), "cap_epsilon": float(account.epsilon)}
-        shares = {"share": round(share, 4), "threshold": threshold}
-        _emit(ReleaseEvent.NEARLY_EXHAUSTED, run, {"dataset": account.dataset, **shares, **amounts})
+        spent = {"share": round(share, 4), "epsilon": float(total.epsilon), "cap_epsilon": float(account.epsilon)}
+        _emit(ReleaseEvent.NEARLY_EXHAUSTED, run, {"dataset": account.dataset, "threshold": threshold, **spent})
 
 
 def spent_share(total: AccountTotal) -> float:

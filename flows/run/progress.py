@@ -15,61 +15,50 @@ from rich.text import Text
 
 
 class Reporter:
-    """Hears what begins and ends. This one shows nothing: in notebooks and workers Prefect's own pages show the stages."""
+    """Prints one JSON line a stage, for pipelines; without clock or duration, so that two runs print the same.
+
+    Without a stream it prints nothing: in notebooks and workers Prefect's own pages show the stages. The command line asks at
+    the end for the lease that the run continued under.
+    """
+
+    lease: str | None = None
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream
 
     def begin(self, stages: int) -> None:
         """A run of so many stages begins."""
 
     def attempt(self, lease: str) -> None:
         """The run continues under `lease`, which every draw that it begins will carry in the ledger."""
+        self.lease = lease
 
     def note(self, text: str) -> None:
-        """Something that the operator should know; public facts alone."""
+        """Print something that the operator should know; public facts alone."""
+        self._print({"event": "note", "text": text})
 
     def started(self, stage: str) -> None:
         """A stage begins."""
 
     def finished(self, stage: str, charged: tuple[str, ...]) -> None:
-        """A stage ended; `charged` names the draws that it was charged for."""
+        """Print a stage that ended, and the draws that it was charged for."""
+        self._print({"event": "stage", "stage": stage, "charged": list(charged)})
 
     def end(self) -> None:
         """The run is over, one way or another."""
 
-
-class CommandReporter(Reporter):
-    """Of the command line, which asks at the end for the lease that the run continued under."""
-
-    lease: str | None = None
-
-    def attempt(self, lease: str) -> None:
-        """Keep the lease for the summary."""
-        self.lease = lease
-
-
-class LineReporter(CommandReporter):
-    """One JSON line a stage, for pipelines; without clock or duration, so that two runs print the same."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def note(self, text: str) -> None:
-        """Print it."""
-        self._print({"event": "note", "text": text})
-
-    def finished(self, stage: str, charged: tuple[str, ...]) -> None:
-        """Print the stage and its charges."""
-        self._print({"event": "stage", "stage": stage, "charged": list(charged)})
-
     def _print(self, line: dict[str, object]) -> None:
-        with suppress(OSError):  # nobody listens any more: no reason to stop a release
-            self._stream.write(json.dumps(line) + "\n")
-            self._stream.flush()
+        if self._stream is not None:
+            with suppress(OSError):  # nobody listens any more: no reason to stop a release
+                self._stream.write(json.dumps(line) + "\n")
+                self._stream.flush()
 
 
-class TerminalReporter(CommandReporter):
+class TerminalReporter(Reporter):
     """A progress bar over the stages."""
 
     def __init__(self, console: Console) -> None:
+        super().__init__()
         columns = SpinnerColumn(), TextColumn("{task.description:<20}"), BarColumn(), MofNCompleteColumn()
         self._progress = Progress(*columns, console=console, transient=True)
         self._bar = self._progress.add_task("starting", total=None)
@@ -98,18 +87,18 @@ class TerminalReporter(CommandReporter):
         self._progress.stop()
 
 
-_REPORTER: ContextVar[Reporter] = ContextVar("reporter", default=Reporter())  # noqa: B039 - it has no state
+_REPORTER: ContextVar[Reporter] = ContextVar("reporter")
 
 
 def reporter() -> Reporter:
-    """The reporter of this run."""
-    return _REPORTER.get()
+    """The reporter of this run, or one that prints nothing."""
+    return _REPORTER.get(None) or Reporter()
 
 
 @contextmanager
-def reporting(console: Console | None) -> Iterator[CommandReporter]:
+def reporting(console: Console | None) -> Iterator[Reporter]:
     """Report on `console` if it is a terminal, else in JSON lines on standard output."""
-    chosen = TerminalReporter(console) if console and console.is_terminal else LineReporter(sys.stdout)
+    chosen = TerminalReporter(console) if console and console.is_terminal else Reporter(sys.stdout)
     token = _REPORTER.set(chosen)
     try:
         yield chosen

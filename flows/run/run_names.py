@@ -70,6 +70,5 @@ def _dated(client: SyncPrefectClient, dataset: str, scheduled: FlowRun) -> str:
     maker = scheduled.created_by.id if scheduled.created_by is not None else None
     schedules.sort(key=lambda schedule: schedule.id != maker)
     zone = getattr(schedules[0].schedule, "timezone", None) if schedules else None
-    if scheduled.expected_start_time is None:  # Prefect sets it with the first state
-        raise RuntimeError("the flow run has no scheduled time")
+    assert scheduled.expected_start_time is not None  # Prefect sets it with the first state
     return f"{dataset}-{scheduled.expected_start_time.astimezone(ZoneInfo(zone or 'UTC')).date()}"

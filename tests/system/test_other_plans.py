@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -246,7 +247,7 @@ def test_last_digits_of_floats_are_no_other_plan(
 
     monkeypatch.setattr(aggregate, "plan_level", seen)
     told: list[str] = []
-    monkeypatch.setattr(continuity.reporter(), "note", told.append, raising=False)
+    monkeypatch.setattr(continuity, "reporter", lambda: SimpleNamespace(note=told.append))
     _run(home, stopped)
     assert "last digits" in told[0]
     assert "level-2" in told[0]
