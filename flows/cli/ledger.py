@@ -100,10 +100,9 @@ def _check_unit(unit: str | None, neighbors: str | None) -> None:
 def _policy_of(text: str) -> Policy:
     """The policy that `--per PERIOD=E,D` says."""
     period, _, amounts = text.partition("=")
-    per = next((per for per in PERIODS if per == period.strip()), None)
-    if per is None or "," not in amounts:
+    if period.strip() not in PERIODS or "," not in amounts:
         raise InputError(f"per ({text}) must be PERIOD=EPSILON,DELTA, the period one of {', '.join(PERIODS)}")
-    return Policy(per=per, **asdict(console.amount_of("per", amounts)))
+    return Policy(per=PERIODS[PERIODS.index(period.strip())], **asdict(console.amount_of("per", amounts)))
 
 
 @app.command("upgrade")
