@@ -4,43 +4,19 @@ from __future__ import annotations
 
 import math
 from decimal import Context, Decimal
-from typing import Protocol
 
 from marginweave.schemas.budget import BasicAmount, Cost
+from marginweave.schemas.draws import PlannedDraw
 from marginweave.schemas.errors import InputError
+from marginweave.schemas.ledger.records import DrawRecord
 from marginweave.tasks.accounting.accountants import gdp_epsilon, zcdp_delta, zcdp_epsilon
 
 # Wide enough for every sum of ledger amounts to be exact.
 _EXACT = Context(prec=400)
 
 
-class PricedDraw(Protocol):
-    """A draw with its price: one of a plan, or a row of the ledger."""
-
-    @property
-    def name(self) -> str:
-        """Name in the plan."""
-        ...
-
-    @property
-    def mechanism(self) -> str:
-        """How it draws."""
-        ...
-
-    @property
-    def length(self) -> int:
-        """Attributes of its combinations, of k-tuples; else 0."""
-        ...
-
-    @property
-    def parameter(self) -> float | None:
-        """Noise multiplier, or epsilon of a selection or of Laplace noise."""
-        ...
-
-    @property
-    def cost(self) -> Cost:
-        """What it is charged."""
-        ...
+PricedDraw = PlannedDraw | DrawRecord
+"""A draw with its price: one of a plan, or a row of the ledger."""
 
 
 def composed_epsilon(cost: Cost, delta: Decimal) -> tuple[float, str]:
@@ -97,9 +73,5 @@ def _smaller(gdp: float, rho: float, delta: float) -> tuple[float, str]:
 def rounded(value: Decimal, *, up: bool) -> float:
     """`value` as a float on the side that is asked for."""
     nearest = float(value)
-    exact = Decimal(nearest)
-    if up and exact < value:
-        return math.nextafter(nearest, math.inf)
-    if not up and exact > value:
-        return math.nextafter(nearest, -math.inf)
-    return nearest
+    fits = Decimal(nearest) >= value if up else Decimal(nearest) <= value
+    return nearest if fits else math.nextafter(nearest, math.inf if up else -math.inf)

@@ -92,25 +92,21 @@ def level_threshold(
         return _above(choice.fixed.get(length, 0.0))
     if length == 1:
         return 1
-    if isinstance(choice, AdaptiveThresholds):
+    share = 0.5
+    if not isinstance(choice, AdaptiveThresholds):
+        eta = _preset_eta(choice, length, reporting_length)
+    else:
         eta = choice.adaptive.get(length, 1.0)
         if choice.rule == "paper":
             share = min(1.0, survivors_before / candidates) if candidates else 1.0
-            return _above(_quantile(sigma, eta * share))
-        return _above(_quantile(sigma, eta / 2))
-    return _above(_quantile(sigma, _preset_eta(choice, length, reporting_length) / 2))
+    return _above(_quantile(sigma, eta * share))
 
 
 def _preset_eta(preset: str, length: int, reporting_length: int) -> float:
-    if preset == "minimize":
-        return 0.01
-    if preset == "balanced":
-        return 0.55 if length == 2 else 1.0
     if preset == "progressive":
-        if reporting_length == 2:
-            return 0.1
-        return min(1.0, 0.1 + 0.9 * (length - 2) / (reporting_length - 2))
-    return 1.0
+        return min(1.0, 0.1 + 0.9 * (length - 2) / max(1, reporting_length - 2))
+    pairs, longer = {"minimize": (0.01, 0.01), "balanced": (0.55, 1.0)}.get(preset, (1.0, 1.0))
+    return pairs if length == 2 else longer
 
 
 def _quantile(sigma: Fraction, probability: float) -> float:

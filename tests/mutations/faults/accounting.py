@@ -26,8 +26,8 @@ FAULTS = (
     Fault(
         name="delta is used twice, for the threshold and whole for the noise",
         file="tasks/accounting/plan/k_tuples.py",
-        text="left = delta - delta_threshold",
-        instead="left = delta",
+        text="left = accountant(privacy.accountant), delta - delta_threshold",
+        instead="left = accountant(privacy.accountant), delta",
         killed_by=(
             "tests/unit/accounting/test_k_tuple_plans.py::test_shares_are_shares_of_the_accountants_budget[True-zcdp]",
         ),
