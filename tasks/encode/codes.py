@@ -75,13 +75,9 @@ class EncodedBlocks:
         return tuple(map(len, self.labels))
 
     @cached_property
-    def _offsets(self) -> tuple[int, ...]:
-        return (0, *accumulate(self._shared["records"]))
-
-    @property
     def offsets(self) -> tuple[int, ...]:
         """The number of the first record of each block, and the number of all records at the end."""
-        return self._offsets
+        return (0, *accumulate(self._shared["records"]))
 
     @property
     def records(self) -> int:
@@ -140,8 +136,10 @@ def encode_table(clean: pa.Table, configuration: Configuration, words: CellWords
     columns = {name: column_codes(clean, configuration, name, words) for name in configuration.names}
     for attribute in configuration.attributes:
         parts = [columns[name] for name in attribute.columns]
-        if attribute.of_set:
-            parts = [(_lacks(*parts[0], attribute.labels[0]), attribute.labels)]
+        if attribute.of_set:  # 1, the missing code, where a set lacks the value
+            cells, values = parts[0]
+            lacks = (cells != values.index(attribute.labels[0])).all(axis=1)
+            parts = [(lacks.astype(np.uint8), attribute.labels)]
         if attribute.name in groups:
             combinations = configuration.member_codes(groups[attribute.name])
             parts = [(group_codes(groups[attribute.name], [c for c, _ in parts], combinations), attribute.labels)]
@@ -153,10 +151,7 @@ def encode_table(clean: pa.Table, configuration: Configuration, words: CellWords
 
 def value_slots(codes: NDArray[AnyCode]) -> Iterator[NDArray[AnyCode]]:
     """The values of an attribute, one a record at a time: a set has as many slots as it has values at most."""
-    if codes.ndim == 1:
-        yield codes
-    else:
-        yield from codes.T
+    return iter(np.atleast_2d(codes.T))
 
 
 def joined_codes(parts: Sequence[NDArray[AnyCode]], missing: int) -> NDArray[AnyCode]:
@@ -166,12 +161,6 @@ def joined_codes(parts: Sequence[NDArray[AnyCode]], missing: int) -> NDArray[Any
         gaps = [((0, 0), (0, width - codes.shape[1])) for codes in parts]
         parts = [np.pad(codes, gap, constant_values=missing) for codes, gap in zip(parts, gaps, strict=True)]
     return np.concatenate(parts)
-
-
-def _lacks(cells: NDArray[np.integer], labels: tuple[str, ...], value: str) -> NDArray[np.integer]:
-    """0 where a set of shape (records, width) holds a value, and 1, the missing code, where not."""
-    present: NDArray[np.bool_] = (cells == labels.index(value)).any(axis=1)
-    return 1 - present.astype(np.uint8)
 
 
 def column_codes(

@@ -20,7 +20,6 @@ from marginweave.schemas.configuration.attributes import Attribute
 from marginweave.schemas.configuration.columns import MeasuredColumn, NumberColumn
 from marginweave.schemas.configuration.preparation import GaussianImputation, ResizeSettings, WeightedImputation
 from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.errors import StageError
 from marginweave.tasks.encode.codes import Codes, EncodedTable, code_type
 from marginweave.tasks.mechanisms.randomness import UniformWords
 
@@ -35,18 +34,16 @@ def imputation_weights(column: MeasuredColumn, labels: tuple[str, ...]) -> tuple
     over each bin, what lies beyond the bounds in the outermost bins, as a draw clamped to the bounds would be. `weights`: as
     declared, by value.
     DP: public constants; `labels` matter for a private domain alone, in which the declared values have to be found.
-
-    Raises:
-        StageError: a column without imputation.
     """
     impute = column.impute
     if isinstance(impute, WeightedImputation):
-        return _declared(column, impute, labels)
+        weights = dict.fromkeys(labels, 0.0)
+        for text, weight in impute.weights.items():
+            weights[text if column.private else column.labels[column.code_of(text)]] += weight
+        return tuple(weights[label] for label in labels)
     if isinstance(impute, GaussianImputation) and isinstance(column, NumberColumn):
         inner = [(edge - impute.mean) / impute.deviation for edge in column.edges[1:-1]]
         return tuple(float(high - low) for low, high in pairwise([0.0, *(float(ndtr(z)) for z in inner), 1.0]))
-    if impute is None:
-        raise StageError("impute: the column has no imputation")
     return column.uniform_weights(labels)
 
 
@@ -64,14 +61,6 @@ def imputed_codes(weights: tuple[float, ...], words: NDArray[np.uint64]) -> NDAr
     # an edge of 2^64, the last one at least, is reached by no word
     reached = np.array([edge for edge in edges if edge < _WORD], np.uint64)
     return np.searchsorted(reached, words, side="right").astype(np.int64)
-
-
-def _declared(column: MeasuredColumn, impute: WeightedImputation, labels: tuple[str, ...]) -> tuple[float, ...]:
-    weights = dict.fromkeys(labels, 0.0)
-    for text, weight in impute.weights.items():
-        label = text if column.private else column.labels[column.code_of(text)]
-        weights[label] += weight
-    return tuple(weights[label] for label in labels)
 
 
 def sampled_rows(rows: int, settings: ResizeSettings, unit: Stability, words: UniformWords) -> NDArray[np.int64]:

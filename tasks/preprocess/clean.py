@@ -1,7 +1,6 @@
 """Row-local cleaning of a table: every step looks at one cell and public constants, so it is 1-stable.
 
-Clean records pass on in blocks, of which one at a time needs to be in memory. Here too is what the percentile mechanism is
-shown of a column whose bounds are bought, and what becomes of its answers.
+Clean records pass on in blocks, of which one at a time needs to be in memory.
 """
 
 from __future__ import annotations
@@ -56,27 +55,6 @@ def _plain(values: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_timestamp(values.type):
         return values.cast(pa.int64())
     return pc.list_value_length(values) if pa.types.is_list(values.type) else values
-
-
-def candidate_histogram(values: pa.Array, candidates: tuple[float, ...]) -> NDArray[np.int64]:
-    """How many values lie above candidate i - 1 and up to candidate i, i = 1 … candidates; shape (candidates + 1,).
-
-    Entry 0 is empty: candidates are counted from 1, as `select_percentile` does, and values outside the public range were
-    clamped to it. Nulls are left out. F(i), the sum up to entry i, is the number of values at most candidate i exactly.
-    A row is in one entry at most. Private.
-    """
-    index = np.searchsorted(np.asarray(candidates), values.drop_null().to_numpy(zero_copy_only=False), side="left")
-    index = np.minimum(index, len(candidates) - 1)
-    return np.bincount(index + 1, minlength=len(candidates) + 1).astype(np.int64)
-
-
-def released_bounds(low: int, high: int, candidates: tuple[float, ...]) -> tuple[float, float]:
-    """The bounds from the numbers (from 1) of the two chosen candidates; swapped if they came out the wrong way round.
-
-    Equal ones stay equal: the column itself widens what is too narrow for its bins (`NumberColumn.with_bounds`).
-    DP: post-processing.
-    """
-    return candidates[min(low, high) - 1], candidates[max(low, high) - 1]
 
 
 _NUMBER = ""  # no column of a configuration has this name

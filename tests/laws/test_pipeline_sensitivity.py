@@ -39,8 +39,9 @@ from marginweave.tasks.mechanisms.laplace import l1_sensitivity
 from marginweave.tasks.mechanisms.percentile import rank_scores, score_sensitivity
 from marginweave.tasks.mechanisms.randomness import KeyedBits
 from marginweave.tasks.preprocess import rows as preparing
-from marginweave.tasks.preprocess.clean import CleanBlocks, candidate_histogram, pack_clean
+from marginweave.tasks.preprocess.clean import CleanBlocks, pack_clean
 from marginweave.tasks.preprocess.rows import prepare_blocks
+from marginweave.tasks.preprocess.task import candidate_histogram
 from tests.support.configurations import configuration
 from tests.support.counting import as_counter, count_blocks, histogram_of
 from tests.support.tables import level_from

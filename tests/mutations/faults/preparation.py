@@ -53,7 +53,7 @@ FAULTS = (
     ),
     Fault(
         name="candidates of private bounds end at the largest value that occurs",
-        file="tasks/preprocess/clean.py",
+        file="tasks/preprocess/task.py",
         text="return np.bincount(index + 1, minlength=len(candidates) + 1).astype(np.int64)",
         instead="return np.bincount(index + 1, minlength=2).astype(np.int64)",
         killed_by=(
