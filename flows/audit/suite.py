@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
@@ -13,14 +14,26 @@ from marginweave.flows.audit.made_up import CANARIES, CanaryTable, MadeUpRelease
 from marginweave.flows.audit.tuples import TEST_DELTA
 from marginweave.schemas.configuration.marginals import MarginalSettings
 from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.configuration.yaml_source import read_yaml
 from marginweave.schemas.draws import BudgetPlan, DrawKind, PlannedDraw
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.accounting.plan.marginals import rounds_of
+from marginweave.tasks.accounting.plan.resolve import parse_configuration
 from marginweave.tasks.accounting.selection_composition import gaussian_budget
 from marginweave.tasks.empirical import findings
 from marginweave.tasks.empirical.findings import Finding, Hits, TrialScores
 from marginweave.tasks.mechanisms.catalogue import MECHANISMS, count_noise, pure_noise
 from marginweave.tasks.mechanisms.exponential import selection_mu
+
+
+def examples() -> dict[str, Configuration]:
+    """The releases of made-up data in `examples.yaml`, by name: what an audit without a configuration looks at."""
+    content = read_yaml(Path(__file__).with_name("examples.yaml"))
+    common, releases = content["common"], content["releases"]
+    return {
+        name: parse_configuration({**common, **own, "columns": {**common["columns"], **own.get("columns", {})}})
+        for name, own in releases.items()
+    }
 
 
 def claimed_mu(draw: PlannedDraw) -> float:

@@ -20,6 +20,16 @@ _MARGIN = 1 + 1e-8
 _LARGEST = 200.0
 
 
+class Fault(Exception):
+    """What does not fit."""
+
+
+def require(fits: bool, fault: str) -> None:
+    """Raise Fault, which says what does not fit, unless it does."""
+    if not fits:
+        raise Fault(fault)
+
+
 def totals(draws: list[Content]) -> dict[str, Decimal]:
     """The costs of all draws, each amount by itself."""
     return {name: sum((draw[name] for draw in draws), Decimal(0)) for name in AMOUNTS}
@@ -45,6 +55,48 @@ def draws_hold(draws: list[Content], epsilon: float, delta: Decimal, discovery: 
     if rest > 0 and min(gaussian_delta(mu, rest), concentrated_delta(rho, rest)) <= float(left) * (1 + SLACK):
         return True
     return mixed_total_delta(draws, epsilon) <= allowed
+
+
+def check_epsilon(said: Content, draws: list[Content], body: Content) -> None:
+    """That each draw costs what its mechanism does, and all of them no more than is said."""
+    sampled, delta = said["on_the_sampled_table"], Decimal(body["delta"])
+    if sampled is None:
+        for draw in draws:
+            _check_price(draw)
+    else:  # all is charged on the first draw; what they are to the sample follows from their parameters
+        left = Decimal(repr(sampled["delta"])) - Decimal(repr(said["delta_threshold"]))
+        by_parameter = [_by_parameter(draw) for draw in draws]
+        private = body["accountant"] == "joint" or draws_hold(by_parameter, sampled["epsilon"], left, None)
+        require(
+            private, "the draws are not (epsilon, delta)-private to the sample as guarantee.on_the_sampled_table says"
+        )
+    spent, discovery = said["epsilon_of_the_draws"], body.get("discovery") if sampled is None else None
+    paid = spent <= said["epsilon"] * (1 + SLACK) and draws_hold(draws, spent, delta, discovery)
+    require(paid, "the draws cost more than guarantee.epsilon_of_the_draws in privacy.json, or that more than epsilon")
+
+
+def _by_parameter(draw: Content) -> Content:
+    one, mechanism = float(draw["parameter"]), draw["mechanism"]
+    free = {**draw, **dict.fromkeys(AMOUNTS, Decimal(0))}
+    if mechanism == "discrete-laplace":
+        return {**free, "plain_epsilon": Decimal(repr(draw["parameter"]))}
+    require(mechanism in {"rounded-gaussian", "exponential"}, f"draw {draw['name']} has a mechanism without a price")
+    gaussian = mechanism == "rounded-gaussian"
+    mu2 = 1 / one**2 if gaussian else one**2 * math.pi / 8  # of a selection, the bound of `selection_mu`
+    rho = 1 / one**2 / 2 if gaussian else one**2 / 8
+    return {**free, "mu2": Decimal(mu2), "rho": Decimal(rho)}
+
+
+def _check_price(draw: Content) -> None:
+    parameter, mu2, rho = draw["parameter"], draw["mu2"], draw["rho"]
+    if draw["mechanism"] == "rounded-gaussian":
+        least = (1 - SLACK) / float(parameter) ** 2
+        enough = float(mu2) >= least and float(rho) >= least / 2
+    elif draw["mechanism"] == "discrete-laplace":
+        enough = draw["plain_epsilon"] >= Decimal(repr(parameter))
+    else:
+        enough = draw["mechanism"] == "exponential" and selection_covered(float(parameter), mu2, rho)
+    require(enough, f"draw {draw['name']} costs less than its mechanism does")
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:

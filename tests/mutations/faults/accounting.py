@@ -114,8 +114,8 @@ FAULTS = (
     ),
     Fault(
         name="the verifiers do not compare the deviation of a length with its row",
-        file="flows/verify/bundle_noise.py",
-        text='compare(f"noise.{name}", level, {"deviation": _deviation(draw["parameter"], bound, *unit)})',
+        file="flows/verify/bundle_statement.py",
+        text='compare(f"noise.{name}", level, {"deviation": _sigma(draw["parameter"], bound, *unit)})',
         instead="pass",
         killed_by=("tests/unit/flows/test_statement_verifiers.py::test_every_other_lie_is_found",),
     ),
