@@ -172,10 +172,16 @@ def joint_total_delta(draws: list[Content], discovery: Content, epsilon: float) 
     before = math.fsum(costs[:place]) if adaptive else 0.0
     others = math.fsum(costs[place + 1 :]) + (0.0 if adaptive else math.fsum(costs[:place]))
     saved = share * (0.5 if replaced else 1.0)
-    log_all = math.log1p(-float(draws[place]["delta"]))
+    log_all, one = math.log1p(-float(draws[place]["delta"])), costs[place]
 
     def remaining(left: float) -> float:
-        return _worst_share(costs[place], others, saved, log_all, left, replaced=replaced)
+        """V(left): the worst over the share x of what a unit has of its own."""
+        worst = 0.0
+        for least, most in [(0.0, 0.0), *((block / _BLOCKS, (block + 1) / _BLOCKS) for block in range(_BLOCKS))]:
+            mu, hidden = math.sqrt(max(one + others - least * saved * one, 1e-12 * (one + others))), most * log_all
+            sides = [(hidden, log_all)] if replaced else [(hidden, 0.0), (0.0, hidden)]
+            worst = max(worst, *(_sparse(mu, left, log_p, log_q) for log_p, log_q in sides))
+        return worst
 
     return min(1.0, (_after(before, epsilon, remaining) if before else remaining(epsilon)) * _MARGIN)
 
@@ -183,18 +189,6 @@ def joint_total_delta(draws: list[Content], discovery: Content, epsilon: float) 
 def _plain(draws: list[Content]) -> bool:
     """Whether part of the cost is (epsilon, delta) alone."""
     return any(draw["plain_epsilon"] or draw["plain_delta"] for draw in draws)
-
-
-def _worst_share(one: float, others: float, saved: float, log_all: float, epsilon: float, *, replaced: bool) -> float:
-    """V(epsilon): the worst over the share x of what a unit has of its own."""
-    worst = 0.0
-    for least, most in [(0.0, 0.0), *((block / _BLOCKS, (block + 1) / _BLOCKS) for block in range(_BLOCKS))]:
-        mu, hidden = math.sqrt(max(one + others - least * saved * one, 1e-12 * (one + others))), most * log_all
-        if replaced:
-            worst = max(worst, _sparse(mu, epsilon, hidden, log_all))
-        else:
-            worst = max(worst, _sparse(mu, epsilon, hidden, 0.0), _sparse(mu, epsilon, 0.0, hidden))
-    return worst
 
 
 def _after(before: float, epsilon: float, remaining: Any) -> float:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.released.aggregates import Level
 from marginweave.tasks.encode.codes import EncodedTable, encode_table, encoded_labels, with_labels
-from marginweave.tasks.encode.complete import complete_blocks
+from marginweave.tasks.encode.task import complete_blocks
 from marginweave.tasks.evaluate.internal import joined_tables
 from marginweave.tasks.mechanisms.randomness import KeyedBits, UniformWords
 from marginweave.tasks.preprocess.clean import clean_table, labels_of
