@@ -208,7 +208,10 @@ def _over(values: pa.DictionaryArray, labels: pa.Array) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(places.take(values.indices), labels)
 
 
-_LIMIT = 2**62
+def _row_cells(rows: NDArray[np.integer]) -> pa.Array:
+    """Each row of numbers as one cell of bytes."""
+    wide = np.ascontiguousarray(rows, np.int64)
+    return pa.Array.from_buffers(pa.binary(8 * wide.shape[1]), len(wide), [None, pa.py_buffer(wide)])
 
 
 def group_codes(
@@ -224,22 +227,8 @@ def group_codes(
     Raises:
         InputError: an undeclared combination where `outside: error`.
     """
-    declared = np.asarray(combinations, np.int64)
-    keys, wanted = np.zeros(len(members[0]), np.int64), np.zeros(len(declared), np.int64)
-    bound = 1
-    for codes, known in zip(members, declared.T, strict=True):
-        # Codes that no combination has become one more, so that a radix is at most the number of combinations plus one.
-        values, ranks = np.unique(known, return_inverse=True)
-        places = np.minimum(np.searchsorted(values, codes), len(values) - 1)
-        radix = len(values) + 1
-        if bound * radix >= _LIMIT:
-            raise InputError(f"group {group.name!r} has too many values to be one attribute")
-        keys = keys * radix + np.where(values[places] == codes, places, len(values))
-        wanted = wanted * radix + ranks
-        bound *= radix
-    order = np.argsort(wanted)
-    rows = np.minimum(np.searchsorted(wanted[order], keys), len(declared) - 1)
-    found = np.where(wanted[order][rows] == keys, order[rows], len(declared))
-    if group.outside == "error" and (found == len(declared)).any():
+    places = pc.index_in(_row_cells(np.column_stack(members)), value_set=_row_cells(np.asarray(combinations)))
+    found: NDArray[np.int64] = places.fill_null(len(combinations)).to_numpy().astype(np.int64)
+    if group.outside == "error" and (found == len(combinations)).any():
         raise InputError(f"encode: group {group.name!r} breaks the rule 'every combination is declared'")
     return found

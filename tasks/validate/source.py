@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,10 +33,11 @@ def read_parquet(source: str, parts: Sequence[Path], columns: Sequence[str]) -> 
     yield types.empty_table()
     for number, part in enumerate(parts, 1):
         for batch in _batches(source, part, columns):
-            table = _plain_views(pa.Table.from_batches([batch]).select(list(columns)))
-            cells = {name: _cast(table.column(name), types.field(name).type) for name in columns}
-            for name, values in cells.items():
-                if values is None:
+            table, cells = _plain_views(pa.Table.from_batches([batch]).select(list(columns))), {}
+            for name in columns:
+                with suppress(pa.ArrowException):  # its message has values
+                    cells[name] = table.column(name).cast(types.field(name).type)
+                if name not in cells:
                     raise InputError(_UNFIT.format(source=source, column=name, number=number, part=part.name))
             yield pa.table(cells, schema=types)
 
@@ -85,13 +86,6 @@ def _common_schema(source: str, parts: Sequence[Path], columns: Sequence[str]) -
             except pa.ArrowException:
                 raise InputError(_UNFIT.format(source=source, column=name, number=number, part=part.name)) from None
     return pa.schema([kinds[name].field(0) for name in columns])
-
-
-def _cast(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray | None:
-    try:
-        return values.cast(kind)
-    except pa.ArrowException:
-        return None
 
 
 def _batches(source: str, part: Path, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:

@@ -112,43 +112,33 @@ def read_text(source: str, path: Path, delimiter: str, columns: Sequence[str], f
             check_quotes(file, delimiter)
         except InputError as error:
             raise InputError(f"source ({source}) {error}") from None
-    reason = None
+    # Positions as names: a repeated name among the ignored columns must not stop the run.
+    positions, wanted = [str(i) for i in range(len(header))], [str(header.index(name)) for name in columns]
+    encoding = "utf8" if form.encoding == "utf-8" else form.encoding  # as pyarrow calls what it need not decode
+    reason, first = None, True
     try:
-        first = True
-        for batch in _batches(path, delimiter, header, columns, form):
-            table = pa.Table.from_batches([batch]).slice(first and batch.num_rows > 0)
-            first = first and batch.num_rows == 0
-            yield table.rename_columns(list(columns))
+        with pa_csv.open_csv(
+            path,
+            read_options=pa_csv.ReadOptions(column_names=positions, block_size=_BLOCK, encoding=encoding),
+            parse_options=pa_csv.ParseOptions(
+                delimiter=delimiter, newlines_in_values=True, ignore_empty_lines=len(header) > 1
+            ),
+            convert_options=pa_csv.ConvertOptions(
+                column_types=dict.fromkeys(wanted, pa.dictionary(pa.int32(), pa.string())),
+                include_columns=wanted,
+                strings_can_be_null=False,
+            ),
+        ) as reader:
+            for batch in reader:
+                table = pa.Table.from_batches([batch]).slice(first and batch.num_rows > 0)  # without the header
+                first = first and batch.num_rows == 0
+                yield table.rename_columns(list(columns))
     except UnicodeError:
         reason = _not_encoded(source, form)
     except pa.ArrowException as error:
         reason = _reason(str(error), source, form)
     if reason is not None:
         raise InputError(reason)
-
-
-def _batches(
-    path: Path, delimiter: str, header: Sequence[str], columns: Sequence[str], form: SourceFile
-) -> Iterator[pa.RecordBatch]:
-    """The rows, of which the first is the header; read by one block ahead."""
-    # Positions as names: a repeated name among the ignored columns must not stop the run.
-    positions = [str(i) for i in range(len(header))]
-    wanted = [str(header.index(name)) for name in columns]
-    with pa_csv.open_csv(
-        path,
-        read_options=pa_csv.ReadOptions(
-            column_names=positions, block_size=_BLOCK, encoding=form.encoding.replace("-8", "8")
-        ),
-        parse_options=pa_csv.ParseOptions(
-            delimiter=delimiter, newlines_in_values=True, ignore_empty_lines=len(header) > 1
-        ),
-        convert_options=pa_csv.ConvertOptions(
-            column_types=dict.fromkeys(wanted, pa.dictionary(pa.int32(), pa.string())),
-            include_columns=wanted,
-            strings_can_be_null=False,
-        ),
-    ) as reader:
-        yield from reader
 
 
 def _not_encoded(source: str, form: SourceFile) -> str:
