@@ -33,7 +33,9 @@ def composed_epsilon(cost: Cost, delta: Decimal) -> tuple[float, str]:
     if left < 0 or (left == 0 and (cost.mu2 or cost.rho)):
         return math.inf, "gdp"
     gdp = gdp_epsilon(math.nextafter(math.sqrt(rounded(cost.mu2, up=True)), math.inf), left) if cost.mu2 else 0.0
-    converted, name = _smaller(gdp, rounded(cost.rho, up=True), left)
+    converted, name, rho = gdp, "gdp", rounded(cost.rho, up=True)
+    if gdp and zcdp_delta(rho, gdp) <= left:  # one look at the curve most often tells
+        converted, name = min((gdp, "gdp"), (zcdp_epsilon(rho, left), "zcdp"))
     if not cost.plain.epsilon:
         return converted, name
     if not converted:
@@ -60,14 +62,6 @@ def account_epsilon(cost: Cost, statement: BasicAmount, delta: Decimal) -> tuple
     if statement.delta <= delta and float(statement.epsilon) <= epsilon:
         return float(statement.epsilon), "plain"
     return epsilon, name
-
-
-def _smaller(gdp: float, rho: float, delta: float) -> tuple[float, str]:
-    """`gdp`, or the epsilon of rho-zCDP at `delta` where that is smaller. One look at the curve most often tells."""
-    if gdp == 0 or zcdp_delta(rho, gdp) > delta:
-        return gdp, "gdp"
-    zcdp = zcdp_epsilon(rho, delta)
-    return (gdp, "gdp") if gdp <= zcdp else (zcdp, "zcdp")
 
 
 def rounded(value: Decimal, *, up: bool) -> float:

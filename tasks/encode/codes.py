@@ -22,6 +22,7 @@ from marginweave.tasks.checkpoint.codecs import pack_codes, unpack_codes
 from marginweave.tasks.columns import values_of
 from marginweave.tasks.columns.category import ColumnWords
 from marginweave.tasks.mechanisms.randomness import CellWords
+from marginweave.tasks.preprocess.clean import labels_of
 
 Codes = NDArray[np.unsignedinteger]
 AnyCode = TypeVar("AnyCode", bound=np.integer)
@@ -175,14 +176,16 @@ def column_codes(
 Labels = Mapping[str, Sequence[str]]
 
 
-def encoded_labels(found: Labels, configuration: Configuration) -> dict[str, tuple[str, ...]]:
+def encoded_labels(tables: Iterable[pa.Table], configuration: Configuration) -> Labels:
     """The values of each private domain, sorted: those that occur, and those that its imputation declares. Private."""
-    labels = {}
-    for name, values in found.items():
+    labels: dict[str, set[str]] = {}
+    for name in configuration.private_columns:
         impute = getattr(configuration.columns[name], "impute", None)
-        declared = impute.weights if isinstance(impute, WeightedImputation) else ()
-        labels[name] = tuple(sorted({*values, *declared}))
-    return labels
+        labels[name] = set(impute.weights) if isinstance(impute, WeightedImputation) else set()
+    for table in tables if labels else ():
+        for name, found in labels.items():
+            found.update(labels_of(table.column(name)))
+    return {name: tuple(sorted(found)) for name, found in labels.items()}
 
 
 def with_labels(clean: pa.Table, labels: Labels) -> pa.Table:

@@ -61,7 +61,7 @@ def encode_blocks(clean: CleanBlocks, configuration: Configuration, key: bytes) 
         table = coding.with_labels(block.table, labels)
         return coding.encode_table(table, configuration, streams("encode", block.numbers)), block.numbers
 
-    labels = coding.encoded_labels(clean.labels, configuration)
+    labels = coding.encoded_labels((block.table for block in clean), configuration)
     return complete_blocks(map(encoded, clean), lambda: [block.numbers for block in clean], configuration, streams)
 
 

@@ -5,10 +5,8 @@ Clean records pass on in blocks, of which one at a time needs to be in memory.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -73,36 +71,18 @@ class CleanBlock:
 
 @dataclass(frozen=True)
 class CleanBlocks:
-    """Clean records block by block, numbers increasing; private. A pass over the blocks can be repeated.
-
-    `payloads` holds the table of each block and then what they share: the values of private domains.
-    """
+    """Clean records block by block, numbers increasing; private. A pass over the blocks can be repeated."""
 
     payloads: Sequence[bytes]
 
-    @cached_property
-    def labels(self) -> dict[str, tuple[str, ...]]:
-        """The values of each column with a private domain in all blocks together, sorted: raw texts."""
-        shared: dict[str, list[str]] = json.loads(self.payloads[len(self.payloads) - 1])
-        return {name: tuple(values) for name, values in shared.items()}
-
-    def __len__(self) -> int:
-        return len(self.payloads) - 1
-
     def __iter__(self) -> Iterator[CleanBlock]:
-        for block in range(len(self)):
-            table = unpack_table(self.payloads[block])
+        for table in map(unpack_table, self.payloads):
             yield CleanBlock(table.drop_columns([_NUMBER]), table.column(_NUMBER).to_numpy())
 
 
-def pack_clean(blocks: Iterable[CleanBlock], configuration: Configuration) -> Iterator[bytes]:
+def pack_clean(blocks: Iterable[CleanBlock]) -> Iterator[bytes]:
     """The payloads of `CleanBlocks`, one block at a time. Private."""
-    labels: dict[str, set[str]] = {name: set() for name in configuration.private_columns}
-    for block in blocks:
-        for name, found in labels.items():
-            found.update(labels_of(block.table.column(name)))
-        yield pack_table(block.table.append_column(_NUMBER, pa.array(block.numbers)))
-    yield json.dumps({name: sorted(found) for name, found in labels.items()}).encode()
+    return (pack_table(block.table.append_column(_NUMBER, pa.array(block.numbers))) for block in blocks)
 
 
 def labels_of(values: pa.ChunkedArray) -> list[str]:

@@ -47,7 +47,7 @@ def preprocess(reference: RunReference, validated: StageResult) -> StageResult:
             check_contract(schema, clean_frame(block.table), "preprocess")
             yield block
 
-    return reference.checkpoint_blocks("preprocess", [validated.digest], lambda: pack_clean(blocks(), configuration))
+    return reference.checkpoint_blocks("preprocess", [validated.digest], lambda: pack_clean(blocks()))
 
 
 def open_clean(reference: RunReference, preprocessed: StageResult) -> CleanBlocks:

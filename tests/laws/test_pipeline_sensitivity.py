@@ -107,7 +107,7 @@ def raw_table(rows: list[Row]) -> pa.Table:
 
 def clean_of(rows: list[Row], config: Configuration) -> CleanBlocks:
     with tempfile.TemporaryDirectory() as folder:
-        return CleanBlocks(list(pack_clean(prepare_blocks([raw_table(rows)], config, KEY, Path(folder)), config)))
+        return CleanBlocks(list(pack_clean(prepare_blocks([raw_table(rows)], config, KEY, Path(folder)))))
 
 
 def blocks_of(rows: list[Row], config: Configuration) -> EncodedBlocks:
