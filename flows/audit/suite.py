@@ -110,7 +110,10 @@ class _Audit:
     def of_tuples(self) -> Iterator[Finding]:
         """Of k-tuples: the counts of each length, the record count, the percentile and the thresholds."""
         configuration, stability = self.configuration, self.configuration.stability
-        table, replaces = CanaryTable(columns=tuples.canary_columns(configuration), stability=stability), self._replaces
+        table, replaces = (
+            CanaryTable(columns=tuples.canary_columns(configuration), stability=stability),
+            stability.neighbors == "replace-one",
+        )
         for length in range(1, configuration.reporting_length + 1):
             draw, combinations = self.plan.draw(DrawKind.LEVEL, length), math.comb(table.columns, length)
             repeats = max(1, min(self.effort.trials_of(draw) // CANARIES, _DRAWN // (combinations * table.places)))
@@ -151,7 +154,7 @@ class _Audit:
         if plan.has(DrawKind.SCORES):
             draw = plan.draw(DrawKind.SCORES)
             scores = marginals.selection_scores(draw, stability, effort.trials_of(draw))
-            yield self._summed(draw, scores, tight=not self._replaces)
+            yield self._summed(draw, scores, tight=stability.neighbors == "add-remove")
         if self._in_rounds:  # a share and a choice: all rounds are alike
             share, pick = plan.draw(DrawKind.MEASURE, 1), plan.draw(DrawKind.SELECT, 1, 1)
             yield self._summed(share, marginals.marginal_scores(share, 2, "equal", stability, effort.trials_of(share)))
@@ -188,10 +191,6 @@ class _Audit:
             claim = stated_mu(release.configuration, release.plan, release.plan.draws)
             scores, delta = findings.split_cut(present, absent), release.plan.delta_threshold
             yield findings.mu_finding("pipeline", scores, claim, tight=False, delta=delta)
-
-    @property
-    def _replaces(self) -> bool:
-        return self.configuration.stability.neighbors == "replace-one"
 
     @property
     def _in_rounds(self) -> bool:
