@@ -110,10 +110,8 @@ class _Audit:
     def of_tuples(self) -> Iterator[Finding]:
         """Of k-tuples: the counts of each length, the record count, the percentile and the thresholds."""
         configuration, stability = self.configuration, self.configuration.stability
-        table, replaces = (
-            CanaryTable(columns=tuples.canary_columns(configuration), stability=stability),
-            stability.neighbors == "replace-one",
-        )
+        replaces = stability.neighbors == "replace-one"
+        table = CanaryTable(columns=tuples.canary_columns(configuration), stability=stability)
         for length in range(1, configuration.reporting_length + 1):
             draw, combinations = self.plan.draw(DrawKind.LEVEL, length), math.comb(table.columns, length)
             repeats = max(1, min(self.effort.trials_of(draw) // CANARIES, _DRAWN // (combinations * table.places)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from fractions import Fraction
 
 from scipy.special import ndtri
@@ -45,20 +46,16 @@ def private_threshold(sigma: Fraction, contributions: int, records: int, delta_t
     if not 0 < delta_threshold < 1:
         raise InputError(f"delta_threshold ({delta_threshold}) must lie strictly between 0 and 1")
     table = noise_table(sigma)
-    allowed = Fraction(delta_threshold)
 
     def exposed(threshold: int, count: int, values: int) -> Fraction:
         return 1 - _power(1 - table.upper_tail(threshold - count), values)
 
+    def keeps(threshold: int) -> bool:
+        worst = max(exposed(threshold, 1, records * contributions), exposed(threshold, records, contributions))
+        return worst <= Fraction(delta_threshold)
+
     # a threshold above J + theta keeps every such value out, for nothing larger than J is ever drawn
-    low, high = 1, table.largest + 1 + records
-    while low < high:
-        middle = (low + high) // 2
-        if max(exposed(middle, 1, records * contributions), exposed(middle, records, contributions)) <= allowed:
-            high = middle
-        else:
-            low = middle + 1
-    return low
+    return 1 + bisect_left(range(1, table.largest + 1 + records), True, key=keeps)
 
 
 def level_threshold(

@@ -7,7 +7,6 @@ from dataclasses import replace
 from decimal import Decimal
 
 from marginweave.schemas.budget import BasicAmount, Cost, amount
-from marginweave.schemas.configuration.privacy import PrivacySettings
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.draws import BudgetPlan, Discovery, DrawKind, PlannedDraw
 from marginweave.schemas.errors import InputError
@@ -62,7 +61,10 @@ def plan_budget(configuration: Configuration) -> BudgetPlan:
             "use privacy.accountant: gdp or other shares"
         )
     if configuration.resize is not None and configuration.resize.amplify:
-        draws, spent, discovery = _charged_as_stated(draws, privacy), privacy.epsilon, None
+        # only together are they (epsilon, delta)-DP on the data: all is charged on the first, which is begun before the others
+        whole = Cost(plain=BasicAmount.stated(privacy.epsilon, privacy.delta))
+        draws = [replace(draw, cost=Cost() if i else whole) for i, draw in enumerate(draws)]
+        spent, discovery = privacy.epsilon, None
     return BudgetPlan(
         epsilon=privacy.epsilon,
         delta=privacy.delta,
@@ -108,15 +110,6 @@ def _target(configuration: Configuration) -> tuple[float, float]:
     planned.check_epsilon("functional epsilon of resize", epsilon)
     planned.check_delta("functional delta of resize", delta)
     return epsilon, delta
-
-
-def _charged_as_stated(draws: list[PlannedDraw], privacy: PrivacySettings) -> list[PlannedDraw]:
-    """The whole charge on the first draw, which is begun before every other, and none on the rest.
-
-    The draws are (epsilon, delta)-DP on the data only together: what the subsample hides is told once.
-    """
-    whole = Cost(plain=BasicAmount.stated(privacy.epsilon, privacy.delta))
-    return [replace(draw, cost=Cost() if i else whole) for i, draw in enumerate(draws)]
 
 
 def level_multipliers(proportions: tuple[float, ...], budget: float) -> tuple[float, ...]:
