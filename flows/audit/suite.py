@@ -46,7 +46,7 @@ def claimed_mu(draw: PlannedDraw) -> float:
 def stated_mu(configuration: Configuration, plan: BudgetPlan, draws: Sequence[PlannedDraw]) -> float:
     """The mu that the stated (epsilon, delta) leaves for `draws`, when all others lose what they are charged for.
 
-    Beside selections Gaussians have what the exact curves leave them, which is more than a sum of mu^2 does (`mixed`); a
+    Beside selections Gaussians have what the exact curves leave them, which is more than a sum of mu^2 does; a
     selection among `draws` counts by its own mu, which covers it beside anything. What thresholds cost is taken off delta, but
     where `joint` has proven that noise alone may have all of it.
     """

@@ -14,7 +14,7 @@ Content = dict[str, Any]  # an object of JSON: a row, a draw, a plan, a statemen
 AMOUNTS = ("mu2", "rho", "delta", "plain_epsilon", "plain_delta")
 # Prices, and epsilons, are rounded to doubles.
 SLACK = 1e-9
-# As in `mixed` and `joint`: steps of a selection's losses, blocks of x, steps and tails of the loss so far.
+# As in `selection_composition` and `sparse_histogram`: steps of a selection's losses, blocks of x, steps and tails of the loss so far.
 _STEPS, _FEWEST_STEPS, _ALL_STEPS, _BLOCKS, _LOSSES, _TAIL = 64, 8, 1024, 128, 320, 14.0
 _MARGIN = 1 + 1e-8
 _LARGEST = 200.0
@@ -143,7 +143,7 @@ def selection_covered(epsilon: float, mu2: Decimal, rho: Decimal) -> bool:
 
 
 def mixed_total_delta(draws: list[Content], epsilon: float) -> float:
-    """Delta of Gaussians and exponential mechanisms by the exact worst curves of the latter (`mixed`); 1 beside plain costs."""
+    """Delta of Gaussians and exponential mechanisms by the exact worst curves of the latter; 1 beside plain costs."""
     chosen = sorted(draw["parameter"] for draw in draws if draw["mechanism"] == "exponential")
     mu2 = math.fsum(float(draw["mu2"]) for draw in draws if draw["mechanism"] != "exponential")
     if _plain(draws) or mu2 <= 0 or max(chosen, default=0) > _LARGEST:

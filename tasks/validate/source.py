@@ -33,10 +33,13 @@ def read_parquet(source: str, parts: Sequence[Path], columns: Sequence[str]) -> 
     yield types.empty_table()
     for number, part in enumerate(parts, 1):
         for batch in _batches(source, part, columns):
-            table, cells = _plain_views(pa.Table.from_batches([batch]).select(list(columns))), {}
+            table, cells = pa.Table.from_batches([batch]), {}
             for name in columns:
+                values, kind = table.column(name), types.field(name).type
                 with suppress(pa.ArrowException):  # its message has values
-                    cells[name] = table.column(name).cast(types.field(name).type)
+                    # Arrow's plain layout of texts alone can be put behind a dictionary
+                    plain = values.cast(pa.string()) if pa.types.is_string_view(values.type) else values
+                    cells[name] = plain.cast(kind)
                 if name not in cells:
                     raise InputError(_UNFIT.format(source=source, column=name, number=number, part=part.name))
             yield pa.table(cells, schema=types)
@@ -101,12 +104,6 @@ def _batches(source: str, part: Path, columns: Sequence[str]) -> Iterator[pa.Rec
         reason = _UNREADABLE.format(source=source)
     if reason is not None:
         raise InputError(reason)
-
-
-def _plain_views(table: pa.Table) -> pa.Table:
-    """Viewed texts in Arrow's plain layout, which alone can be put behind a dictionary."""
-    kinds = [pa.string() if pa.types.is_string_view(kind) else kind for kind in table.schema.types]
-    return table.cast(pa.schema(list(zip(table.column_names, kinds, strict=True))))
 
 
 def _read_as(kind: pa.DataType) -> pa.DataType:
