@@ -14,7 +14,7 @@ Content = dict[str, Any]  # an object of JSON: a row, a draw, a plan, a statemen
 AMOUNTS = ("mu2", "rho", "delta", "plain_epsilon", "plain_delta")
 # Prices, and epsilons, are rounded to doubles.
 SLACK = 1e-9
-# As in `selection_composition` and `sparse_histogram`: steps of a selection's losses, blocks of x, steps and tails of the loss so far.
+# As in `tasks/accounting`: steps of a selection's losses, blocks of x, steps and tails of the loss so far.
 _STEPS, _FEWEST_STEPS, _ALL_STEPS, _BLOCKS, _LOSSES, _TAIL = 64, 8, 1024, 128, 320, 14.0
 _MARGIN = 1 + 1e-8
 _LARGEST = 200.0
@@ -36,7 +36,7 @@ def totals(draws: list[Content]) -> dict[str, Decimal]:
 
 
 def draws_hold(draws: list[Content], epsilon: float, delta: Decimal, discovery: Content | None) -> bool:
-    """Whether draws at these costs are (epsilon, delta)-differentially private together, by one of the sums of `tasks/budget`.
+    """Whether draws at these costs are (epsilon, delta)-differentially private together, by one of the sums of `tasks/accounting`.
 
     Each draw has its name, mechanism, parameter, and costs as decimals. Sums: the joint one of a `discovery`; otherwise mu^2,
     or rho, with deltas and what is plain beside it; or, where there are selections, their exact curves with mu^2 of the rest.
