@@ -65,10 +65,7 @@ def verify(bundle: Path, published: Path | None = None) -> list[str]:
     if ended["kind"] == "REJECTED":
         said = _rejected(plan, own, statement, published)
     else:
-        old = own[0]["body"].get("supersedes")
-        by = [row["body"]["by"] for row in rows if row["kind"] == "SUPERSEDED" and row["release"] == old]
-        linked = old is None or by == [ended["release"]]
-        require(linked, f"it corrects release {old}, and the rows of that one do not say so")
+        _check_correction(rows, own[0])
         said = _published(plan, own, bundle, published)
     return [
         f"{len(rows)} rows of the ledger are unchanged and stand at their places in a chain of {len(chain)} rows",
@@ -169,6 +166,15 @@ def _check_course(own: list[Content], ended: Content) -> None:
         require(fits, "it needs an approval, and was not submitted, approved and published, or rejected, in this order")
         same = ended["kind"] != "PUBLISHED" or steps[0]["body"]["outputs"] == ended["body"]["outputs"]
         require(same, "what was published is not what was submitted for approval")
+
+
+def _check_correction(rows: list[Content], first: Content) -> None:
+    """That a release which was corrected by this one has a row that says so, and no second one."""
+    old = first["body"].get("supersedes")
+    by = [row["body"]["by"] for row in rows if row["kind"] == "SUPERSEDED" and row["release"] == old]
+    require(
+        old is None or by == [first["release"]], f"it corrects release {old}, and the rows of that one do not say so"
+    )
 
 
 def _lines(place: Path) -> list[Content]:

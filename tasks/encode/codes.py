@@ -76,9 +76,13 @@ class EncodedBlocks:
         return tuple(map(len, self.labels))
 
     @cached_property
+    def _offsets(self) -> tuple[int, ...]:
+        return (0, *accumulate(self._shared["records"]))
+
+    @property
     def offsets(self) -> tuple[int, ...]:
         """The number of the first record of each block, and the number of all records at the end."""
-        return (0, *accumulate(self._shared["records"]))
+        return self._offsets
 
     @property
     def records(self) -> int:
