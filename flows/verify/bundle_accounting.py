@@ -36,7 +36,7 @@ def totals(draws: list[Content]) -> dict[str, Decimal]:
 
 
 def draws_hold(draws: list[Content], epsilon: float, delta: Decimal, discovery: Content | None) -> bool:
-    """Whether draws at these costs are (epsilon, delta)-differentially private together, by one of the sums of `tasks/accounting`.
+    """Whether draws at these costs are (epsilon, delta)-differentially private together, by a sum of `tasks/accounting`.
 
     Each draw has its name, mechanism, parameter, and costs as decimals. Sums: the joint one of a `discovery`; otherwise mu^2,
     or rho, with deltas and what is plain beside it; or, where there are selections, their exact curves with mu^2 of the rest.
