@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -44,21 +43,9 @@ def noisy_number(sd: Fraction, trials: int) -> Callable[[Integers], Integers]:
     return lambda exact: add_noise(np.repeat(exact, trials), sd, fresh_bits())[:, None]
 
 
-class _Unpacked(EncodedBlocks):
-    """One block, unpacked once: an audit passes over it thousands of times."""
-
-    @cached_property
-    def _tables(self) -> list[EncodedTable]:
-        return list(map(super().table, range(len(self))))
-
-    def table(self, block: int) -> EncodedTable:
-        """The records of the block."""
-        return self._tables[block]
-
-
 def one_block(table: EncodedTable) -> EncodedBlocks:
     """The table as a stage gets it."""
-    return _Unpacked(list(pack_blocks([table])))
+    return EncodedBlocks(list(pack_blocks([table])))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,17 +162,16 @@ class MadeUpRelease:
             shared=base,
         )
 
-    def matches(self, level: Level, labels: tuple[tuple[str, ...], ...], values: tuple[str, ...]) -> NDArray[np.bool_]:
-        """Which combinations of a level a record with these `values` has."""
+    def difference(
+        self, level: Level, labels: tuple[tuple[str, ...], ...], values: tuple[str, ...], bound: int
+    ) -> float:
+        """How much larger the counts of combinations of `values` are than their means, of the rows that both tables share."""
         codes = [found.index(text) if text in found else -1 for found, text in zip(labels, values, strict=True)]
-        matching: NDArray[np.bool_] = (level.values == np.array(codes)[level.columns]).all(axis=1)
-        return matching
-
-    def expected(self, columns: Codes, values: tuple[str, ...], bound: int) -> Floats:
-        """The mean counts of combinations of `values` in `columns`, of the rows that both tables share; (combinations,)."""
-        share = min(1.0, bound / self.configuration.contribution_cap(columns.shape[1]))
+        matching = (level.values == np.array(codes)[level.columns]).all(axis=1)
+        share = min(1.0, bound / self.configuration.contribution_cap(level.length))
         alike = self.shared == np.array([int(text) for text in values])
-        return np.array([share * alike[:, row].all(axis=1).sum() for row in columns], np.float64)
+        means = [share * alike[:, row].all(axis=1).sum() for row in level.columns[matching]]
+        return float((level.counts[matching] - np.array(means, np.float64)).sum())
 
 
 def _configuration(configuration: Configuration, sizes: list[int], *, private: bool) -> Configuration:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -66,48 +66,37 @@ class Neighbors:
 
 def marginal_scores(draw: PlannedDraw, length: int, split: Split, stability: Stability, trials: int) -> TrialScores:
     """Log-likelihood ratios of all marginals of `length` attributes with Gaussian noise, as they are counted and drawn."""
-    tables = Neighbors.of(SIZES, stability)
-    cliques = all_cliques(SIZES, length)
-    noise = marginal_noise(draw, stability)
-    deviations = split_noise(noise, draw.parameter, cliques, SIZES, split)
-    present, absent = tables.counts(cliques)
+    cliques, noise = all_cliques(SIZES, length), marginal_noise(draw, stability)
+    sigmas = split_noise(noise, draw.parameter, cliques, SIZES, split)
+    present, absent = Neighbors.of(SIZES, stability).counts(cliques)
     shifts = [one - other for one, other in zip(present, absent, strict=True)]
-    cut = separation(zip(shifts, deviations, strict=True)) / 2
 
     def scores(exact: Sequence[Counts], trials: int) -> Floats:
-        measured = measure_marginals(noise, _repeated(exact, trials), cliques, deviations, fresh_bits())
-        parts = zip(measured, absent, shifts, deviations, strict=True)
-        scores = [shift_score(_trials(m, trials), base, shift, sd) for m, base, shift, sd in parts]
-        total: Floats = np.sum(scores, axis=0)
-        return total
+        measured = measure_marginals(noise, _repeated(exact, trials), cliques, sigmas, fresh_bits())
+        parts = zip(measured, absent, shifts, sigmas, strict=True)
+        return sum((shift_score(_trials(m, trials), base, shift, sd) for m, base, shift, sd in parts), np.zeros(trials))
 
+    cut = separation(zip(shifts, sigmas, strict=True)) / 2
     return TrialScores(present=_in_chunks(scores, present, trials), absent=_in_chunks(scores, absent, trials), cut=cut)
 
 
 def pure_scores(draw: PlannedDraw, length: int, split: Split, stability: Stability, trials: int) -> TrialScores:
     """1 where all cells that a unit moves are as far as it moves them: the event of the largest loss, all of epsilon."""
-    tables = Neighbors.of(FEW_SIZES, stability)
-    cliques = all_cliques(FEW_SIZES, length)
-    noise = marginal_noise(draw, stability)
+    cliques, noise = all_cliques(FEW_SIZES, length), marginal_noise(draw, stability)
     parts = split_noise(noise, draw.parameter, cliques, FEW_SIZES, split)
-    present, absent = tables.counts(cliques)
+    present, absent = Neighbors.of(FEW_SIZES, stability).counts(cliques)
 
     def far(exact: Sequence[Counts]) -> Flags:
-        repeated = _repeated(exact, trials)
+        repeated, everywhere = _repeated(exact, trials), np.ones(trials, np.bool_)
         ready = noise.presample([counts.size for counts in repeated], parts) if noise.takes_no_key else None
         measured = measure_marginals(noise, repeated, cliques, parts, fresh_bits(), ready)
-        drawn = (_trials(measurement, trials) for measurement in measured)
-        everywhere: Flags = np.all(list(_beyond(drawn, present, absent)), axis=0)
+        for measurement, one, other in zip(measured, present, absent, strict=True):
+            moved = (one != other).ravel()
+            further = (_trials(measurement, trials) - one.ravel()) * np.sign(one - other).ravel()
+            everywhere &= (further >= 0)[:, moved].all(axis=1)
         return everywhere
 
     return event_scores(far(present), far(absent))
-
-
-def _beyond(drawn: Iterable[Counts], present: Sequence[Counts], absent: Sequence[Counts]) -> Iterator[Flags]:
-    """For each marginal, in which trials every cell that the unit moves is at least as far as it moves it."""
-    for noisy, one, other in zip(drawn, present, absent, strict=True):
-        moved = (one != other).ravel()
-        yield np.all(((noisy - one.ravel()) * np.sign(one - other).ravel() >= 0)[:, moved], axis=1)
 
 
 def _in_chunks(scores: Callable[[Sequence[Counts], int], Floats], exact: Sequence[Counts], trials: int) -> Floats:
@@ -121,13 +110,8 @@ def _repeated(exact: Sequence[Counts], trials: int) -> list[Counts]:
 
 
 def _trials(measurement: Measurement, trials: int) -> Counts:
-    """The draws of a repeated marginal, shape (trials, cells)."""
-    return drawn_counts(measurement).reshape(trials, -1)
-
-
-def drawn_counts(measurement: Measurement) -> Counts:
-    """The noisy counts as drawn: whole numbers."""
-    return measurement.counts.astype(np.int64)
+    """The draws of a repeated marginal, whole numbers, shape (trials, cells)."""
+    return measurement.counts.astype(np.int64).reshape(trials, -1)
 
 
 def choice_scores(draw: PlannedDraw, stability: Stability, trials: int) -> TrialScores:
@@ -205,7 +189,7 @@ def values_scores(configuration: Configuration, plan: BudgetPlan, trials: int) -
     return TrialScores(present=present, absent=absent, cut=(len(configuration.private_columns) - 1) / 2 + 0.25)
 
 
-Rows = tuple[NDArray[np.unsignedinteger], ...]
+Tables = Sequence[tuple[NDArray[np.unsignedinteger], ...]]
 
 
 def marginal_pipeline_score(release: MadeUpRelease, side: int) -> float:
@@ -223,7 +207,7 @@ def marginal_pipeline_score(release: MadeUpRelease, side: int) -> float:
         found = domain.discover_labels(counts, both[side].labels, *domain.discovery(configuration, plan), fresh_bits())
     labels = [found.get(j, attribute.labels) for j, attribute in enumerate(configuration.attributes)]
     sizes = domain.domain_sizes(configuration.attributes, labels)
-    tables: list[Rows] = [domain.recode(table, found).codes for table in both]
+    tables: Tables = [domain.recode(table, found).codes for table in both]
     one_way, score = _measured(release, DrawKind.ONE_WAY, tables, side, sizes, all_cliques(sizes, 1))
     if not plan.has(DrawKind.MARGINALS):
         return score
@@ -236,26 +220,21 @@ def marginal_pipeline_score(release: MadeUpRelease, side: int) -> float:
 
 
 def _measured(
-    release: MadeUpRelease,
-    kind: DrawKind,
-    tables: Sequence[Rows],
-    side: int,
-    sizes: Sequence[int],
-    cliques: Sequence[Clique],
+    release: MadeUpRelease, kind: DrawKind, tables: Tables, side: int, sizes: Sequence[int], cliques: Sequence[Clique]
 ) -> tuple[list[Measurement], float]:
     """The marginals of one draw, and what they say of the unit."""
     settings, stability = release.configuration.marginal_settings, release.configuration.stability
     noise = marginal_noise(release.plan.draw(kind), stability)
-    deviations = split_noise(noise, release.plan.draw(kind).parameter, cliques, sizes, settings.allocation)
+    sigmas = split_noise(noise, release.plan.draw(kind).parameter, cliques, sizes, settings.allocation)
     present, absent = (count_marginals([rows], sizes, cliques) for rows in tables)
-    measured = list(measure_marginals(noise, (present, absent)[side], cliques, deviations, fresh_bits()))
-    parts = zip(measured, present, absent, deviations, strict=True)
-    score = sum(shift_score(drawn_counts(m)[None], other, one - other, sd)[0] for m, one, other, sd in parts)
+    measured = list(measure_marginals(noise, (present, absent)[side], cliques, sigmas, fresh_bits()))
+    parts = zip(measured, present, absent, sigmas, strict=True)
+    score = sum(shift_score(_trials(m, 1), other, one - other, sd)[0] for m, one, other, sd in parts)
     return measured, float(score)
 
 
 def _chosen(
-    release: MadeUpRelease, settings: MarginalSettings, tables: Sequence[Rows], side: int, sizes: Sequence[int],
+    release: MadeUpRelease, settings: MarginalSettings, tables: Tables, side: int, sizes: Sequence[int],
     full_sizes: Sequence[int],
 ) -> tuple[Sequence[Clique], float]:  # fmt: skip
     """The larger marginals of a release, and what their choice says of the unit."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
@@ -13,14 +14,26 @@ from marginweave.flows.audit.made_up import CANARIES, CanaryTable, MadeUpRelease
 from marginweave.flows.audit.tuples import TEST_DELTA
 from marginweave.schemas.configuration.marginals import MarginalSettings
 from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.configuration.yaml_source import read_yaml
 from marginweave.schemas.draws import BudgetPlan, DrawKind, PlannedDraw
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.accounting.plan.marginals import rounds_of
+from marginweave.tasks.accounting.plan.resolve import parse_configuration
 from marginweave.tasks.accounting.selection_composition import gaussian_budget
 from marginweave.tasks.empirical import findings
 from marginweave.tasks.empirical.findings import Finding, Hits, TrialScores
 from marginweave.tasks.mechanisms.catalogue import MECHANISMS, count_noise, pure_noise
 from marginweave.tasks.mechanisms.exponential import selection_mu
+
+
+def examples() -> dict[str, Configuration]:
+    """The releases of made-up data in `examples.yaml`, by name: what an audit without a configuration looks at."""
+    content = read_yaml(Path(__file__).with_name("examples.yaml"))
+    common, releases = content["common"], content["releases"]
+    return {
+        name: parse_configuration({**common, **own, "columns": {**common["columns"], **own.get("columns", {})}})
+        for name, own in releases.items()
+    }
 
 
 def claimed_mu(draw: PlannedDraw) -> float:
@@ -33,7 +46,7 @@ def claimed_mu(draw: PlannedDraw) -> float:
 def stated_mu(configuration: Configuration, plan: BudgetPlan, draws: Sequence[PlannedDraw]) -> float:
     """The mu that the stated (epsilon, delta) leaves for `draws`, when all others lose what they are charged for.
 
-    Beside selections Gaussians have what the exact curves leave them, which is more than a sum of mu^2 does (`mixed`); a
+    Beside selections Gaussians have what the exact curves leave them, which is more than a sum of mu^2 does; a
     selection among `draws` counts by its own mu, which covers it beside anything. What thresholds cost is taken off delta, but
     where `joint` has proven that noise alone may have all of it.
     """
@@ -97,7 +110,8 @@ class _Audit:
     def of_tuples(self) -> Iterator[Finding]:
         """Of k-tuples: the counts of each length, the record count, the percentile and the thresholds."""
         configuration, stability = self.configuration, self.configuration.stability
-        table, replaces = CanaryTable(columns=tuples.canary_columns(configuration), stability=stability), self._replaces
+        replaces = stability.neighbors == "replace-one"
+        table = CanaryTable(columns=tuples.canary_columns(configuration), stability=stability)
         for length in range(1, configuration.reporting_length + 1):
             draw, combinations = self.plan.draw(DrawKind.LEVEL, length), math.comb(table.columns, length)
             repeats = max(1, min(self.effort.trials_of(draw) // CANARIES, _DRAWN // (combinations * table.places)))
@@ -138,7 +152,7 @@ class _Audit:
         if plan.has(DrawKind.SCORES):
             draw = plan.draw(DrawKind.SCORES)
             scores = marginals.selection_scores(draw, stability, effort.trials_of(draw))
-            yield self._summed(draw, scores, tight=not self._replaces)
+            yield self._summed(draw, scores, tight=stability.neighbors == "add-remove")
         if self._in_rounds:  # a share and a choice: all rounds are alike
             share, pick = plan.draw(DrawKind.MEASURE, 1), plan.draw(DrawKind.SELECT, 1, 1)
             yield self._summed(share, marginals.marginal_scores(share, 2, "equal", stability, effort.trials_of(share)))
@@ -175,10 +189,6 @@ class _Audit:
             claim = stated_mu(release.configuration, release.plan, release.plan.draws)
             scores, delta = findings.split_cut(present, absent), release.plan.delta_threshold
             yield findings.mu_finding("pipeline", scores, claim, tight=False, delta=delta)
-
-    @property
-    def _replaces(self) -> bool:
-        return self.configuration.stability.neighbors == "replace-one"
 
     @property
     def _in_rounds(self) -> bool:

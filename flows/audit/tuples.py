@@ -116,14 +116,10 @@ def exposed_units(configuration: Configuration, plan: BudgetPlan, length: int, u
     """
     theta = configuration.stability.records
     units = min(units, int(2 ** (_KEY_BITS / length)) // theta - 1)
-    test = replace(plan, delta_threshold=TEST_DELTA * configuration.discoveries)
-    row = np.arange(units * theta)
+    test, row = replace(plan, delta_threshold=TEST_DELTA * configuration.discoveries), np.arange(units * theta)
     unit = row // theta
-    return Hits(
-        present=_exposed(configuration, test, length, unit, row),
-        absent=_exposed(configuration, test, length, unit, unit),
-        trials=units,
-    )
+    apart, alike = (_exposed(configuration, test, length, unit, value) for value in (row, unit))
+    return Hits(present=apart, absent=alike, trials=units)
 
 
 def _exposed(configuration: Configuration, plan: BudgetPlan, length: int, unit: Integers, value: Integers) -> int:
@@ -224,9 +220,7 @@ def _level_score(
     score = 0.0
     for values, sign in ((release.unit, 1), (release.other, -1)):
         if values is not None:
-            mine = release.matches(level, labels, values)
-            expected = release.expected(level.columns[mine], values, mechanism.contribution_bound)
-            score += sign * float((level.counts[mine] - expected).sum())
+            score += sign * release.difference(level, labels, values, mechanism.contribution_bound)
     return score * release.configuration.stability.records / float(mechanism.sigma) ** 2
 
 

@@ -147,8 +147,8 @@ def audit(
 
     Example: `marginweave audit`, or `marginweave audit census.yaml --to census-audit.html`
     """
-    from marginweave.flows.audit.examples import examples
     from marginweave.flows.audit.suite import audit as audit_configuration
+    from marginweave.flows.audit.suite import examples
     from marginweave.tasks.accounting.plan.resolve import load_configuration
     from marginweave.tasks.empirical.findings import refuted
     from marginweave.tasks.publish.audit import ABOUT, VERDICTS, render_audit

@@ -13,8 +13,7 @@ import sys
 from decimal import Decimal
 from pathlib import Path
 
-from marginweave.flows.verify.bundle_accounting import AMOUNTS, Content
-from marginweave.flows.verify.bundle_noise import Fault, require
+from marginweave.flows.verify.bundle_accounting import AMOUNTS, Content, Fault, require
 from marginweave.flows.verify.bundle_statement import NOT_IN_ROWS, check_statement
 
 # As in the ledger: what is no part of a row's hash, and what is no part of it where it is empty.
@@ -172,9 +171,10 @@ def _check_course(own: list[Content], ended: Content) -> None:
 def _check_correction(rows: list[Content], first: Content) -> None:
     """That a release which was corrected by this one has a row that says so, and no second one."""
     old = first["body"].get("supersedes")
-    said = [row["body"]["by"] for row in rows if row["kind"] == "SUPERSEDED" and row["release"] == old]
-    linked = old is None or said == [first["release"]]
-    require(linked, f"it corrects release {old}, and the rows of that one do not say so")
+    by = [row["body"]["by"] for row in rows if row["kind"] == "SUPERSEDED" and row["release"] == old]
+    require(
+        old is None or by == [first["release"]], f"it corrects release {old}, and the rows of that one do not say so"
+    )
 
 
 def _lines(place: Path) -> list[Content]:

@@ -14,10 +14,20 @@ Content = dict[str, Any]  # an object of JSON: a row, a draw, a plan, a statemen
 AMOUNTS = ("mu2", "rho", "delta", "plain_epsilon", "plain_delta")
 # Prices, and epsilons, are rounded to doubles.
 SLACK = 1e-9
-# As in `mixed` and `joint`: steps of a selection's losses, blocks of x, steps and tails of the loss so far.
+# As in `tasks/accounting`: steps of a selection's losses, blocks of x, steps and tails of the loss so far.
 _STEPS, _FEWEST_STEPS, _ALL_STEPS, _BLOCKS, _LOSSES, _TAIL = 64, 8, 1024, 128, 320, 14.0
 _MARGIN = 1 + 1e-8
 _LARGEST = 200.0
+
+
+class Fault(Exception):
+    """What does not fit."""
+
+
+def require(fits: bool, fault: str) -> None:
+    """Raise Fault, which says what does not fit, unless it does."""
+    if not fits:
+        raise Fault(fault)
 
 
 def totals(draws: list[Content]) -> dict[str, Decimal]:
@@ -26,7 +36,7 @@ def totals(draws: list[Content]) -> dict[str, Decimal]:
 
 
 def draws_hold(draws: list[Content], epsilon: float, delta: Decimal, discovery: Content | None) -> bool:
-    """Whether draws at these costs are (epsilon, delta)-differentially private together, by one of the sums of `tasks/budget`.
+    """Whether draws at these costs are (epsilon, delta)-differentially private together, by a sum of `tasks/accounting`.
 
     Each draw has its name, mechanism, parameter, and costs as decimals. Sums: the joint one of a `discovery`; otherwise mu^2,
     or rho, with deltas and what is plain beside it; or, where there are selections, their exact curves with mu^2 of the rest.
@@ -45,6 +55,48 @@ def draws_hold(draws: list[Content], epsilon: float, delta: Decimal, discovery: 
     if rest > 0 and min(gaussian_delta(mu, rest), concentrated_delta(rho, rest)) <= float(left) * (1 + SLACK):
         return True
     return mixed_total_delta(draws, epsilon) <= allowed
+
+
+def check_epsilon(said: Content, draws: list[Content], body: Content) -> None:
+    """That each draw costs what its mechanism does, and all of them no more than is said."""
+    sampled, delta = said["on_the_sampled_table"], Decimal(body["delta"])
+    if sampled is None:
+        for draw in draws:
+            _check_price(draw)
+    else:  # all is charged on the first draw; what they are to the sample follows from their parameters
+        left = Decimal(repr(sampled["delta"])) - Decimal(repr(said["delta_threshold"]))
+        by_parameter = [_by_parameter(draw) for draw in draws]
+        private = body["accountant"] == "joint" or draws_hold(by_parameter, sampled["epsilon"], left, None)
+        require(
+            private, "the draws are not (epsilon, delta)-private to the sample as guarantee.on_the_sampled_table says"
+        )
+    spent, discovery = said["epsilon_of_the_draws"], body.get("discovery") if sampled is None else None
+    paid = spent <= said["epsilon"] * (1 + SLACK) and draws_hold(draws, spent, delta, discovery)
+    require(paid, "the draws cost more than guarantee.epsilon_of_the_draws in privacy.json, or that more than epsilon")
+
+
+def _by_parameter(draw: Content) -> Content:
+    one, mechanism = float(draw["parameter"]), draw["mechanism"]
+    free = {**draw, **dict.fromkeys(AMOUNTS, Decimal(0))}
+    if mechanism == "discrete-laplace":
+        return {**free, "plain_epsilon": Decimal(repr(draw["parameter"]))}
+    require(mechanism in {"rounded-gaussian", "exponential"}, f"draw {draw['name']} has a mechanism without a price")
+    gaussian = mechanism == "rounded-gaussian"
+    mu2 = 1 / one**2 if gaussian else one**2 * math.pi / 8  # of a selection, the bound of `selection_mu`
+    rho = 1 / one**2 / 2 if gaussian else one**2 / 8
+    return {**free, "mu2": Decimal(mu2), "rho": Decimal(rho)}
+
+
+def _check_price(draw: Content) -> None:
+    parameter, mu2, rho = draw["parameter"], draw["mu2"], draw["rho"]
+    if draw["mechanism"] == "rounded-gaussian":
+        least = (1 - SLACK) / float(parameter) ** 2
+        enough = float(mu2) >= least and float(rho) >= least / 2
+    elif draw["mechanism"] == "discrete-laplace":
+        enough = draw["plain_epsilon"] >= Decimal(repr(parameter))
+    else:
+        enough = draw["mechanism"] == "exponential" and selection_covered(float(parameter), mu2, rho)
+    require(enough, f"draw {draw['name']} costs less than its mechanism does")
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
@@ -91,7 +143,7 @@ def selection_covered(epsilon: float, mu2: Decimal, rho: Decimal) -> bool:
 
 
 def mixed_total_delta(draws: list[Content], epsilon: float) -> float:
-    """Delta of Gaussians and exponential mechanisms by the exact worst curves of the latter (`mixed`); 1 beside plain costs."""
+    """Delta of Gaussians and exponential mechanisms by the exact worst curves of the latter; 1 beside plain costs."""
     chosen = sorted(draw["parameter"] for draw in draws if draw["mechanism"] == "exponential")
     mu2 = math.fsum(float(draw["mu2"]) for draw in draws if draw["mechanism"] != "exponential")
     if _plain(draws) or mu2 <= 0 or max(chosen, default=0) > _LARGEST:
@@ -120,10 +172,16 @@ def joint_total_delta(draws: list[Content], discovery: Content, epsilon: float) 
     before = math.fsum(costs[:place]) if adaptive else 0.0
     others = math.fsum(costs[place + 1 :]) + (0.0 if adaptive else math.fsum(costs[:place]))
     saved = share * (0.5 if replaced else 1.0)
-    log_all = math.log1p(-float(draws[place]["delta"]))
+    log_all, one = math.log1p(-float(draws[place]["delta"])), costs[place]
 
     def remaining(left: float) -> float:
-        return _worst_share(costs[place], others, saved, log_all, left, replaced=replaced)
+        """V(left): the worst over the share x of what a unit has of its own."""
+        worst = 0.0
+        for least, most in [(0.0, 0.0), *((block / _BLOCKS, (block + 1) / _BLOCKS) for block in range(_BLOCKS))]:
+            mu, hidden = math.sqrt(max(one + others - least * saved * one, 1e-12 * (one + others))), most * log_all
+            sides = [(hidden, log_all)] if replaced else [(hidden, 0.0), (0.0, hidden)]
+            worst = max(worst, *(_sparse(mu, left, log_p, log_q) for log_p, log_q in sides))
+        return worst
 
     return min(1.0, (_after(before, epsilon, remaining) if before else remaining(epsilon)) * _MARGIN)
 
@@ -131,18 +189,6 @@ def joint_total_delta(draws: list[Content], discovery: Content, epsilon: float) 
 def _plain(draws: list[Content]) -> bool:
     """Whether part of the cost is (epsilon, delta) alone."""
     return any(draw["plain_epsilon"] or draw["plain_delta"] for draw in draws)
-
-
-def _worst_share(one: float, others: float, saved: float, log_all: float, epsilon: float, *, replaced: bool) -> float:
-    """V(epsilon): the worst over the share x of what a unit has of its own."""
-    worst = 0.0
-    for least, most in [(0.0, 0.0), *((block / _BLOCKS, (block + 1) / _BLOCKS) for block in range(_BLOCKS))]:
-        mu, hidden = math.sqrt(max(one + others - least * saved * one, 1e-12 * (one + others))), most * log_all
-        if replaced:
-            worst = max(worst, _sparse(mu, epsilon, hidden, log_all))
-        else:
-            worst = max(worst, _sparse(mu, epsilon, hidden, 0.0), _sparse(mu, epsilon, 0.0, hidden))
-    return worst
 
 
 def _after(before: float, epsilon: float, remaining: Any) -> float:

@@ -1,4 +1,4 @@
-"""privacy.json against the rows of the ledger, number by number: a part of verify.py, which every handover carries.
+"""privacy.json and its noise against the rows of the ledger, number by number: a part of verify.py, in every handover.
 
 Every mechanism, parameter and total is compared with the row that reserved it; what follows from rows is computed from them
 again, the epsilon of the draws among it. Rows of 0.1.0 hold less: what they hold is compared.
@@ -8,45 +8,38 @@ from __future__ import annotations
 
 import math
 from decimal import Decimal
+from fractions import Fraction
 
-from marginweave.flows.verify.bundle_accounting import AMOUNTS, SLACK, Content, draws_hold, selection_covered, totals
-from marginweave.flows.verify.bundle_noise import check_marginals, compare, require, stated_noise
+from marginweave.flows.verify.bundle_accounting import AMOUNTS, SLACK, Content, check_epsilon, exposure, require, totals
 
-# What the rows of one release do not determine, by its path in privacy.json; `ledger verify` has the rows of the whole ledger.
-NOT_IN_ROWS = {
-    "domain": "released values",
-    "bounds": "released bounds",
-    "preparation": "words on the configuration",
-    "assumptions": "words",
-    "not_covered": "words",
-    "composition": "words",
-    "configuration": "plan.json has it, with the digest of what was written",
-    "confidence": "computed from released counts",
-    "measured_together": "released values",
-    "not_measured": "follows from released values",
-    "code_version": "0.1.0 alone; its rows do not have it",
-    "supersedes.run": "a row of another release",
-    "selected_after_internal_evaluation": "a row of another release",
-    "rejected": "compared with the row that rejected it",
-    "noise.threshold": "follows from released counts",
-    "noise.raised_from": "follows from released counts",
-    "noise.candidates": "follows from released counts",
-    "noise.stopped": "follows from released counts",
-    "marginals.attributes": "released choices",
-    "marginals.cells": "released values",
-    "marginals.draw": "the deviations of each draw are compared together",
-    "guarantee.on_the_sampled_table": "the rate of the sample is in no row; the draws are checked to be that private",
-    "account.epsilon": "rows of other releases",
-    "account.composition": "rows of other releases",
-    "account.box": "follows from the cap and from rows of other releases",
-    "account.spent": "rows of other releases",
-    "account.releases_before_box": "rows of other releases",
-    "account.weak_delta": "words",
-    "account.releases": "rows of other releases",
-    "account.purse.spent_epsilon": "rows of other releases",
-    "account.purse.spent_delta": "rows of other releases",
-    "account.policy": "rows of other releases",
-}  # fmt: skip
+_ROUNDED = 1024
+
+# What the rows of one release do not determine, by its path in privacy.json, and why; `ledger verify` has all rows.
+_UNKNOWN = {
+    "released values": ("domain", "bounds", "measured_together", "marginals.attributes", "marginals.cells"),
+    "follows from released values": (
+        *("not_measured", "confidence"),
+        *("noise.threshold", "noise.raised_from", "noise.candidates", "noise.stopped"),
+    ),
+    "words": ("preparation", "assumptions", "not_covered", "composition", "account.weak_delta"),
+    "compared elsewhere": ("configuration", "rejected", "marginals.draw"),
+    "0.1.0 alone; its rows do not have it": ("code_version",),
+    "the rate of the sample is in no row; the draws are checked to be that private": (
+        "guarantee.on_the_sampled_table",
+    ),
+    "rows of other releases": (
+        *(
+            "supersedes.run",
+            "selected_after_internal_evaluation",
+            "account.epsilon",
+            "account.composition",
+            "account.box",
+        ),
+        *("account.spent", "account.releases_before_box", "account.releases", "account.policy"),
+        *("account.purse.spent_epsilon", "account.purse.spent_delta"),
+    ),
+}
+NOT_IN_ROWS = {name: reason for reason, names in _UNKNOWN.items() for name in names}
 
 
 def check_statement(statement: Content, rows: list[Content], release: str) -> None:
@@ -75,7 +68,7 @@ def check_statement(statement: Content, rows: list[Content], release: str) -> No
     _check_guarantee(statement, body, draws)
     _check_mechanisms(statement, body, draws)
     _check_account(statement["account"], rows, own)
-    _check_epsilon(statement["guarantee"], draws, body)
+    check_epsilon(statement["guarantee"], draws, body)
 
 
 def _draws(body: Content, own: list[Content]) -> list[Content]:
@@ -120,48 +113,6 @@ def _check_guarantee(statement: Content, body: Content, draws: list[Content]) ->
     compare("", statement, {"observer": observer})
 
 
-def _check_epsilon(said: Content, draws: list[Content], body: Content) -> None:
-    """That each draw costs what its mechanism does, and all of them no more than is said."""
-    sampled, delta = said["on_the_sampled_table"], Decimal(body["delta"])
-    if sampled is None:
-        for draw in draws:
-            _check_price(draw)
-    else:  # all is charged on the first draw; what they are to the sample follows from their parameters
-        left = Decimal(repr(sampled["delta"])) - Decimal(repr(said["delta_threshold"]))
-        by_parameter = [_by_parameter(draw) for draw in draws]
-        private = body["accountant"] == "joint" or draws_hold(by_parameter, sampled["epsilon"], left, None)
-        require(
-            private, "the draws are not (epsilon, delta)-private to the sample as guarantee.on_the_sampled_table says"
-        )
-    spent, discovery = said["epsilon_of_the_draws"], body.get("discovery") if sampled is None else None
-    paid = spent <= said["epsilon"] * (1 + SLACK) and draws_hold(draws, spent, delta, discovery)
-    require(paid, "the draws cost more than guarantee.epsilon_of_the_draws in privacy.json, or that more than epsilon")
-
-
-def _by_parameter(draw: Content) -> Content:
-    one, mechanism = float(draw["parameter"]), draw["mechanism"]
-    free = {**draw, **dict.fromkeys(AMOUNTS, Decimal(0))}
-    if mechanism == "discrete-laplace":
-        return {**free, "plain_epsilon": Decimal(repr(draw["parameter"]))}
-    require(mechanism in {"rounded-gaussian", "exponential"}, f"draw {draw['name']} has a mechanism without a price")
-    gaussian = mechanism == "rounded-gaussian"
-    mu2 = 1 / one**2 if gaussian else one**2 * math.pi / 8  # of a selection, the bound of `selection_mu`
-    rho = 1 / one**2 / 2 if gaussian else one**2 / 8
-    return {**free, "mu2": Decimal(mu2), "rho": Decimal(rho)}
-
-
-def _check_price(draw: Content) -> None:
-    parameter, mu2, rho = draw["parameter"], draw["mu2"], draw["rho"]
-    if draw["mechanism"] == "rounded-gaussian":
-        least = (1 - SLACK) / float(parameter) ** 2
-        enough = float(mu2) >= least and float(rho) >= least / 2
-    elif draw["mechanism"] == "discrete-laplace":
-        enough = draw["plain_epsilon"] >= Decimal(repr(parameter))
-    else:
-        enough = draw["mechanism"] == "exponential" and selection_covered(float(parameter), mu2, rho)
-    require(enough, f"draw {draw['name']} costs less than its mechanism does")
-
-
 def _check_mechanisms(statement: Content, body: Content, draws: list[Content]) -> None:
     """Every draw with its parameter, state, cost and noise; the noise of each length and of each marginal."""
     said, published = statement["mechanisms"], "noise" in statement
@@ -175,12 +126,12 @@ def _check_mechanisms(statement: Content, body: Content, draws: list[Content]) -
         compare(place, row, planned)
         same = all(Decimal(row[name]) == draw[name] for name in AMOUNTS)
         require(same, f"the cost of {draw['name']} in privacy.json is not that of its row")
-        noise = stated_noise(statement, body, draw, draws) if published else {}
+        noise = _stated_noise(statement, body, draw, draws) if published else {}
         compare(place, row, {name: value for name, value in noise.items() if value is not None})
         unknown = ", ".join(sorted(set(row) - {*planned, *AMOUNTS, *noise}))
         require(not unknown, f"{place} in privacy.json has {unknown}, which no row explains")
     for draw in draws if "marginals" in statement else ():
-        check_marginals(statement["marginals"], draw, draws)
+        _check_marginals(statement["marginals"], draw, draws)
 
 
 def _check_account(statement: Content, rows: list[Content], own: list[Content]) -> None:
@@ -206,3 +157,100 @@ def _check_account(statement: Content, rows: list[Content], own: list[Content]) 
     mine = [row for row in statement["lost_draws"] if row["release"] == own[0]["release"]]
     same = sorted(lost) == sorted((row["draw"], *(Decimal(row[name]) for name in AMOUNTS)) for row in mine)
     require(same, "the lost draws of the release in privacy.json are not those of the rows")
+
+
+def _stated_noise(  # noqa: PLR0911 - one case a kind of draw
+    statement: Content, body: Content, draw: Content, draws: list[Content]
+) -> Content:
+    """The noise that a draw had, by its terms; None where rows of 0.1.0 do not say it."""
+    name, terms = draw["name"], draw["terms"]
+    sigma = float(Fraction(terms["sigma"])) if "sigma" in terms else None
+    unit = _unit(statement, body, draw)
+    if name in {"evaluation", "values"}:
+        other = "sensitivity" if name == "evaluation" else "threshold"
+        return {other: terms.get(other), "sigma": sigma}
+    if name == "selection":
+        steps = terms.get("steps")
+        return {"sigma": steps and sigma / steps, "step": steps and 1 / steps}
+    if name.startswith("select-"):
+        return {"sensitivity": unit and unit[0] * (2 if unit[1] else 1)}
+    if name.startswith("measure-"):
+        batch = sum(other["name"].startswith(f"select-{name.partition('-')[2]}-") for other in draws)
+        return {"sigma": unit and _sigma(draw["parameter"] * math.sqrt(batch), 1, *unit)}
+    if name == "count":
+        return {"sigma": sigma or (unit and _sigma(draw["parameter"], 1, unit[0], False))}
+    if not name.startswith("level-"):
+        return {}
+    level = statement["noise"][draw["length"] - 1]
+    bound = level["contribution_bound"]
+    same = level["length"] == draw["length"] and 1 <= bound <= terms.get("cap", bound)
+    require(same, f"the noise of length {draw['length']} in privacy.json is not that of its row")
+    if unit is not None:
+        compare(f"noise.{name}", level, {"deviation": _sigma(draw["parameter"], bound, *unit)})
+    public = {"contribution_bound": terms["contribution_bound"]} if "contribution_bound" in terms else {}
+    if terms and ("private_threshold" in terms or "private_values" not in terms):
+        public["private_threshold"] = terms.get("private_threshold", 0)
+    compare(f"noise.{name}", level, public)
+    if "threshold_delta" in terms and unit is not None:
+        _check_thresholds(level, terms, unit[0])
+    return {"sigma": level["deviation"]}
+
+
+def _check_thresholds(level: Content, terms: Content, records: int) -> None:
+    """That delta pays for thresholds that follow from a percentile, and the one of private values is the least such."""
+    sigma, bound, delta = level["deviation"], level["contribution_bound"], float(terms["threshold_delta"])
+    fits = terms["fabrication"] != "none" or exposure(level["threshold"], sigma, bound, records) <= delta * (1 + SLACK)
+    require(fits, f"noise.{level['length']}.threshold in privacy.json lets pass more than its delta")
+    if "private_values" not in terms:
+        return
+    threshold, values_each = level["private_threshold"], min(bound, terms["private_values"])
+    at, below = (exposure(least, sigma, values_each, records) for least in (threshold, threshold - 1))
+    fits = at <= delta * (1 + SLACK) and (below > delta * (1 - SLACK) or threshold == level["threshold"])
+    require(fits, f"noise.{level['length']}.private_threshold in privacy.json is not that of its delta")
+
+
+def _unit(statement: Content, body: Content, draw: Content) -> tuple[int, bool] | None:
+    """How many records a unit has, and whether they are replaced; None where rows of 0.1.0 do not say it."""
+    terms = draw["terms"]
+    if "records" in terms:
+        return terms["records"], terms["neighbors"] == "replace-one"
+    plain = body["unit"] == "row" and '"resize":{' not in statement["configuration"]
+    return (1, body["neighbors"] == "replace-one") if plain else None
+
+
+def _sigma(multiplier: float, bound: int, records: int, replaced: bool) -> float:
+    """Multiplier x theta x sqrt(Delta), times sqrt(2) where records are replaced, rounded up to a multiple of 1/1024."""
+    square = (Fraction(multiplier) * _ROUNDED) ** 2 * records**2 * bound * (2 if replaced else 1)
+    return (math.isqrt(math.ceil(square) - 1) + 1) / _ROUNDED
+
+
+def _check_marginals(marginals: list[Content], draw: Content, draws: list[Content]) -> None:
+    """The deviations of the marginals of a draw cost what it did together; those of rounds, merged, no more."""
+    shares = [other for other in draws if other["name"].startswith("measure-") and other["state"] == "drawn"]
+    rounds = bool(shares) and draw["name"] == shares[0]["name"]
+    found = [row for row in marginals if row["draw"] == ("rounds" if rounds else draw["name"])]
+    if not found or "records" not in draw["terms"]:
+        return
+    same = all(row["noise"] == draw["mechanism"] for row in found)
+    require(same, f"the noise of the marginals of {draw['name']} in privacy.json is not that of its row")
+    records, replaced = draw["terms"]["records"], draw["terms"]["neighbors"] == "replace-one"
+    step = 1 / _ROUNDED
+    if draw["mechanism"] == "discrete-laplace":
+        one, moved = float(draw["parameter"]), records * (2 if replaced else 1)
+        scales = [1 / (2 * math.asinh(1 / (math.sqrt(2) * row["deviation"]))) for row in found]
+        least, most = math.fsum(moved / b for b in scales), math.fsum(moved / (b - 2 * step) for b in scales)
+    else:
+        one, moved = (len(shares) if rounds else 1) / float(draw["parameter"]) ** 2, records**2 * (2 if replaced else 1)
+        sigmas = [row["deviation"] for row in found]
+        least, most = math.fsum(moved / s**2 for s in sigmas), math.fsum(moved / (s - step) ** 2 for s in sigmas)
+    paid = least <= one * (1 + SLACK) and (rounds or most >= one * (1 - SLACK))
+    require(paid, f"the deviations of the marginals of {draw['name']} in privacy.json are not what its row pays for")
+
+
+def compare(place: str, stated: Content, booked: Content) -> None:
+    """Numbers within 1e-9 of themselves, which is what another library may compute otherwise; everything else exactly."""
+    for name, value in booked.items():
+        said, where = stated[name], f"{place}.{name}".strip(".")
+        number = isinstance(value, float) and isinstance(said, (int, float)) and not isinstance(said, bool)
+        same = math.isclose(said, value, rel_tol=SLACK) if number else said == value
+        require(same, f"{where} in privacy.json is not that of the rows")

@@ -15,7 +15,7 @@ from typing import Any
 
 from marginweave.flows.run.continuity import was_charged
 from marginweave.flows.run.request import is_example
-from marginweave.flows.verify.bundle_noise import Fault, require
+from marginweave.flows.verify.bundle_accounting import Fault, require
 from marginweave.flows.verify.bundle_statement import check_statement
 from marginweave.schemas.errors import AuditError, BudgetError, StageError
 from marginweave.schemas.ledger.records import ReleaseRecord, State

@@ -16,7 +16,7 @@ from marginweave.flows.run.bookkeeping import account_statement, release_facts
 from marginweave.flows.run.continuity import check_outputs
 from marginweave.flows.run.lookup import decided_run
 from marginweave.flows.run.request import ledger_file_of, ledger_of
-from marginweave.flows.verify import bundle, bundle_accounting, bundle_noise, bundle_statement
+from marginweave.flows.verify import bundle, bundle_accounting, bundle_statement
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import AuditError, InputError, StageError
 from marginweave.schemas.ledger.records import EventKind, ReleaseRecord
@@ -38,7 +38,7 @@ _PLANNED = ("epsilon", "delta", "unit", "neighbors", "accountant", "delta_thresh
 _FUTURE = "from __future__ import annotations\n"
 _OWN_IMPORTS = re.compile(r"^from marginweave\.[^\n]*\n", re.MULTILINE)
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the same bundle is the same bytes
-_VERIFIER = (bundle, bundle_accounting, bundle_noise, bundle_statement)  # the first says what it is, and runs last
+_VERIFIER = (bundle, bundle_accounting, bundle_statement)  # the first says what it is, and runs last
 # Rows that say how the ledger and its keys came to be belong to every account.
 _COMMON = frozenset({EventKind.LEDGER_CREATED.value, EventKind.KEY_ROTATED.value})
 

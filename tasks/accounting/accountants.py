@@ -19,6 +19,7 @@ from marginweave.tasks.mechanisms.exponential import selection_epsilon, selectio
 
 # The two tails of the closed form cancel at small epsilon: 28 units in the last place of one are 2e-10 of their difference.
 _MARGIN = 1 - 1e-9
+_ZCDP_MARGIN = 1 - 1e-12
 # Charges are rounded up, at 1e-16 each: without this part left over a plan would miss its own epsilon by as much.
 SLACK = 1 - 1e-9
 
@@ -43,9 +44,7 @@ def gdp_mu(epsilon: float, delta: float) -> float:
 
     DP: arithmetic on public numbers. Raises InputError unless epsilon is positive and 0 < delta < 1.
     """
-    _check("epsilon", epsilon)
-    _check_delta(delta)
-    return _largest(lambda mu: gdp_delta(mu, epsilon) <= delta * _MARGIN)
+    return _bought(gdp_delta, epsilon, delta, _MARGIN)
 
 
 def gdp_epsilon(mu: float, delta: float) -> float:
@@ -53,9 +52,7 @@ def gdp_epsilon(mu: float, delta: float) -> float:
 
     DP: arithmetic on public numbers. Raises InputError for a negative mu or a delta outside (0, 1).
     """
-    _check("mu", mu, positive=False)
-    _check_delta(delta)
-    return _smallest(lambda epsilon: gdp_delta(mu, epsilon) <= delta * _MARGIN)
+    return _converted(gdp_delta, mu, delta, _MARGIN)
 
 
 def zcdp_delta(rho: float, epsilon: float) -> float:
@@ -85,9 +82,7 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
 
     DP: arithmetic on public numbers. Raises InputError unless epsilon is positive and 0 < delta < 1.
     """
-    _check("epsilon", epsilon)
-    _check_delta(delta)
-    return _largest(lambda rho: zcdp_delta(rho, epsilon) <= delta * (1 - 1e-12))
+    return _bought(zcdp_delta, epsilon, delta, _ZCDP_MARGIN)
 
 
 def zcdp_epsilon(rho: float, delta: float) -> float:
@@ -95,9 +90,7 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
 
     DP: arithmetic on public numbers. Raises InputError for a negative rho or a delta outside (0, 1).
     """
-    _check("rho", rho, positive=False)
-    _check_delta(delta)
-    return _smallest(lambda epsilon: zcdp_delta(rho, epsilon) <= delta * (1 - 1e-12))
+    return _converted(zcdp_delta, rho, delta, _ZCDP_MARGIN)
 
 
 def sds_rho(epsilon: float, delta: float) -> float:
@@ -153,18 +146,12 @@ def accountant(name: AccountantName) -> Accountant:
             selection_cost=lambda epsilon: selection_mu(epsilon) ** 2,
             selection_epsilon=lambda cost: selection_epsilon(math.sqrt(cost)),
         )
-    if name == "zcdp":
-        return Accountant(
-            name=name,
-            budget=lambda epsilon, delta: 2 * zcdp_rho(epsilon, delta),
-            selection_cost=lambda epsilon: epsilon**2 / 4,
-            selection_epsilon=lambda cost: math.nextafter(2 * math.sqrt(cost), 0),
-        )
+    rho, epsilon_of_root = (zcdp_rho, 2) if name == "zcdp" else (_bun_steinke_rho, 1)
     return Accountant(
         name=name,
-        budget=lambda epsilon, delta: 2 * _bun_steinke_rho(epsilon, delta),
-        selection_cost=lambda epsilon: epsilon**2,
-        selection_epsilon=lambda cost: math.nextafter(math.sqrt(cost), 0),
+        budget=lambda epsilon, delta: 2 * rho(epsilon, delta),
+        selection_cost=lambda epsilon: (epsilon / epsilon_of_root) ** 2,
+        selection_epsilon=lambda cost: math.nextafter(epsilon_of_root * math.sqrt(cost), 0),
     )
 
 
@@ -172,6 +159,21 @@ def _bun_steinke_rho(epsilon: float, delta: float) -> float:
     log = math.log(1 / delta)
     # epsilon / (sum of roots) is their difference without cancellation
     return (epsilon / (math.sqrt(epsilon + log) + math.sqrt(log))) ** 2
+
+
+def _bought(curve: Callable[[float, float], float], epsilon: float, delta: float, margin: float) -> float:
+    """The largest mu, or rho, whose delta on its `curve` at `epsilon` is at most `delta`."""
+    _check("epsilon", epsilon)
+    _check_delta(delta)
+    return _largest(lambda price: curve(price, epsilon) <= delta * margin)
+
+
+def _converted(curve: Callable[[float, float], float], price: float, delta: float, margin: float) -> float:
+    """The smallest epsilon at which the `curve` of a mu, or rho, is at most `delta`; 0 where it is everywhere."""
+    _check_delta(delta)
+    if curve(price, 0.0) <= delta * margin:
+        return 0.0
+    return 1 / _largest(lambda inverse: curve(price, 1 / inverse) <= delta * margin)
 
 
 def _largest(holds: Callable[[float], bool]) -> float:
@@ -183,16 +185,17 @@ def _largest(holds: Callable[[float], bool]) -> float:
         low, high = low / 2, low
         if low == 0.0:
             return 0.0
-    while low < (middle := (low + high) / 2) < high:
+    return bisected(holds, low, high)[0]
+
+
+def bisected(
+    holds: Callable[[float], bool], low: float, high: float, halvings: float = math.inf
+) -> tuple[float, float]:
+    """`low`, at which `holds`, and `high`, at which it does not, brought together by at most so many halvings."""
+    while halvings > 0 and low < (middle := (low + high) / 2) < high:
         low, high = (middle, high) if holds(middle) else (low, middle)
-    return low
-
-
-def _smallest(holds: Callable[[float], bool]) -> float:
-    """Smallest float found at which `holds`, which is true from some point on; 0 where it already holds there."""
-    if holds(0.0):
-        return 0.0
-    return 1 / _largest(lambda inverse: holds(1 / inverse))
+        halvings -= 1
+    return low, high
 
 
 def _check(name: str, value: float, *, positive: bool = True) -> None:

@@ -4,43 +4,19 @@ from __future__ import annotations
 
 import math
 from decimal import Context, Decimal
-from typing import Protocol
 
 from marginweave.schemas.budget import BasicAmount, Cost
+from marginweave.schemas.draws import PlannedDraw
 from marginweave.schemas.errors import InputError
+from marginweave.schemas.ledger.records import DrawRecord
 from marginweave.tasks.accounting.accountants import gdp_epsilon, zcdp_delta, zcdp_epsilon
 
 # Wide enough for every sum of ledger amounts to be exact.
 _EXACT = Context(prec=400)
 
 
-class PricedDraw(Protocol):
-    """A draw with its price: one of a plan, or a row of the ledger."""
-
-    @property
-    def name(self) -> str:
-        """Name in the plan."""
-        ...
-
-    @property
-    def mechanism(self) -> str:
-        """How it draws."""
-        ...
-
-    @property
-    def length(self) -> int:
-        """Attributes of its combinations, of k-tuples; else 0."""
-        ...
-
-    @property
-    def parameter(self) -> float | None:
-        """Noise multiplier, or epsilon of a selection or of Laplace noise."""
-        ...
-
-    @property
-    def cost(self) -> Cost:
-        """What it is charged."""
-        ...
+PricedDraw = PlannedDraw | DrawRecord
+"""A draw with its price: one of a plan, or a row of the ledger."""
 
 
 def composed_epsilon(cost: Cost, delta: Decimal) -> tuple[float, str]:
@@ -57,7 +33,9 @@ def composed_epsilon(cost: Cost, delta: Decimal) -> tuple[float, str]:
     if left < 0 or (left == 0 and (cost.mu2 or cost.rho)):
         return math.inf, "gdp"
     gdp = gdp_epsilon(math.nextafter(math.sqrt(rounded(cost.mu2, up=True)), math.inf), left) if cost.mu2 else 0.0
-    converted, name = _smaller(gdp, rounded(cost.rho, up=True), left)
+    converted, name, rho = gdp, "gdp", rounded(cost.rho, up=True)
+    if gdp and zcdp_delta(rho, gdp) <= left:  # one look at the curve most often tells
+        converted, name = min((gdp, "gdp"), (zcdp_epsilon(rho, left), "zcdp"))
     if not cost.plain.epsilon:
         return converted, name
     if not converted:
@@ -86,20 +64,8 @@ def account_epsilon(cost: Cost, statement: BasicAmount, delta: Decimal) -> tuple
     return epsilon, name
 
 
-def _smaller(gdp: float, rho: float, delta: float) -> tuple[float, str]:
-    """`gdp`, or the epsilon of rho-zCDP at `delta` where that is smaller. One look at the curve most often tells."""
-    if gdp == 0 or zcdp_delta(rho, gdp) > delta:
-        return gdp, "gdp"
-    zcdp = zcdp_epsilon(rho, delta)
-    return (gdp, "gdp") if gdp <= zcdp else (zcdp, "zcdp")
-
-
 def rounded(value: Decimal, *, up: bool) -> float:
     """`value` as a float on the side that is asked for."""
     nearest = float(value)
-    exact = Decimal(nearest)
-    if up and exact < value:
-        return math.nextafter(nearest, math.inf)
-    if not up and exact > value:
-        return math.nextafter(nearest, -math.inf)
-    return nearest
+    fits = Decimal(nearest) >= value if up else Decimal(nearest) <= value
+    return nearest if fits else math.nextafter(nearest, math.inf if up else -math.inf)

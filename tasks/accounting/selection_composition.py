@@ -25,13 +25,13 @@ DP: arithmetic on public numbers, all of it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
 
 from marginweave.schemas.arrays import Floats
-from marginweave.tasks.accounting.accountants import Accountant, gdp_mu
+from marginweave.tasks.accounting.accountants import Accountant, bisected, gdp_mu
 from marginweave.tasks.accounting.composition import PricedDraw
 from marginweave.tasks.accounting.sparse_histogram import sparse_delta
 
@@ -50,53 +50,33 @@ def mixed_delta(mu2: float, selections: Sequence[float], epsilon: float) -> floa
 
     DP: arithmetic on public numbers. 1 where a selection is beyond the exponentials, or mu2 is not positive.
     """
-    largest = max(selections, default=0.0)
-    if largest > _MOST_EPSILON or mu2 <= 0:
+    if max(selections, default=0.0) > _MOST_EPSILON or mu2 <= 0:
         return 1.0
     losses, masses = _losses(tuple(sorted(selections)))
     inside = sparse_delta(math.sqrt(mu2), epsilon - losses, 0.0, 0.0)
     return min(1.0, float(masses @ inside) * _MARGIN)
 
 
-def mixed_budget(
-    whole: float, parts: Callable[[float], tuple[float, Sequence[float]]], epsilon: float, delta: float
-) -> float:
-    """The largest budget whose `parts` (mu^2 of Gaussians, selections) are (epsilon, delta)-DP together; rounded down.
-
-    It is looked for from `whole` on, which mu^2 alone allows.
-    DP: arithmetic on public numbers.
-    """
-
-    def fits(budget: float) -> bool:
-        return mixed_delta(*parts(budget), epsilon) <= delta
-
-    low, high = whole, 2 * whole  # a selection costs at least 0.25 epsilon^2, of which mu^2 has at most 0.393
-    if not fits(low):
-        return whole
-    for _ in range(40):
-        middle = (low + high) / 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
-
-
 def shared_budget(pricing: Accountant, choices: Sequence[tuple[int, float]], epsilon: float, delta: float) -> float:
-    """What (epsilon, delta) buys: with `gdp` by Gaussians and selections whose exact curves compose (`mixed_budget`).
+    """What (epsilon, delta) buys: with `gdp` by Gaussians and selections whose exact curves compose; rounded down.
 
-    `choices` are numbers of selections, with the share of it that they have together. DP: arithmetic on public numbers.
+    `choices` are numbers of selections, with the share of it that they have together. It is looked for from what mu^2 alone
+    allows on. DP: arithmetic on public numbers.
     """
     whole = pricing.budget(epsilon, delta)
     if pricing.name != "gdp" or not any(number for number, _ in choices):
         return whole
 
-    def parts(budget: float) -> tuple[float, list[float]]:
+    def fits(budget: float) -> bool:
         left, bought = 1.0, list[float]()
         for number, share in choices:
             if number:
                 left -= share
                 bought += [pricing.selection_epsilon(share * budget / number)] * number
-        return left * budget, bought
+        return mixed_delta(left * budget, bought, epsilon) <= delta
 
-    return mixed_budget(whole, parts, epsilon, delta)
+    # a selection costs at least 0.25 epsilon^2, of which mu^2 has at most 0.393
+    return bisected(fits, whole, 2 * whole, 40)[0] if fits(whole) else whole
 
 
 def gaussian_budget(selections: Sequence[float], epsilon: float, delta: float) -> float:
@@ -104,11 +84,10 @@ def gaussian_budget(selections: Sequence[float], epsilon: float, delta: float) -
 
     DP: arithmetic on public numbers.
     """
-    low, high = 0.0, gdp_mu(epsilon, delta) ** 2
-    for _ in range(40 if selections else 0):
-        middle = (low + high) / 2
-        low, high = (middle, high) if mixed_delta(middle, selections, epsilon) <= delta else (low, middle)
-    return low if selections else high
+    most = gdp_mu(epsilon, delta) ** 2
+    if not selections:
+        return most
+    return bisected(lambda mu2: mixed_delta(mu2, selections, epsilon) <= delta, 0.0, most, 40)[0]
 
 
 def release_delta(draws: Sequence[PricedDraw], epsilon: float) -> float:
@@ -130,11 +109,7 @@ def release_epsilon(draws: Sequence[PricedDraw], delta: float, most: float) -> f
     """
     if release_delta(draws, most) > delta:
         return math.inf
-    low, high = 0.0, most
-    for _ in range(40):
-        middle = (low + high) / 2
-        low, high = (low, middle) if release_delta(draws, middle) <= delta else (middle, high)
-    return high
+    return bisected(lambda epsilon: release_delta(draws, epsilon) > delta, 0.0, most, 40)[1]
 
 
 @lru_cache(maxsize=256)
@@ -149,8 +124,7 @@ def _losses(selections: tuple[float, ...]) -> tuple[Floats, Floats]:
     for epsilon in selections:
         masses = np.convolve(masses, _selection_masses(math.ceil(epsilon / step * (1 - 1e-12)), step))
     half = len(masses) // 2
-    losses: Floats = step * np.arange(-half, half + 1, dtype=np.float64)
-    return losses, masses
+    return step * np.arange(-half, half + 1, dtype=np.float64), masses
 
 
 def _selection_masses(steps: int, step: float) -> Floats:

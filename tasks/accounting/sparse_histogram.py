@@ -55,7 +55,7 @@ from marginweave.schemas.arrays import Floats
 from marginweave.schemas.budget import Neighbors
 from marginweave.schemas.draws import Discovery
 from marginweave.schemas.errors import InputError
-from marginweave.tasks.accounting.accountants import gdp_epsilon
+from marginweave.tasks.accounting.accountants import bisected, gdp_epsilon
 from marginweave.tasks.accounting.composition import PricedDraw
 
 # The loss so far in steps of its standard deviation, and where its tails are cut: Phi(-14) is 8e-45.
@@ -106,8 +106,7 @@ def joint_loss(draws: Sequence[PricedDraw], discovery: Discovery) -> JointLoss:
     if percentiles and not discovery.adaptive:
         raise InputError(f"discovery ({discovery.draw}) must be adaptive: a percentile is drawn before it")
     costs = [float(draw.cost.mu2) for draw in draws]
-    earlier = math.fsum(costs[:place])
-    later = math.fsum(costs[place + 1 :])
+    earlier, later = math.fsum(costs[:place]), math.fsum(costs[place + 1 :])
     return JointLoss(
         before=earlier if discovery.adaptive else 0.0,
         discovery=costs[place],
@@ -140,9 +139,8 @@ def joint_delta(loss: JointLoss, epsilon: float) -> float:
         raise InputError(
             f"epsilon ({epsilon:g}) must be positive and at most {MAX_JOINT_EPSILON:g} with accountant joint"
         )
-    if not loss.before:
-        return min(1.0, float(_remaining(loss, np.array([epsilon]))[0]) * _MARGIN)
-    return min(1.0, _after_gaussian(loss, epsilon) * _MARGIN)
+    delta = _after_gaussian(loss, epsilon) if loss.before else float(_remaining(loss, np.array([epsilon]))[0])
+    return min(1.0, delta * _MARGIN)
 
 
 @lru_cache(maxsize=64)
@@ -151,12 +149,11 @@ def threshold_delta(loss: JointLoss, epsilon: float, delta: float) -> float:
 
     DP: arithmetic on public numbers. Raises InputError as `joint_delta`.
     """
-    low, high = 0.0, delta
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        fits = joint_delta(replace(loss, delta_threshold=middle), epsilon) <= delta
-        low, high = (middle, high) if fits else (low, middle)
-    return low * (1 - 1e-9)
+
+    def fits(threshold: float) -> bool:
+        return joint_delta(replace(loss, delta_threshold=threshold), epsilon) <= delta
+
+    return bisected(fits, 0.0, delta, _HALVINGS)[0] * (1 - 1e-9)
 
 
 @lru_cache(maxsize=64)
@@ -168,13 +165,8 @@ def joint_epsilon(loss: JointLoss, delta: float, most: float) -> float:
     if joint_delta(loss, most) > delta:
         return math.inf
     # no epsilon below that of the noise alone will do
-    low, high = gdp_epsilon(math.sqrt(loss.before + loss.discovery + loss.others), delta), most
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        if not low < middle < high:
-            break
-        low, high = (low, middle) if joint_delta(loss, middle) <= delta else (middle, high)
-    return high
+    least = gdp_epsilon(math.sqrt(loss.before + loss.discovery + loss.others), delta)
+    return bisected(lambda epsilon: joint_delta(loss, epsilon) > delta, least, most, _HALVINGS)[1]
 
 
 def _remaining(loss: JointLoss, epsilon: Floats) -> Floats:

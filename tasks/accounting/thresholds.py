@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from fractions import Fraction
 
 from scipy.special import ndtri
@@ -45,20 +46,16 @@ def private_threshold(sigma: Fraction, contributions: int, records: int, delta_t
     if not 0 < delta_threshold < 1:
         raise InputError(f"delta_threshold ({delta_threshold}) must lie strictly between 0 and 1")
     table = noise_table(sigma)
-    allowed = Fraction(delta_threshold)
 
     def exposed(threshold: int, count: int, values: int) -> Fraction:
         return 1 - _power(1 - table.upper_tail(threshold - count), values)
 
+    def keeps(threshold: int) -> bool:
+        worst = max(exposed(threshold, 1, records * contributions), exposed(threshold, records, contributions))
+        return worst <= Fraction(delta_threshold)
+
     # a threshold above J + theta keeps every such value out, for nothing larger than J is ever drawn
-    low, high = 1, table.largest + 1 + records
-    while low < high:
-        middle = (low + high) // 2
-        if max(exposed(middle, 1, records * contributions), exposed(middle, records, contributions)) <= allowed:
-            high = middle
-        else:
-            low = middle + 1
-    return low
+    return 1 + bisect_left(range(1, table.largest + 1 + records), True, key=keeps)
 
 
 def level_threshold(
@@ -92,25 +89,21 @@ def level_threshold(
         return _above(choice.fixed.get(length, 0.0))
     if length == 1:
         return 1
-    if isinstance(choice, AdaptiveThresholds):
+    share = 0.5
+    if not isinstance(choice, AdaptiveThresholds):
+        eta = _preset_eta(choice, length, reporting_length)
+    else:
         eta = choice.adaptive.get(length, 1.0)
         if choice.rule == "paper":
             share = min(1.0, survivors_before / candidates) if candidates else 1.0
-            return _above(_quantile(sigma, eta * share))
-        return _above(_quantile(sigma, eta / 2))
-    return _above(_quantile(sigma, _preset_eta(choice, length, reporting_length) / 2))
+    return _above(_quantile(sigma, eta * share))
 
 
 def _preset_eta(preset: str, length: int, reporting_length: int) -> float:
-    if preset == "minimize":
-        return 0.01
-    if preset == "balanced":
-        return 0.55 if length == 2 else 1.0
     if preset == "progressive":
-        if reporting_length == 2:
-            return 0.1
-        return min(1.0, 0.1 + 0.9 * (length - 2) / (reporting_length - 2))
-    return 1.0
+        return min(1.0, 0.1 + 0.9 * (length - 2) / max(1, reporting_length - 2))
+    pairs, longer = {"minimize": (0.01, 0.01), "balanced": (0.55, 1.0)}.get(preset, (1.0, 1.0))
+    return pairs if length == 2 else longer
 
 
 def _quantile(sigma: Fraction, probability: float) -> float:

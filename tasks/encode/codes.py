@@ -22,6 +22,7 @@ from marginweave.tasks.checkpoint.codecs import pack_codes, unpack_codes
 from marginweave.tasks.columns import values_of
 from marginweave.tasks.columns.category import ColumnWords
 from marginweave.tasks.mechanisms.randomness import CellWords
+from marginweave.tasks.preprocess.clean import labels_of
 
 Codes = NDArray[np.unsignedinteger]
 AnyCode = TypeVar("AnyCode", bound=np.integer)
@@ -140,8 +141,10 @@ def encode_table(clean: pa.Table, configuration: Configuration, words: CellWords
     columns = {name: column_codes(clean, configuration, name, words) for name in configuration.names}
     for attribute in configuration.attributes:
         parts = [columns[name] for name in attribute.columns]
-        if attribute.of_set:
-            parts = [(_lacks(*parts[0], attribute.labels[0]), attribute.labels)]
+        if attribute.of_set:  # 1, the missing code, where a set lacks the value
+            cells, values = parts[0]
+            lacks = (cells != values.index(attribute.labels[0])).all(axis=1)
+            parts = [(lacks.astype(np.uint8), attribute.labels)]
         if attribute.name in groups:
             combinations = configuration.member_codes(groups[attribute.name])
             parts = [(group_codes(groups[attribute.name], [c for c, _ in parts], combinations), attribute.labels)]
@@ -153,10 +156,7 @@ def encode_table(clean: pa.Table, configuration: Configuration, words: CellWords
 
 def value_slots(codes: NDArray[AnyCode]) -> Iterator[NDArray[AnyCode]]:
     """The values of an attribute, one a record at a time: a set has as many slots as it has values at most."""
-    if codes.ndim == 1:
-        yield codes
-    else:
-        yield from codes.T
+    return iter(np.atleast_2d(codes.T))
 
 
 def joined_codes(parts: Sequence[NDArray[AnyCode]], missing: int) -> NDArray[AnyCode]:
@@ -166,12 +166,6 @@ def joined_codes(parts: Sequence[NDArray[AnyCode]], missing: int) -> NDArray[Any
         gaps = [((0, 0), (0, width - codes.shape[1])) for codes in parts]
         parts = [np.pad(codes, gap, constant_values=missing) for codes, gap in zip(parts, gaps, strict=True)]
     return np.concatenate(parts)
-
-
-def _lacks(cells: NDArray[np.integer], labels: tuple[str, ...], value: str) -> NDArray[np.integer]:
-    """0 where a set of shape (records, width) holds a value, and 1, the missing code, where not."""
-    present: NDArray[np.bool_] = (cells == labels.index(value)).any(axis=1)
-    return 1 - present.astype(np.uint8)
 
 
 def column_codes(
@@ -186,14 +180,16 @@ def column_codes(
 Labels = Mapping[str, Sequence[str]]
 
 
-def encoded_labels(found: Labels, configuration: Configuration) -> dict[str, tuple[str, ...]]:
+def encoded_labels(tables: Iterable[pa.Table], configuration: Configuration) -> Labels:
     """The values of each private domain, sorted: those that occur, and those that its imputation declares. Private."""
-    labels = {}
-    for name, values in found.items():
+    labels: dict[str, set[str]] = {}
+    for name in configuration.private_columns:
         impute = getattr(configuration.columns[name], "impute", None)
-        declared = impute.weights if isinstance(impute, WeightedImputation) else ()
-        labels[name] = tuple(sorted({*values, *declared}))
-    return labels
+        labels[name] = set(impute.weights) if isinstance(impute, WeightedImputation) else set()
+    for table in tables if labels else ():
+        for name, found in labels.items():
+            found.update(labels_of(table.column(name)))
+    return {name: tuple(sorted(found)) for name, found in labels.items()}
 
 
 def with_labels(clean: pa.Table, labels: Labels) -> pa.Table:
@@ -219,7 +215,10 @@ def _over(values: pa.DictionaryArray, labels: pa.Array) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(places.take(values.indices), labels)
 
 
-_LIMIT = 2**62
+def _row_cells(rows: NDArray[np.integer]) -> pa.Array:
+    """Each row of numbers as one cell of bytes."""
+    wide = np.ascontiguousarray(rows, np.int64)
+    return pa.Array.from_buffers(pa.binary(8 * wide.shape[1]), len(wide), [None, pa.py_buffer(wide)])
 
 
 def group_codes(
@@ -235,22 +234,8 @@ def group_codes(
     Raises:
         InputError: an undeclared combination where `outside: error`.
     """
-    declared = np.asarray(combinations, np.int64)
-    keys, wanted = np.zeros(len(members[0]), np.int64), np.zeros(len(declared), np.int64)
-    bound = 1
-    for codes, known in zip(members, declared.T, strict=True):
-        # Codes that no combination has become one more, so that a radix is at most the number of combinations plus one.
-        values, ranks = np.unique(known, return_inverse=True)
-        places = np.minimum(np.searchsorted(values, codes), len(values) - 1)
-        radix = len(values) + 1
-        if bound * radix >= _LIMIT:
-            raise InputError(f"group {group.name!r} has too many values to be one attribute")
-        keys = keys * radix + np.where(values[places] == codes, places, len(values))
-        wanted = wanted * radix + ranks
-        bound *= radix
-    order = np.argsort(wanted)
-    rows = np.minimum(np.searchsorted(wanted[order], keys), len(declared) - 1)
-    found = np.where(wanted[order][rows] == keys, order[rows], len(declared))
-    if group.outside == "error" and (found == len(declared)).any():
+    places = pc.index_in(_row_cells(np.column_stack(members)), value_set=_row_cells(np.asarray(combinations)))
+    found: NDArray[np.int64] = places.fill_null(len(combinations)).to_numpy().astype(np.int64)
+    if group.outside == "error" and (found == len(combinations)).any():
         raise InputError(f"encode: group {group.name!r} breaks the rule 'every combination is declared'")
     return found

@@ -1,15 +1,12 @@
 """Row-local cleaning of a table: every step looks at one cell and public constants, so it is 1-stable.
 
-Clean records pass on in blocks, of which one at a time needs to be in memory. Here too is what the percentile mechanism is
-shown of a column whose bounds are bought, and what becomes of its answers.
+Clean records pass on in blocks, of which one at a time needs to be in memory.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -58,27 +55,6 @@ def _plain(values: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.list_value_length(values) if pa.types.is_list(values.type) else values
 
 
-def candidate_histogram(values: pa.Array, candidates: tuple[float, ...]) -> NDArray[np.int64]:
-    """How many values lie above candidate i - 1 and up to candidate i, i = 1 … candidates; shape (candidates + 1,).
-
-    Entry 0 is empty: candidates are counted from 1, as `select_percentile` does, and values outside the public range were
-    clamped to it. Nulls are left out. F(i), the sum up to entry i, is the number of values at most candidate i exactly.
-    A row is in one entry at most. Private.
-    """
-    index = np.searchsorted(np.asarray(candidates), values.drop_null().to_numpy(zero_copy_only=False), side="left")
-    index = np.minimum(index, len(candidates) - 1)
-    return np.bincount(index + 1, minlength=len(candidates) + 1).astype(np.int64)
-
-
-def released_bounds(low: int, high: int, candidates: tuple[float, ...]) -> tuple[float, float]:
-    """The bounds from the numbers (from 1) of the two chosen candidates; swapped if they came out the wrong way round.
-
-    Equal ones stay equal: the column itself widens what is too narrow for its bins (`NumberColumn.with_bounds`).
-    DP: post-processing.
-    """
-    return candidates[min(low, high) - 1], candidates[max(low, high) - 1]
-
-
 _NUMBER = ""  # no column of a configuration has this name
 
 
@@ -95,36 +71,18 @@ class CleanBlock:
 
 @dataclass(frozen=True)
 class CleanBlocks:
-    """Clean records block by block, numbers increasing; private. A pass over the blocks can be repeated.
-
-    `payloads` holds the table of each block and then what they share: the values of private domains.
-    """
+    """Clean records block by block, numbers increasing; private. A pass over the blocks can be repeated."""
 
     payloads: Sequence[bytes]
 
-    @cached_property
-    def labels(self) -> dict[str, tuple[str, ...]]:
-        """The values of each column with a private domain in all blocks together, sorted: raw texts."""
-        shared: dict[str, list[str]] = json.loads(self.payloads[len(self.payloads) - 1])
-        return {name: tuple(values) for name, values in shared.items()}
-
-    def __len__(self) -> int:
-        return len(self.payloads) - 1
-
     def __iter__(self) -> Iterator[CleanBlock]:
-        for block in range(len(self)):
-            table = unpack_table(self.payloads[block])
+        for table in map(unpack_table, self.payloads):
             yield CleanBlock(table.drop_columns([_NUMBER]), table.column(_NUMBER).to_numpy())
 
 
-def pack_clean(blocks: Iterable[CleanBlock], configuration: Configuration) -> Iterator[bytes]:
+def pack_clean(blocks: Iterable[CleanBlock]) -> Iterator[bytes]:
     """The payloads of `CleanBlocks`, one block at a time. Private."""
-    labels: dict[str, set[str]] = {name: set() for name in configuration.private_columns}
-    for block in blocks:
-        for name, found in labels.items():
-            found.update(labels_of(block.table.column(name)))
-        yield pack_table(block.table.append_column(_NUMBER, pa.array(block.numbers)))
-    yield json.dumps({name: sorted(found) for name, found in labels.items()}).encode()
+    return (pack_table(block.table.append_column(_NUMBER, pa.array(block.numbers))) for block in blocks)
 
 
 def labels_of(values: pa.ChunkedArray) -> list[str]:

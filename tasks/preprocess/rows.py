@@ -32,8 +32,9 @@ from marginweave.tasks.columns.category import distinct_sets, lowest_words
 from marginweave.tasks.mechanisms.randomness import KeyedBits, RecordWords, UniformWords
 from marginweave.tasks.preprocess.clean import CleanBlock, clean_table
 
+_WIDTH = 16
 # Columns that are added to those of a source: no configuration has such names.
-_ROW, _LOW, _HIGH = "", " low", " high"
+_ROW, _SUBJECT = "", " subject"
 
 
 def prepare_blocks(
@@ -87,9 +88,9 @@ def _scatter(
     starts = [0]
     for numbers, table in _numbered(raw):
         digests, known = subject_digests(table.column(column).combine_chunks(), subject, missing, key, numbers)
+        owners = pa.Array.from_buffers(pa.binary(_WIDTH), len(digests), [None, pa.py_buffer(digests)])
         cells = table.select(list(configuration.names) if subject.join else [])
-        for name, values in ((_ROW, numbers), (_LOW, digests[:, 0]), (_HIGH, digests[:, 1])):
-            cells = cells.append_column(name, pa.array(values))
+        cells = cells.append_column(_ROW, pa.array(numbers)).append_column(_SUBJECT, owners)
         cells = plain_table(cells)  # so that the piece of a partition is a slice, without a dictionary of its own
         partition = np.where(known, digests[:, 0] % np.uint64(configuration.partitions), configuration.partitions)
         order = np.argsort(partition, kind="stable")
@@ -110,13 +111,12 @@ def _partitions(configuration: Configuration, scattered: Spill) -> Iterator[tupl
     pieces: list[pa.Table] = []
     for partition in range(configuration.partitions):
         pieces += map(unpack_table, scattered.pieces(partition))
-        if not pieces or (
-            partition + 1 < configuration.partitions and sum(p.num_rows for p in pieces) < configuration.block_rows
-        ):
+        is_last = partition + 1 == configuration.partitions
+        if not pieces or not (is_last or sum(p.num_rows for p in pieces) >= configuration.block_rows):
             continue
         table = compact_table(pa.concat_tables(pieces))
         pieces.clear()
-        yield table, same_subjects(table.column(_LOW).to_numpy(), table.column(_HIGH).to_numpy())
+        yield table, table.column(_SUBJECT).combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
 
 
 def _bound(configuration: Configuration, key: bytes, starts: list[int], scattered: Spill, staying: Spill) -> None:
@@ -147,20 +147,12 @@ def _join(configuration: Configuration, starts: list[int], scattered: Spill, sta
 def _gathered(
     raw: Iterable[pa.Table], blocks: int, staying: Spill, configuration: Configuration
 ) -> Iterator[CleanBlock]:
-    """The joined records of each block of the source, in the order of their first rows; at least one block."""
-    some = False
+    """The joined records of each block of the source, in the order of their first rows."""
+    nothing = clean_table(next(iter(raw)).slice(0, 0), configuration).append_column(_ROW, pa.array([], pa.int64()))
     for block in range(blocks):
-        pieces = list(map(unpack_table, staying.pieces(block)))
-        if pieces:
-            whole = pa.concat_tables(pieces).combine_chunks()
-            whole = whole.take(pa.array(np.argsort(whole.column(_ROW).to_numpy())))
-            yield CleanBlock(whole.select(list(configuration.names)), whole.column(_ROW).to_numpy())
-            some = True
-    if not some:
-        yield CleanBlock(clean_table(next(iter(raw)).slice(0, 0), configuration), np.empty(0, np.int64))
-
-
-_WIDTH = 16
+        whole = pa.concat_tables([nothing, *map(unpack_table, staying.pieces(block))]).combine_chunks()
+        whole = whole.take(pa.array(np.argsort(whole.column(_ROW).to_numpy())))
+        yield CleanBlock(whole.select(list(configuration.names)), whole.column(_ROW).to_numpy())
 
 
 def subject_digests(
@@ -188,16 +180,6 @@ def subject_digests(
         subjects[~known, 0] = numbers[~known].astype(np.uint64)
         known = np.ones(len(known), np.bool_)
     return subjects, known
-
-
-def same_subjects(low: NDArray[np.uint64], high: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """The subject of every row as a number from 0, in the order of digests; shape (rows,). Private."""
-    order = np.lexsort((low, high))
-    new = np.ones(len(order), np.bool_)
-    new[1:] = (low[order][1:] != low[order][:-1]) | (high[order][1:] != high[order][:-1])
-    subjects = np.empty(len(order), np.int64)
-    subjects[order] = np.cumsum(new) - 1
-    return subjects
 
 
 def kept_rows(subjects: NDArray[np.int64], most: int, words: UniformWords) -> NDArray[np.bool_]:

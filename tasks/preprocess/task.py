@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from marginweave.schemas.configuration.columns import NumberColumn
@@ -26,10 +27,8 @@ from marginweave.tasks.preprocess.clean import (
     LOW_PERCENTILE,
     CleanBlock,
     CleanBlocks,
-    candidate_histogram,
     clean_frame,
     pack_clean,
-    released_bounds,
 )
 from marginweave.tasks.preprocess.rows import prepare_blocks
 from marginweave.tasks.references import BOUNDS, RunReference, StageResult
@@ -48,7 +47,7 @@ def preprocess(reference: RunReference, validated: StageResult) -> StageResult:
             check_contract(schema, clean_frame(block.table), "preprocess")
             yield block
 
-    return reference.checkpoint_blocks("preprocess", [validated.digest], lambda: pack_clean(blocks(), configuration))
+    return reference.checkpoint_blocks("preprocess", [validated.digest], lambda: pack_clean(blocks()))
 
 
 def open_clean(reference: RunReference, preprocessed: StageResult) -> CleanBlocks:
@@ -72,6 +71,27 @@ def release_bounds(reference: RunReference, preprocessed: StageResult) -> StageR
     released = {name: _released(reference, name, histograms[name]) for name in names}
     result = reference.derived.checkpoint(BOUNDS, [], lambda: json.dumps(released, sort_keys=True).encode())
     return replace(result, charged=tuple(str(draw) for name in names for draw in _draws(reference, name)))
+
+
+def candidate_histogram(values: pa.Array, candidates: tuple[float, ...]) -> NDArray[np.int64]:
+    """How many values lie above candidate i - 1 and up to candidate i, i = 1 … candidates; shape (candidates + 1,).
+
+    Entry 0 is empty: candidates are counted from 1, as `select_percentile` does, and values outside the public range were
+    clamped to it. Nulls are left out. F(i), the sum up to entry i, is the number of values at most candidate i exactly.
+    A row is in one entry at most. Private.
+    """
+    index = np.searchsorted(np.asarray(candidates), values.drop_null().to_numpy(zero_copy_only=False), side="left")
+    index = np.minimum(index, len(candidates) - 1)
+    return np.bincount(index + 1, minlength=len(candidates) + 1).astype(np.int64)
+
+
+def released_bounds(low: int, high: int, candidates: tuple[float, ...]) -> tuple[float, float]:
+    """The bounds from the numbers (from 1) of the two chosen candidates; swapped if they came out the wrong way round.
+
+    Equal ones stay equal: the column itself widens what is too narrow for its bins (`NumberColumn.with_bounds`).
+    DP: post-processing.
+    """
+    return candidates[min(low, high) - 1], candidates[max(low, high) - 1]
 
 
 def _candidates(configuration: Configuration, name: str) -> tuple[float, ...]:

@@ -138,17 +138,11 @@ def _number(present: Sequence[str], missing: dict[str, Any]) -> ColumnDraft | No
     missing = {"missing": [*missing.get("missing", [""]), *odd]} if odd else missing
     shown = {"decimals": decimals} if decimals <= _MOST_DECIMALS else {}
     facts = {"bounds": [plain(low), plain(high)], "bins": _BINS, **shown, **missing}
-    remark = "a text stands among the numbers; is it no value?" if odd else ""
-    return ColumnDraft("number", facts, remark) if _is_number_column(facts) else None
-
-
-def _is_number_column(facts: dict[str, Any]) -> bool:
-    """Whether a configuration accepts the bounds, bins and decimals: numbers can lie closer than doubles tell apart."""
     try:
         NumberColumn.model_validate({"type": "number", **facts})
-    except ValidationError:
-        return False
-    return True
+    except ValidationError:  # numbers can lie closer than doubles tell apart
+        return None
+    return ColumnDraft("number", facts, "a text stands among the numbers; is it no value?" if odd else "")
 
 
 def rounded_outward(low: Decimal, high: Decimal) -> tuple[Decimal, Decimal]:

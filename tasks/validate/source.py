@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,10 +33,14 @@ def read_parquet(source: str, parts: Sequence[Path], columns: Sequence[str]) -> 
     yield types.empty_table()
     for number, part in enumerate(parts, 1):
         for batch in _batches(source, part, columns):
-            table = _plain_views(pa.Table.from_batches([batch]).select(list(columns)))
-            cells = {name: _cast(table.column(name), types.field(name).type) for name in columns}
-            for name, values in cells.items():
-                if values is None:
+            table, cells = pa.Table.from_batches([batch]), {}
+            for name in columns:
+                values, kind = table.column(name), types.field(name).type
+                with suppress(pa.ArrowException):  # its message has values
+                    # Arrow's plain layout of texts alone can be put behind a dictionary
+                    plain = values.cast(pa.string()) if pa.types.is_string_view(values.type) else values
+                    cells[name] = plain.cast(kind)
+                if name not in cells:
                     raise InputError(_UNFIT.format(source=source, column=name, number=number, part=part.name))
             yield pa.table(cells, schema=types)
 
@@ -79,19 +83,13 @@ def _common_schema(source: str, parts: Sequence[Path], columns: Sequence[str]) -
                 "has it twice"
             )
         for name in columns:
-            alone = _plain(pa.schema([present.field(name)]))
+            kind = present.field(name).type
+            alone = pa.schema([(name, pa.string() if is_text(kind) else kind)])
             try:
                 kinds[name] = pa.unify_schemas([kinds.get(name, alone), alone], promote_options="permissive")
             except pa.ArrowException:
                 raise InputError(_UNFIT.format(source=source, column=name, number=number, part=part.name)) from None
     return pa.schema([kinds[name].field(0) for name in columns])
-
-
-def _cast(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray | None:
-    try:
-        return values.cast(kind)
-    except pa.ArrowException:
-        return None
 
 
 def _batches(source: str, part: Path, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -106,16 +104,6 @@ def _batches(source: str, part: Path, columns: Sequence[str]) -> Iterator[pa.Rec
         reason = _UNREADABLE.format(source=source)
     if reason is not None:
         raise InputError(reason)
-
-
-def _plain(schema: pa.Schema) -> pa.Schema:
-    return pa.schema([(field.name, pa.string() if is_text(field.type) else field.type) for field in schema])
-
-
-def _plain_views(table: pa.Table) -> pa.Table:
-    """Viewed texts in Arrow's plain layout, which alone can be put behind a dictionary."""
-    kinds = [pa.string() if pa.types.is_string_view(kind) else kind for kind in table.schema.types]
-    return table.cast(pa.schema(list(zip(table.column_names, kinds, strict=True))))
 
 
 def _read_as(kind: pa.DataType) -> pa.DataType:
@@ -156,7 +144,7 @@ class TableSource:
             with _reading(self.name):
                 yield from read_text(self.name, _parts(Path(self.name))[0], delimiter, columns, self.form)
         elif self.name.startswith(EXAMPLE_PREFIX):
-            example = read_example(self.name.removeprefix(EXAMPLE_PREFIX))
+            example = read_example(self.name)
             yield example.select(list(columns)).cast(declared_types(example.schema, columns))
         else:
             with _reading(self.name):
@@ -172,7 +160,10 @@ class TableSource:
         Every part is preceded by its length, so that moving bytes from one part to the next changes the digest.
         """
         if self.name.startswith(EXAMPLE_PREFIX):
-            content = _example_bytes(self.name)
+            example, sink = read_example(self.name), io.BytesIO()
+            with pa.ipc.new_stream(sink, example.schema) as writer:
+                writer.write_table(example)
+            content = sink.getvalue()
             yield from (len(content).to_bytes(8, "big"), content)
             return
         with _reading(self.name):
@@ -206,21 +197,13 @@ def check_source(source: str, columns: Sequence[str], form: SourceFile) -> None:
 def source_columns(source: str, form: SourceFile) -> tuple[str, ...]:
     """Column names that the source has, in its own order; raises InputError as `TableSource.tables` does."""
     if source.startswith(EXAMPLE_PREFIX):
-        return tuple(read_example(source.removeprefix(EXAMPLE_PREFIX)).column_names)
+        return tuple(read_example(source).column_names)
     first = _parts(Path(source))[0]
     delimiter = delimiter_of(source, form)
     if delimiter:
         with _reading(source), first.open("rb") as file:
             return read_header(source, file, delimiter, form)
     return tuple(parquet_schema(source, first).names)
-
-
-def _example_bytes(source: str) -> bytes:
-    table = read_example(source.removeprefix(EXAMPLE_PREFIX))
-    sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return sink.getvalue()
 
 
 @contextmanager
@@ -248,14 +231,14 @@ def _parts(path: Path) -> list[Path]:
 EXAMPLES = ("affairs",)
 
 
-def read_example(name: str) -> pa.Table:
-    """The table of `example:NAME`; `affairs` is the survey of Fair (1978), 6366 x 9, from statsmodels.
+def read_example(source: str) -> pa.Table:
+    """The table of the source `example:NAME`; `affairs` is the survey of Fair (1978), 6366 x 9, from statsmodels.
 
     Raises:
         InputError: no such example, or statsmodels is not installed.
     """
-    if name not in EXAMPLES:
-        raise InputError(f"source (example:{name}) must be one of {', '.join('example:' + e for e in EXAMPLES)}")
+    if source.removeprefix(EXAMPLE_PREFIX) not in EXAMPLES:
+        raise InputError(f"source ({source}) must be one of {', '.join('example:' + e for e in EXAMPLES)}")
     try:
         from statsmodels.datasets import fair
     except ImportError:

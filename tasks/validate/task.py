@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-import numpy as np
-import pyarrow as pa
 
 from marginweave.schemas.contracts import broken_rules, input_schema, refuse
 from marginweave.schemas.errors import InputError
-from marginweave.tasks.arrow import compute as pc
 from marginweave.tasks.checkpoint.codecs import compact_table, in_blocks, pack_table, plain_table
 from marginweave.tasks.references import RunReference, StageResult
 from marginweave.tasks.stage import stage_task
 from marginweave.tasks.validate.expectations import Suite
 from marginweave.tasks.validate.source import TableSource
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @stage_task("validate", patient=True)
@@ -33,6 +25,8 @@ def validate(reference: RunReference) -> StageResult:
     files = [file for file in reference.suites[:1] if file is not None]
 
     def compute() -> Iterator[bytes]:
+        import pandas as pd
+
         configuration = reference.configuration
         schema, suite = input_schema(configuration), Suite(files[0], raw_input=True) if files else None
         rules: set[tuple[str, str]] = set()
@@ -43,9 +37,9 @@ def validate(reference: RunReference) -> StageResult:
         for block in in_blocks(source.tables(configuration.source_names), configuration.block_rows):
             raw = compact_table(block)
             # all rules look at one row, so blocks are held against them one by one
-            rules |= broken_rules(schema, _frame(distinct_values(raw.select(list(configuration.names)))))
+            rules |= broken_rules(schema, raw.select(list(configuration.names)).to_pandas(types_mapper=pd.ArrowDtype))
             if suite is not None:
-                expectations |= dict.fromkeys(suite.broken(_frame(plain_table(raw))))
+                expectations |= dict.fromkeys(suite.broken(plain_table(raw).to_pandas(types_mapper=pd.ArrowDtype)))
             yield pack_table(raw)
         if source.state() != state:
             raise InputError(_CHANGED)
@@ -66,31 +60,3 @@ def _check_unchanged(reference: RunReference, source: TableSource) -> None:
     manifest = reference.manifest
     if not reference.ledger.keys.source_digest(source.chunks()).matches(manifest.release, manifest.source_digest):
         raise InputError(_CHANGED)
-
-
-def distinct_values(table: pa.Table) -> pa.Table:
-    """Every distinct cell of each column, the first one repeated where a column has fewer of them than another.
-
-    The contract looks at single cells of single columns: it holds of this table if and only if it holds of the whole one.
-    """
-    columns = {name: _distinct(table.column(name)) for name in table.column_names}
-    most = max((len(values) for values in columns.values()), default=0)
-    return pa.table({name: _filled(values, most) for name, values in columns.items()})
-
-
-def _distinct(values: pa.ChunkedArray) -> pa.Array:
-    if not pa.types.is_dictionary(values.type):
-        return pc.unique(values)
-    whole = values.combine_chunks()
-    return whole.dictionary.take(pc.unique(whole.indices))
-
-
-def _filled(values: pa.Array, most: int) -> pa.Array:
-    return values.take(pa.array(np.where(np.arange(most) < len(values), np.arange(most), 0)))
-
-
-def _frame(table: pa.Table) -> pd.DataFrame:
-    import pandas as pd
-
-    frame: pd.DataFrame = table.to_pandas(types_mapper=pd.ArrowDtype)
-    return frame

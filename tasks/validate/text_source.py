@@ -8,26 +8,23 @@ from __future__ import annotations
 import csv
 import io
 from codecs import BOM_UTF8
-from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
-from numba import njit
-from numpy.typing import NDArray
 
 from marginweave.schemas.configuration.execution import EXAMPLE_PREFIX, SourceFile
 from marginweave.schemas.errors import InputError
 
-_BEGIN, _PLAIN, _QUOTED, _CLOSED, _BROKEN = range(5)
-_QUOTE, _LINE_FEED, _RETURN = b'"\n\r'
+_BY_ENDING = {".csv": ",", ".tsv": "\t"}
+_BLOCK = 1 << 23  # a row that fits is read wherever it stands: it lies in two blocks at most
+csv.field_size_limit(_BLOCK)
 
 
-def check_quotes(chunks: Iterable[bytes], delimiter: str) -> None:
-    """Whether the quotes of a text open and close where they may, looked at as the bytes stream by.
+def check_quotes(file: BinaryIO, delimiter: str) -> None:
+    """Refuse quotes with which pyarrow would take rows for a part of one value, losing them in silence.
 
     A quote opens at the beginning of a field and nowhere else; inside, two stand for one; after the one that closes, a
     delimiter or a line end follows (RFC 4180, section 2). Anything else is not read as it was meant: a quote that opens by
@@ -37,45 +34,19 @@ def check_quotes(chunks: Iterable[bytes], delimiter: str) -> None:
     Raises:
         InputError: something follows a closing quote, or a quote is open at the end; the message has no data in it.
     """
-    state, apart = _BEGIN, ord(delimiter)
-    for chunk in chunks:
-        if not chunk:
-            continue
-        if state not in {_QUOTED, _CLOSED} and b'"' not in chunk:
-            state = _BEGIN if chunk[-1] in {apart, _LINE_FEED, _RETURN} else _PLAIN
-        else:
-            state = _walk(np.frombuffer(chunk, np.uint8), apart, state)
-        if state == _BROKEN:
-            raise InputError("has a quote that is closed inside a field; a quote that is meant is written twice")
-    if state == _QUOTED:
-        raise InputError("has a quote that is never closed")
-
-
-@njit(cache=True, nogil=True)
-def _walk(text: NDArray[np.uint8], delimiter: int, state: int) -> int:
-    """The state after a chunk that begins in `state`."""
-    for byte in text:
-        if byte == _QUOTE:
-            if state == _QUOTED:
-                state = _CLOSED
-            elif state in (_BEGIN, _CLOSED):  # at the beginning of a field, or the second of two
-                state = _QUOTED
-        elif state != _QUOTED:
-            if byte in (delimiter, _LINE_FEED, _RETURN):
-                state = _BEGIN
-            elif state == _CLOSED:
-                return _BROKEN
-            else:
-                state = _PLAIN
-    return state
-
-
-_BY_ENDING = {".csv": ",", ".tsv": "\t"}
-_CHUNK = 1 << 20
-_BLOCK = 1 << 23  # a row that fits is read wherever it stands: it lies in two blocks at most
-_CODECS = {"utf-8": "utf-8-sig", "latin-1": "latin-1", "windows-1252": "cp1252"}
-_ARROW = {"utf-8": "utf8", "latin-1": "latin-1", "windows-1252": "cp1252"}
-csv.field_size_limit(_BLOCK)
+    csv.field_size_limit(_BLOCK)  # other libraries lift it, for all of the process
+    try:
+        for _ in csv.reader(io.TextIOWrapper(file, "latin-1", newline=""), delimiter=delimiter, strict=True):
+            pass
+    except csv.Error as error:
+        fault = str(error)
+    else:
+        return
+    if "expected after" in fault:
+        raise InputError("has a quote that is closed inside a field; a quote that is meant is written twice")
+    if "field limit" in fault:
+        raise InputError(f"has a row of more than {_BLOCK >> 20} MiB, or a quote that is never closed")
+    raise InputError("has a quote that is never closed")
 
 
 def delimiter_of(source: str, form: SourceFile) -> str | None:
@@ -113,7 +84,7 @@ def read_header(source: str, file: BinaryIO, delimiter: str, form: SourceFile) -
         InputError: there is none, or it is not in the declared encoding.
     """
     try:
-        text = io.TextIOWrapper(file, _CODECS[form.encoding], newline="")
+        text = io.TextIOWrapper(file, "utf-8-sig" if form.encoding == "utf-8" else form.encoding, newline="")
         header = next(csv.reader(text, delimiter=delimiter), None)
     except UnicodeError:
         raise InputError(_not_encoded(source, form)) from None
@@ -134,14 +105,34 @@ def read_text(source: str, path: Path, delimiter: str, columns: Sequence[str], f
     with path.open("rb") as file:
         header = read_header(source, file, delimiter, form)
     check_columns(header, columns)
-    _check_quotes(source, path, delimiter, form)
-    reason = None
+    with path.open("rb") as file:
+        if form.encoding != "utf-8" or file.read(len(BOM_UTF8)) != BOM_UTF8:
+            file.seek(0)
+        try:
+            check_quotes(file, delimiter)
+        except InputError as error:
+            raise InputError(f"source ({source}) {error}") from None
+    # Positions as names: a repeated name among the ignored columns must not stop the run.
+    positions, wanted = [str(i) for i in range(len(header))], [str(header.index(name)) for name in columns]
+    encoding = "utf8" if form.encoding == "utf-8" else form.encoding  # as pyarrow calls what it need not decode
+    reason, first = None, True
     try:
-        first = True
-        for batch in _batches(path, delimiter, header, columns, form):
-            table = pa.Table.from_batches([batch]).slice(first and batch.num_rows > 0)
-            first = first and batch.num_rows == 0
-            yield table.rename_columns(list(columns))
+        with pa_csv.open_csv(
+            path,
+            read_options=pa_csv.ReadOptions(column_names=positions, block_size=_BLOCK, encoding=encoding),
+            parse_options=pa_csv.ParseOptions(
+                delimiter=delimiter, newlines_in_values=True, ignore_empty_lines=len(header) > 1
+            ),
+            convert_options=pa_csv.ConvertOptions(
+                column_types=dict.fromkeys(wanted, pa.dictionary(pa.int32(), pa.string())),
+                include_columns=wanted,
+                strings_can_be_null=False,
+            ),
+        ) as reader:
+            for batch in reader:
+                table = pa.Table.from_batches([batch]).slice(first and batch.num_rows > 0)  # without the header
+                first = first and batch.num_rows == 0
+                yield table.rename_columns(list(columns))
     except UnicodeError:
         reason = _not_encoded(source, form)
     except pa.ArrowException as error:
@@ -150,42 +141,9 @@ def read_text(source: str, path: Path, delimiter: str, columns: Sequence[str], f
         raise InputError(reason)
 
 
-def _batches(
-    path: Path, delimiter: str, header: Sequence[str], columns: Sequence[str], form: SourceFile
-) -> Iterator[pa.RecordBatch]:
-    """The rows, of which the first is the header; read by one block ahead."""
-    # Positions as names: a repeated name among the ignored columns must not stop the run.
-    positions = [str(i) for i in range(len(header))]
-    wanted = [str(header.index(name)) for name in columns]
-    with pa_csv.open_csv(
-        path,
-        read_options=pa_csv.ReadOptions(column_names=positions, block_size=_BLOCK, encoding=_ARROW[form.encoding]),
-        parse_options=pa_csv.ParseOptions(
-            delimiter=delimiter, newlines_in_values=True, ignore_empty_lines=len(header) > 1
-        ),
-        convert_options=pa_csv.ConvertOptions(
-            column_types=dict.fromkeys(wanted, pa.dictionary(pa.int32(), pa.string())),
-            include_columns=wanted,
-            strings_can_be_null=False,
-        ),
-    ) as reader:
-        yield from reader
-
-
 def _not_encoded(source: str, form: SourceFile) -> str:
     hint = "; for another encoding write source: {file: …, encoding: latin-1}" if form.encoding == "utf-8" else ""
     return f"source ({source}) must be {form.encoding.upper()}{hint}"
-
-
-def _check_quotes(source: str, path: Path, delimiter: str, form: SourceFile) -> None:
-    """Refuse quotes with which pyarrow would take rows for a part of one value, losing them in silence."""
-    with path.open("rb") as file:
-        if form.encoding != "utf-8" or file.read(len(BOM_UTF8)) != BOM_UTF8:
-            file.seek(0)
-        try:
-            check_quotes(iter(partial(file.read, _CHUNK), b""), delimiter)
-        except InputError as error:
-            raise InputError(f"source ({source}) {error}") from None
 
 
 def _reason(message: str, source: str, form: SourceFile) -> str:

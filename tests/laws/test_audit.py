@@ -18,8 +18,7 @@ import yaml
 from typer.testing import CliRunner
 
 from marginweave.flows.audit import made_up, marginals, suite, tuples
-from marginweave.flows.audit.examples import examples
-from marginweave.flows.audit.suite import Effort, audit
+from marginweave.flows.audit.suite import Effort, audit, examples
 from marginweave.flows.cli.app import app
 from marginweave.schemas.budget import Stability
 from marginweave.schemas.configuration.release import Configuration

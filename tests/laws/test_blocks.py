@@ -58,7 +58,7 @@ def run(raw: pa.Table, config: Configuration, rows: int, folder: Path) -> Encode
     assert [b.num_rows for b in blocks[:-1]] == [rows] * (len(blocks) - 1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Configuration, "block_rows", rows)  # so many rows of small partitions are together, too
-        clean = CleanBlocks(list(pack_clean(prepare_blocks(blocks, config, KEY, folder), config)))
+        clean = CleanBlocks(list(pack_clean(prepare_blocks(blocks, config, KEY, folder))))
     return EncodedBlocks(list(pack_blocks(encode_blocks(clean, config, KEY))))
 
 

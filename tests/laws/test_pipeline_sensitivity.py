@@ -39,8 +39,9 @@ from marginweave.tasks.mechanisms.laplace import l1_sensitivity
 from marginweave.tasks.mechanisms.percentile import rank_scores, score_sensitivity
 from marginweave.tasks.mechanisms.randomness import KeyedBits
 from marginweave.tasks.preprocess import rows as preparing
-from marginweave.tasks.preprocess.clean import CleanBlocks, candidate_histogram, pack_clean
+from marginweave.tasks.preprocess.clean import CleanBlocks, pack_clean
 from marginweave.tasks.preprocess.rows import prepare_blocks
+from marginweave.tasks.preprocess.task import candidate_histogram
 from tests.support.configurations import configuration
 from tests.support.counting import as_counter, count_blocks, histogram_of
 from tests.support.tables import level_from
@@ -106,7 +107,7 @@ def raw_table(rows: list[Row]) -> pa.Table:
 
 def clean_of(rows: list[Row], config: Configuration) -> CleanBlocks:
     with tempfile.TemporaryDirectory() as folder:
-        return CleanBlocks(list(pack_clean(prepare_blocks([raw_table(rows)], config, KEY, Path(folder)), config)))
+        return CleanBlocks(list(pack_clean(prepare_blocks([raw_table(rows)], config, KEY, Path(folder)))))
 
 
 def blocks_of(rows: list[Row], config: Configuration) -> EncodedBlocks:

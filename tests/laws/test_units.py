@@ -22,7 +22,7 @@ from marginweave.schemas.configuration.preparation import ResizeSettings
 from marginweave.tasks.accounting.thresholds import private_threshold
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.level import draw_level
-from marginweave.tasks.encode.complete import sampled_rows
+from marginweave.tasks.encode.task import sampled_rows
 from marginweave.tasks.mechanisms.gaussian import count_sigma, noise_sigma
 from marginweave.tasks.mechanisms.noise_table import noise_table
 from marginweave.tasks.mechanisms.percentile import rank_scores, score_sensitivity

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.released.aggregates import Level
 from marginweave.tasks.encode.codes import EncodedTable, encode_table, encoded_labels, with_labels
-from marginweave.tasks.encode.complete import complete_blocks
+from marginweave.tasks.encode.task import complete_blocks
 from marginweave.tasks.evaluate.internal import joined_tables
 from marginweave.tasks.mechanisms.randomness import KeyedBits, UniformWords
-from marginweave.tasks.preprocess.clean import clean_table, labels_of
+from marginweave.tasks.preprocess.clean import clean_table
 from marginweave.tasks.preprocess.rows import prepare_blocks
 
 
@@ -26,8 +26,7 @@ def encoded(rows: Sequence[Sequence[str]], configuration: Configuration) -> Enco
     """The rows (texts, in the order of the configuration) cleaned and encoded as a run does it."""
     columns = {name: pa.array([row[j] for row in rows], pa.string()) for j, name in enumerate(configuration.names)}
     clean = clean_table(pa.table(columns), configuration)
-    found = {name: labels_of(clean.column(name)) for name in configuration.private_columns}
-    return encode_table(with_labels(clean, encoded_labels(found, configuration)), configuration)
+    return encode_table(with_labels(clean, encoded_labels([clean], configuration)), configuration)
 
 
 def completed(

@@ -23,8 +23,8 @@ from marginweave.schemas.ledger.accounts import Account
 from marginweave.schemas.ledger.records import State
 from marginweave.schemas.program import Program
 from marginweave.tasks import references
+from marginweave.tasks.accounting.plan import draws as planned
 from marginweave.tasks.accounting.plan import k_tuples as split
-from marginweave.tasks.accounting.plan import marginals as marginal_split
 from marginweave.tasks.aggregate import noise as terms
 from marginweave.tasks.aggregate import task as aggregate
 from marginweave.tasks.budget import task as budget_stage
@@ -181,8 +181,8 @@ def test_another_number_of_rounds_is_refused(home: Path, monkeypatch: pytest.Mon
     """Rounds of selection and measurement are counted when they are reserved."""
     counts = {"method": "marginals", "cliques": {"adaptive": 2, "rounds": 3, "batch": 1}}
     config = _stopped_after_level_1(home, monkeypatch, aggregate=counts, synthesize={"method": "mixture"})
-    original = marginal_split.round_draws
-    monkeypatch.setattr(marginal_split, "round_draws", lambda rounds, *more: original(rounds - 1, *more))
+    original = planned.round_draws
+    monkeypatch.setattr(planned, "round_draws", lambda rounds, *more: original(rounds - 1, *more))
     _refused(home, config, "the draws in their order|parameter of")
 
 

@@ -31,6 +31,8 @@ _FITTED_CELL, _FITTED_TABLE = 6e-4, 0.01
 # The same of looking once whether a table tells anything, with room: 19,900 tables of 9 cells took 4 s.
 _SEEN_CELL, _SEEN_TABLE = 2e-7, 1e-3
 
+Counting = AggregateSettings | MarginalSettings
+"""The section `aggregate`, of either method."""
 Method = Literal["aggregate-seeded", "gum", "mixture"]
 
 
@@ -63,9 +65,7 @@ class AutomaticMethod:
     reason: str
 
 
-def automatic_method(
-    aggregate: AggregateSettings | MarginalSettings, attributes: Sequence[Attribute]
-) -> AutomaticMethod:
+def automatic_method(aggregate: Counting, attributes: Sequence[Attribute]) -> AutomaticMethod:
     """The mixture wherever it can be fitted to the counts, else what goes without dense tables of all values.
 
     DP: a function of public facts alone, of the settings and the declared domains.
@@ -76,9 +76,7 @@ def automatic_method(
     return AutomaticMethod(method=_INSTEAD[aggregate.method], reason=f"{hindrance} rule out a mixture")
 
 
-def resolve_method(
-    given: Mapping[str, Any], aggregate: AggregateSettings | MarginalSettings, attributes: Sequence[Attribute]
-) -> dict[str, Any]:
+def resolve_method(given: Mapping[str, Any], aggregate: Counting, attributes: Sequence[Attribute]) -> dict[str, Any]:
     """The section `synthesize` with the method that `auto` stands for in the place of `auto`.
 
     Raises:
@@ -98,7 +96,7 @@ def public_codes(attributes: Sequence[Attribute]) -> dict[str, int]:
     return {attribute.name: len(attribute.labels) + attribute.optional for attribute in attributes}
 
 
-def mixture_hindrance(aggregate: AggregateSettings | MarginalSettings, attributes: Sequence[Attribute]) -> str | None:
+def mixture_hindrance(aggregate: Counting, attributes: Sequence[Attribute]) -> str | None:
     """What is public and forbids a mixture, in the plural."""
     if any(attribute.is_set for attribute in attributes):
         return "columns of sets"
@@ -116,7 +114,7 @@ def mixture_hindrance(aggregate: AggregateSettings | MarginalSettings, attribute
     return None
 
 
-def _seconds(aggregate: AggregateSettings | MarginalSettings, sizes: Mapping[str, int]) -> Iterator[float]:
+def _seconds(aggregate: Counting, sizes: Mapping[str, int]) -> Iterator[float]:
     """What each table takes, from short ones to long ones.
 
     All of the longest k-tuples are looked at, and fitted as many as there is time for. Marginals that are still to

@@ -19,6 +19,7 @@ from marginweave.schemas.configuration.sections import Sections
 from marginweave.schemas.configuration.values import MAX_CELLS
 from marginweave.tasks.accounting.plan.default_records import (
     MOST_SECONDS,
+    Counting,
     fitting_seconds,
     looking_seconds,
     mixture_hindrance,
@@ -105,7 +106,7 @@ def resolve_aggregate(configuration: Sections) -> dict[str, Any]:
     return {"method": "k-tuples"}
 
 
-def automatic_aggregate(configuration: Sections) -> AggregateSettings | MarginalSettings:
+def automatic_aggregate(configuration: Sections) -> Counting:
     """The settings that `aggregate: {method: auto}` stands for, beside the method that makes the records."""
     needed = NEEDED.get(configuration.synthesize.method)
     section = resolve_aggregate(configuration) if needed is None else {"method": needed}
@@ -120,7 +121,7 @@ def is_decided_by_noise(configuration: Sections) -> bool:
     return not fixed and len(configuration.attributes) > 1
 
 
-def counts_words(aggregate: AggregateSettings | MarginalSettings, attributes: int) -> str:
+def counts_words(aggregate: Counting, attributes: int) -> str:
     """What the settings count of so many attributes, for a reader."""
     if isinstance(aggregate, AggregateSettings):
         return "k-tuples"

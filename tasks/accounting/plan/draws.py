@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from marginweave.schemas.budget import amount
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.draws import DrawKind, PlannedDraw
 from marginweave.schemas.errors import InputError
+from marginweave.tasks.accounting.accountants import Accountant
 from marginweave.tasks.mechanisms.base import DrawMechanism
 from marginweave.tasks.mechanisms.exponential import Exponential
 from marginweave.tasks.mechanisms.gaussian import RoundedGaussian
 
 BOUND_KINDS = (DrawKind.BOUND_LOW, DrawKind.BOUND_HIGH)
+# The key of each share of the budget.
+_SHARES = {
+    DrawKind.COUNT: "aggregate.count_share",
+    DrawKind.PERCENTILE: "aggregate.percentile_share",
+    DrawKind.VALUES: "aggregate.values_share",
+    DrawKind.ONE_WAY: "aggregate.one_way_share",
+    DrawKind.SCORES: "aggregate.selection_share",
+    DrawKind.BOUND_LOW: "aggregate.bounds_share",
+    DrawKind.EVALUATION: "evaluate.paid.share",
+}
 # What the conversions hold for: below, the two tails of the closed form cancel; far above, squares leave the floats.
 _LEAST_EPSILON = 1e-3
 _MOST_EPSILON = 1e6
@@ -22,6 +33,16 @@ _LEAST_DELTA = 1e-20
 # Noise of 128 bits adds (1 + e^epsilon) 1e-22 to delta at most, which is not charged: 1 % of the least delta that is allowed.
 _UNCHARGED = 1e-22
 _LEAST_OF_UNCHARGED = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedBudget:
+    """What the draws have together: `delta` is what `delta_threshold`, for the discovery of private values, leaves."""
+
+    pricing: Accountant
+    epsilon: float
+    delta: float
+    delta_threshold: float
 
 
 def gaussian_draw(
@@ -41,8 +62,8 @@ def priced_draw(
     mechanism: type[DrawMechanism], kind: DrawKind, parameter: float, place: tuple[int, ...] = (), width: int = 1
 ) -> PlannedDraw:
     """A draw by a mechanism, at its price."""
-    cost = mechanism.price(parameter)
-    name, of = mechanism.name, mechanism.parameter
+    cost, of = mechanism.price(parameter), mechanism.parameter
+    name = mechanism.name
     return PlannedDraw(
         kind=kind, place=place, mechanism=name, parameter=parameter, parameter_name=of, width=width, cost=cost
     )
@@ -74,20 +95,17 @@ def round_draws(rounds: int, batch: int, epsilon: float, noise_multiplier: float
     return draws
 
 
-def nothing_left(shares: Mapping[str, float], rest: str, configuration: Configuration) -> InputError:
-    """The refusal of `shares`, by key of the configuration, that leave nothing for the `rest`.
+def check_left(left: float, shares: Mapping[DrawKind, float], rest: str) -> None:
+    """Raise InputError for shares of the budget that leave nothing for the `rest`.
 
     Where bounds and a bought comparison leave nothing by themselves, no other key could be right.
     """
-    paid, bounds = configuration.evaluate.paid_share, "aggregate.bounds_share"
-    if paid + shares[bounds] >= 1:
-        shares = {bounds: shares[bounds]}
-    shared = [f"{key} ({share:g})" for key, share in shares.items() if share]
-    if paid:
-        shared.append(f"evaluate.paid.share ({paid:g})")
-    return InputError(
-        f"{', '.join(shared[:-1])} and {shared[-1]} must leave something for the {rest}: together below 1"
-    )
+    if left > 0:
+        return
+    bought = {kind: shares.get(kind, 0.0) for kind in (DrawKind.BOUND_LOW, DrawKind.EVALUATION)}
+    shared = bought if sum(bought.values()) >= 1 else shares
+    named = [f"{_SHARES[kind]} ({share:g})" for kind, share in shared.items() if share]
+    raise InputError(f"{', '.join(named[:-1])} and {named[-1]} must leave something for the {rest}: together below 1")
 
 
 def check_epsilon(name: str, epsilon: float) -> None:

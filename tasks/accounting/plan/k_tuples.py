@@ -3,42 +3,23 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 
 from marginweave.schemas.budget import BasicAmount, Cost, amount
-from marginweave.schemas.configuration.privacy import PrivacySettings
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.draws import BudgetPlan, Discovery, DrawKind, PlannedDraw
 from marginweave.schemas.errors import InputError
-from marginweave.tasks.accounting.accountants import SLACK, Accountant, accountant, sds_rho
+from marginweave.tasks.accounting.accountants import SLACK, accountant, sds_rho
 from marginweave.tasks.accounting.amplification import functional_parameters
 from marginweave.tasks.accounting.composition import composed_epsilon
-from marginweave.tasks.accounting.plan.draws import (
-    bounds_draws,
-    check_delta,
-    check_epsilon,
-    check_uncharged,
-    gaussian_draw,
-    nothing_left,
-    selection_draw,
-)
-from marginweave.tasks.accounting.plan.marginals import MarginalBudget, marginal_draws
+from marginweave.tasks.accounting.plan import draws as planned
+from marginweave.tasks.accounting.plan.draws import SharedBudget, gaussian_draw
+from marginweave.tasks.accounting.plan.marginals import marginal_draws
 from marginweave.tasks.accounting.selection_composition import release_epsilon, shared_budget
 from marginweave.tasks.accounting.sparse_histogram import joint_epsilon, joint_loss, threshold_delta
 from marginweave.tasks.mechanisms.catalogue import MECHANISMS
 from marginweave.tasks.mechanisms.noise_table import MAX_SIGMA
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Split:
-    """What each kind of draw gets: noise multipliers of single numbers, epsilons of selections, and the levels' currency."""
-
-    count_multiplier: float | None
-    selection_epsilon: float | None
-    levels: float
-    bound_epsilon: float = 0.0
-    evaluation_multiplier: float | None = None
 
 
 def plan_budget(configuration: Configuration) -> BudgetPlan:
@@ -64,17 +45,11 @@ def plan_budget(configuration: Configuration) -> BudgetPlan:
     privacy = configuration.privacy
     epsilon, delta = target = _target(configuration)
     delta_threshold = _delta_threshold(configuration, delta)
-    pricing = accountant(privacy.accountant)
-    left = delta - delta_threshold
-    if configuration.marginals is None:
-        draws = _tuples(configuration, pricing, epsilon, left, delta_threshold)
-    else:
-        draws = marginal_draws(
-            configuration,
-            MarginalBudget(pricing=pricing, epsilon=epsilon, delta=left, delta_threshold=delta_threshold),
-        )
+    pricing, left = accountant(privacy.accountant), delta - delta_threshold
+    budget = SharedBudget(pricing=pricing, epsilon=epsilon, delta=left, delta_threshold=delta_threshold)
+    draws = (_tuple_draws if configuration.marginals is None else marginal_draws)(configuration, budget)
     if not all(MECHANISMS[draw.mechanism].is_pure for draw in draws):
-        check_uncharged(privacy.epsilon, privacy.delta)
+        planned.check_uncharged(privacy.epsilon, privacy.delta)
     discovery = _discovery(configuration)
     if discovery is not None:
         draws, delta_threshold, spent = _jointly(draws, discovery, *target)
@@ -86,7 +61,10 @@ def plan_budget(configuration: Configuration) -> BudgetPlan:
             "use privacy.accountant: gdp or other shares"
         )
     if configuration.resize is not None and configuration.resize.amplify:
-        draws, spent, discovery = _charged_as_stated(draws, privacy), privacy.epsilon, None
+        # only together are they (epsilon, delta)-DP on the data: all is charged on the first, which is begun before the others
+        whole = Cost(plain=BasicAmount.stated(privacy.epsilon, privacy.delta))
+        draws = [replace(draw, cost=Cost() if i else whole) for i, draw in enumerate(draws)]
+        spent, discovery = privacy.epsilon, None
     return BudgetPlan(
         epsilon=privacy.epsilon,
         delta=privacy.delta,
@@ -100,49 +78,38 @@ def plan_budget(configuration: Configuration) -> BudgetPlan:
     )
 
 
-def _tuples(
-    configuration: Configuration, pricing: Accountant, epsilon: float, delta: float, delta_threshold: float
-) -> list[PlannedDraw]:
-    """Draws of k-tuples; `delta` is what `delta_threshold` leaves, which the draws that discover something share equally."""
-    split = (_by_shares if configuration.split == "shares" else _as_printed)(configuration, pricing, epsilon, delta)
-    draws = bounds_draws(configuration, split.bound_epsilon)
-    if split.count_multiplier is not None:
-        draws.append(gaussian_draw(DrawKind.COUNT, split.count_multiplier))
+def _tuple_draws(configuration: Configuration, budget: SharedBudget) -> list[PlannedDraw]:
+    """Draws of k-tuples; those that discover something share `delta_threshold` equally."""
+    bought = (_by_shares if configuration.split == "shares" else _as_printed)(configuration, budget)
+    draws = planned.bounds_draws(configuration, bought.get(DrawKind.BOUND_LOW, 0.0))
+    if DrawKind.COUNT in bought:
+        draws.append(gaussian_draw(DrawKind.COUNT, bought[DrawKind.COUNT]))
     proportions = configuration.tuples.proportions(configuration.reporting_length)
-    each = delta_threshold / max(1, configuration.discoveries)
-    for length, multiplier in enumerate(level_multipliers(proportions, split.levels), 1):
-        if split.selection_epsilon is not None:
-            draws.append(selection_draw(DrawKind.PERCENTILE, split.selection_epsilon, (length,)))
-        delta = each if length <= max(1, configuration.discoveries) else 0.0
+    discoveries = max(1, configuration.discoveries)
+    for length, multiplier in enumerate(level_multipliers(proportions, bought[DrawKind.LEVEL]), 1):
+        if DrawKind.PERCENTILE in bought:
+            draws.append(planned.selection_draw(DrawKind.PERCENTILE, bought[DrawKind.PERCENTILE], (length,)))
+        delta = budget.delta_threshold / discoveries if length <= discoveries else 0.0
         width = configuration.contribution_cap(length)
         draws.append(gaussian_draw(DrawKind.LEVEL, multiplier, place=(length,), delta=delta, width=width))
-    if split.evaluation_multiplier is not None:
-        draws.append(gaussian_draw(DrawKind.EVALUATION, split.evaluation_multiplier))
+    if DrawKind.EVALUATION in bought:
+        draws.append(gaussian_draw(DrawKind.EVALUATION, bought[DrawKind.EVALUATION]))
     return draws
 
 
 def _target(configuration: Configuration) -> tuple[float, float]:
     """What the draws must be together: (epsilon, delta) as asked for, or the functional ones of an amplified resize."""
     privacy, resize = configuration.privacy, configuration.resize
-    check_epsilon("privacy.epsilon", privacy.epsilon)
-    check_delta("privacy.delta", privacy.delta)
+    planned.check_epsilon("privacy.epsilon", privacy.epsilon)
+    planned.check_delta("privacy.delta", privacy.delta)
     if resize is None or not resize.amplify:
         return privacy.epsilon, privacy.delta
     epsilon, delta = functional_parameters(
         privacy.epsilon, privacy.delta, resize.copies, resize.rate, resize.formula or "tight"
     )
-    check_epsilon("functional epsilon of resize", epsilon)
-    check_delta("functional delta of resize", delta)
+    planned.check_epsilon("functional epsilon of resize", epsilon)
+    planned.check_delta("functional delta of resize", delta)
     return epsilon, delta
-
-
-def _charged_as_stated(draws: list[PlannedDraw], privacy: PrivacySettings) -> list[PlannedDraw]:
-    """The whole charge on the first draw, which is begun before every other, and none on the rest.
-
-    The draws are (epsilon, delta)-DP on the data only together: what the subsample hides is told once.
-    """
-    whole = Cost(plain=BasicAmount.stated(privacy.epsilon, privacy.delta))
-    return [replace(draw, cost=Cost() if i else whole) for i, draw in enumerate(draws)]
 
 
 def level_multipliers(proportions: tuple[float, ...], budget: float) -> tuple[float, ...]:
@@ -196,36 +163,34 @@ def _jointly(
         raise InputError(
             "aggregate.delta_threshold_share must leave more of delta to the thresholds, with accountant joint"
         )
-    priced = [
-        replace(draw, cost=replace(draw.cost, delta=amount(threshold))) if draw.name == discovery.draw else draw
-        for draw in draws
-    ]
-    return priced, threshold, joint_epsilon(joint_loss(priced, discovery), delta, epsilon)
+    deltas = {discovery.draw: amount(threshold)}
+    draws = [replace(d, cost=replace(d.cost, delta=deltas.get(d.name, d.cost.delta))) for d in draws]
+    return draws, threshold, joint_epsilon(joint_loss(draws, discovery), delta, epsilon)
 
 
-def _by_shares(configuration: Configuration, pricing: Accountant, epsilon: float, delta: float) -> _Split:
-    settings = configuration.tuples
-    counts = 0.0 if configuration.resize else settings.count_share
-    selections = settings.percentile_share if configuration.percentile is not None else 0.0
-    bounds = configuration.bounds_share if configuration.private_bounds else 0.0
-    paid = configuration.evaluate.paid_share
-    left = 1 - counts - selections - bounds - paid
-    if left <= 0:
-        shares = {"count_share": counts, "percentile_share": selections, "bounds_share": bounds}
-        raise nothing_left({f"aggregate.{key}": share for key, share in shares.items()}, "counts", configuration)
-    bought = 2 * len(configuration.private_bounds)
-    chosen = configuration.reporting_length if configuration.percentile is not None else 0
-    budget = shared_budget(pricing, [(chosen, settings.percentile_share), (bought, bounds)], epsilon, delta) * SLACK
-    bound = bounds * budget / bought if bounds else 0.0
-    return _Split(
-        count_multiplier=pricing.gaussian_multiplier(counts * budget) if counts else None,
-        selection_epsilon=(
-            pricing.selection_epsilon(selections * budget / configuration.reporting_length) if selections else None
-        ),
-        bound_epsilon=pricing.selection_epsilon(bound) if bounds else 0.0,
-        levels=left * budget,
-        evaluation_multiplier=pricing.gaussian_multiplier(paid * budget) if paid else None,
-    )
+def _by_shares(configuration: Configuration, budget: SharedBudget) -> dict[DrawKind, float]:
+    """The noise multiplier of single numbers, epsilon of each selection, and the levels' part of the budget, by shares."""
+    settings, pricing = configuration.tuples, budget.pricing
+    shares = {
+        DrawKind.COUNT: 0.0 if configuration.resize else settings.count_share,
+        DrawKind.PERCENTILE: settings.percentile_share if configuration.percentile is not None else 0.0,
+        DrawKind.BOUND_LOW: configuration.bounds_share if configuration.private_bounds else 0.0,
+        DrawKind.EVALUATION: configuration.evaluate.paid_share,
+    }
+    left = 1.0
+    for share in shares.values():
+        left -= share
+    planned.check_left(left, shares, "counts")
+    shares = {kind: share for kind, share in shares.items() if share}
+    lengths, bounds = configuration.reporting_length, 2 * len(configuration.private_bounds)
+    selections = {DrawKind.PERCENTILE: lengths, DrawKind.BOUND_LOW: bounds}
+    choices = [(number, shares[kind]) for kind, number in selections.items() if kind in shares]
+    whole = shared_budget(pricing, choices, budget.epsilon, budget.delta) * SLACK
+    bought = {DrawKind.LEVEL: left * whole}
+    for kind, share in shares.items():
+        buy = pricing.selection_epsilon if kind in selections else pricing.gaussian_multiplier
+        bought[kind] = buy(share * whole / selections.get(kind, 1))
+    return bought
 
 
 def _spent(draws: list[PlannedDraw], epsilon: float, delta: float) -> float:
@@ -236,25 +201,24 @@ def _spent(draws: list[PlannedDraw], epsilon: float, delta: float) -> float:
     return spent
 
 
-def _as_printed(configuration: Configuration, pricing: Accountant, epsilon: float, delta: float) -> _Split:
-    settings, privacy = configuration.tuples, configuration.privacy
+def _as_printed(configuration: Configuration, budget: SharedBudget) -> dict[DrawKind, float]:
+    """The same by SDS's formulas."""
+    settings, privacy, pricing = configuration.tuples, configuration.privacy, budget.pricing
     count_epsilon = settings.count_share * privacy.epsilon
     rho = sds_rho(privacy.epsilon - count_epsilon, privacy.delta)
-    selections = settings.percentile_share if configuration.percentile is not None else 0.0
-    selection_epsilon = math.sqrt(2 * rho * selections / configuration.reporting_length)
-    count_multiplier = math.sqrt(2) / count_epsilon
+    bought = {DrawKind.COUNT: math.sqrt(2) / count_epsilon}
     if pricing.name == "sds":
         # its count is paid in plain epsilon, already taken off
         left = 2 * rho
     else:
-        left = pricing.budget(epsilon, delta) * SLACK - pricing.gaussian_cost(count_multiplier)
+        left = pricing.budget(budget.epsilon, budget.delta) * SLACK - pricing.gaussian_cost(bought[DrawKind.COUNT])
+    selections = settings.percentile_share if configuration.percentile is not None else 0.0
     if selections:
-        left -= configuration.reporting_length * pricing.selection_cost(selection_epsilon)
+        epsilon = bought[DrawKind.PERCENTILE] = math.sqrt(2 * rho * selections / configuration.reporting_length)
+        left -= configuration.reporting_length * pricing.selection_cost(epsilon)
     if left <= 0:
         raise InputError(
             f"aggregate.count_share ({settings.count_share:g}) and aggregate.percentile_share ({selections:g}) "
             "must leave something for the counts"
         )
-    return _Split(
-        count_multiplier=count_multiplier, selection_epsilon=selection_epsilon if selections else None, levels=left
-    )
+    return {**bought, DrawKind.LEVEL: left}

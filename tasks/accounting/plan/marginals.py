@@ -5,22 +5,16 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Context
 from fractions import Fraction
 
 from marginweave.schemas.configuration.marginals import AdaptiveCliques, AllCliques
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.draws import DrawKind, PlannedDraw
-from marginweave.tasks.accounting.accountants import SLACK, Accountant
-from marginweave.tasks.accounting.plan.draws import (
-    bounds_draws,
-    check_epsilon,
-    gaussian_draw,
-    nothing_left,
-    priced_draw,
-    round_draws,
-)
+from marginweave.tasks.accounting.accountants import SLACK
+from marginweave.tasks.accounting.plan import draws as planned
+from marginweave.tasks.accounting.plan.default_records import public_codes
+from marginweave.tasks.accounting.plan.draws import SharedBudget, gaussian_draw
 from marginweave.tasks.accounting.selection_composition import shared_budget
 from marginweave.tasks.mechanisms.base import CountNoise
 from marginweave.tasks.mechanisms.catalogue import chosen_noise, pure_noise
@@ -38,17 +32,7 @@ _TOGETHER = {
 _SHORT = Context(prec=9, rounding=ROUND_FLOOR)
 
 
-@dataclass(frozen=True, kw_only=True)
-class MarginalBudget:
-    """What the draws have together: `delta` is what `delta_threshold`, for the discovery of private values, leaves."""
-
-    pricing: Accountant
-    epsilon: float
-    delta: float
-    delta_threshold: float
-
-
-def marginal_draws(configuration: Configuration, budget: MarginalBudget) -> list[PlannedDraw]:
+def marginal_draws(configuration: Configuration, budget: SharedBudget) -> list[PlannedDraw]:
     """The draws of marginals in order, with the noise that `aggregate.noise` says. `evaluation`, where it is bought, is last.
 
     The last one of marginals has what the shares leave.
@@ -66,26 +50,24 @@ def marginal_draws(configuration: Configuration, budget: MarginalBudget) -> list
     Marginals that are chosen in rounds have draws `select-R-J` and `measure-R` in turn, of equal prices (`round_draws`), in the
     place of `selection` and `marginals`.
 
-    `auto`: whichever has the smaller variance (`_laplace_is_better`), Laplace where delta is 0, and Gaussian where private
-    values or bounds or scores are drawn, as the number of marginals or their cells are not public then.
+    `auto`: whichever has the smaller variance by DPSyn's rule: Laplace where 2 (m S_1 / epsilon)^2 < m S_2^2 / mu^2, of the m
+    marginals of the last draw, which share equally. Laplace where delta is 0; Gaussian where there are more cells than Laplace
+    noise is drawn for, or none, and where private values or bounds or scores are drawn, as the number of marginals or their
+    cells are not public then.
     DP: a function of the configuration alone. Raises InputError for shares that leave nothing.
     """
-    settings = configuration.marginal_settings
-    shares = marginal_shares(configuration)
-    noise = chosen_noise("laplace" if settings.noise == "auto" else settings.noise)
-    if settings.noise != "auto" or not budget.delta:
-        return (_pure if noise.is_pure else _composed)(configuration, shares, budget, noise)
-    gaussian = _composed(configuration, shares, budget, RoundedGaussian)
-    cells = public_cells(configuration)
-    if cells is None:
+    setting = configuration.marginal_settings.noise
+    if setting != "auto" or not budget.delta:
+        return _draws(configuration, budget, chosen_noise("laplace" if setting == "auto" else setting))
+    gaussian, cells = _draws(configuration, budget, RoundedGaussian), public_cells(configuration)
+    if cells is None or not 0 < sum(cells) <= DiscreteLaplace.most_cells:
         return gaussian
-    laplace = _pure(configuration, shares, budget, noise)
+    laplace, number, unit = _draws(configuration, budget, DiscreteLaplace), len(cells), configuration.stability
     last = max(i for i, draw in enumerate(gaussian) if draw.kind in _COUNTS)
-    return (
-        laplace
-        if _laplace_is_better(configuration, cells, laplace[last].parameter, gaussian[last].parameter)
-        else gaussian
+    is_better = laplace_variance(number, laplace[last].parameter, unit) < gaussian_variance(
+        number, gaussian[last].parameter, unit
     )
+    return laplace if is_better else gaussian
 
 
 def public_cells(configuration: Configuration) -> tuple[int, ...] | None:
@@ -96,25 +78,11 @@ def public_cells(configuration: Configuration) -> tuple[int, ...] | None:
     settings = configuration.marginal_settings
     if not marginal_shares(configuration).keys() <= {*_COUNTS, DrawKind.EVALUATION}:
         return None
-    sizes = {a.name: len(a.labels) + a.optional for a in configuration.attributes}
+    sizes = public_codes(configuration.attributes)
     if isinstance(settings.cliques, tuple):
         return tuple(math.prod(sizes[name] for name in clique) for clique in settings.cliques)
     chosen = settings.cliques if isinstance(settings.cliques, AllCliques) else AllCliques(all=1)
     return tuple(chosen.cells(tuple(sizes.values())))
-
-
-def _laplace_is_better(
-    configuration: Configuration, cells: Sequence[int], laplace_epsilon: float, noise_multiplier: float
-) -> bool:
-    """DPSyn's rule: Laplace where 2 (m S_1 / epsilon)^2 < m S_2^2 / mu^2, the variances of m marginals that share equally.
-
-    `cells` are those of the m marginals of the last draw. Where there are more than Laplace noise is drawn for, or none, it
-    is not better.
-    """
-    if not 0 < sum(cells) <= DiscreteLaplace.most_cells:
-        return False
-    number, unit = len(cells), configuration.stability
-    return laplace_variance(number, laplace_epsilon, unit) < gaussian_variance(number, noise_multiplier, unit)
 
 
 def marginal_shares(configuration: Configuration) -> dict[DrawKind, float]:
@@ -123,23 +91,17 @@ def marginal_shares(configuration: Configuration) -> dict[DrawKind, float]:
     All private bounds together are under `BOUND_LOW`, the choices of rounds under `SCORES`, their measurements under
     `MARGINALS`.
     """
-    settings = configuration.marginal_settings
-    attributes = len(configuration.attributes)
-    larger = settings.has_larger(attributes)
-    shares = {DrawKind.VALUES: settings.values_share} if configuration.private_columns else {}
-    if larger:
-        shares[DrawKind.ONE_WAY] = settings.one_way_share
+    settings, attributes = configuration.marginal_settings, len(configuration.attributes)
+    shares, last = {DrawKind.VALUES: settings.values_share} if configuration.private_columns else {}, DrawKind.ONE_WAY
+    if settings.has_larger(attributes):
+        shares[DrawKind.ONE_WAY], last = settings.one_way_share, DrawKind.MARGINALS
         if settings.selects(attributes):
             shares[DrawKind.SCORES] = settings.selection_share
-    bounds = configuration.bounds_share if configuration.private_bounds else 0.0
-    paid = configuration.evaluate.paid_share
-    left = 1 - sum(shares.values()) - bounds - paid
-    if left <= 0:
-        named = {f"aggregate.{name.replace('-', '_')}_share": share for name, share in shares.items()}
-        raise nothing_left({**named, "aggregate.bounds_share": bounds}, "marginals", configuration)
-    first = {DrawKind.BOUND_LOW: bounds} if bounds else {}
-    last = {DrawKind.EVALUATION: paid} if paid else {}
-    return {**first, **shares, DrawKind.MARGINALS if larger else DrawKind.ONE_WAY: left, **last}
+    bounds = {DrawKind.BOUND_LOW: configuration.bounds_share} if configuration.private_bounds else {}
+    paid = {DrawKind.EVALUATION: configuration.evaluate.paid_share} if configuration.evaluate.paid else {}
+    left = 1 - sum(shares.values()) - sum(bounds.values()) - sum(paid.values())
+    planned.check_left(left, {**shares, **bounds, **paid}, "marginals")
+    return {**bounds, **shares, last: left, **paid}
 
 
 def rounds_of(configuration: Configuration) -> AdaptiveCliques | None:
@@ -172,68 +134,57 @@ def epsilon_shares(shares: Mapping[DrawKind, float]) -> dict[DrawKind, float]:
     }
 
 
-def _composed(
-    configuration: Configuration, shares: Mapping[DrawKind, float], budget: MarginalBudget, noise: type[CountNoise]
-) -> list[PlannedDraw]:
-    """Draws whose costs are shares of the accountant's budget."""
-    rounds, choices = rounds_of(configuration), list[tuple[int, float]]()
-    if rounds is not None:  # only these compose by their exact curves
-        bought = 2 * len(configuration.private_bounds), shares.get(DrawKind.BOUND_LOW, 0.0)
-        choices = [(rounds.rounds * rounds.batch, shares[DrawKind.SCORES]), bought]
-    whole = shared_budget(budget.pricing, choices, budget.epsilon, budget.delta) * SLACK
-    return _draws(configuration, {name: share * whole for name, share in shares.items()}, {}, budget, noise)
-
-
-def _pure(
-    configuration: Configuration, shares: Mapping[DrawKind, float], budget: MarginalBudget, noise: type[CountNoise]
-) -> list[PlannedDraw]:
-    """Draws of marginals that have epsilons of their own, in plain; the accountant's budget of what is left for the others."""
-    shares, left, epsilons = epsilon_shares(shares), Fraction(repr(budget.epsilon)), {}
-    others = {name: share for name, share in shares.items() if name not in _COUNTS}
-    converted: dict[DrawKind, float] = {}
-    if others:
-        epsilon = _nine_digits(sum(others.values()) * budget.epsilon)
-        check_epsilon(f"epsilon of the draws without {noise.title} noise", epsilon)
-        whole = budget.pricing.budget(epsilon, budget.delta) * SLACK
-        converted = {name: share / sum(others.values()) * whole for name, share in others.items()}
-        left -= Fraction(repr(epsilon))
-    last = DrawKind.ONE_WAY
-    if DrawKind.MARGINALS in shares:
-        epsilons[last] = _nine_digits(shares[last] * budget.epsilon)
-        left -= Fraction(repr(epsilons[last]))
-        last = DrawKind.MARGINALS
-    epsilons[last] = _float_below(left)
-    return _draws(configuration, {**dict.fromkeys(shares, 0.0), **converted}, epsilons, budget, noise)
-
-
-def _draws(
-    configuration: Configuration,
-    costs: Mapping[DrawKind, float],
-    epsilons: Mapping[DrawKind, float],
-    budget: MarginalBudget,
-    noise: type[CountNoise],
-) -> list[PlannedDraw]:
-    """The draws of each kind, in order: `noise` with its epsilon where there is one, else what the cost buys."""
+def _draws(configuration: Configuration, budget: SharedBudget, noise: type[CountNoise]) -> list[PlannedDraw]:
+    """The draws of each kind, in order: with `noise` on marginals, and what their part of the budget buys."""
+    shares, pricing, rounds = marginal_shares(configuration), budget.pricing, rounds_of(configuration)
+    bounds, picks = 2 * len(configuration.private_bounds), rounds.rounds * rounds.batch if rounds else 0
+    if noise.is_pure:
+        bought = _pure_parts(shares, budget, noise)
+    else:
+        # only those of rounds compose by their exact curves
+        choices = [(picks, shares[DrawKind.SCORES]), (bounds, shares.get(DrawKind.BOUND_LOW, 0.0))] if rounds else []
+        whole = shared_budget(pricing, choices, budget.epsilon, budget.delta) * SLACK
+        bought = {kind: share * whole for kind, share in shares.items()}
     draws: list[PlannedDraw] = []
-    pricing, rounds = budget.pricing, rounds_of(configuration)
-    for kind, cost in costs.items():
+    for kind, part in bought.items():
         if kind is DrawKind.BOUND_LOW:
-            each = pricing.selection_epsilon(cost / (2 * len(configuration.private_bounds)))
-            draws += bounds_draws(configuration, each)
+            draws += planned.bounds_draws(configuration, pricing.selection_epsilon(part / bounds))
         elif rounds is not None and kind is DrawKind.SCORES:
             continue  # choices and measurements take turns
         elif rounds is not None and kind is DrawKind.MARGINALS:
-            each = pricing.selection_epsilon(costs[DrawKind.SCORES] / (rounds.rounds * rounds.batch))
-            multiplier = pricing.gaussian_multiplier(cost / rounds.rounds)
-            draws += round_draws(rounds.rounds, rounds.batch, each, multiplier)
+            each = pricing.selection_epsilon(bought[DrawKind.SCORES] / picks)
+            multiplier = pricing.gaussian_multiplier(part / rounds.rounds)
+            draws += planned.round_draws(rounds.rounds, rounds.batch, each, multiplier)
         elif kind in _COUNTS:
-            draws.append(priced_draw(noise, kind, epsilons.get(kind) or pricing.gaussian_multiplier(cost)))
-        elif kind is DrawKind.VALUES:
-            delta, width = budget.delta_threshold, len(configuration.private_columns)
-            draws.append(gaussian_draw(kind, pricing.gaussian_multiplier(cost), delta=delta, width=width))
+            parameter = part if noise.is_pure else pricing.gaussian_multiplier(part)
+            draws.append(planned.priced_draw(noise, kind, parameter))
         else:
-            draws.append(gaussian_draw(kind, pricing.gaussian_multiplier(cost)))
+            delta, width = 0.0, 1
+            if kind is DrawKind.VALUES:
+                delta, width = budget.delta_threshold, len(configuration.private_columns)
+            draws.append(gaussian_draw(kind, pricing.gaussian_multiplier(part), delta=delta, width=width))
     return draws
+
+
+def _pure_parts(
+    shares: Mapping[DrawKind, float], budget: SharedBudget, noise: type[CountNoise]
+) -> dict[DrawKind, float]:
+    """The epsilon of each draw of marginals, in plain; of the others the parts of the accountant's budget for what is left."""
+    shares, left, bought = epsilon_shares(shares), Fraction(repr(budget.epsilon)), dict.fromkeys(shares, 0.0)
+    others = sum(share for kind, share in shares.items() if kind not in _COUNTS)
+    if others:
+        epsilon = _nine_digits(others * budget.epsilon)
+        planned.check_epsilon(f"epsilon of the draws without {noise.title} noise", epsilon)
+        whole = budget.pricing.budget(epsilon, budget.delta) * SLACK
+        bought |= {kind: share / others * whole for kind, share in shares.items() if kind not in _COUNTS}
+        left -= Fraction(repr(epsilon))
+    last = DrawKind.ONE_WAY
+    if DrawKind.MARGINALS in shares:
+        bought[last] = _nine_digits(shares[last] * budget.epsilon)
+        left -= Fraction(repr(bought[last]))
+        last = DrawKind.MARGINALS
+    bought[last] = _float_below(left)
+    return bought
 
 
 def _nine_digits(epsilon: float) -> float:

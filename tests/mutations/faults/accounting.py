@@ -26,8 +26,8 @@ FAULTS = (
     Fault(
         name="delta is used twice, for the threshold and whole for the noise",
         file="tasks/accounting/plan/k_tuples.py",
-        text="left = delta - delta_threshold",
-        instead="left = delta",
+        text="left = accountant(privacy.accountant), delta - delta_threshold",
+        instead="left = accountant(privacy.accountant), delta",
         killed_by=(
             "tests/unit/accounting/test_k_tuple_plans.py::test_shares_are_shares_of_the_accountants_budget[True-zcdp]",
         ),
@@ -114,8 +114,8 @@ FAULTS = (
     ),
     Fault(
         name="the verifiers do not compare the deviation of a length with its row",
-        file="flows/verify/bundle_noise.py",
-        text='compare(f"noise.{name}", level, {"deviation": _deviation(draw["parameter"], bound, *unit)})',
+        file="flows/verify/bundle_statement.py",
+        text='compare(f"noise.{name}", level, {"deviation": _sigma(draw["parameter"], bound, *unit)})',
         instead="pass",
         killed_by=("tests/unit/flows/test_statement_verifiers.py::test_every_other_lie_is_found",),
     ),

@@ -32,14 +32,14 @@ FAULTS = (
     ),
     Fault(
         name="a resized table has max(m, n) records, not min(m, n)",
-        file="tasks/encode/complete.py",
+        file="tasks/encode/task.py",
         text="most = min(math.floor(settings.rate * len(word)), settings.records)",
         instead="most = max(math.floor(settings.rate * len(word)), settings.records)",
         killed_by=(_RESIZED,),
     ),
     Fault(
         name="a sample is not cut to the public number of records",
-        file="tasks/encode/complete.py",
+        file="tasks/encode/task.py",
         text="        most = settings.records\n",
         instead="        most = len(word)\n",
         killed_by=(_RESIZED,),
@@ -53,7 +53,7 @@ FAULTS = (
     ),
     Fault(
         name="candidates of private bounds end at the largest value that occurs",
-        file="tasks/preprocess/clean.py",
+        file="tasks/preprocess/task.py",
         text="return np.bincount(index + 1, minlength=len(candidates) + 1).astype(np.int64)",
         instead="return np.bincount(index + 1, minlength=2).astype(np.int64)",
         killed_by=(

@@ -24,23 +24,22 @@ FAULTS = (
     Fault(
         name="the root of Delta_1 is missing in the threshold",
         file="tasks/accounting/thresholds.py",
-        text="max(exposed(middle, 1, records * contributions), exposed(middle, records, contributions))",
-        instead="max(exposed(middle, 1, records), exposed(middle, records, 1))",
+        text="max(exposed(threshold, 1, records * contributions), exposed(threshold, records, contributions))",
+        instead="max(exposed(threshold, 1, records), exposed(threshold, records, 1))",
         killed_by=(_SMALLEST, _EXPOSED),
     ),
     Fault(
         name="theta is ignored in the threshold",
         file="tasks/accounting/thresholds.py",
-        text="max(exposed(middle, 1, records * contributions), exposed(middle, records, contributions))",
-        instead="exposed(middle, 1, contributions)",
+        text="max(exposed(threshold, 1, records * contributions), exposed(threshold, records, contributions))",
+        instead="exposed(threshold, 1, contributions)",
         killed_by=("tests/laws/test_units.py::test_no_way_to_hold_values_is_worse_than_the_two_extremes",),
     ),
     Fault(
         name="a noisy count above the printed rho_1 is told, where it has to reach the integer T",
         file="tasks/accounting/thresholds.py",
-        text="            low = middle + 1\n    return low\n",
+        text="    return 1 + bisect_left(range(1, table.largest + 1 + records), True, key=keeps)\n",
         instead=(
-            "            low = middle + 1\n"
             "    quantile = -ndtri(-math.expm1(math.log1p(-delta_threshold) / contributions))\n"
             "    return _above(1 + float(sigma) * float(quantile))\n"
         ),

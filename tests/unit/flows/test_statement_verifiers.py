@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from marginweave.flows.verify.bundle import _row_hash, verify
-from marginweave.flows.verify.bundle_noise import Fault
+from marginweave.flows.verify.bundle_accounting import Fault
 from marginweave.flows.verify.bundle_statement import NOT_IN_ROWS
 from marginweave.flows.verify.files import StatementAudit, audit_files
 from marginweave.flows.verify.handover import hand_over, verifier

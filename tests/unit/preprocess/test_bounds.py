@@ -15,7 +15,8 @@ from marginweave.schemas.configuration.columns import NumberColumn
 from marginweave.tasks.mechanisms.gaussian import select_percentile
 from marginweave.tasks.mechanisms.percentile import rank_scores
 from marginweave.tasks.mechanisms.randomness import fresh_bits
-from marginweave.tasks.preprocess.clean import candidate_histogram, clean_table, released_bounds
+from marginweave.tasks.preprocess.clean import clean_table
+from marginweave.tasks.preprocess.task import candidate_histogram, released_bounds
 from tests.support.configurations import configuration
 
 GRID = (0.0, 1.0, 2.5, 4.0, 10.0)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from marginweave.schemas.errors import InputError
-from marginweave.tasks.encode.complete import imputed_codes
+from marginweave.tasks.encode.task import imputed_codes
 from tests.support.configurations import configuration
 from tests.support.tables import completed, encoded, fixed_streams
 

@@ -12,7 +12,7 @@ from scipy import stats
 from marginweave.schemas.budget import Neighbors, Stability
 from marginweave.schemas.configuration.preparation import ResizeSettings
 from marginweave.schemas.errors import InputError
-from marginweave.tasks.encode.complete import sampled_rows
+from marginweave.tasks.encode.task import sampled_rows
 from marginweave.tasks.mechanisms.randomness import KeyedBits
 from tests.support.configurations import configuration
 from tests.support.tables import completed, encoded, fixed_streams

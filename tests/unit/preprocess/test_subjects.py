@@ -11,7 +11,7 @@ from scipy import stats
 
 from marginweave.schemas.configuration.privacy import SubjectUnit
 from marginweave.tasks.mechanisms.randomness import KeyedBits
-from marginweave.tasks.preprocess.rows import kept_rows, same_subjects, subject_digests
+from marginweave.tasks.preprocess.rows import kept_rows, subject_digests
 from tests.support.configurations import configuration
 from tests.support.tables import prepare_rows
 
@@ -28,10 +28,10 @@ def words(purpose: str = "subjects") -> KeyedBits:
 def subjects_of(ids: pa.Array, unit: SubjectUnit, missing: tuple[str, ...]) -> np.ndarray:
     """The subject of every row as a number, in the order in which they occur; -1 for nobody."""
     digests, known = subject_digests(ids, unit, missing, bytes(32), np.arange(len(ids)))
-    subjects = same_subjects(digests[:, 0], digests[:, 1])
-    seen: dict[int, int] = {}
+    seen: dict[tuple[int, ...], int] = {}
     return np.array(
-        [seen.setdefault(s, len(seen)) if k else DROPPED for s, k in zip(subjects.tolist(), known, strict=True)]
+        [seen.setdefault(tuple(s), len(seen)) if k else DROPPED for s, k in zip(digests.tolist(), known, strict=True)],
+        np.int64,
     )
 
 
@@ -71,19 +71,16 @@ def test_a_row_without_an_id_is_nobodys_whatever_is_missing(nobody: str | None) 
 def test_no_rows_and_no_subjects() -> None:
     """An empty table, and one in which nobody has an id, give nothing and break nothing."""
     assert kept_rows(np.empty(0, np.int64), 2, words()).tolist() == []
-    assert same_subjects(np.empty(0, np.uint64), np.empty(0, np.uint64)).tolist() == []
     assert subjects_of(pa.array([], pa.string()), DROP, ("",)).tolist() == []
     assert subjects_of(pa.array(["", None]), DROP, ("",)).tolist() == [DROPPED, DROPPED]
     assert kept_rows(subjects_of(pa.array(["", None]), OWN, ("",)), 1, words()).tolist() == [True, True]
 
 
-def test_a_digest_needs_the_key_and_both_of_its_halves() -> None:
-    """What is set aside on disk tells nothing of an id to whoever has not the key; equal halves alone make no subject."""
+def test_a_digest_needs_the_key() -> None:
+    """What is set aside on disk tells nothing of an id to whoever has not the key."""
     ids = pa.array(["a", "b"])
     one, other = (subject_digests(ids, DROP, ("",), key, np.arange(2))[0] for key in (bytes(32), bytes(31) + b"1"))
     assert len(np.unique(np.concatenate([one.ravel(), other.ravel()]))) == 8
-    low, high = np.array([1, 1, 2, 2, 1], np.uint64), np.array([3, 4, 3, 4, 3], np.uint64)
-    assert same_subjects(low, high).tolist() == [0, 2, 1, 3, 0]
 
 
 @pytest.mark.parametrize("most", [1, 2, 3])
