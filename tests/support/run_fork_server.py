@@ -43,7 +43,7 @@ from marginweave.tasks.checkpoint.draw_files import DrawSecrets, DrawStore
 from marginweave.tasks.checkpoint.files import StagedFile
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.checkpoint.store import Store
-from marginweave.tasks.evaluate import paid_task
+from marginweave.tasks.evaluate import paid
 from marginweave.tasks.ledger.approvals import Approvals
 from marginweave.tasks.ledger.draws import Draws
 from marginweave.tasks.ledger.releases import Releases
@@ -96,7 +96,7 @@ POINTS: dict[str, tuple[Any, str]] = {
     "draw scores": (marginals_task, "measure_indif"),
     "draw pick": (adaptive, "select_candidate"),
     "draw share": (adaptive, "measure_marginals"),
-    "draw evaluation": (paid_task, "add_noise"),
+    "draw evaluation": (paid, "add_noise"),
     "words": (DrawBits, "words"),
     "Laplace noise": (laplace, "draw_laplace_noise"),
     "reconcile": (budget_stage, "reconcile"),
