@@ -146,6 +146,9 @@ class Released:
 
     aggregates: Aggregates
 
+    def __len__(self) -> int:
+        return self.aggregates.record_count
+
     @cached_property
     def _places(self) -> Mapping[Attributes, slice]:
         return {chosen: rows for level in self.aggregates.levels for chosen, rows in level.by_columns()}
@@ -224,6 +227,11 @@ class Comparison:
     reference: Side
     synthetic: Records
     sizes: tuple[int, ...]
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the reference is a table, of which missing values are known, too."""
+        return isinstance(self.reference, Records)
 
     def measure(self, sets: Iterable[Attributes], measure: Callable[[Cells], T]) -> list[T]:
         """What `measure` says of the cells of each set, in their order.

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from marginweave.schemas.released.aggregates import Aggregates, Domain
 from marginweave.schemas.released.evaluation import (
-    Association,
     BrokenRule,
     InternalEvaluation,
     MarginalDistance,
@@ -54,26 +53,21 @@ def evaluate_release(
     Returns:
         Metrics of lengths 1..R, without those of which marginals measured none. DP: post-processing.
     """
-    domain, total = aggregates.domain, aggregates.record_count
+    domain, sets = aggregates.domain, [counted_sets(aggregates, level.length) for level in aggregates.levels]
     comparison = Comparison(reference=Released(aggregates=aggregates), synthetic=records, sizes=domain.sizes)
-    sets = [counted_sets(aggregates, level.length) for level in aggregates.levels]
-    measured = _measured(comparison, sets, total)
+    measured = _measured(comparison, sets)
     distances = [
         MarginalDistance(attributes=_names(domain, a), tvd=m.known, noise=_noise(aggregates, a, m.released))
-        for found in measured
-        for a, m in found.items()
+        for a, m in _all(measured).items()
         if m.known is not None
     ]
-    pairs = sets[1] if len(sets) > 1 else []
-    linked = association(comparison, domain.names, ordered, pairs, with_missing=False)
-    return _agreement(len(records), total, measured, distances, linked, rules)
+    return _agreement(comparison, domain, measured, distances, ordered, rules)
 
 
 def evaluate_internal(
     sensitive: Codes,
     records: Codes,
     domain: Domain,
-    max_length: int = 3,
     *,
     ordered: Collection[int] = (),
     target: int | None = None,
@@ -86,14 +80,14 @@ def evaluate_internal(
         sensitive: Codes of the sensitive records, one array an attribute.
         records: Codes of the synthetic records, likewise.
         domain: Domain of both.
-        max_length: Longest combination of which all are compared.
         ordered: Attributes whose codes stand in the order of their values.
         target: The attribute that a classifier is to predict, or None.
         rules: What `broken_rules` says of the records.
         sensitive_rules: What it says of the sensitive rows.
 
     Returns:
-        Metrics of lengths 1..max_length. DP: none. Exact functions of sensitive rows: for `internal/` only.
+        Metrics of lengths 1 to 3, and of a sample of longer marginals. DP: none: exact functions of sensitive rows, for
+        `internal/` only.
 
     Raises:
         InputError: if a table does not have the columns of the domain.
@@ -101,14 +95,12 @@ def evaluate_internal(
     real, made = Records([sensitive], domain), Records([records], domain)
     comparison = Comparison(reference=real, synthetic=made, sizes=domain.sizes)
     places = range(len(domain.names))
-    sets = [list(combinations(places, k)) for k in range(1, min(max_length, len(places)) + 1)]
-    measured = _measured(comparison, sets, len(real))
-    by_set = {a: m.with_missing for found in measured for a, m in found.items() if m.with_missing is not None}
+    measured = _measured(comparison, [list(combinations(places, k)) for k in (1, 2, 3) if k <= len(places)])
+    by_set = {a: m.with_missing for a, m in _all(measured).items() if m.with_missing is not None}
     # NIST's k-marginal score for k = 3 (SDNist, metrics/kmarginal.py), over all attributes alike; a copy has 1000
     scored = [by_set[attributes] for attributes in agreement.sampled_sets(places, 3, _SCORED) if attributes in by_set]
     distances = [MarginalDistance(attributes=_names(domain, a), tvd=tvd, noise=None) for a, tvd in by_set.items()]
-    linked = association(comparison, domain.names, ordered, list(combinations(places, 2)), with_missing=True)
-    against = _agreement(len(made), len(real), measured, distances, linked, rules)
+    against = _agreement(comparison, domain, measured, distances, ordered, rules)
     learned, predicted = has_scikit_learn(), None if target is None else (target, domain.names[target])
     return InternalEvaluation(
         **dict(against),
@@ -121,9 +113,9 @@ def evaluate_internal(
     )
 
 
-def _measured(comparison: Comparison, sets: list[list[Attributes]], total: int) -> list[dict[Attributes, _Measured]]:
+def _measured(comparison: Comparison, sets: list[list[Attributes]]) -> list[dict[Attributes, _Measured]]:
     """Each attribute set, by length: one pass over the records of both sides."""
-    made, exact = len(comparison.synthetic), isinstance(comparison.reference, Records)
+    total, made, exact = len(comparison.reference), len(comparison.synthetic), comparison.is_exact
 
     def measure(cells: Cells) -> _Measured:
         return _Measured(
@@ -137,20 +129,26 @@ def _measured(comparison: Comparison, sets: list[list[Attributes]], total: int) 
     return [dict(zip(chosen, comparison.measure(chosen, measure), strict=True)) for chosen in sets]
 
 
+def _all(measured: list[dict[Attributes, _Measured]]) -> dict[Attributes, _Measured]:
+    return {attributes: m for found in measured for attributes, m in found.items()}
+
+
 def _agreement(
-    records: int,
-    reference_records: int,
+    comparison: Comparison,
+    domain: Domain,
     measured: list[dict[Attributes, _Measured]],
     distances: list[MarginalDistance],
-    linked: Association,
+    ordered: Collection[int],
     rules: tuple[BrokenRule, ...],
 ) -> RecordAgreement:
     """Lengths are those of which something was counted: marginals of four columns say nothing of three."""
-    buckets = agreement.count_buckets(m.buckets for found in measured for m in found.values())
+    records, total = len(comparison.synthetic), len(comparison.reference)
+    pairs = [attributes for attributes in _all(measured) if len(attributes) == 2]
+    buckets = agreement.count_buckets(m.buckets for m in _all(measured).values())
     return RecordAgreement(
         records=records,
-        reference_records=reference_records,
-        expansion=100 * (records / reference_records - 1) if reference_records > 0 else None,
+        reference_records=total,
+        expansion=100 * (records / total - 1) if total > 0 else None,
         lengths=tuple(
             agreement.length_metrics(
                 length,
@@ -164,7 +162,7 @@ def _agreement(
         by_count=buckets,
         by_count_means=agreement.bucket_means(buckets),
         marginals=tuple(sorted(distances, key=lambda d: -d.tvd)[:_WORST]),
-        association=linked,
+        association=association(comparison, domain.names, ordered, pairs),
         rules=rules,
     )
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.schemas.released.evaluation import CountBucket, MarginalDistance
+from marginweave.tasks.empirical.findings import Finding
 from marginweave.tasks.publish.reader import Distribution, ValueCounts
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ def distribution_figure(distribution: Distribution, name: str) -> str:
         axes.set_xlim(left=0)
         axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
         axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-        rows_from_the_top(axes, max(2, len(values)))
+        _rows_from_the_top(axes, max(2, len(values)))
         said = "; ".join(map(_value_words, values))
         title = f"{distribution.name}: synthetic records beside released counts"
         return inline_svg(figure, name, title, said or "no value")
@@ -235,7 +236,26 @@ def error_figure(buckets: Sequence[CountBucket], name: str) -> str:
         return inline_svg(figure, name, "Error of combinations by the size of their synthetic count", said)
 
 
-def rows_from_the_top(axes: Axes, rows: int) -> None:
+def audit_figure(findings: Sequence[Finding], name: str) -> str:
+    """Measured intervals as shares of their claims, line by line from the top; the claim is at 1."""
+    with drawing(name):
+        figure, axes = new_axes(0.9 + 0.3 * len(findings))
+        for row, finding in enumerate(findings):
+            ends = np.clip(np.array([finding.measured.low, finding.measured.high]) / finding.claim, 0, 2)
+            colour = BLUE if finding.verdict == "holds" else ORANGE
+            axes.plot(ends, [row, row], "|-", color=colour, markersize=8, linewidth=2)
+        axes.axvline(1, color="#1b1b1b", linewidth=0.9)
+        axes.set_yticks(range(len(findings)), [f"{finding.name} ({finding.quantity})" for finding in findings])
+        _rows_from_the_top(axes, len(findings))
+        axes.set_xlim(0, 2.05)
+        axes.set_xlabel("measured, as a share of the claim")
+        said = "; ".join(
+            f"{f.name}: {f.quantity} {f.measured.low:.3g} to {f.measured.high:.3g} of {f.claim:.3g}" for f in findings
+        )
+        return inline_svg(figure, name, "Measured privacy loss beside what is claimed", said)
+
+
+def _rows_from_the_top(axes: Axes, rows: int) -> None:
     """Room for so many rows, and lines only along the axis below."""
     axes.set_ylim(rows - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)

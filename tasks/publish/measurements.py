@@ -32,8 +32,8 @@ def measurements_table(marginals: Marginals, configuration: Configuration) -> pa
     positions as `MarginalSettings.longest`, or more if merging made more; those beyond its own are null. DP: post-processing.
     """
     names, drawn = marginals.domain.names, [*marginals.one_way, *marginals.larger]
-    single = _labels(marginals.domain)
-    merged = [_together(own, groups) for own, groups in zip(single, _groups(marginals, configuration), strict=True)]
+    single = [[*labels, None] for labels in marginals.domain.labels]
+    merged = [[_one_text(texts) for texts in groups] for groups in _measured_together(marginals, configuration)]
     longest = max(configuration.longest, *(len(m.attributes) for m in drawn))
     parts = []
     for i, m in enumerate(drawn):
@@ -62,11 +62,8 @@ def marginal_facts(marginals: Marginals, configuration: Configuration) -> Margin
     """
     names, drawn = marginals.domain.names, [*marginals.one_way, *marginals.larger]
     larger = "marginals" if rounds_of(configuration) is None else "rounds"
-    groups = zip(names, _labels(marginals.domain), _groups(marginals, configuration), strict=True)
-    together = {
-        name: tuple(tuple(labels[v] for v in group) for group in found if len(group) > 1)
-        for name, labels, found in groups
-    }
+    groups = zip(names, _measured_together(marginals, configuration), strict=True)
+    together = {name: tuple(tuple(texts) for texts in found if len(texts) > 1) for name, found in groups}
     return MarginalsStatement(
         marginals=tuple(
             MarginalStatement(
@@ -119,21 +116,15 @@ def read_measurements(
     return Marginals(domain=domain, one_way=one_way, larger=larger)
 
 
-def _labels(domain: Domain) -> list[list[str | None]]:
-    """Labels of the codes of each attribute, null for missing; one more than an attribute that is never missing needs."""
-    return [[*labels, None] for labels in domain.labels]
+def _measured_together(marginals: Marginals, configuration: Configuration) -> list[list[list[str | None]]]:
+    """For each attribute the labels behind every merged code, in its order; None is a missing value."""
+    found = []
+    for labels, codes in zip(marginals.domain.labels, compression_of(marginals, configuration)[1].codes, strict=True):
+        texts = np.array([*labels, None], object)[: len(codes)]
+        found.append([texts[codes == merged].tolist() for merged in range(int(codes.max()) + 1)])
+    return found
 
 
-def _groups(marginals: Marginals, configuration: Configuration) -> list[list[list[int]]]:
-    """For each attribute the codes behind every merged code."""
-    codes = compression_of(marginals, configuration)[1].codes
-    return [[np.flatnonzero(new == merged).tolist() for merged in range(int(new.max()) + 1)] for new in codes]
-
-
-def _together(labels: Sequence[str | None], groups: Sequence[Sequence[int]]) -> list[str | None]:
-    return [
-        labels[group[0]]
-        if len(group) == 1
-        else SEPARATOR.join(_MISSING if (label := labels[v]) is None else label for v in group)
-        for group in groups
-    ]
+def _one_text(labels: Sequence[str | None]) -> str | None:
+    """The label, or the labels of values that were measured together in one text."""
+    return labels[0] if len(labels) == 1 else SEPARATOR.join(_MISSING if x is None else x for x in labels)

@@ -26,7 +26,7 @@ from marginweave.tasks.evaluate.intervals import Intervals, marginal_intervals
 from marginweave.tasks.normalize.marginals import marginal_counts, normalize_marginals
 from marginweave.tasks.preprocess.clean import clean_table
 from marginweave.tasks.publish.measurements import read_measurements
-from marginweave.tasks.publish.tables import read_counts, read_intervals
+from marginweave.tasks.publish.tables import read_counts
 
 RecordCodes = tuple[NDArray[np.integer], ...]
 
@@ -64,8 +64,7 @@ class PublishedRelease:
             if configuration.marginals is None:
                 noise = tuple(LevelNoise(**dict(item)) for item in statement.noise)
                 counts = pq.read_table(place / "aggregates.parquet")
-                aggregates, marginals = read_counts(counts, domain, noise), None
-                intervals = read_intervals(counts, len(noise))
+                (aggregates, intervals), marginals = read_counts(counts, domain, noise), None
             else:
                 cells = pq.read_table(place / "measurements.parquet")
                 drawn = read_measurements(cells, statement.marginals or (), domain, configuration)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from marginweave.schemas.arrays import Floats
+from marginweave.schemas.arrays import Floats, Integers
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.aggregates import Aggregates, Domain, Level, LevelNoise
 from marginweave.tasks.checkpoint.codecs import in_blocks
@@ -36,13 +36,17 @@ def counts_table(aggregates: Aggregates, intervals: Sequence[Intervals], longest
     combination was measured in. `low` and `high` are the ends of `intervals`, one for each length, aligned with its counts.
     There are `longest` positions, or R if that is more; those beyond the length are null.
     """
+    domain, positions = aggregates.domain, max(longest, aggregates.reporting_length)
     nothing = Level.join(0, [((), np.zeros((1, 0), np.int64), np.array([aggregates.record_count], np.int64))])
-    deviation = aggregates.record_deviation
-    parts = [(nothing, np.array([deviation]), count_interval(nothing.counts, deviation))]
+    sigma = aggregates.record_deviation
+    parts = [_rows(domain, nothing, np.array([sigma]), count_interval(nothing.counts, sigma), positions)]
     for level, noise, inside in zip(aggregates.levels, aggregates.noise, intervals, strict=True):
-        parts.append((level, count_deviations(aggregates, level, noise), inside))
-    positions = max(longest, aggregates.reporting_length)
-    return pa.concat_tables([_rows(aggregates.domain, *part, positions) for part in parts]).combine_chunks()
+        sigmas = np.full(len(level), noise.deviation)
+        if aggregates.measured is not None:
+            for columns, rows in level.by_columns():
+                sigmas[rows] = aggregates.measured[columns]
+        parts.append(_rows(domain, level, sigmas, inside, positions))
+    return pa.concat_tables(parts).combine_chunks()
 
 
 def with_combinations(
@@ -56,31 +60,32 @@ def with_combinations(
     return pa.table(columns)
 
 
-def read_counts(table: pa.Table, domain: Domain, noise: tuple[LevelNoise, ...]) -> Aggregates:
-    """The aggregates that `counts_table` wrote.
+def read_counts(
+    table: pa.Table, domain: Domain, noise: tuple[LevelNoise, ...]
+) -> tuple[Aggregates, tuple[Intervals, ...]]:
+    """The aggregates and the intervals of their counts that `counts_table` wrote.
 
     Raises:
         InputError: a column or value that the domain does not have, or no row of length 0.
+        KeyError: the columns of the intervals are lacking.
     """
     lengths = table.column("length").to_numpy()
     if not (lengths == 0).any():
         raise InputError("aggregates must have one row of length 0, the protected record count")
-    levels = tuple(_read_level(table.filter(pa.array(lengths == n.length)), domain, n.length) for n in noise)
-    head = table.filter(pa.array(lengths == 0))
-    return Aggregates(
+    head, *parts = [table.filter(pa.array(lengths == k)) for k in (0, *(n.length for n in noise))]
+    aggregates = Aggregates(
         domain=domain,
         record_count=head.column("count")[0].as_py(),
         record_deviation=head.column("deviation")[0].as_py(),
-        levels=levels,
+        levels=tuple(_read_level(part, domain, n.length) for part, n in zip(parts, noise, strict=True)),
         noise=noise,
     )
+    return aggregates, tuple(Intervals(low=_numbers(part, "low"), high=_numbers(part, "high")) for part in parts)
 
 
-def read_intervals(table: pa.Table, lengths: int) -> tuple[Intervals, ...]:
-    """The intervals that `counts_table` wrote, of lengths 1 … `lengths`. Raises KeyError where the columns are not there."""
-    parts = [table.filter(pa.array(table.column("length").to_numpy() == k)) for k in range(1, lengths + 1)]
-    ends = [[part.column(end).to_numpy().astype(np.int64) for end in ("low", "high")] for part in parts]
-    return tuple(Intervals(low=low, high=high) for low, high in ends)
+def _numbers(table: pa.Table, column: str) -> Integers:
+    numbers: Integers = table.column(column).to_numpy().astype(np.int64)
+    return numbers
 
 
 def parquet_bytes(table: pa.Table) -> bytes:
@@ -142,19 +147,11 @@ def _write(writers: Sequence[Callable[[pa.Table], None]], rows: pa.Table) -> Non
         pass
 
 
-def count_deviations(aggregates: Aggregates, level: Level, noise: LevelNoise) -> Floats:
-    """Deviation of the noise of every combination; shape (n,)."""
-    deviations = np.empty(len(level))
-    for columns, rows in level.by_columns():
-        deviations[rows] = noise.deviation if aggregates.measured is None else aggregates.measured[columns]
-    return deviations
-
-
-def _rows(domain: Domain, level: Level, deviations: Floats, intervals: Intervals, positions: int) -> pa.Table:
+def _rows(domain: Domain, level: Level, sigmas: Floats, intervals: Intervals, positions: int) -> pa.Table:
     numbers = {
         "length": pa.array(np.full(len(level), level.length), pa.int16()),
         "count": pa.array(level.counts, pa.int64()),
-        "deviation": pa.array(deviations, pa.float64()),
+        "deviation": pa.array(sigmas, pa.float64()),
         "low": pa.array(intervals.low, pa.int64()),
         "high": pa.array(intervals.high, pa.int64()),
     }
@@ -182,5 +179,4 @@ def _read_level(table: pa.Table, domain: Domain, length: int) -> Level:
             values[:, i] = [code[pair] for pair in zip(columns[:, i].tolist(), labels, strict=True)]
         except KeyError:
             raise InputError("aggregates name a column or value that their configuration does not have") from None
-    counts = table.column("count").to_numpy().astype(np.int64)
-    return Level(length=length, columns=columns, values=values, counts=counts)
+    return Level(length=length, columns=columns, values=values, counts=_numbers(table, "count"))

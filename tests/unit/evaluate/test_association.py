@@ -65,7 +65,7 @@ def test_released_pairs_say_what_complete_records_say() -> None:
     made = np.random.default_rng(5).permuted(table, axis=0)
     counts = aggregates_of(tally(table, 2), record_count=500, length=2)
     released = evaluate_release(Records([made.T], counts.domain), counts, ordered=(1, 3)).association
-    internal = evaluate_internal(table.T, made.T, domain_of(), 2, ordered=(1, 3)).association
+    internal = evaluate_internal(table.T, made.T, domain_of(), ordered=(1, 3)).association
     for ours, exact in zip(vars(released).values(), vars(internal).values(), strict=True):
         assert ours.mean_difference == pytest.approx(exact.mean_difference)
         assert ours.names == exact.names
@@ -96,7 +96,7 @@ def test_an_attribute_of_one_value_has_no_pair_where_missing_is_none() -> None:
     domain = Domain(names=("a", "b", "c"), labels=(("x", "y"), ("y",), ("x", "y", "z")))
     counted = replace(aggregates_of(tally(np.stack(codes, axis=1), 2), record_count=6, length=2), domain=domain)
     assert evaluate_release(Records([codes], domain), counted).association.cramers_v.names == ("a", "c")
-    internal = evaluate_internal(codes, codes, domain, 2).association.cramers_v
+    internal = evaluate_internal(codes, codes, domain).association.cramers_v
     assert internal.names == ("a", "b", "c")
     assert internal.reference[0][1] == pytest.approx(np.sqrt(2 / 9))  # chi^2 is 4/3, of 6 records
 
