@@ -38,8 +38,8 @@ from marginweave.tasks.stage import stage_task
 _ABOUT = (
     "mean over all marginals of {length} attribute(s), {marginals} of them, of the sum over cells, missing as a value, of "
     "|count of the rows as prepared - synthetic count|, the synthetic counts weighted to the noisy number of records; with "
-    "noise of the stated deviation, bought from the budget; negative values told as 0. The intervals are for that noise, and "
-    "take the number of records as released. It is about these synthetic records alone, and nothing was chosen by it"
+    "noise of the stated standard deviation, bought from the budget; a negative value is 0. The intervals are for that noise, "
+    "and take the number of records as released. It is about these synthetic records alone, and nothing was chosen by it"
 )
 
 

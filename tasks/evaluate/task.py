@@ -23,7 +23,7 @@ from marginweave.tasks.stage import stage_task
 
 _DISTANCE = (
     "sum of |count - synthetic count| over {cells} of these attributes, in records, the synthetic counts weighted to the "
-    "noisy number of records: distance of the counts as drawn, bound of {counts} without noise, each with the level for itself"
+    "noisy number of records: distance of the counts as drawn, bound of {counts} without noise, each at this level by itself"
 )
 _RELEASED = (
     _DISTANCE.format(cells="the released combinations", counts="the bounded counts")

@@ -51,7 +51,7 @@ def test_a_good_release_has_none() -> None:
         (
             {},
             released(500),
-            "The 99th percentile that bounds how many combinations of 1, 2, 3 one record adds means little",
+            "The automatic cap on contributions (percentile 99, combinations of 1, 2, 3) is unreliable",
         ),
         ({}, released(candidates=40, threshold=1), "may be noise only: half"),
         ({}, replace(released(), levels=(Level.empty(1),)), "No combination was released"),
