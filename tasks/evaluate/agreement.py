@@ -94,7 +94,7 @@ def bucket_sums(cells: Cells) -> FloatArray:
     kept = np.where(s > 0, np.minimum(y / divisor, 1), 0)
     gap = np.where(s > 0, np.abs(s - y) / divisor, 1)
     one = np.ones(len(s))
-    sums = (one, y, len(cells.attributes) * one, kept, gap)
+    sums = (one, y, len(cells.numbering.attributes) * one, kept, gap)
     return np.stack([np.bincount(bins, weights=weights, minlength=len(_BINS)) for weights in sums], dtype=np.float64)
 
 
@@ -226,7 +226,7 @@ def error_parts(
         if not len(counted):
             return None
         keys = cells.keys[cells.complete & (cells.reference > 0)]
-        modelled = expected_shares(model, spread, cells.attributes, cells.numbering.codes(keys))
+        modelled = expected_shares(model, spread, cells.numbering.attributes, cells.numbering.codes(keys))
         return shares_apart(counted, modelled), shares_apart(modelled, made)
 
     parts = []

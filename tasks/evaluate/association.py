@@ -39,7 +39,7 @@ def association(
             return None
         rows, columns = cells.numbering.codes(cells.keys)
         kept = np.ones(len(rows), np.bool_) if comparison.is_exact else cells.complete
-        ranked = all(j in ordered for j in cells.attributes)
+        ranked = all(j in ordered for j in cells.numbering.attributes)
         sides = []
         for counts in (cells.reference, cells.synthetic):
             part = _occupied(rows, columns, counts, kept)

@@ -97,40 +97,33 @@ class Records:
                 pass
         tallies = LocalEngine().map_many(lambda counter: counter.tally(), counters)
         fresh = dict(zip(counting, tallies, strict=True))
-        for numbering in numberings:
-            self._keep(numbering, fresh)
+        for numbering in numberings:  # numbers by rank are those of one comparison
+            tally = fresh.get(numbering.attributes)
+            if tally is not None and not numbering.ranks and tally.nbytes <= self._left:
+                self._known[numbering.attributes] = tally
+                self._left -= tally.nbytes
         found = self._known | fresh
         return [found[numbering.attributes] for numbering in numberings]
 
     def needs(self, numbering: Numbering) -> int:
         """Bytes that counting a set takes; none if its tally is kept."""
-        if numbering.attributes in self._known:
-            return 0
-        if self._is_dense(numbering):
-            return _DENSE_BYTES * numbering.cells
-        return _SPARSE_BYTES * min(numbering.cells, self._additions(numbering))
+        return 0 if numbering.attributes in self._known else self._layout(numbering)[1]
 
     def beginnings(self, attributes: Attributes, before: Numbering) -> IntArray:  # noqa: ARG002 - every record has the others
         """The distinct numbers of the first attributes of a set, those of `before`, that occur with the others."""
         return self.tallies([before])[0].keys
 
-    def _keep(self, numbering: Numbering, fresh: Mapping[Attributes, Tally]) -> None:
-        """Keep a fresh tally if there is room for it, and if its numbers are those of any comparison."""
-        tally = fresh.get(numbering.attributes)
-        if tally is not None and not numbering.ranks and tally.nbytes <= self._left:
-            self._known[numbering.attributes] = tally
-            self._left -= tally.nbytes
-
     def _counter(self, numbering: Numbering) -> SetCounter:
         choices = np.array(list(product(*(self.slots[j] for j in numbering.attributes))), np.int64)
-        return SetCounter(numbering, choices, dense=self._is_dense(numbering))
+        return SetCounter(numbering, choices, dense=self._layout(numbering)[0])
 
-    def _is_dense(self, numbering: Numbering) -> bool:
-        fitting = _DENSE_BYTES * numbering.cells <= self.room
-        return fitting and numbering.cells <= FEW_CELLS + CELLS_A_RECORD * self._additions(numbering)
-
-    def _additions(self, numbering: Numbering) -> int:
-        return len(self) * math.prod(len(self.slots[j]) for j in numbering.attributes)
+    def _layout(self, numbering: Numbering) -> tuple[bool, int]:
+        """Whether a set is counted in an array, and the bytes that it takes."""
+        additions = len(self) * math.prod(len(self.slots[j]) for j in numbering.attributes)
+        dense = _DENSE_BYTES * numbering.cells
+        if dense <= self.room and numbering.cells <= FEW_CELLS + CELLS_A_RECORD * additions:
+            return True, dense
+        return False, _SPARSE_BYTES * min(numbering.cells, additions)
 
     def _parts(self) -> Iterator[NDArray[np.unsignedinteger]]:
         """The records, part by part: one row a slot, all in the smallest integers that hold every domain."""
@@ -214,11 +207,6 @@ class Cells:
     complete: NDArray[np.bool_]
     single: bool
 
-    @property
-    def attributes(self) -> Attributes:
-        """Whose values the cells are combinations of."""
-        return self.numbering.attributes
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Comparison:
@@ -232,6 +220,10 @@ class Comparison:
     def is_exact(self) -> bool:
         """Whether the reference is a table, of which missing values are known, too."""
         return isinstance(self.reference, Records)
+
+    def is_single(self, attribute: int) -> bool:
+        """Whether records of both sides have one value of an attribute."""
+        return self.reference.is_single(attribute) and self.synthetic.is_single(attribute)
 
     def measure(self, sets: Iterable[Attributes], measure: Callable[[Cells], T]) -> list[T]:
         """What `measure` says of the cells of each set, in their order.
@@ -257,7 +249,7 @@ class Comparison:
             reference=counts[0].astype(np.float64),
             synthetic=counts[1].astype(np.float64),
             complete=np.logical_and.reduce([codes < radix - 1 for codes, radix in columns]),
-            single=all(self.reference.is_single(j) and self.synthetic.is_single(j) for j in numbering.attributes),
+            single=all(map(self.is_single, numbering.attributes)),
         )
 
 

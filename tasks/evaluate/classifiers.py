@@ -138,15 +138,12 @@ def _logistic(inputs: Any, made: NDArray[np.int64], share: float) -> tuple[float
 
 
 def _held_out_auc(numbers: NDArray[np.float32], made: NDArray[np.int64]) -> float:
-    from sklearn.model_selection import PredefinedSplit, cross_val_score
+    from sklearn.model_selection import StratifiedKFold, cross_val_score
     from sklearn.tree import DecisionTreeClassifier
 
-    fold = np.empty(len(made), np.int64)
-    for side in (0, 1):
-        rows = np.flatnonzero(made == side)
-        fold[rows[fixed_order(len(rows), f"folds {side}")]] = np.arange(len(rows)) % _FOLDS
+    folds = StratifiedKFold(_FOLDS, shuffle=True, random_state=0)
     tree = DecisionTreeClassifier(max_depth=_DEPTH, random_state=0)
-    return float(np.mean(cross_val_score(tree, numbers, made, scoring="roc_auc", cv=PredefinedSplit(fold))))
+    return float(np.mean(cross_val_score(tree, numbers, made, scoring="roc_auc", cv=folds)))
 
 
 _TEST_SHARE = 0.3

@@ -169,8 +169,7 @@ def _agreement(
 
 def _distances(comparison: Comparison, by_set: dict[Attributes, float]) -> tuple[MeanDistance, ...]:
     """The lengths that were counted in full, then a sample of longer ones."""
-    size = len(comparison.sizes)
-    single = [j for j in range(size) if all(side.is_single(j) for side in (comparison.reference, comparison.synthetic))]
+    single = [j for j in range(len(comparison.sizes)) if comparison.is_single(j)]
     counted = max((len(attributes) for attributes in by_set), default=0)
     found = {k: [tvd for attributes, tvd in by_set.items() if len(attributes) == k] for k in range(1, counted + 1)}
     for k in _LONGER:

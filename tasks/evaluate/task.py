@@ -54,7 +54,11 @@ def evaluate(reference: DerivedReference, parts: dict[str, StageResult]) -> Stag
         more: dict[str, Any] = {}
         if (fitted := parts.get("fit")) is not None:
             model = unpack_mixture(reference.load(fitted)).conditioned()
-            more["model"] = error_parts(records, counts, model, _spread(reference, normalized))
+            spread = None
+            if configuration.marginals is not None:
+                marginals = unpack_marginals(reference.load(normalized))
+                spread = Spread.of(compression_of(marginals, configuration)[1])
+            more["model"] = error_parts(records, counts, model, spread)
         if (paid := parts.get("paid")) is not None:
             more["paid"] = bought(reference, paid, synthesized, counts.record_count)
         bounds = _bounds(reference, records, parts["collect"])
@@ -62,14 +66,6 @@ def evaluate(reference: DerivedReference, parts: dict[str, StageResult]) -> Stag
 
     inputs = [parts[name] for name in _INPUTS if name in parts]
     return reference.checkpoint("evaluate", inputs, compute)
-
-
-def _spread(reference: DerivedReference, normalized: StageResult) -> Spread | None:
-    """How merged values are split in the records; None for k-tuples."""
-    if reference.configuration.marginals is None:
-        return None
-    marginals = unpack_marginals(reference.load(normalized))
-    return Spread.of(compression_of(marginals, reference.resolved)[1])
 
 
 def _broken_rules(reference: DerivedReference, decoded: StageResult) -> tuple[BrokenRule, ...]:

@@ -110,14 +110,13 @@ def render_report(
     statement, aggregates = published.statement, published.aggregates
     scale = aggregates.record_count / shown.records if shown.records else 1.0
     columns = [
-        (column, Markup(figures.distribution_figure(column, f"column-{j}")))  # noqa: S704 - escaped by the XML writer, as all below
+        (column, figures.distribution_figure(column, f"column-{j}"))
         for j, column in enumerate(reader.distributions(published, shown, scale))
     ]
     return render(
         "report.html.j2",
         published=published,
-        statement=statement,
-        aggregates=aggregates,
+        shown=shown,
         evaluation=evaluation,
         internal=internal,
         paid=paid_words(evaluation),
@@ -127,7 +126,6 @@ def render_report(
         observer=math.ceil(100 * statement.observer - 1e-9),
         shares=_shares(statement.mechanisms),
         record_interval=record_interval(aggregates),
-        records=shown.records,
         scale=scale,
         marginals=_by_length(statement.marginals or ()),
         columns=columns,
@@ -140,14 +138,14 @@ def _quality_figures(evaluation: RecordAgreement, name: str, reference: str) -> 
     """The figures of what an evaluation has, by section."""
     found: dict[str, Any] = {}
     if any(bucket.proportional_error is not None for bucket in evaluation.by_count):
-        found["errors"] = Markup(figures.error_figure(evaluation.by_count, f"{name}-errors"))  # noqa: S704
+        found["errors"] = figures.error_figure(evaluation.by_count, f"{name}-errors")
     if evaluation.marginals:
-        found["worst"] = Markup(figures.worst_marginals_figure(evaluation.marginals, f"{name}-worst"))  # noqa: S704
+        found["worst"] = figures.worst_marginals_figure(evaluation.marginals, f"{name}-worst")
     measure = evaluation.association.cramers_v
     if measure.names:
         sides = ("synthetic", measure.synthetic, "Synthetic records"), ("reference", measure.reference, reference)
         found["association"] = [
-            (title, Markup(figures.association_figure(measure.names, cells, title, f"{name}-{side}")))  # noqa: S704
+            (title, figures.association_figure(measure.names, cells, title, f"{name}-{side}"))
             for side, cells, title in sides
         ]
     return found
@@ -216,7 +214,7 @@ def _packed(array: NDArray[Any]) -> NDArray[Any]:
 def render_audit(findings: Mapping[str, Sequence[Finding]]) -> bytes:
     """The page, with a figure for each of the audited configurations. DP: about made-up data."""
     parts = [
-        (name, Markup(figures.audit_figure(found, f"audit-{number}")), found)  # noqa: S704 - an SVG element of our own
+        (name, figures.audit_figure(found, f"audit-{number}"), found)
         for number, (name, found) in enumerate(findings.items())
     ]
     return render("audit.html.j2", parts=parts, about=ABOUT, verdicts=VERDICTS).encode()

@@ -159,7 +159,7 @@ def test_few_sets_are_counted_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     records = Records(Blocks([list(table.T)]), domain_of(), 64 * max(cells))
     comparison = Comparison(reference=Released(aggregates=aggregates_of({})), synthetic=records, sizes=SIZES)
     del passes[:]
-    comparison.measure(sets, lambda found: found.attributes)
+    comparison.measure(sets, lambda found: found.numbering.attributes)
     groups, held = 1, 0
     for size in cells:
         groups, held = (groups, held + size) if held + size <= max(cells) else (groups + 1, size)
