@@ -210,7 +210,7 @@ def refuted(findings: Sequence[Finding]) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class WorstPair:
-    """Countss of two neighboring tables; a chosen candidate of at most `at_most` speaks for `present`."""
+    """Histograms of two neighboring tables; a chosen candidate of at most `at_most` speaks for `present`."""
 
     present: Counts
     absent: Counts
