@@ -197,8 +197,9 @@ def _fitted(kind: str, train: Codes, test: Codes, sizes: Sequence[int], target: 
     model: Any
     features: Any
     if kind == "boosting":
-        early = {"early_stopping": False}  # scikit-learn's own types lack a bool here
-        model, features = HistGradientBoostingClassifier(max_iter=60, random_state=0, **early), code_columns(table)
+        early: Any = False  # scikit-learn's own types lack a bool here
+        model = HistGradientBoostingClassifier(max_iter=60, random_state=0, early_stopping=early)
+        features = code_columns(table)
     else:
         model, features = LogisticRegression(max_iter=200), indicators(table, kept)
     probabilities, values = np.zeros((len(test[0]), sizes[target])), np.unique(labels)
