@@ -51,7 +51,7 @@ from marginweave.tasks.decode.task import decode
 from marginweave.tasks.encode.task import encode
 from marginweave.tasks.engine.choice import prepare_engine
 from marginweave.tasks.evaluate.internal import compare_internally
-from marginweave.tasks.evaluate.paid_task import buy_evaluation
+from marginweave.tasks.evaluate.paid import buy_evaluation
 from marginweave.tasks.evaluate.task import evaluate
 from marginweave.tasks.normalize.task import normalize_counts
 from marginweave.tasks.preprocess.task import preprocess, release_bounds

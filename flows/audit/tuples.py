@@ -28,8 +28,7 @@ from marginweave.tasks.aggregate.bounded_counts import bounded_counts, contribut
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.domain import ReleasedBlocks, released_values, to_released
 from marginweave.tasks.aggregate.level import LevelMechanism, draw_level, plan_level
-from marginweave.tasks.empirical.findings import Hits, TrialScores, event_scores, noise_scores
-from marginweave.tasks.empirical.percentiles import worst_pair
+from marginweave.tasks.empirical.findings import Hits, TrialScores, event_scores, noise_scores, worst_pair
 from marginweave.tasks.encode.codes import EncodedBlocks, EncodedTable
 from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.mechanisms.gaussian import add_noise, query_sigma, select_percentile

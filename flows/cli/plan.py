@@ -151,7 +151,7 @@ def audit(
     from marginweave.flows.audit.suite import examples
     from marginweave.tasks.accounting.plan.resolve import load_configuration
     from marginweave.tasks.empirical.findings import refuted
-    from marginweave.tasks.publish.audit import ABOUT, VERDICTS, render_audit
+    from marginweave.tasks.publish.pages import ABOUT, VERDICTS, render_audit
 
     if to.is_dir() or not to.parent.is_dir():
         raise InputError(f"--to ({to}) must be a file in a folder that exists")

@@ -17,22 +17,18 @@ Values = tuple[float | None, float | None]
 
 
 def association(
-    comparison: Comparison,
-    names: Sequence[str],
-    ordered: Collection[int],
-    pairs: Sequence[Attributes],
-    *,
-    with_missing: bool,
+    comparison: Comparison, names: Sequence[str], ordered: Collection[int], pairs: Sequence[Attributes]
 ) -> Association:
     """Measure each pair on both sides.
+
+    Against a table missing is a value, but not for Spearman. Against released counts it is none, and an attribute of one value
+    has no pair: there is nothing that could vary.
 
     Args:
         comparison: The two sides.
         names: Names of the attributes.
-        ordered: Attributes whose codes stand in the order of their values.
+        ordered: Attributes whose codes are in the order of their values.
         pairs: The pairs that the reference knows.
-        with_missing: Whether missing is a separate value; Spearman always leaves it out. Where it is none, an attribute
-            of one value has no pair: there is nothing that could vary.
 
     Returns:
         Matrices and mean differences. DP: as private as the two sides.
@@ -42,8 +38,8 @@ def association(
         if not cells.single:
             return None
         rows, columns = cells.numbering.codes(cells.keys)
-        kept = np.ones(len(rows), np.bool_) if with_missing else cells.complete
-        ranked = all(j in ordered for j in cells.attributes)
+        kept = np.ones(len(rows), np.bool_) if comparison.is_exact else cells.complete
+        ranked = all(j in ordered for j in cells.numbering.attributes)
         sides = []
         for counts in (cells.reference, cells.synthetic):
             part = _occupied(rows, columns, counts, kept)
@@ -52,7 +48,7 @@ def association(
         v, information, ranks = zip(*sides, strict=True)
         return v, information, ranks
 
-    if not with_missing:
+    if not comparison.is_exact:
         pairs = [pair for pair in pairs if all(comparison.sizes[j] > 1 for j in pair)]
     found = {p: m for p, m in zip(pairs, comparison.measure(pairs, measured), strict=True) if m is not None}
     single = [j for j in range(len(names)) if any(j in pair for pair in found)]

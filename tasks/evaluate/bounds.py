@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +14,7 @@ from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.draws import BudgetPlan, DrawKind
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.aggregates import Aggregates, Level, LevelNoise
+from marginweave.schemas.released.evaluation import MarginalBound
 from marginweave.schemas.released.measurements import Clique, Marginals, Measurement
 from marginweave.schemas.released.statement import BoundingBias
 from marginweave.tasks.aggregate.candidates import CandidateSet
@@ -26,32 +26,19 @@ from marginweave.tasks.normalize.consistency import Holders
 from marginweave.tasks.normalize.marginals import cell_deviations, compression_of
 
 
-@dataclass(frozen=True, kw_only=True)
-class DistanceBound:
-    """A bound of ||M_r(D) - M_r(S)||_1, in records, for the attributes r = `columns`.
-
-    `distance` is ||M~_r - M_r(S)||_1 of the noisy counts; `bound` holds for the ones without noise, each with the same
-    confidence, and is None where it is not known.
-    """
-
-    columns: Clique
-    distance: float
-    bound: float | None
-
-
-def distance_bound(distance: float, deviation: float, cells: int, *, level: float = LEVEL) -> float:
+def distance_bound(distance: float, sigma: float, cells: int, *, level: float = LEVEL) -> float:
     """||M - M(S)||_1 <= ||M~ - M(S)||_1 + sqrt(2 ln 2) s n + lambda s sqrt(2 n) with probability 1 - e^{-lambda^2} = level.
 
     McKenna, Mullins, Sheldon, Miklau 2022 (AIM), section 5, for marginals inside a measured one. ||M - M(S)||_1 is at most
     ||M~ - M(S)||_1 + ||N||_1, wherever S comes from. For noise N of n independent cells with E e^{tN_i} <= e^{t^2 s^2/2},
     E e^{t|N_i|} <= E e^{tN_i} + E e^{-tN_i} <= 2 e^{t^2 s^2/2}, so P(||N||_1 >= a) <= exp(n ln 2 + n t^2 s^2/2 - t a); the best
     t = a/(n s^2) leaves exp(n ln 2 - a^2/(2 n s^2)), which is exp(-lambda^2 - 2 lambda sqrt(n ln 2)) at
-    a = sqrt(2 ln 2) s n + lambda s sqrt(2 n). Rounded noise of deviation sd has s^2 = sd^2 + 1/12: rounding adds a factor
+    a = sqrt(2 ln 2) s n + lambda s sqrt(2 n). Rounded noise of sigma sd has s^2 = sd^2 + 1/12: rounding adds a factor
     sinh(t/2)/(t/2) <= e^{t^2/24} (to e^{-2 pi^2 sd^2}; a test checks it for every sd). DP: post-processing.
 
     Args:
         distance: ||M~ - M(S)||_1, in records.
-        deviation: s, in records, at least 0.
+        sigma: s, in records, at least 0.
         cells: n, at least 0.
         level: of confidence, in (0, 1).
 
@@ -60,13 +47,13 @@ def distance_bound(distance: float, deviation: float, cells: int, *, level: floa
     """
     if not 0 < level < 1:
         raise InputError(f"level ({level}) must lie strictly between 0 and 1")
-    if min(distance, deviation, cells) < 0:
-        raise InputError("distance, deviation and cells must not be negative")
+    if min(distance, sigma, cells) < 0:
+        raise InputError("distance, sigma and cells must not be negative")
     tail = math.sqrt(-math.log1p(-level))
-    return distance + deviation * (math.sqrt(2 * math.log(2)) * cells + tail * math.sqrt(2 * cells))
+    return distance + sigma * (math.sqrt(2 * math.log(2)) * cells + tail * math.sqrt(2 * cells))
 
 
-def marginal_bounds(marginals: Marginals, records: Records, configuration: Configuration) -> tuple[DistanceBound, ...]:
+def marginal_bounds(marginals: Marginals, records: Records, configuration: Configuration) -> tuple[MarginalBound, ...]:
     """A bound for every measured set of attributes and every pair inside one, missing as a value.
 
     All complete measurements with Gaussian noise that hold r are combined by inverse variance: M~_r = sum_i w_i M~_i,
@@ -93,17 +80,18 @@ def marginal_bounds(marginals: Marginals, records: Records, configuration: Confi
         holders = [marginals.larger[i] for i in larger.of(columns)] if not alone or unmerged else []
         holders += [marginals.one_way[columns[0]]] if alone else []
         complete = [m for m in holders if m.complete and m.noise == "rounded-gaussian"]
-        noisy, deviation = _combined(complete or holders, columns)
+        noisy, sigma = _combined(complete or holders, columns)
         merged = [np.arange(n) if alone else compression.codes[a] for n, a in zip(noisy.shape, columns, strict=True)]
         made, others = _table(numbering, tally, merged, noisy.shape)
         distance = float(np.abs(noisy.ravel() - made * weight).sum())
         away = others * weight  # of the rows there are none outside the cells
-        bound = distance_bound(distance, deviation, noisy.size) + away if complete else None
-        found.append(DistanceBound(columns=columns, distance=distance + away, bound=bound))
+        bound = distance_bound(distance, sigma, noisy.size) + away if complete else None
+        names = tuple(marginals.domain.names[a] for a in columns)
+        found.append(MarginalBound(attributes=names, distance=distance + away, bound=bound))
     return tuple(found)
 
 
-def combination_bounds(drawn: Aggregates, records: Records, configuration: Configuration) -> tuple[DistanceBound, ...]:
+def combination_bounds(drawn: Aggregates, records: Records, configuration: Configuration) -> tuple[MarginalBound, ...]:
     """A bound for the released combinations of every set of columns, of the counts with bounded contributions.
 
     What was suppressed is not known, and no part of either sum. Which cells were released depends on their noise, so the noise
@@ -120,15 +108,16 @@ def combination_bounds(drawn: Aggregates, records: Records, configuration: Confi
     sides = (Released(aggregates=drawn), records)
     found = []
     for level, noise in zip(drawn.levels, drawn.noise, strict=True):
-        deviation = math.sqrt(noise.deviation**2 + 1 / 12)
+        sigma = math.sqrt(noise.deviation**2 + 1 / 12)
         sets = list(_released_sets(drawn, level, configuration))
         numberings = [number_set(columns, drawn.domain.sizes, sides) for columns, _, _ in sets]
         tallies = zip(numberings, records.each(numberings), strict=True)
         for (columns, rows, candidates), (numbering, tally) in zip(sets, tallies, strict=True):
             made = tally.at(numbering.keys(level.values[rows].T)) * weight
             distance = float(np.abs(level.counts[rows] - made).sum())
-            bound = None if candidates is None else distance_bound(distance, deviation, candidates)
-            found.append(DistanceBound(columns=columns, distance=distance, bound=bound))
+            bound = None if candidates is None else distance_bound(distance, sigma, candidates)
+            names = tuple(drawn.domain.names[a] for a in columns)
+            found.append(MarginalBound(attributes=names, distance=distance, bound=bound))
     return tuple(found)
 
 

@@ -21,17 +21,7 @@ from marginweave.schemas.released.aggregates import Aggregates, Domain, IntArray
 from marginweave.tasks.aggregate.marginals import grouped
 from marginweave.tasks.encode.codes import code_type, value_slots
 from marginweave.tasks.engine.local import LocalEngine
-from marginweave.tasks.evaluate.tallies import (
-    Attributes,
-    Codes,
-    DenseCounter,
-    KnownTallies,
-    Numbering,
-    Pending,
-    SparseCounter,
-    Tally,
-    merged,
-)
+from marginweave.tasks.evaluate.tallies import Attributes, Codes, Numbering, SetCounter, Tally, merged
 from marginweave.tasks.normalize.normalize import LIMIT
 
 FloatArray = NDArray[np.float64]
@@ -46,52 +36,39 @@ _PART = 1 << 18  # records of a block that are worked on together
 _PARTS = 8  # of the sets, for the cores to take
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class Records:
     """A table of codes in blocks, a pass over which can be repeated; a set has as many slots as values at most.
 
-    As many sets of attributes are counted in one pass as have room beside each other, so that what is held follows from
-    `room`, in bytes, and the cells of one set, and not from the number of records. Tallies are kept as long as there is room
-    for them: most sets are asked for more than once.
+    As many sets of attributes are counted in one pass as have room beside each other, so that memory follows from `room`, in
+    bytes, and the cells of one set, and not from the number of records. Tallies are kept as long as there is room for them:
+    most sets are asked for more than once.
     """
 
-    blocks: Iterable[Codes]
-    slots: tuple[range, ...]
-    kind: type[np.unsignedinteger]
-    records: int
-    room: int
-    known: KnownTallies
+    def __init__(self, blocks: Iterable[Codes], domain: Domain, memory: int = Execution().memory) -> None:
+        """Records over `domain`.
 
-    @classmethod
-    def of(cls, table: Codes, domain: Domain) -> Records:
-        """Codes of each attribute, shape (n,), or (n, width) for a set.
+        Args:
+            blocks: Codes of each attribute, shape (n,), or (n, width) for a set; at least one block.
+            domain: Their domain.
+            memory: What counting may take, in bytes, as it is configured; it changes no count.
 
         Raises:
             InputError: if there are not as many attributes as the domain has.
         """
-        return cls.of_blocks([table], domain)
-
-    @classmethod
-    def of_blocks(cls, blocks: Iterable[Codes], domain: Domain, memory: int = Execution().memory) -> Records:
-        """The same of a table in blocks, at least one; `memory` as it is configured changes no count.
-
-        Raises:
-            InputError: if there are not as many attributes as the domain has.
-        """
-        widths, records = [0], 0
+        widths, self._records = [0], 0
         for table in blocks:
             if len(table) != len(domain.names):
                 raise InputError(f"records must have {len(domain.names)} attributes, as the domain has")
             widths = [len(list(value_slots(codes))) for codes in table]
-            records += len(table[0])
+            self._records += len(table[0])
         ends = np.cumsum(widths).tolist()
-        slots = tuple(range(end - width, end) for end, width in zip(ends, widths, strict=True))
-        kind = code_type(max(domain.sizes))
-        room = memory // _SHARE
-        return cls(blocks=blocks, slots=slots, kind=kind, records=records, room=room, known=KnownTallies(room))
+        self.slots = tuple(range(end - width, end) for end, width in zip(ends, widths, strict=True))
+        self._blocks, self._kind = blocks, code_type(max(domain.sizes))
+        self.room = self._left = memory // _SHARE
+        self._known: dict[Attributes, Tally] = {}
 
     def __len__(self) -> int:
-        return self.records
+        return self._records
 
     def is_single(self, attribute: int) -> bool:
         """Whether the attribute has one slot."""
@@ -100,62 +77,60 @@ class Records:
     def each(self, numberings: Sequence[Numbering]) -> Iterator[Tally]:
         """The tally of each set of attributes, in their order."""
         for group in grouped(numberings, self.needs, self.room):
-            yield from LocalEngine().map_many(lambda pending: pending(), self.tallies(group))
+            yield from self.tallies(group)
 
-    def tallies(self, numberings: Sequence[Numbering]) -> list[Pending]:
-        """The tally of each set of attributes, made where it is asked for, of what one pass over the records has counted.
+    def tallies(self, numberings: Sequence[Numbering]) -> list[Tally]:
+        """The tally of each set of attributes, of one pass over the records.
 
         A record is counted once for every choice of one slot an attribute. DP: none of its own.
         """
-        counters = {n: self._counter(n) for n in numberings if self.known.get(n) is None}
-        counting = list(counters.values())
-        parts = min(_PARTS, len(counting))
-        for codes in self._parts() if counting else ():
+        counting = {n.attributes: self._counter(n) for n in numberings if n.attributes not in self._known}
+        counters = list(counting.values())
+        parts = min(_PARTS, len(counters))
+        for codes in self._parts() if counters else ():
 
             def add(part: int, codes: NDArray[np.unsignedinteger] = codes) -> None:
-                for counter in counting[part::parts]:
+                for counter in counters[part::parts]:
                     counter.add(codes)
 
             for _ in LocalEngine().map(add, range(parts)):
                 pass
-        return [self._pending(numbering, counters.get(numbering)) for numbering in numberings]
+        tallies = LocalEngine().map_many(lambda counter: counter.tally(), counters)
+        fresh = dict(zip(counting, tallies, strict=True))
+        for numbering in numberings:  # numbers by rank are those of one comparison
+            tally = fresh.get(numbering.attributes)
+            if tally is not None and not numbering.ranks and tally.nbytes <= self._left:
+                self._known[numbering.attributes] = tally
+                self._left -= tally.nbytes
+        found = self._known | fresh
+        return [found[numbering.attributes] for numbering in numberings]
 
     def needs(self, numbering: Numbering) -> int:
-        """Bytes that are taken until a tally is asked for."""
-        if self.known.get(numbering) is not None:
-            return 0
-        if self._is_dense(numbering):
-            return _DENSE_BYTES * numbering.cells
-        return _SPARSE_BYTES * min(numbering.cells, self._additions(numbering))
+        """Bytes that counting a set takes; none if its tally is kept."""
+        return 0 if numbering.attributes in self._known else self._layout(numbering)[1]
 
     def beginnings(self, attributes: Attributes, before: Numbering) -> IntArray:  # noqa: ARG002 - every record has the others
         """The distinct numbers of the first attributes of a set, those of `before`, that occur with the others."""
-        return self.tallies([before])[0]().keys
+        return self.tallies([before])[0].keys
 
-    def _pending(self, numbering: Numbering, counter: DenseCounter | SparseCounter | None) -> Pending:
-        if counter is None:
-            known = self.known.get(numbering)
-            assert known is not None
-            return lambda: known
-        return lambda: self.known.keep(numbering, counter.tally())
-
-    def _counter(self, numbering: Numbering) -> DenseCounter | SparseCounter:
+    def _counter(self, numbering: Numbering) -> SetCounter:
         choices = np.array(list(product(*(self.slots[j] for j in numbering.attributes))), np.int64)
-        return (DenseCounter if self._is_dense(numbering) else SparseCounter)(numbering, choices)
+        return SetCounter(numbering, choices, dense=self._layout(numbering)[0])
 
-    def _is_dense(self, numbering: Numbering) -> bool:
-        fitting = _DENSE_BYTES * numbering.cells <= self.room
-        return fitting and numbering.cells <= FEW_CELLS + CELLS_A_RECORD * self._additions(numbering)
-
-    def _additions(self, numbering: Numbering) -> int:
-        return self.records * math.prod(len(self.slots[j]) for j in numbering.attributes)
+    def _layout(self, numbering: Numbering) -> tuple[bool, int]:
+        """Whether a set is counted in an array, and the bytes that it takes."""
+        additions = len(self) * math.prod(len(self.slots[j]) for j in numbering.attributes)
+        dense = _DENSE_BYTES * numbering.cells
+        if dense <= self.room and numbering.cells <= FEW_CELLS + CELLS_A_RECORD * additions:
+            return True, dense
+        return False, _SPARSE_BYTES * min(numbering.cells, additions)
 
     def _parts(self) -> Iterator[NDArray[np.unsignedinteger]]:
         """The records, part by part: one row a slot, all in the smallest integers that hold every domain."""
-        for table in self.blocks:
+        for table in self._blocks:
             slots = [slot for codes in table for slot in value_slots(codes)]
             for start in range(0, len(slots[0]), _PART):
-                yield np.stack([slot[start : start + _PART].astype(self.kind, copy=False) for slot in slots])
+                yield np.stack([slot[start : start + _PART].astype(self._kind, copy=False) for slot in slots])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -164,13 +139,16 @@ class Released:
 
     aggregates: Aggregates
 
+    def __len__(self) -> int:
+        return self.aggregates.record_count
+
     @cached_property
     def _places(self) -> Mapping[Attributes, slice]:
         return {chosen: rows for level in self.aggregates.levels for chosen, rows in level.by_columns()}
 
-    def tallies(self, numberings: Sequence[Numbering]) -> list[Pending]:
+    def tallies(self, numberings: Sequence[Numbering]) -> list[Tally]:
         """As `Records.tallies`: the released combinations of each set of attributes, none where all were suppressed."""
-        return [lambda numbering=numbering: self._tally(numbering) for numbering in numberings]  # type: ignore[misc]
+        return [self._tally(numbering) for numbering in numberings]
 
     def needs(self, numbering: Numbering) -> int:  # noqa: ARG002 - they are there already
         """As `Records.needs`."""
@@ -229,11 +207,6 @@ class Cells:
     complete: NDArray[np.bool_]
     single: bool
 
-    @property
-    def attributes(self) -> Attributes:
-        """Whose values the cells are combinations of."""
-        return self.numbering.attributes
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Comparison:
@@ -242,6 +215,15 @@ class Comparison:
     reference: Side
     synthetic: Records
     sizes: tuple[int, ...]
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the reference is a table, of which missing values are known, too."""
+        return isinstance(self.reference, Records)
+
+    def is_single(self, attribute: int) -> bool:
+        """Whether records of both sides have one value of an attribute."""
+        return self.reference.is_single(attribute) and self.synthetic.is_single(attribute)
 
     def measure(self, sets: Iterable[Attributes], measure: Callable[[Cells], T]) -> list[T]:
         """What `measure` says of the cells of each set, in their order.
@@ -258,8 +240,8 @@ class Comparison:
             found += LocalEngine().map_many(lambda job: measure(self._cells(*job)), jobs)
         return found
 
-    def _cells(self, numbering: Numbering, reference: Pending, synthetic: Pending) -> Cells:
-        keys, counts = merged(reference(), synthetic())
+    def _cells(self, numbering: Numbering, reference: Tally, synthetic: Tally) -> Cells:
+        keys, counts = merged(reference, synthetic)
         columns = zip(numbering.codes(keys), numbering.radices, strict=True)
         return Cells(
             numbering=numbering,
@@ -267,7 +249,7 @@ class Comparison:
             reference=counts[0].astype(np.float64),
             synthetic=counts[1].astype(np.float64),
             complete=np.logical_and.reduce([codes < radix - 1 for codes, radix in columns]),
-            single=all(self.reference.is_single(j) and self.synthetic.is_single(j) for j in numbering.attributes),
+            single=all(map(self.is_single, numbering.attributes)),
         )
 
 

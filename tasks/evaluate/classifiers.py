@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any
 
@@ -47,28 +47,25 @@ def stacked(one: Codes, other: Codes, sizes: Sequence[int]) -> list[NDArray[np.i
     return [joined_codes(sides, size) for sides, size in zip(zip(one, other, strict=True), sizes, strict=True)]
 
 
-def code_columns(table: Codes, without: Collection[int] = ()) -> NDArray[np.float32]:
+def code_columns(table: Codes) -> NDArray[np.float32]:
     """Codes as numbers, for trees: a column a slot, shape (n, slots); missing is the largest."""
-    kept = [slot for j, codes in enumerate(table) if j not in without for slot in value_slots(codes)]
-    return np.stack(kept, axis=1).astype(np.float32) if kept else np.zeros((len(table[0]), 0), np.float32)
+    return np.stack([slot for codes in table for slot in value_slots(codes)], axis=1).astype(np.float32)
 
 
-def indicators(table: Codes, sizes: Sequence[int], without: Collection[int] = ()) -> sparse.csr_array:
+def indicators(table: Codes, sizes: Sequence[int]) -> sparse.csr_array:
     """One column of zeros and ones a value, for linear models, sparse, shape (n, columns).
 
     The first value of an attribute is the base and has none; missing is a value. Of a set every value has one and missing
     none. Columns without a one are left out.
     """
     blocks = []
-    for j, codes in enumerate(table):
-        if j in without:
-            continue
+    for codes, size in zip(table, sizes, strict=True):
         rows = np.concatenate([np.arange(len(codes)) for _ in value_slots(codes)])
         columns = np.concatenate(list(value_slots(codes))).astype(np.int64)
-        kept = columns > 0 if codes.ndim == 1 else columns < sizes[j]
+        kept = columns > 0 if codes.ndim == 1 else columns < size
         ones = np.ones(kept.sum())
-        blocks.append(sparse.csr_array((ones, (rows[kept], columns[kept])), shape=(len(codes), sizes[j] + 1)))
-    joined = sparse.csr_array(sparse.hstack(blocks, format="csr")) if blocks else sparse.csr_array((len(table[0]), 0))
+        blocks.append(sparse.csr_array((ones, (rows[kept], columns[kept])), shape=(len(codes), size + 1)))
+    joined = sparse.csr_array(sparse.hstack(blocks, format="csr"))
     return joined[:, np.flatnonzero(np.asarray(joined.sum(axis=0)))]
 
 
@@ -141,15 +138,12 @@ def _logistic(inputs: Any, made: NDArray[np.int64], share: float) -> tuple[float
 
 
 def _held_out_auc(numbers: NDArray[np.float32], made: NDArray[np.int64]) -> float:
-    from sklearn.model_selection import PredefinedSplit, cross_val_score
+    from sklearn.model_selection import StratifiedKFold, cross_val_score
     from sklearn.tree import DecisionTreeClassifier
 
-    fold = np.empty(len(made), np.int64)
-    for side in (0, 1):
-        rows = np.flatnonzero(made == side)
-        fold[rows[fixed_order(len(rows), f"folds {side}")]] = np.arange(len(rows)) % _FOLDS
+    folds = StratifiedKFold(_FOLDS, shuffle=True, random_state=0)
     tree = DecisionTreeClassifier(max_depth=_DEPTH, random_state=0)
-    return float(np.mean(cross_val_score(tree, numbers, made, scoring="roc_auc", cv=PredefinedSplit(fold))))
+    return float(np.mean(cross_val_score(tree, numbers, made, scoring="roc_auc", cv=folds)))
 
 
 _TEST_SHARE = 0.3
@@ -193,10 +187,21 @@ def _known(table: Codes, target: int, missing: int, purpose: str) -> list[NDArra
 
 def _fitted(kind: str, train: Codes, test: Codes, sizes: Sequence[int], target: int) -> Scores:
     """Of a classifier that learned from `train`, on the records of `test`; a value that training lacks has probability 0."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from sklearn.linear_model import LogisticRegression
     from threadpoolctl import threadpool_limits
 
-    table, labels, split = stacked(train, test, sizes), train[target], len(train[0])
-    model, features = (_boosting if kind == "boosting" else _regression)(table, sizes, target)
+    others = [j for j in range(len(sizes)) if j != target]
+    kept, labels, split = [sizes[j] for j in others], train[target], len(train[0])
+    table = stacked([train[j] for j in others], [test[j] for j in others], kept)
+    model: Any
+    features: Any
+    if kind == "boosting":
+        early: Any = False  # scikit-learn's own types lack a bool here
+        model = HistGradientBoostingClassifier(max_iter=60, random_state=0, early_stopping=early)
+        features = code_columns(table)
+    else:
+        model, features = LogisticRegression(max_iter=200), indicators(table, kept)
     probabilities, values = np.zeros((len(test[0]), sizes[target])), np.unique(labels)
     if len(values) == 1:
         probabilities[:, values[0]] = 1.0
@@ -206,24 +211,6 @@ def _fitted(kind: str, train: Codes, test: Codes, sizes: Sequence[int], target: 
             fitted = fit_quietly(model, features[:split], labels)
             probabilities[:, values] = fitted.predict_proba(features[split:])
     return _scores(probabilities, test[target])
-
-
-def _boosting(table: Codes, sizes: Sequence[int], target: int) -> tuple[Any, Any]:  # noqa: ARG001 - as `_regression`
-    """A classifier, and its features."""
-    from sklearn.ensemble import HistGradientBoostingClassifier
-
-    model = HistGradientBoostingClassifier(
-        max_iter=60,
-        early_stopping=False,  # pyright: ignore[reportArgumentType]  # scikit-learn takes a bool as well
-        random_state=0,
-    )
-    return model, code_columns(table, without=(target,))
-
-
-def _regression(table: Codes, sizes: Sequence[int], target: int) -> tuple[Any, Any]:
-    from sklearn.linear_model import LogisticRegression
-
-    return LogisticRegression(max_iter=200), indicators(table, sizes, without=(target,))
 
 
 def _scores(probabilities: FloatArray, truth: NDArray[np.integer]) -> Scores:

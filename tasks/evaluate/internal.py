@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate, chain, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -165,14 +165,6 @@ _ABOUT = (
 )
 
 
-class AttackedTables(NamedTuple):
-    """Codes of the rows that were released, of the synthetic records, and of rows that were not released."""
-
-    released: pd.DataFrame
-    synthetic: pd.DataFrame
-    others: pd.DataFrame
-
-
 def attack_internally(reference: RunReference, holdout: Path) -> Path:
     """Attack the published records and write `internal/attacks.json` (0600); returns its path, never a number of it.
 
@@ -194,24 +186,28 @@ def attack_internally(reference: RunReference, holdout: Path) -> Path:
         raise InputError("--attacks needs rows that were in no release, and these are the source of the run")
     reference.ledger.evaluations.record(configuration.dataset, reference.manifest.release)
     rows, others = (_encoded_table(place, configuration, reference.folder.internal) for place in places)
-    published = pq.read_table(reference.folder.release / "synthetic.parquet")
-    made = encode_table(clean_table(published, configuration), configuration)
-    report = {"about": _ABOUT, **attack(_frames(configuration, rows, made, others))}
+    made, _ = published_records(reference.folder.release / "synthetic.parquet", configuration)
+    report = {"about": _ABOUT, **attack(*_frames(configuration, rows, made, others))}
     place = reference.folder.internal / "attacks.json"
     replace_file(place, (json.dumps(report, indent=2) + "\n").encode(), PRIVATE_MODE)
     return place
 
 
-def attack(tables: AttackedTables) -> dict[str, Any]:
-    """Membership inference by a classifier, and how many rows stand nearer to a synthetic record than to another row.
+def attack(released: pd.DataFrame, synthetic: pd.DataFrame, others: pd.DataFrame) -> dict[str, Any]:
+    """Membership inference by a classifier, and how many rows are nearer to a synthetic record than to another row.
+
+    Args:
+        released: Codes of the rows that were released.
+        synthetic: Codes of the synthetic records.
+        others: Codes of rows that were not released.
 
     Raises:
         InputError: too few rows to train and test on, or no column that holds one value a row.
     """
-    classifier, identifiability = _metrics()
+    tables, (classifier, identifiability) = (released, synthetic, others), _metrics()
     if min(map(len, tables)) < _FEWEST_ROWS:
         raise InputError(f"attacks need at least {_FEWEST_ROWS} released, synthetic and other rows each")
-    columns = list(tables.released.columns)
+    columns = list(released.columns)
     if not columns:
         raise InputError("attacks need a column that is no set of values")
     settings = {"cat_cols": columns, "num_cols": [], "do_preprocessing": False, "verbose": False, "plot_figures": False}
@@ -248,7 +244,7 @@ def _unchanged(source: TableSource, otherwise: str) -> Iterator[None]:
         raise InputError(otherwise)
 
 
-def _frames(configuration: Configuration, *tables: EncodedTable) -> AttackedTables:
+def _frames(configuration: Configuration, *tables: EncodedTable) -> list[pd.DataFrame]:
     """The tables over the union of their values, in random order; sets of values are left out."""
     import pandas as pd
 
@@ -257,4 +253,4 @@ def _frames(configuration: Configuration, *tables: EncodedTable) -> AttackedTabl
     for table in over_one_domain(*tables):
         codes = {configuration.attributes[j].name: table.codes[j].astype(np.int64) for j in single}
         frames.append(pd.DataFrame(codes).sample(frac=1).reset_index(drop=True))
-    return AttackedTables(*frames)
+    return frames

@@ -38,7 +38,7 @@ class Intervals:
 
 def count_interval(
     counts: IntArray,
-    deviation: float,
+    sigma: float,
     *,
     noise: NoiseName = "rounded-gaussian",
     level: float = LEVEL,
@@ -56,27 +56,25 @@ def count_interval(
 
     Args:
         counts: noisy counts, before any threshold; any shape.
-        deviation: standard deviation of the noise of one cell, in records; 0 for a public number.
+        sigma: standard deviation of the noise of one cell, in records; 0 for a public number.
         noise: its kind.
         level: of confidence, in (0, 1).
         cells: g, how many cells each of `counts` sums.
 
     Raises:
-        InputError: level or deviation out of range.
+        InputError: level or sigma out of range.
     """
-    tail = _tail(level, deviation)
+    tail = _tail(level, sigma)
     if cells < 1:
         raise InputError(f"cells ({cells}) must be at least 1")
-    half = math.floor(0.5 - float(ndtri(tail)) * math.sqrt(cells * deviation**2 + (cells - 1) / 12))
-    alone = count_noise(noise).reach(deviation, level) if deviation else None
+    half = math.floor(0.5 - float(ndtri(tail)) * math.sqrt(cells * sigma**2 + (cells - 1) / 12))
+    alone = count_noise(noise).reach(sigma, level) if sigma else None
     if alone is not None:
         half = alone if cells == 1 else max(half, math.ceil(alone * math.sqrt(cells)))
     return Intervals(low=np.maximum(counts - half, 0), high=np.maximum(counts + half, 0))
 
 
-def selected_interval(
-    counts: IntArray, threshold: int | IntArray, deviation: float, *, level: float = LEVEL
-) -> Intervals:
+def selected_interval(counts: IntArray, threshold: int | IntArray, sigma: float, *, level: float = LEVEL) -> Intervals:
     """Intervals of counts that were released only because they reached `threshold`: those of the truncated normal.
 
     Given that it is released, a count has P(X >= x | X >= T; m) = Phi((m - x + 1/2) / sd) / Phi((m - T + 1/2) / sd), which
@@ -89,27 +87,25 @@ def selected_interval(
     Args:
         counts: noisy counts at least `threshold`, as drawn; shape (n,).
         threshold: T, one for all or shape (n,).
-        deviation: standard deviation of the noise, in records, above 0.
+        sigma: standard deviation of the noise, in records, above 0.
         level: of confidence, in (0, 1).
 
     Raises:
-        InputError: level or deviation out of range, or a count below its threshold.
+        InputError: level or sigma out of range, or a count below its threshold.
     """
-    tail = _tail(level, deviation)
-    if not deviation:
-        raise InputError("deviation (0) must be positive where counts were selected")
-    least = np.broadcast_to(np.asarray(threshold, np.int64), counts.shape)
-    if (counts < least).any():
+    tail = _tail(level, sigma)
+    if not sigma:
+        raise InputError("sigma (0) must be positive where counts were selected")
+    thresholds = np.broadcast_to(np.asarray(threshold, np.int64), counts.shape)
+    if (counts < thresholds).any():
         raise InputError("counts must be at least their threshold")
-    # Few pairs are distinct; numbers of them sort faster than they do.
-    thresholds, which = np.unique(least, return_inverse=True)
-    beyond = (counts - least).astype(np.int64)
-    radix = int(beyond.max(initial=0)) + 1
-    pairs, rows = np.unique(which * radix + beyond, return_inverse=True)
-    distinct = thresholds[pairs // radix]
-    released = distinct + pairs % radix
-    found = _inverted(released, distinct, deviation, tail, count_interval(released, deviation, level=level))
-    return Intervals(low=found.low[rows], high=found.high[rows])
+    low, high = np.zeros(counts.shape, np.int64), np.zeros(counts.shape, np.int64)
+    for least in np.unique(thresholds):
+        chosen = thresholds == least
+        distinct, rows = np.unique(counts[chosen], return_inverse=True)  # few are
+        inside = _inverted(distinct, least, sigma, tail, count_interval(distinct, sigma, level=level))
+        low[chosen], high[chosen] = inside.low[rows], inside.high[rows]
+    return Intervals(low=low, high=high)
 
 
 def record_interval(aggregates: Aggregates) -> tuple[int, int]:
@@ -145,12 +141,12 @@ def release_intervals(aggregates: Aggregates, drawn: Aggregates, configuration: 
     return tuple(found)
 
 
-def _inverted(counts: IntArray, least: IntArray, deviation: float, tail: float, nominal: Intervals) -> Intervals:
+def _inverted(counts: IntArray, least: np.int64, sigma: float, tail: float, nominal: Intervals) -> Intervals:
     """Bisection on whole numbers from 0, -1 standing for none; the ends without selection are an upper bound of both."""
 
     def log_survival(count: IntArray, mean: IntArray) -> NDArray[np.float64]:
         """Ln P(X >= count | X >= least; mean)."""
-        ends = [log_ndtr((mean - t + 0.5) / deviation) for t in (count, least)]
+        ends = [log_ndtr((mean - t + 0.5) / sigma) for t in (count, least)]
         survival: NDArray[np.float64] = ends[0] - ends[1]
         return survival
 
@@ -167,12 +163,12 @@ def _inverted(counts: IntArray, least: IntArray, deviation: float, tail: float, 
     return Intervals(low=low, high=np.maximum(high, 0))
 
 
-def _tail(level: float, deviation: float) -> float:
+def _tail(level: float, sigma: float) -> float:
     """(1 - level)/2, arguments checked."""
     if not 0 < level < 1:
         raise InputError(f"level ({level}) must lie strictly between 0 and 1")
-    if not 0 <= deviation < math.inf:
-        raise InputError(f"deviation ({deviation}) must not be negative")
+    if not 0 <= sigma < math.inf:
+        raise InputError(f"sigma ({sigma}) must not be negative")
     return (1 - level) / 2
 
 

@@ -2,43 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from itertools import combinations
-from math import comb
 from typing import NamedTuple
 
 from marginweave.schemas.released.aggregates import Aggregates, Domain
 from marginweave.schemas.released.evaluation import (
-    Association,
     BrokenRule,
     InternalEvaluation,
     MarginalDistance,
     MeanDistance,
     RecordAgreement,
 )
+from marginweave.tasks.evaluate import agreement
 from marginweave.tasks.evaluate.association import association
 from marginweave.tasks.evaluate.cells import Cells, Comparison, FloatArray, Records, Released, counted_sets
 from marginweave.tasks.evaluate.classifiers import downstream, has_scikit_learn, propensity
-from marginweave.tasks.evaluate.combinations import (
-    bucket_means,
-    bucket_sums,
-    combination_sums,
-    count_buckets,
-    length_metrics,
-)
-from marginweave.tasks.evaluate.distances import (
-    SAMPLED,
-    SCORED,
-    k_marginal_score,
-    known_distance,
-    mean_distance,
-    noise_distance,
-    sampled_sets,
-    total_variation,
-    worst,
-)
 from marginweave.tasks.evaluate.tallies import Attributes, Codes
 
+_SCORED, _SAMPLED, _WORST = 2000, 100, 10
 _LONGER = (4, 5)
 _WITHOUT_SCIKIT_LEARN = "propensity and downstream need scikit-learn: pip install 'marginweave[evaluation]'"
 
@@ -70,26 +53,21 @@ def evaluate_release(
     Returns:
         Metrics of lengths 1..R, without those of which marginals measured none. DP: post-processing.
     """
-    domain, total = aggregates.domain, aggregates.record_count
+    domain, sets = aggregates.domain, [counted_sets(aggregates, level.length) for level in aggregates.levels]
     comparison = Comparison(reference=Released(aggregates=aggregates), synthetic=records, sizes=domain.sizes)
-    sets = [counted_sets(aggregates, level.length) for level in aggregates.levels]
-    measured = _measured(comparison, sets, total)
+    measured = _measured(comparison, sets)
     distances = [
         MarginalDistance(attributes=_names(domain, a), tvd=m.known, noise=_noise(aggregates, a, m.released))
-        for found in measured
-        for a, m in found.items()
+        for a, m in _all(measured).items()
         if m.known is not None
     ]
-    pairs = sets[1] if len(sets) > 1 else []
-    linked = association(comparison, domain.names, ordered, pairs, with_missing=False)
-    return _agreement(len(records), total, measured, distances, linked, rules, released=True)
+    return _agreement(comparison, domain, measured, distances, ordered, rules)
 
 
 def evaluate_internal(
     sensitive: Codes,
     records: Codes,
     domain: Domain,
-    max_length: int = 3,
     *,
     ordered: Collection[int] = (),
     target: int | None = None,
@@ -102,33 +80,32 @@ def evaluate_internal(
         sensitive: Codes of the sensitive records, one array an attribute.
         records: Codes of the synthetic records, likewise.
         domain: Domain of both.
-        max_length: Longest combination of which all are compared.
         ordered: Attributes whose codes stand in the order of their values.
         target: The attribute that a classifier is to predict, or None.
         rules: What `broken_rules` says of the records.
         sensitive_rules: What it says of the sensitive rows.
 
     Returns:
-        Metrics of lengths 1..max_length. DP: none. Exact functions of sensitive rows: for `internal/` only.
+        Metrics of lengths 1 to 3, and of a sample of longer marginals. DP: none: exact functions of sensitive rows, for
+        `internal/` only.
 
     Raises:
         InputError: if a table does not have the columns of the domain.
     """
-    real, made = Records.of(sensitive, domain), Records.of(records, domain)
+    real, made = Records([sensitive], domain), Records([records], domain)
     comparison = Comparison(reference=real, synthetic=made, sizes=domain.sizes)
     places = range(len(domain.names))
-    sets = [list(combinations(places, k)) for k in range(1, min(max_length, len(places)) + 1)]
-    measured = _measured(comparison, sets, len(real))
-    by_set = {a: m.with_missing for found in measured for a, m in found.items() if m.with_missing is not None}
-    scored = [by_set[attributes] for attributes in sampled_sets(places, 3, SCORED) if attributes in by_set]
+    measured = _measured(comparison, [list(combinations(places, k)) for k in (1, 2, 3) if k <= len(places)])
+    by_set = {a: m.with_missing for a, m in _all(measured).items() if m.with_missing is not None}
+    # NIST's k-marginal score for k = 3 (SDNist, metrics/kmarginal.py), over all attributes alike; a copy has 1000
+    scored = [by_set[attributes] for attributes in agreement.sampled_sets(places, 3, _SCORED) if attributes in by_set]
     distances = [MarginalDistance(attributes=_names(domain, a), tvd=tvd, noise=None) for a, tvd in by_set.items()]
-    linked = association(comparison, domain.names, ordered, list(combinations(places, 2)), with_missing=True)
-    agreement = _agreement(len(made), len(real), measured, distances, linked, rules, released=False)
+    against = _agreement(comparison, domain, measured, distances, ordered, rules)
     learned, predicted = has_scikit_learn(), None if target is None else (target, domain.names[target])
     return InternalEvaluation(
-        **dict(agreement),
+        **dict(against),
         distances=_distances(comparison, by_set),
-        k_marginal_score=k_marginal_score(scored),
+        k_marginal_score=1000 * (1 - math.fsum(scored) / len(scored)) if scored else None,
         sensitive_rules=sensitive_rules,
         propensity=propensity(sensitive, records, domain.sizes) if learned else None,
         downstream=downstream(sensitive, records, domain.sizes, *predicted) if learned and predicted else None,
@@ -136,79 +113,81 @@ def evaluate_internal(
     )
 
 
-def _measured(comparison: Comparison, sets: list[list[Attributes]], total: int) -> list[dict[Attributes, _Measured]]:
+def _measured(comparison: Comparison, sets: list[list[Attributes]]) -> list[dict[Attributes, _Measured]]:
     """Each attribute set, by length: one pass over the records of both sides."""
-    made = len(comparison.synthetic)
+    total, made, exact = len(comparison.reference), len(comparison.synthetic), comparison.is_exact
 
     def measure(cells: Cells) -> _Measured:
         return _Measured(
-            sums=combination_sums(cells),
-            buckets=bucket_sums(cells),
-            known=known_distance(cells, total, made),
-            with_missing=total_variation(cells),
+            sums=agreement.combination_sums(cells),
+            buckets=agreement.bucket_sums(cells),
+            known=agreement.known_distance(cells, total, made),
+            with_missing=agreement.total_variation(cells) if exact else None,
             released=int((cells.reference[cells.complete] > 0).sum()),
         )
 
     return [dict(zip(chosen, comparison.measure(chosen, measure), strict=True)) for chosen in sets]
 
 
+def _all(measured: list[dict[Attributes, _Measured]]) -> dict[Attributes, _Measured]:
+    return {attributes: m for found in measured for attributes, m in found.items()}
+
+
 def _agreement(
-    records: int,
-    reference_records: int,
+    comparison: Comparison,
+    domain: Domain,
     measured: list[dict[Attributes, _Measured]],
     distances: list[MarginalDistance],
-    linked: Association,
+    ordered: Collection[int],
     rules: tuple[BrokenRule, ...],
-    *,
-    released: bool,
 ) -> RecordAgreement:
     """Lengths are those of which something was counted: marginals of four columns say nothing of three."""
-    buckets = count_buckets(m.buckets for found in measured for m in found.values())
+    records, total = len(comparison.synthetic), len(comparison.reference)
+    pairs = [attributes for attributes in _all(measured) if len(attributes) == 2]
+    buckets = agreement.count_buckets(m.buckets for m in _all(measured).values())
     return RecordAgreement(
         records=records,
-        reference_records=reference_records,
-        expansion=100 * (records / reference_records - 1) if reference_records > 0 else None,
+        reference_records=total,
+        expansion=100 * (records / total - 1) if total > 0 else None,
         lengths=tuple(
-            length_metrics(
+            agreement.length_metrics(
                 length,
                 [m.sums for m in found.values()],
                 [m.known for m in found.values() if m.known is not None],
-                [m.with_missing for m in found.values() if m.with_missing is not None and not released],
+                [m.with_missing for m in found.values() if m.with_missing is not None],
             )
             for length, found in enumerate(measured, start=1)
             if found
         ),
         by_count=buckets,
-        by_count_means=bucket_means(buckets),
-        marginals=worst(distances),
-        association=linked,
+        by_count_means=agreement.bucket_means(buckets),
+        marginals=tuple(sorted(distances, key=lambda d: -d.tvd)[:_WORST]),
+        association=association(comparison, domain.names, ordered, pairs),
         rules=rules,
     )
 
 
 def _distances(comparison: Comparison, by_set: dict[Attributes, float]) -> tuple[MeanDistance, ...]:
     """The lengths that were counted in full, then a sample of longer ones."""
-    size = len(comparison.sizes)
-    single = [j for j in range(size) if all(side.is_single(j) for side in (comparison.reference, comparison.synthetic))]
+    single = [j for j in range(len(comparison.sizes)) if comparison.is_single(j)]
     counted = max((len(attributes) for attributes in by_set), default=0)
-    means = [
-        mean_distance(k, comb(len(single), k), [tvd for attributes, tvd in by_set.items() if len(attributes) == k])
-        for k in range(1, counted + 1)
-    ]
+    found = {k: [tvd for attributes, tvd in by_set.items() if len(attributes) == k] for k in range(1, counted + 1)}
     for k in _LONGER:
         if counted < k <= len(single):
-            distances = comparison.measure(sampled_sets(single, k, SAMPLED), total_variation)
-            means.append(mean_distance(k, comb(len(single), k), [tvd for tvd in distances if tvd is not None]))
-    return tuple(mean for mean in means if mean is not None)
+            distances = comparison.measure(agreement.sampled_sets(single, k, _SAMPLED), agreement.total_variation)
+            found[k] = [tvd for tvd in distances if tvd is not None]
+    means = {k: math.fsum(distances) / len(distances) for k, distances in found.items() if distances}
+    return tuple(
+        MeanDistance(length=k, sets=len(found[k]), of=math.comb(len(single), k), tvd=tvd, l1=2 * tvd)
+        for k, tvd in means.items()
+    )
 
 
 def _noise(aggregates: Aggregates, attributes: Attributes, released: int) -> float | None:
-    """The distance that noise implies, from the deviation of the marginal, or of its length."""
-    if aggregates.measured is not None:
-        deviation: float | None = aggregates.measured[attributes]
-    else:
-        deviation = next((n.deviation for n in aggregates.noise if n.length == len(attributes)), None)
-    return None if deviation is None else noise_distance(released, deviation, aggregates.record_count)
+    """The distance that noise implies, from the sigma of the marginal, or of its length; None where there is no noise."""
+    by_length = {noise.length: noise.deviation for noise in aggregates.noise}
+    sigma = aggregates.measured[attributes] if aggregates.measured else by_length.get(len(attributes))
+    return None if sigma is None else agreement.noise_distance(released, sigma, aggregates.record_count)
 
 
 def _names(domain: Domain, attributes: Attributes) -> tuple[str, ...]:

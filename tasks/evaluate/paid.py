@@ -1,9 +1,15 @@
-"""The mean count error of marginals, which a share of the budget buys: its exact value, and what its noisy value tells."""
+"""The comparison with the sensitive table that a share of the budget buys: the mean count error of marginals.
+
+It is the last draw, and the one look at rows right of `aggregate`. The number goes through `draw_once`: charged, then drawn,
+then committed. Nothing else that is released depends on it.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -11,18 +17,102 @@ import numpy as np
 from marginweave.schemas.configuration.attributes import Attribute
 from marginweave.schemas.configuration.evaluation import PaidSettings
 from marginweave.schemas.configuration.execution import Execution
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.draws import DrawKind
 from marginweave.schemas.released.aggregates import Domain
 from marginweave.schemas.released.evaluation import Estimate, PaidEvaluation
+from marginweave.tasks.aggregate.marginal_rows import Rows
+from marginweave.tasks.checkpoint.codecs import CodeBlocks, pack_arrays, unpack_arrays
+from marginweave.tasks.checkpoint.draws import PreparedDraw
+from marginweave.tasks.digests import counts_digest, text_digest
+from marginweave.tasks.draw import draw_once
+from marginweave.tasks.encode.task import open_encoded
 from marginweave.tasks.evaluate.cells import Cells, Comparison, Records
 from marginweave.tasks.evaluate.intervals import LEVEL, count_interval
 from marginweave.tasks.evaluate.tallies import Attributes, Codes
+from marginweave.tasks.mechanisms.gaussian import add_noise, error_sensitivity, gaussian_terms, query_sigma
+from marginweave.tasks.normalize.task import released_counts
+from marginweave.tasks.references import DerivedReference, RunReference, StageResult
+from marginweave.tasks.stage import stage_task
 
 _ABOUT = (
     "mean over all marginals of {length} attribute(s), {marginals} of them, of the sum over cells, missing as a value, of "
     "|count of the rows as prepared - synthetic count|, the synthetic counts weighted to the noisy number of records; with "
-    "noise of the stated deviation, bought from the budget; negative values told as 0. The intervals are for that noise, and "
-    "take the number of records as released. It is about these synthetic records alone, and nothing was chosen by it"
+    "noise of the stated standard deviation, bought from the budget; a negative value is 0. The intervals are for that noise, "
+    "and take the number of records as released. It is about these synthetic records alone, and nothing was chosen by it"
 )
+
+
+@stage_task("buy evaluation")
+def buy_evaluation(
+    reference: RunReference, encoded: StageResult, synthesized: StageResult, normalized: StageResult
+) -> StageResult:
+    """The noisy mean count error of marginals of the synthetic records, with the SHA-256 of these.
+
+    DP: the planned cost of `evaluation`, one ledger event; the sensitivity is theta, or 2 theta under replace-one
+    (`mean_count_error`).
+    """
+    draw = reference.plan.draw(DrawKind.EVALUATION)
+    payload, drawn = draw_once(reference, draw, lambda: _prepared(reference, encoded, synthesized, normalized))
+    sigma = query_sigma(draw, reference.configuration.stability)
+
+    def compute() -> bytes:  # with its noise as it was reserved: right of here is no ledger
+        arrays, meta = unpack_arrays(payload)
+        return pack_arrays(arrays, {**meta, "deviation": float(sigma)})
+
+    released = reference.derived.checkpoint(str(draw), [drawn], compute)
+    return replace(released, charged=drawn.charged)
+
+
+def bought(
+    reference: DerivedReference, paid: StageResult, synthesized: StageResult, record_count: int
+) -> PaidEvaluation | None:
+    """What was bought; None where another version of the program, which made other records, had drawn it before.
+
+    DP: post-processing.
+    """
+    arrays, meta = unpack_arrays(reference.load(paid))
+    if meta["synthesized"] != _digest(reference.load_blocks(synthesized)):
+        return None
+    configuration = reference.configuration
+    settings, marginals = _compared(configuration)
+    return paid_evaluation(int(arrays["value"][0]), meta["deviation"], record_count, settings, len(marginals))
+
+
+def _prepared(
+    reference: RunReference, encoded: StageResult, synthesized: StageResult, normalized: StageResult
+) -> PreparedDraw:
+    """The draw, with all that can fail without noise done."""
+    made, configuration = reference.derived.load_blocks(synthesized), reference.configuration
+    counts = released_counts(reference.derived, normalized)
+    blocks = open_encoded(reference, encoded)
+    private = {j: counts.domain.labels[j] for j, attribute in enumerate(configuration.attributes) if attribute.private}
+    rows = Rows(encoded=blocks, private=private, sizes=counts.domain.sizes)
+    _, marginals = _compared(configuration)
+    records = CodeBlocks(made)
+    error = mean_count_error(rows, records, counts.domain, marginals, counts.record_count, configuration.memory)
+    sigma = query_sigma(reference.plan.draw(DrawKind.EVALUATION), configuration.stability)
+    exact, digest = np.array([error], np.int64), _digest(made)
+    return PreparedDraw(
+        inputs=text_digest([digest, counts_digest([exact])]),
+        used={**gaussian_terms(sigma), "sensitivity": error_sensitivity(configuration.stability)},
+        make=lambda bits, _: pack_arrays({"value": add_noise(exact, sigma, bits)}, {"synthesized": digest}),
+    )
+
+
+def _compared(configuration: Configuration) -> tuple[PaidSettings, tuple[Attributes, ...]]:
+    """What was bought, and the marginals that it is about."""
+    settings = configuration.evaluate.paid
+    assert settings is not None
+    return settings, compared_marginals(configuration.attributes, settings.length)
+
+
+def _digest(made: Iterable[bytes]) -> str:
+    """SHA-256 of the records, block after block."""
+    digest = hashlib.sha256()
+    for block in made:
+        digest.update(block)
+    return digest.hexdigest()
 
 
 def compared_marginals(attributes: Sequence[Attribute], length: int) -> tuple[Attributes, ...]:
@@ -69,33 +159,31 @@ def mean_count_error(
         # counts are whole and below 2^53; weighted ones below 2^63 for all tables that there are
         return int(np.abs(real * cells.reference.astype(np.int64) - synthetic * cells.synthetic.astype(np.int64)).sum())
 
-    one, other = (Records.of_blocks(blocks, domain, memory) for blocks in (sensitive, records))
+    one, other = (Records(blocks, domain, memory) for blocks in (sensitive, records))
     comparison = Comparison(reference=one, synthetic=other, sizes=domain.sizes)
     return sum(comparison.measure(marginals, distance)) // (len(marginals) * real)
 
 
-def paid_evaluation(
-    noisy: int, deviation: float, record_count: int, paid: PaidSettings, marginals: int
-) -> PaidEvaluation:
+def paid_evaluation(noisy: int, sigma: float, record_count: int, paid: PaidSettings, marginals: int) -> PaidEvaluation:
     """What the noisy mean count error tells, with 95 % intervals; the upper end has 1 more for what `floor` took.
 
     DP: post-processing.
 
     Args:
         noisy: The value as drawn, in records.
-        deviation: Standard deviation of its noise.
+        sigma: Standard deviation of its noise.
         record_count: The released number of records.
         paid: What was bought.
         marginals: How many marginals.
     """
-    inside = count_interval(np.array([noisy], np.int64), deviation)
+    inside = count_interval(np.array([noisy], np.int64), sigma)
     error = Estimate(value=max(0, noisy), low=int(inside.low[0]), high=int(inside.high[0]) + 1)
     return PaidEvaluation(
         metric="mean count error of marginals",
         share=paid.share,
         length=paid.length,
         marginals=marginals,
-        deviation=deviation,
+        deviation=sigma,
         level=LEVEL,
         count_error=error,
         mean_l1=_divided(error, record_count, 2.0),

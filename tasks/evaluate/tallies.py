@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from threading import Lock
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -62,6 +62,11 @@ class Tally(NamedTuple):
     keys: IntArray
     counts: IntArray
 
+    @property
+    def nbytes(self) -> int:
+        """What it takes in memory."""
+        return self.keys.nbytes + self.counts.nbytes
+
     def at(self, keys: IntArray) -> IntArray:
         """How many records hold each of other combinations, 0 where none does."""
         if not len(self.keys):
@@ -70,74 +75,40 @@ class Tally(NamedTuple):
         return np.where(self.keys[place] == keys, self.counts[place], 0)
 
 
-Pending = Callable[[], Tally]
+class SetCounter:
+    """Counts the records that hold each combination of a set, block by block.
 
-
-class KnownTallies:
-    """Tallies of sets that were counted before, so many bytes of them; threads may share it."""
-
-    def __init__(self, room: int) -> None:
-        self._left, self._tallies, self._lock = room, dict[Attributes, Tally](), Lock()
-
-    def get(self, numbering: Numbering) -> Tally | None:
-        """The tally of a set, if it is here. One whose numbers hold in one comparison only never is."""
-        return None if numbering.ranks else self._tallies.get(numbering.attributes)
-
-    def keep(self, numbering: Numbering, tally: Tally) -> Tally:
-        """The tally, which is here from now on if there is room for it."""
-        taken = tally.keys.nbytes + tally.counts.nbytes
-        with self._lock:
-            if not numbering.ranks and taken <= self._left and numbering.attributes not in self._tallies:
-                self._tallies[numbering.attributes] = tally
-                self._left -= taken
-        return tally
-
-
-class DenseCounter:
-    """A set that is counted in one array."""
-
-    def __init__(self, numbering: Numbering, choices: IntArray) -> None:
-        self._counts, self._radices, self._choices = np.zeros(numbering.cells, np.int64), numbering.radices, choices
-
-    def add(self, codes: NDArray[np.unsignedinteger]) -> None:
-        """Count some records: one row a slot."""
-        for places in self._choices:
-            _add(codes, places, np.array(self._radices), self._counts)
-
-    def tally(self) -> Tally:
-        """What was counted."""
-        keys = np.flatnonzero(self._counts)
-        return Tally(keys, self._counts[keys])
-
-
-class SparseCounter:
-    """A set whose keys are sorted, part by part; runs are added up when the last one is as long as the one before it.
-
-    So each key is moved as often as the number of parts has binary digits.
+    With `dense` in one array, else by sorting keys: runs are added up when the last one is as long as the one before it, so
+    that each key is moved as often as the number of blocks has binary digits. A record is counted once for each of `choices`.
     """
 
-    def __init__(self, numbering: Numbering, choices: IntArray) -> None:
+    def __init__(self, numbering: Numbering, choices: IntArray, *, dense: bool) -> None:
         self._numbering, self._choices, self._runs = numbering, choices, list[Tally]()
+        self._cells = np.zeros(numbering.cells, np.int64) if dense else None
 
     def add(self, codes: NDArray[np.unsignedinteger]) -> None:
         """Count some records: one row a slot."""
-        for places in self._choices:
-            run = Tally(*np.unique(self._numbering.keys(codes[places]), return_counts=True))
+        for slots in self._choices:
+            if self._cells is not None:
+                _add(codes, slots, np.array(self._numbering.radices), self._cells)
+                continue
+            run = Tally(*np.unique(self._numbering.keys(codes[slots]), return_counts=True))
             while self._runs and len(self._runs[-1].keys) <= 2 * len(run.keys):
                 run = _sum(self._runs.pop(), run)
             self._runs.append(run)
 
     def tally(self) -> Tally:
-        """What was counted."""
-        total = Tally(np.zeros(0, np.int64), np.zeros(0, np.int64))
-        while self._runs:
-            total = _sum(self._runs.pop(), total)
-        return total
+        """The combinations that occur, and how many records hold each."""
+        if self._cells is not None:
+            keys = np.flatnonzero(self._cells)
+            return Tally(keys, self._cells[keys])
+        nothing = Tally(np.zeros(0, np.int64), np.zeros(0, np.int64))
+        return reduce(_sum, reversed(self._runs), nothing)
 
 
 def _sum(left: Tally, right: Tally) -> Tally:
     keys, counts = merged(left, right)
-    return Tally(keys, counts[0] + counts[1])
+    return Tally(keys, counts.sum(axis=0))
 
 
 @njit(cache=True, nogil=True)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from marginweave.schemas.released.evaluation import BrokenRule, DistanceBounds, Evaluation, MarginalBound
+from marginweave.schemas.released.evaluation import BrokenRule, DistanceBounds, Evaluation
 from marginweave.tasks.aggregate.payloads import unpack_aggregates, unpack_marginals
 from marginweave.tasks.checkpoint.codecs import CodeBlocks, unpack_table
 from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.estimate.mixture.model import unpack_mixture
+from marginweave.tasks.evaluate.agreement import error_parts
 from marginweave.tasks.evaluate.bounds import combination_bounds, marginal_bounds
 from marginweave.tasks.evaluate.cells import Records
-from marginweave.tasks.evaluate.distances import error_parts
 from marginweave.tasks.evaluate.intervals import LEVEL
 from marginweave.tasks.evaluate.metrics import evaluate_release
-from marginweave.tasks.evaluate.paid_task import bought
+from marginweave.tasks.evaluate.paid import bought
 from marginweave.tasks.evaluate.rules import add_rules, broken_rules
 from marginweave.tasks.normalize.marginals import Spread, compression_of
 from marginweave.tasks.normalize.task import released_counts
@@ -23,7 +23,7 @@ from marginweave.tasks.stage import stage_task
 
 _DISTANCE = (
     "sum of |count - synthetic count| over {cells} of these attributes, in records, the synthetic counts weighted to the "
-    "noisy number of records: distance of the counts as drawn, bound of {counts} without noise, each with the level for itself"
+    "noisy number of records: distance of the counts as drawn, bound of {counts} without noise, each at this level by itself"
 )
 _RELEASED = (
     _DISTANCE.format(cells="the released combinations", counts="the bounded counts")
@@ -48,13 +48,17 @@ def evaluate(reference: DerivedReference, parts: dict[str, StageResult]) -> Stag
     def compute() -> bytes:
         configuration, counts = reference.resolved, released_counts(reference, normalized)
         blocks = CodeBlocks(reference.load_blocks(synthesized))
-        records = Records.of_blocks(blocks, counts.domain, configuration.memory)
+        records = Records(blocks, counts.domain, configuration.memory)
         rules = _broken_rules(reference, parts["decode"])
         agreement = evaluate_release(records, counts, ordered=configuration.ordered, rules=rules)
         more: dict[str, Any] = {}
         if (fitted := parts.get("fit")) is not None:
             model = unpack_mixture(reference.load(fitted)).conditioned()
-            more["model"] = error_parts(records, counts, model, _spread(reference, normalized))
+            spread = None
+            if configuration.marginals is not None:
+                marginals = unpack_marginals(reference.load(normalized))
+                spread = Spread.of(compression_of(marginals, configuration)[1])
+            more["model"] = error_parts(records, counts, model, spread)
         if (paid := parts.get("paid")) is not None:
             more["paid"] = bought(reference, paid, synthesized, counts.record_count)
         bounds = _bounds(reference, records, parts["collect"])
@@ -62,14 +66,6 @@ def evaluate(reference: DerivedReference, parts: dict[str, StageResult]) -> Stag
 
     inputs = [parts[name] for name in _INPUTS if name in parts]
     return reference.checkpoint("evaluate", inputs, compute)
-
-
-def _spread(reference: DerivedReference, normalized: StageResult) -> Spread | None:
-    """How merged values are split in the records; None for k-tuples."""
-    if reference.configuration.marginals is None:
-        return None
-    marginals = unpack_marginals(reference.load(normalized))
-    return Spread.of(compression_of(marginals, reference.resolved)[1])
 
 
 def _broken_rules(reference: DerivedReference, decoded: StageResult) -> tuple[BrokenRule, ...]:
@@ -87,16 +83,7 @@ def _bounds(reference: DerivedReference, records: Records, collected: StageResul
     """Bounds of the L1 distance, in records, by the attributes of each marginal; None where one is not known."""
     configuration, payload = reference.resolved, reference.load(collected)
     if configuration.marginals is None:
-        drawn = unpack_aggregates(payload)
-        domain, found = drawn.domain, combination_bounds(drawn, records, configuration)
+        about, found = _RELEASED, combination_bounds(unpack_aggregates(payload), records, configuration)
     else:
-        marginals = unpack_marginals(payload)
-        domain, found = marginals.domain, marginal_bounds(marginals, records, configuration)
-    return DistanceBounds(
-        level=LEVEL,
-        about=_RELEASED if configuration.marginals is None else _MEASURED,
-        marginals=tuple(
-            MarginalBound(attributes=tuple(domain.names[j] for j in b.columns), distance=b.distance, bound=b.bound)
-            for b in found
-        ),
-    )
+        about, found = _MEASURED, marginal_bounds(unpack_marginals(payload), records, configuration)
+    return DistanceBounds(level=LEVEL, about=about, marginals=found)

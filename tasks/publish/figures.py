@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 import numpy as np
+from markupsafe import Markup
 from numpy.typing import NDArray
 
 from marginweave.schemas.released.evaluation import CountBucket, MarginalDistance
+from marginweave.tasks.empirical.findings import Finding
 from marginweave.tasks.publish.reader import Distribution, ValueCounts
 
 if TYPE_CHECKING:
@@ -45,27 +47,22 @@ _SAID_IN_CELLS = 10  # a heat map of more attributes has no room for its numbers
 
 
 @contextmanager
-def drawing(name: str) -> Iterator[None]:
-    """Our style, whatever a matplotlibrc says; `name` makes the ids of a figure its own on a page of many."""
-    from matplotlib import style
-
-    with style.context(["default", {**_STYLE, "svg.hashsalt": name}]), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a glyph that matplotlib's font lacks: the browser has others
-        yield
-
-
-def new_axes(height: float, *, legend: bool = False) -> tuple[Figure, Axes]:
+def drawing(name: str, height: float, *, legend: bool = False) -> Iterator[tuple[Figure, Axes]]:
     """An empty figure of `WIDTH` and this height, in inches, and its axes; no pyplot, which keeps figures and wants a screen.
 
-    With `legend` there is room for one outside the axes, and laying it out takes longer.
+    It has our style, whatever a matplotlibrc says; `name` makes its ids unique on a page of many. With `legend` there is room
+    for one outside the axes, and laying it out takes longer.
     """
+    from matplotlib import style
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import TightLayoutEngine
 
-    # "tight" measures every text once more, for a rectangle that is the whole figure: with the same result
-    tight = TightLayoutEngine(rect=None)  # type: ignore[arg-type]
-    figure = Figure(figsize=(WIDTH, height), layout="constrained" if legend else tight)
-    return figure, figure.subplots()
+    with style.context(["default", {**_STYLE, "svg.hashsalt": name}]), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a glyph that matplotlib's font lacks: the browser has others
+        # "tight" measures every text once more, for a rectangle that is the whole figure: with the same result
+        tight = TightLayoutEngine(rect=None)  # type: ignore[arg-type]
+        figure = Figure(figsize=(WIDTH, height), layout="constrained" if legend else tight)
+        yield figure, figure.subplots()
 
 
 def shown_label(label: str, most: int = 22) -> str:
@@ -74,10 +71,10 @@ def shown_label(label: str, most: int = 22) -> str:
     return printable if len(printable) <= most else printable[: most - 1] + "…"
 
 
-def inline_svg(figure: Figure, name: str, title: str, description: str) -> str:
+def _inline_svg(figure: Figure, name: str, title: str, description: str) -> Markup:
     """An `<svg>` element for an HTML page: scales with the page, with `title` and `description` as its text alternative.
 
-    Must be called inside `drawing(name)`.
+    Must be called inside `drawing(name, …)`.
     """
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
@@ -99,7 +96,7 @@ def inline_svg(figure: Figure, name: str, title: str, description: str) -> str:
         del root.attrib[size]
     labelled = f"{name}-title {name}-desc"
     root.attrib.update({"role": "img", "aria-labelledby": labelled, "stroke-linejoin": "round", "class": "figure"})
-    return ElementTree.tostring(root, encoding="unicode")
+    return Markup(ElementTree.tostring(root, encoding="unicode"))  # noqa: S704 - escaped by the XML writer
 
 
 def _own_ids(root: ElementTree.Element, name: str) -> None:
@@ -114,13 +111,12 @@ def _own_ids(root: ElementTree.Element, name: str) -> None:
                 element.set(key, value.replace("url(#", f"url(#{name}-"))
 
 
-def distribution_figure(distribution: Distribution, name: str) -> str:
+def distribution_figure(distribution: Distribution, name: str) -> Markup:
     """Synthetic records as bars, released counts as dots with their interval, value by value from the top."""
     from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
     values = distribution.values
-    with drawing(name):
-        figure, axes = new_axes(0.42 + _LINE * max(2, len(values)))
+    with drawing(name, 0.42 + _LINE * max(2, len(values))) as (figure, axes):
         rows = np.arange(len(values))
         axes.barh(rows, [v.synthetic for v in values], height=0.72, color=ORANGE, alpha=0.75)
         known = [(i, v) for i, v in enumerate(values) if v.reported is not None]
@@ -134,17 +130,16 @@ def distribution_figure(distribution: Distribution, name: str) -> str:
         axes.set_xlim(left=0)
         axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
         axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-        rows_from_the_top(axes, max(2, len(values)))
+        _rows_from_the_top(axes, max(2, len(values)))
         said = "; ".join(map(_value_words, values))
         title = f"{distribution.name}: synthetic records beside released counts"
-        return inline_svg(figure, name, title, said or "no value")
+        return _inline_svg(figure, name, title, said or "no value")
 
 
-def worst_marginals_figure(rows: Sequence[MarginalDistance], name: str) -> str:
+def worst_marginals_figure(rows: Sequence[MarginalDistance], name: str) -> Markup:
     """Distance of each of the worst marginals as a bar, and the part that noise alone implies as a line across it."""
-    with drawing(name):
-        lines = max((len(r.attributes) for r in rows), default=1)
-        figure, axes = new_axes(0.75 + (0.4 + 0.68 * max(lines, 2)) * _LINE * len(rows), legend=True)
+    lines = max((len(r.attributes) for r in rows), default=1)
+    with drawing(name, 0.75 + (0.4 + 0.68 * max(lines, 2)) * _LINE * len(rows), legend=True) as (figure, axes):
         places = np.arange(len(rows))
         axes.barh(places, [r.tvd for r in rows], height=0.6, color=SKY, label="distance (TVD)")
         implied = [(i, r.noise) for i, r in enumerate(rows) if r.noise is not None]
@@ -159,20 +154,19 @@ def worst_marginals_figure(rows: Sequence[MarginalDistance], name: str) -> str:
         axes.tick_params(axis="y", length=0)
         figure.legend(loc="outside lower center", ncols=2)
         said = "; ".join(f"{', '.join(r.attributes)}: {r.tvd:.3f}" for r in rows)
-        return inline_svg(figure, name, "The marginals that the synthetic records keep worst", said)
+        return _inline_svg(figure, name, "The marginals that the synthetic records keep worst", said)
 
 
-def association_figure(names: Sequence[str], matrix: Sequence[Sequence[float | None]], title: str, name: str) -> str:
+def association_figure(names: Sequence[str], matrix: Sequence[Sequence[float | None]], title: str, name: str) -> Markup:
     """A heat map of association from 0 to 1; pairs without a number are hatched."""
     size = len(names)
     cells = np.array([[np.nan if x is None else x for x in row] for row in matrix], float).reshape(size, size)
-    with drawing(name):
+    with drawing(name, 4.6) as (figure, axes):
         from matplotlib import colormaps
         from matplotlib.cm import ScalarMappable
         from matplotlib.colors import Normalize
         from matplotlib.patches import PathPatch
 
-        figure, axes = new_axes(4.6)
         axes.set_facecolor("#f0f0f0")
         axes.patch.set_hatch("////")
         axes.patch.set_edgecolor("#c0c0c0")
@@ -201,7 +195,7 @@ def association_figure(names: Sequence[str], matrix: Sequence[Sequence[float | N
                     column + 0.5, row + 0.5, f"{cells[row, column]:.2f}", ha="center", va="center", fontsize=7,
                     color="white" if dark else "#1b1b1b",
                 )  # fmt: skip
-        return inline_svg(figure, name, title, _strongest_pairs(names, cells))
+        return _inline_svg(figure, name, title, _strongest_pairs(names, cells))
 
 
 def _squares(chosen: NDArray[np.bool_]) -> Path:
@@ -215,14 +209,13 @@ def _squares(chosen: NDArray[np.bool_]) -> Path:
     return Path(vertices, np.tile(np.array(codes, Path.code_type), len(rows)))
 
 
-def error_figure(buckets: Sequence[CountBucket], name: str) -> str:
+def error_figure(buckets: Sequence[CountBucket], name: str) -> Markup:
     """Mean proportional error of combinations by the size of their synthetic count, in bins of a logarithmic axis."""
     from matplotlib.ticker import NullFormatter, StrMethodFormatter
 
     known = [(b, 100 * b.proportional_error) for b in buckets if b.proportional_error is not None]
     places = [max(bucket.mean_count or 0, 1) for bucket, _ in known]
-    with drawing(name):
-        figure, axes = new_axes(3.0)
+    with drawing(name, 3.0) as (figure, axes):
         axes.plot(places, [error for _, error in known], "o-", color=BLUE, markersize=4, linewidth=1)
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
@@ -232,10 +225,28 @@ def error_figure(buckets: Sequence[CountBucket], name: str) -> str:
         axes.set_ylabel("mean error, in % of the count")
         axes.grid(linewidth=0.3, color="#d9d9d9")
         said = "; ".join(f"up to {bucket.at_most}: {error:.0f} %" for bucket, error in known)
-        return inline_svg(figure, name, "Error of combinations by the size of their synthetic count", said)
+        return _inline_svg(figure, name, "Error of combinations by the size of their synthetic count", said)
 
 
-def rows_from_the_top(axes: Axes, rows: int) -> None:
+def audit_figure(findings: Sequence[Finding], name: str) -> Markup:
+    """Measured intervals as shares of their claims, line by line from the top; the claim is at 1."""
+    with drawing(name, 0.9 + 0.3 * len(findings)) as (figure, axes):
+        for row, finding in enumerate(findings):
+            ends = np.clip(np.array([finding.measured.low, finding.measured.high]) / finding.claim, 0, 2)
+            colour = BLUE if finding.verdict == "holds" else ORANGE
+            axes.plot(ends, [row, row], "|-", color=colour, markersize=8, linewidth=2)
+        axes.axvline(1, color="#1b1b1b", linewidth=0.9)
+        axes.set_yticks(range(len(findings)), [f"{finding.name} ({finding.quantity})" for finding in findings])
+        _rows_from_the_top(axes, len(findings))
+        axes.set_xlim(0, 2.05)
+        axes.set_xlabel("measured, as a share of the claim")
+        said = "; ".join(
+            f"{f.name}: {f.quantity} {f.measured.low:.3g} to {f.measured.high:.3g} of {f.claim:.3g}" for f in findings
+        )
+        return _inline_svg(figure, name, "Measured privacy loss beside what is claimed", said)
+
+
+def _rows_from_the_top(axes: Axes, rows: int) -> None:
     """Room for so many rows, and lines only along the axis below."""
     axes.set_ylim(rows - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)

@@ -25,8 +25,7 @@ from marginweave.tasks.encode.codes import code_type, encode_table, value_slots
 from marginweave.tasks.evaluate.intervals import Intervals, marginal_intervals
 from marginweave.tasks.normalize.marginals import marginal_counts, normalize_marginals
 from marginweave.tasks.preprocess.clean import clean_table
-from marginweave.tasks.publish.measurements import read_measurements
-from marginweave.tasks.publish.tables import read_counts, read_intervals
+from marginweave.tasks.publish.tables import read_counts, read_measurements
 
 RecordCodes = tuple[NDArray[np.integer], ...]
 
@@ -64,8 +63,7 @@ class PublishedRelease:
             if configuration.marginals is None:
                 noise = tuple(LevelNoise(**dict(item)) for item in statement.noise)
                 counts = pq.read_table(place / "aggregates.parquet")
-                aggregates, marginals = read_counts(counts, domain, noise), None
-                intervals = read_intervals(counts, len(noise))
+                (aggregates, intervals), marginals = read_counts(counts, domain, noise), None
             else:
                 cells = pq.read_table(place / "measurements.parquet")
                 drawn = read_measurements(cells, statement.marginals or (), domain, configuration)
@@ -180,13 +178,13 @@ def record_codes(records: pa.Table, domain: Domain, configuration: Configuration
 
 @dataclass(frozen=True, kw_only=True)
 class ValueCounts:
-    """One value: its released count with an interval, None where none was released, and the synthetic count."""
+    """One value: its synthetic count, and its released count with an interval, None where none was released."""
 
     label: str
+    synthetic: int
     reported: int | None
     low: int | None
     high: int | None
-    synthetic: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,9 +206,19 @@ def distributions(published: PublishedRelease, shown: ShownRecords, scale: float
         shown: What is shown of its synthetic records.
         scale: What a synthetic record counts for. DP: post-processing.
     """
+    first, inside = published.aggregates.levels[0], published.intervals[0]
+    released = zip(first.counts.tolist(), inside.low.tolist(), inside.high.tolist(), strict=True)
+    places = zip(first.columns[:, 0].tolist(), first.values[:, 0].tolist(), strict=True)
+    counts, labels = dict(zip(places, released, strict=True)), published.aggregates.domain.labels
+
+    def value_counts(j: int, v: int) -> ValueCounts:
+        reported, low, high = counts.get((j, v), (None, None, None))
+        synthetic = round(float(shown.values[j][v]) * scale)
+        return ValueCounts(label=labels[j][v], reported=reported, low=low, high=high, synthetic=synthetic)
+
     found, columns = [], published.configuration.columns
-    for name, places in sections_of(published.configuration).items():
-        values = [value for j in places for value in _values(published, j, shown.values[j], scale)]
+    for name, attributes in sections_of(published.configuration).items():
+        values = [value_counts(j, v) for j in attributes for v in range(len(labels[j]))]
         kept = values
         if len(values) > MOST_VALUES:
             kept = sorted(values, key=lambda v: (v.reported or 0, v.synthetic), reverse=True)[:MOST_VALUES]
@@ -218,20 +226,3 @@ def distributions(published: PublishedRelease, shown: ShownRecords, scale: float
         missing, more = round(shown.empty[name] * scale), len(values) - len(kept)
         found.append(Distribution(name=name, kind=kind, values=tuple(kept), more=more, missing=missing))
     return found
-
-
-def _values(published: PublishedRelease, j: int, made: NDArray[np.int64], scale: float) -> list[ValueCounts]:
-    first, intervals = published.aggregates.levels[0], published.intervals[0]
-    labels = published.aggregates.domain.labels[j]
-    rows = np.flatnonzero(first.columns[:, 0] == j)
-    row_of = dict(zip(first.values[rows, 0].tolist(), rows.tolist(), strict=True))
-    return [
-        ValueCounts(
-            label=label,
-            reported=None if (row := row_of.get(v)) is None else int(first.counts[row]),
-            low=None if row is None else int(intervals.low[row]),
-            high=None if row is None else int(intervals.high[row]),
-            synthetic=round(float(made[v]) * scale),
-        )
-        for v, label in enumerate(labels)
-    ]

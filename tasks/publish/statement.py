@@ -33,7 +33,7 @@ from marginweave.tasks.publish.wording import Bounds, preparation_words, stated_
 ASSUMPTIONS = (
     "Every statement in the configuration (columns, domains, bounds, bins, caps, seeds) was public before the data was seen.",
     "The operating system's generator is unpredictable, and the machine, the ledger and the private folders are the curator's.",
-    "Everybody who may see several releases about the same people is told the account's total, not this release alone.",
+    "Anyone who may see several releases about the same people is given the account's total, not only this release.",
 )
 COMPOSED = "Gaussian differential privacy: mu^2 of all draws add; delta_threshold is added to delta"
 SELECTED = (
@@ -43,10 +43,10 @@ SELECTED = (
 PURE = "The draws of {noise} noise are (epsilon, 0)-differentially private, and their epsilons add; there is no delta"
 JOINT = (
     "Gaussian differential privacy: mu^2 of all draws add; delta_threshold and the delta of the noise are treated together, "
-    "as whoever has new values moves other counts the less; in the account both are added"
+    "because a person with new values changes other counts less; in the account both are added"
 )
 UNFABRICATED = (
-    "; only combinations that occur are noised, and each length spends an equal part of delta_threshold on that"
+    "; only combinations that occur get noise, and each length spends an equal part of delta_threshold on that"
 )
 PARTLY_PURE = (
     "The draws of {noise} noise are (epsilon, 0)-differentially private and their epsilons add; the others, by Gaussian "
@@ -60,19 +60,16 @@ AMPLIFIED = (
     "The draws together are differentially private towards the sampled table, by Gaussian differential privacy; the sampling "
     "makes that (epsilon, delta) towards the data"
 )
-APPROVED = (
-    "Whether this release was published was decided by somebody who had seen it, and nothing that it was made from."
-)
+APPROVED = "Somebody who had seen this release, and nothing that it was made from, decided to publish it."
 APPROVED_AFTER_A_LOOK = (
-    "Whether this release was published was decided by somebody who had seen it; before, a release about the same people had "
-    "been compared with the sensitive table (internal evaluation), which that person may have seen."
+    "Somebody who had seen this release decided to publish it. Before that, a release about the same people was compared with "
+    "the sensitive table (internal evaluation), and that person may have seen the result."
 )
 DATA_DEPENDENT_STOPS = (
-    "A run that stops before its first draw (a broken contract or suite, an unreadable source) tells its operator so.",
+    "A run that stops before its first draw (a broken contract or suite, an unreadable source) says so to its operator.",
     (
-        "A run that stops after a draw since memory or disk do not hold what it counts, or a file it set aside is damaged, "
-        "tells its operator that it stopped; the same command resumes it, repeats the same draws, and charges nothing "
-        "more."
+        "A run that stops after a draw (memory or disk is too small for its counts, or a file it set aside is damaged) says so "
+        "to its operator; the same command resumes it, repeats the same draws, and charges nothing more."
     ),
     "How long a run took and how much memory it used is not covered by the guarantee.",
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
@@ -14,17 +14,25 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from marginweave.schemas.arrays import Floats
+from marginweave.schemas.arrays import Floats, Integers
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.configuration.structure import SEPARATOR
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.aggregates import Aggregates, Domain, Level, LevelNoise
+from marginweave.schemas.released.measurements import Clique, Marginals, Measurement
+from marginweave.schemas.released.statement import MarginalsStatement, MarginalStatement
+from marginweave.tasks.accounting.plan.marginals import rounds_of
+from marginweave.tasks.aggregate.domain import domain_sizes
+from marginweave.tasks.aggregate.selection import declared_cliques
 from marginweave.tasks.checkpoint.codecs import in_blocks
 from marginweave.tasks.checkpoint.files import streamed_file
-from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.evaluate.intervals import Intervals, count_interval
+from marginweave.tasks.normalize.marginals import compression_of
 
 ROW_GROUP = 1 << 16
 PARQUET_OPTIONS: dict[str, Any] = {"write_statistics": False, "compression": "zstd", "store_schema": False}
 SYNTHETIC = ("synthetic.parquet", "synthetic.csv")
+_MISSING = "(missing)"
 CSV_OPTIONS = pa_csv.WriteOptions(quoting_style="needed")
 
 
@@ -36,13 +44,17 @@ def counts_table(aggregates: Aggregates, intervals: Sequence[Intervals], longest
     combination was measured in. `low` and `high` are the ends of `intervals`, one for each length, aligned with its counts.
     There are `longest` positions, or R if that is more; those beyond the length are null.
     """
+    domain, positions = aggregates.domain, max(longest, aggregates.reporting_length)
     nothing = Level.join(0, [((), np.zeros((1, 0), np.int64), np.array([aggregates.record_count], np.int64))])
-    deviation = aggregates.record_deviation
-    parts = [(nothing, np.array([deviation]), count_interval(nothing.counts, deviation))]
+    sigma = aggregates.record_deviation
+    parts = [_rows(domain, nothing, np.array([sigma]), count_interval(nothing.counts, sigma), positions)]
     for level, noise, inside in zip(aggregates.levels, aggregates.noise, intervals, strict=True):
-        parts.append((level, count_deviations(aggregates, level, noise), inside))
-    positions = max(longest, aggregates.reporting_length)
-    return pa.concat_tables([_rows(aggregates.domain, *part, positions) for part in parts]).combine_chunks()
+        sigmas = np.full(len(level), noise.deviation)
+        if aggregates.measured is not None:
+            for columns, rows in level.by_columns():
+                sigmas[rows] = aggregates.measured[columns]
+        parts.append(_rows(domain, level, sigmas, inside, positions))
+    return pa.concat_tables(parts).combine_chunks()
 
 
 def with_combinations(
@@ -56,31 +68,32 @@ def with_combinations(
     return pa.table(columns)
 
 
-def read_counts(table: pa.Table, domain: Domain, noise: tuple[LevelNoise, ...]) -> Aggregates:
-    """The aggregates that `counts_table` wrote.
+def read_counts(
+    table: pa.Table, domain: Domain, noise: tuple[LevelNoise, ...]
+) -> tuple[Aggregates, tuple[Intervals, ...]]:
+    """The aggregates and the intervals of their counts that `counts_table` wrote.
 
     Raises:
         InputError: a column or value that the domain does not have, or no row of length 0.
+        KeyError: the columns of the intervals are lacking.
     """
     lengths = table.column("length").to_numpy()
     if not (lengths == 0).any():
         raise InputError("aggregates must have one row of length 0, the protected record count")
-    levels = tuple(_read_level(table.filter(pa.array(lengths == n.length)), domain, n.length) for n in noise)
-    head = table.filter(pa.array(lengths == 0))
-    return Aggregates(
+    head, *parts = [table.filter(pa.array(lengths == k)) for k in (0, *(n.length for n in noise))]
+    aggregates = Aggregates(
         domain=domain,
         record_count=head.column("count")[0].as_py(),
         record_deviation=head.column("deviation")[0].as_py(),
-        levels=levels,
+        levels=tuple(_read_level(part, domain, n.length) for part, n in zip(parts, noise, strict=True)),
         noise=noise,
     )
+    return aggregates, tuple(Intervals(low=_numbers(part, "low"), high=_numbers(part, "high")) for part in parts)
 
 
-def read_intervals(table: pa.Table, lengths: int) -> tuple[Intervals, ...]:
-    """The intervals that `counts_table` wrote, of lengths 1 … `lengths`. Raises KeyError where the columns are not there."""
-    parts = [table.filter(pa.array(table.column("length").to_numpy() == k)) for k in range(1, lengths + 1)]
-    ends = [[part.column(end).to_numpy().astype(np.int64) for end in ("low", "high")] for part in parts]
-    return tuple(Intervals(low=low, high=high) for low, high in ends)
+def _numbers(table: pa.Table, column: str) -> Integers:
+    numbers: Integers = table.column(column).to_numpy().astype(np.int64)
+    return numbers
 
 
 def parquet_bytes(table: pa.Table) -> bytes:
@@ -122,39 +135,19 @@ def write_synthetic(place: Path, tables: Iterable[pa.Table]) -> dict[str, str]:
         streams = [files.enter_context(streamed_file(place / name)) for name in SYNTHETIC]
         parquet = pq.ParquetWriter(streams[0], first.schema, **PARQUET_OPTIONS)
         text = pa_csv.CSVWriter(streams[1], as_written(first.schema.empty_table()).schema, write_options=CSV_OPTIONS)
-
-        def write_group(rows: pa.Table) -> None:
-            parquet.write_table(rows.combine_chunks(), row_group_size=ROW_GROUP)
-
-        def write_lines(rows: pa.Table) -> None:
-            text.write_table(as_written(rows))
-
         for rows in chain([first], blocks):
-            _write([write_group, write_lines], rows)
+            parquet.write_table(rows.combine_chunks(), row_group_size=ROW_GROUP)
+            text.write_table(as_written(rows))
         parquet.close()
         text.close()
         return {name: stream.digest for name, stream in zip(SYNTHETIC, streams, strict=True)}
 
 
-def _write(writers: Sequence[Callable[[pa.Table], None]], rows: pa.Table) -> None:
-    """Give the rows to every writer, all at once."""
-    for _ in LocalEngine().map(lambda write: write(rows), writers):
-        pass
-
-
-def count_deviations(aggregates: Aggregates, level: Level, noise: LevelNoise) -> Floats:
-    """Deviation of the noise of every combination; shape (n,)."""
-    deviations = np.empty(len(level))
-    for columns, rows in level.by_columns():
-        deviations[rows] = noise.deviation if aggregates.measured is None else aggregates.measured[columns]
-    return deviations
-
-
-def _rows(domain: Domain, level: Level, deviations: Floats, intervals: Intervals, positions: int) -> pa.Table:
+def _rows(domain: Domain, level: Level, sigmas: Floats, intervals: Intervals, positions: int) -> pa.Table:
     numbers = {
         "length": pa.array(np.full(len(level), level.length), pa.int16()),
         "count": pa.array(level.counts, pa.int64()),
-        "deviation": pa.array(deviations, pa.float64()),
+        "deviation": pa.array(sigmas, pa.float64()),
         "low": pa.array(intervals.low, pa.int64()),
         "high": pa.array(intervals.high, pa.int64()),
     }
@@ -182,5 +175,111 @@ def _read_level(table: pa.Table, domain: Domain, length: int) -> Level:
             values[:, i] = [code[pair] for pair in zip(columns[:, i].tolist(), labels, strict=True)]
         except KeyError:
             raise InputError("aggregates name a column or value that their configuration does not have") from None
-    counts = table.column("count").to_numpy().astype(np.int64)
-    return Level(length=length, columns=columns, values=values, counts=counts)
+    return Level(length=length, columns=columns, values=values, counts=_numbers(table, "count"))
+
+
+def measurements_table(marginals: Marginals, configuration: Configuration) -> pa.Table:
+    """Every cell of every marginal, one a row, with the columns below, and then `column_i` and `value_i` for each attribute.
+
+    `marginal` numbers them from 1. Counts are signed; `deviation` is the standard deviation of their noise, `noise` its kind,
+    `low` and `high` the ends of `count_interval`. Cells stand in C order over `merged_values`. A missing value is null; values
+    that were measured together stand as one text, with ` | ` between them (privacy.json lists them). There are as many
+    positions as `MarginalSettings.longest`, or more if merging made more; those beyond its own are null. DP: post-processing.
+    """
+    names, drawn = marginals.domain.names, [*marginals.one_way, *marginals.larger]
+    single = [[*labels, None] for labels in marginals.domain.labels]
+    merged = [[_one_text(texts) for texts in groups] for groups in _measured_together(marginals, configuration)]
+    longest = max(configuration.longest, *(len(m.attributes) for m in drawn))
+    parts = []
+    for i, m in enumerate(drawn):
+        labels = single if i < len(marginals.one_way) else merged
+        cells = np.unravel_index(np.arange(m.counts.size), m.counts.shape)
+        inside = count_interval(m.counts.ravel().astype(np.int64), m.deviation, noise=m.noise)
+        numbers = {
+            "marginal": pa.array(np.full(m.counts.size, i + 1), pa.int32()),
+            "count": pa.array(m.counts.ravel(), pa.int64()),
+            "deviation": pa.array(np.full(m.counts.size, m.deviation), pa.float64()),
+            "noise": pa.repeat(m.noise, m.counts.size),
+            "low": pa.array(inside.low, pa.int64()),
+            "high": pa.array(inside.high, pa.int64()),
+        }
+        values = [pa.array(labels[a], pa.string()).take(pa.array(c)) for a, c in zip(m.attributes, cells, strict=True)]
+        columns = [pa.repeat(names[a], m.counts.size) for a in m.attributes]
+        parts.append(with_combinations(numbers, list(zip(columns, values, strict=True)), longest))
+    return pa.concat_tables(parts).combine_chunks()
+
+
+def marginal_facts(marginals: Marginals, configuration: Configuration) -> MarginalsStatement:
+    """For privacy.json: attributes, cells and noise of every marginal, and the values that were measured together.
+
+    `draw` is `rounds` where marginals were chosen in rounds: `deviation` is what all of their shares leave. `not_measured` are
+    marginals that the configuration names and that had too many cells once private values were known.
+    """
+    names, drawn = marginals.domain.names, [*marginals.one_way, *marginals.larger]
+    larger = "marginals" if rounds_of(configuration) is None else "rounds"
+    groups = zip(names, _measured_together(marginals, configuration), strict=True)
+    together = {name: tuple(tuple(texts) for texts in found if len(texts) > 1) for name, found in groups}
+    return MarginalsStatement(
+        marginals=tuple(
+            MarginalStatement(
+                draw="one-way" if i < len(marginals.one_way) else larger,
+                attributes=tuple(names[a] for a in m.attributes),
+                cells=m.counts.size,
+                deviation=m.deviation,
+                noise=m.noise,
+            )
+            for i, m in enumerate(drawn)
+        ),
+        measured_together={name: merged for name, merged in together.items() if merged},
+        not_measured=tuple(tuple(names[a] for a in clique) for clique in _not_measured(marginals, configuration)),
+    )
+
+
+def _not_measured(marginals: Marginals, configuration: Configuration) -> list[Clique]:
+    settings, attributes, domain = configuration.marginals, configuration.attributes, marginals.domain
+    assert settings is not None
+    if settings.selects(len(attributes)) or not settings.has_larger(len(attributes)):
+        return []
+    measured = {m.attributes for m in marginals.larger}
+    declared = declared_cliques(settings, domain.names, domain_sizes(attributes, domain.labels))
+    return [clique for clique in declared if clique not in measured]
+
+
+def read_measurements(
+    table: pa.Table, facts: Sequence[MarginalStatement], domain: Domain, configuration: Configuration
+) -> Marginals:
+    """The marginals that `measurements_table` wrote; `facts` are the `marginals` of privacy.json.
+
+    Raises:
+        InputError: cells that are not those of the marginals.
+    """
+    numbers, counts = table.column("marginal").to_numpy(), table.column("count").to_numpy()
+    place, single = {name: j for j, name in enumerate(domain.names)}, len(domain.names)
+
+    def measured(i: int, sizes: Sequence[int] | None) -> Measurement:
+        fact, cells = facts[i], counts[numbers == i + 1]
+        attributes = tuple(place[name] for name in fact.attributes)
+        shape = (len(cells),) if sizes is None else tuple(sizes[a] for a in attributes)
+        if len(cells) != np.prod(shape):
+            raise InputError("measurements must have every cell of every marginal that privacy.json names")
+        counted = cells.reshape(shape)
+        return Measurement(attributes=attributes, counts=counted, deviation=fact.deviation, noise=fact.noise)
+
+    one_way = tuple(measured(i, None) for i in range(len(facts))[:single])
+    sizes = compression_of(Marginals(domain=domain, one_way=one_way, larger=()), configuration)[1].sizes
+    larger = tuple(measured(i, sizes) for i in range(len(facts))[single:])
+    return Marginals(domain=domain, one_way=one_way, larger=larger)
+
+
+def _measured_together(marginals: Marginals, configuration: Configuration) -> list[list[list[str | None]]]:
+    """For each attribute the labels behind every merged code, in its order; None is a missing value."""
+    found = []
+    for labels, codes in zip(marginals.domain.labels, compression_of(marginals, configuration)[1].codes, strict=True):
+        texts = np.array([*labels, None], object)[: len(codes)]
+        found.append([texts[codes == merged].tolist() for merged in range(int(codes.max()) + 1)])
+    return found
+
+
+def _one_text(labels: Sequence[str | None]) -> str | None:
+    """The label, or the labels of values that were measured together in one text."""
+    return labels[0] if len(labels) == 1 else SEPARATOR.join(_MISSING if x is None else x for x in labels)

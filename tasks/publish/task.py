@@ -16,11 +16,17 @@ from marginweave.tasks.checkpoint.codecs import CodeBlocks, unpack_table
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place, read_file, replace_file
 from marginweave.tasks.evaluate.intervals import Intervals, marginal_intervals, release_intervals
 from marginweave.tasks.normalize.task import released_counts
-from marginweave.tasks.publish.measurements import marginal_facts, measurements_table
 from marginweave.tasks.publish.pages import internal_report, release_pages
 from marginweave.tasks.publish.reader import PublishedRelease, show_records
 from marginweave.tasks.publish.statement import privacy_statement
-from marginweave.tasks.publish.tables import counts_table, csv_bytes, parquet_bytes, write_synthetic
+from marginweave.tasks.publish.tables import (
+    counts_table,
+    csv_bytes,
+    marginal_facts,
+    measurements_table,
+    parquet_bytes,
+    write_synthetic,
+)
 from marginweave.tasks.references import DerivedReference, RunReference, StageResult
 from marginweave.tasks.stage import stage_task
 
@@ -42,9 +48,10 @@ def publish(
     configuration = reference.configuration
     aggregates = released_counts(reference, parts["normalize"])
     evaluation = Evaluation.from_json(reference.load(parts["evaluate"]))
-    intervals = count_intervals(reference, aggregates, parts["collect"], parts["normalize"])
+    intervals, measured, marginals = intervals_and_marginals(
+        reference, aggregates, parts["collect"], parts["normalize"]
+    )
     counts = counts_table(aggregates, intervals, configuration.longest)
-    measured, marginals = _measured(reference, parts["normalize"])
     statement = privacy_statement(
         configuration, plan, aggregates, account, release, reference.released_bounds, marginals=marginals
     )
@@ -70,26 +77,17 @@ def publish(
     return {f"release/{name}": digest for name, digest in digests.items()}
 
 
-def _measured(reference: DerivedReference, normalized: StageResult) -> tuple[dict[str, bytes], MarginalsStatement]:
-    """The file of the marginals as they were drawn, and what privacy.json says of them; nothing where there are none."""
-    if reference.configuration.marginals is None:
-        return {}, MarginalsStatement()
-    marginals = unpack_marginals(reference.load(normalized))
-    table = measurements_table(marginals, reference.resolved)
-    return {"measurements.parquet": parquet_bytes(table)}, marginal_facts(marginals, reference.resolved)
-
-
-def count_intervals(
+def intervals_and_marginals(
     reference: DerivedReference, aggregates: Aggregates, collected: StageResult, normalized: StageResult
-) -> tuple[Intervals, ...]:
-    """The intervals of normalized counts, from the checkpoints of `collect` and `normalize`: one item a length.
-
-    DP: post-processing.
-    """
+) -> tuple[tuple[Intervals, ...], dict[str, bytes], MarginalsStatement]:
+    """The intervals of normalized counts, one item a length, and the file and the statement of marginals, if any."""
     configuration = reference.resolved
     if configuration.marginals is None:
-        return release_intervals(aggregates, unpack_aggregates(reference.load(collected)), configuration)
-    return marginal_intervals(aggregates, unpack_marginals(reference.load(normalized)), configuration)
+        drawn = unpack_aggregates(reference.load(collected))
+        return release_intervals(aggregates, drawn, configuration), {}, MarginalsStatement()
+    marginals = unpack_marginals(reference.load(normalized))
+    file = {"measurements.parquet": parquet_bytes(measurements_table(marginals, configuration))}
+    return marginal_intervals(aggregates, marginals, configuration), file, marginal_facts(marginals, configuration)
 
 
 @stage_task("report internally", patient=True)

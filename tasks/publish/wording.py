@@ -23,9 +23,9 @@ from marginweave.tasks.mechanisms.percentile import rank_error
 
 Bounds = Mapping[str, tuple[float, float]]
 _ABOUT = (
-    "The interval from low to high covers the true count (after preparation, with bounded contributions) with the level for "
-    "itself, not for all intervals together. It comes from the count as it was drawn; the published count was made consistent "
-    "and may lie outside."
+    "The interval from low to high covers the true count (after preparation, with bounded contributions) at this level: each "
+    "interval by itself, not all of them together. It comes from the count as it was drawn; the published count was made "
+    "consistent and may lie outside."
 )
 _SELECTED = (
     "Every combination was published because its noisy count reached a threshold. Its interval is adjusted for that: it "
@@ -42,7 +42,7 @@ def unit_assumption(configuration: Configuration) -> str:
     subject = configuration.privacy.subject
     if subject is None:
         return "One row is one person, as `unit` says; a person with several rows is protected less."
-    alone = "; a row without one is a person of its own" if subject.missing_subject == "own" else ""
+    alone = "; a row without one is a separate person" if subject.missing_subject == "own" else ""
     return (
         f"All rows of one person have one value of column {subject.column!r}{alone}; "
         "a person with several values is protected less."
@@ -64,8 +64,8 @@ def paid_words(evaluation: Evaluation) -> list[str]:
         f"noise of standard deviation {paid.deviation:.1f}){relative}."
     )
     price = (
-        f"Bought with {100 * paid.share:g} % of the budget, for these records alone; it chose nothing, and every further "
-        "look at the data would be a charge."
+        f"Bought with {100 * paid.share:g} % of the budget, for these records alone; nothing was chosen by it, and every "
+        "further look at the data would be charged."
     )
     return [found, price]
 
@@ -95,7 +95,7 @@ def _unit(configuration: Configuration) -> Iterator[str]:
     else:
         yield f"At most {subject.max_records} row(s) of a subject were counted, uniformly chosen where there were more."
     if subject.missing_subject == "own":
-        yield "A row without a subject counts as a subject of its own."
+        yield "A row without a subject counts as a separate subject."
     else:
         yield "Rows without a subject were left out."
 
@@ -104,7 +104,7 @@ def _imputations(configuration: Configuration) -> Iterator[str]:
     for name, column in configuration.columns.items():
         impute = column.impute if isinstance(column, MeasuredColumn) else None
         if isinstance(impute, GaussianImputation):
-            normal = f"a normal distribution with mean {impute.mean:g} and deviation {impute.deviation:g}"
+            normal = f"a normal distribution with mean {impute.mean:g} and standard deviation {impute.deviation:g}"
             source = f"{normal}, clamped to the bounds"
         elif isinstance(impute, WeightedImputation):
             source = "declared values with declared weights"
@@ -181,8 +181,8 @@ def _weak_guarantee(configuration: Configuration, count: int) -> Iterator[str]:
         yield f"epsilon ({epsilon:g}) is above 5: the formal protection of a person is weak."
     if count > 1 and delta * count >= 1:
         yield (
-            f"delta ({delta:g}) is at least 1/n for about {count} records: a release that shows one record as it is would "
-            "keep this promise."
+            f"delta ({delta:g}) is at least 1/n for about {count} records: a release that shows one record unchanged would "
+            "meet this definition."
         )
     elif count > 1 and delta > count**-1.5:
         yield f"delta ({delta:g}) is large for about {count} records; 1/n^1.5 would be {count**-1.5:.1e}."
@@ -204,8 +204,9 @@ def _weak_percentiles(configuration: Configuration, count: int, mechanisms: Sequ
     ]
     if lengths:
         yield (
-            f"The {percentile:g}th percentile that bounds how many combinations of {', '.join(lengths)} one record adds means "
-            f"little here: about {max(0, round(above))} records lie above it, and its rank may be off by more than that."
+            f"The automatic cap on contributions (percentile {percentile:g}, combinations of {', '.join(lengths)}) is "
+            f"unreliable for a table of this size: about {max(0, round(above))} records lie above it, and its rank may be off "
+            "by more than that. Set it by hand."
         )
 
 

@@ -15,11 +15,10 @@ import numpy as np
 import pandas as pd
 
 from marginweave.schemas.released.aggregates import Domain
+from marginweave.tasks.evaluate.agreement import bucket_sums, combination_sums, known_distance, total_variation
 from marginweave.tasks.evaluate.association import association
 from marginweave.tasks.evaluate.cells import Cells, Comparison, Records
 from marginweave.tasks.evaluate.classifiers import propensity
-from marginweave.tasks.evaluate.combinations import bucket_sums, combination_sums
-from marginweave.tasks.evaluate.distances import known_distance, total_variation
 from marginweave.tasks.evaluate.metrics import evaluate_internal
 
 ROWS = 1_000_000
@@ -68,7 +67,7 @@ def main() -> None:
     before = peak()
     start = time.perf_counter()
     comparison = Comparison(
-        reference=Records.of(tables[0], domain), synthetic=Records.of(tables[1], domain), sizes=domain.sizes
+        reference=Records([tables[0]], domain), synthetic=Records([tables[1]], domain), sizes=domain.sizes
     )
     places = range(len(SIZES))
     triples = list(itertools.combinations(places, 3))
@@ -76,7 +75,7 @@ def main() -> None:
     counted = time.perf_counter()
     comparison.measure(triples, compare)
     compared = time.perf_counter()
-    association(comparison, domain.names, places, list(itertools.combinations(places, 2)), with_missing=True)
+    association(comparison, domain.names, places, list(itertools.combinations(places, 2)))
     associated = time.perf_counter()
     grown = (peak() - before) / 1024
     evaluate_internal(*tables, domain)

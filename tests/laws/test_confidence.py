@@ -237,12 +237,11 @@ def test_the_bound_of_marginals_holds_and_is_not_vacuous() -> None:
         marginals, compression = measured(table, 1000 + seed)
         made = records_near(marginals, seed)
         weight = max(0.0, sum(m.total for m in marginals.one_way) / 4) / len(made[0])
-        for found in marginal_bounds(marginals, Records.of(made, marginals.domain), SETTINGS):
-            both = [
-                compress_codes(codes, compression) if len(found.columns) > 1 else codes for codes in (table.codes, made)
-            ]
-            sizes = compression.sizes if len(found.columns) > 1 else tuple(size + 1 for size in SIZES)
-            real, synthetic = (count_marginal(codes, sizes, found.columns) for codes in both)
+        for found in marginal_bounds(marginals, Records([made], marginals.domain), SETTINGS):
+            columns = tuple(map(marginals.domain.names.index, found.attributes))
+            both = [compress_codes(codes, compression) if len(columns) > 1 else codes for codes in (table.codes, made)]
+            sizes = compression.sizes if len(columns) > 1 else tuple(size + 1 for size in SIZES)
+            real, synthetic = (count_marginal(codes, sizes, columns) for codes in both)
             distance = float(np.abs(real - weight * synthetic).sum())
             assert found.bound is not None
             failures, trials = failures + (distance > found.bound), trials + 1
@@ -300,12 +299,13 @@ def test_the_bound_of_released_combinations_holds_whatever_was_selected() -> Non
             noise=tuple(level_noise(m, v) for (_, v), m in zip(pairs, plans, strict=True)),
         )
         made = tuple(rng.integers(0, size + 1, 2500) for size in SIZES)
-        for found in combination_bounds(drawn, Records.of(made, drawn.domain), config):
-            k = len(found.columns) - 1
-            rows = dict(levels[k].by_columns())[found.columns]
+        for found in combination_bounds(drawn, Records([made], drawn.domain), config):
+            columns = tuple(map(drawn.domain.names.index, found.attributes))
+            k = len(columns) - 1
+            rows = dict(levels[k].by_columns())[columns]
             truth = true_counts(*pairs[k], levels[k])[rows]
             sizes = tuple(size + 1 for size in SIZES)
-            synthetic = count_marginal([m.astype(np.uint8) for m in made], sizes, found.columns) * (3000 / 2500)
+            synthetic = count_marginal([m.astype(np.uint8) for m in made], sizes, columns) * (3000 / 2500)
             kept = synthetic[tuple(levels[k].values[rows].T)]
             assert found.distance == pytest.approx(np.abs(levels[k].counts[rows] - kept).sum())
             assert found.bound is not None

@@ -18,8 +18,7 @@ from marginweave.schemas.budget import Neighbors, Stability
 from marginweave.schemas.configuration.evaluation import PaidSettings
 from marginweave.schemas.released.aggregates import Domain
 from marginweave.tasks.checkpoint.codecs import pack_arrays, pack_codes
-from marginweave.tasks.evaluate.paid import compared_marginals, mean_count_error, paid_evaluation
-from marginweave.tasks.evaluate.paid_task import bought
+from marginweave.tasks.evaluate.paid import bought, compared_marginals, mean_count_error, paid_evaluation
 from marginweave.tasks.mechanisms.gaussian import add_noise, error_sensitivity, error_sigma
 from marginweave.tasks.references import DerivedReference, StageResult
 from tests.support.configurations import configuration

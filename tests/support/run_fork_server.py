@@ -43,7 +43,7 @@ from marginweave.tasks.checkpoint.draw_files import DrawSecrets, DrawStore
 from marginweave.tasks.checkpoint.files import StagedFile
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.checkpoint.store import Store
-from marginweave.tasks.evaluate import paid_task
+from marginweave.tasks.evaluate import paid
 from marginweave.tasks.ledger.approvals import Approvals
 from marginweave.tasks.ledger.draws import Draws
 from marginweave.tasks.ledger.releases import Releases
@@ -54,7 +54,7 @@ from marginweave.tasks.preprocess import task as preprocess_stage
 from marginweave.tasks.publish import pages
 from marginweave.tasks.publish import task as publish_stage
 from marginweave.tasks.publish.tables import counts_table, csv_bytes
-from marginweave.tasks.publish.task import count_intervals
+from marginweave.tasks.publish.task import intervals_and_marginals
 from tests.support.outcomes import Injected
 
 flow_module = sys.modules["marginweave.flows.release"]
@@ -96,7 +96,7 @@ POINTS: dict[str, tuple[Any, str]] = {
     "draw scores": (marginals_task, "measure_indif"),
     "draw pick": (adaptive, "select_candidate"),
     "draw share": (adaptive, "measure_marginals"),
-    "draw evaluation": (paid_task, "add_noise"),
+    "draw evaluation": (paid, "add_noise"),
     "words": (DrawBits, "words"),
     "Laplace noise": (laplace, "draw_laplace_noise"),
     "reconcile": (budget_stage, "reconcile"),
@@ -241,11 +241,8 @@ def recompute(home: Path, run: str) -> bool:
     synthesized = flow_module.synthesize.fn(public, normalized, fitted)
     decoded = flow_module.decode.fn(public, synthesized, normalized, None)
     aggregates = released_counts(public, normalized)
-    counts = csv_bytes(
-        counts_table(
-            aggregates, count_intervals(public, aggregates, collected, normalized), reference.configuration.longest
-        )
-    )
+    intervals, _, _ = intervals_and_marginals(public, aggregates, collected, normalized)
+    counts = csv_bytes(counts_table(aggregates, intervals, reference.configuration.longest))
     records = csv_bytes(pa.concat_tables(map(unpack_table, public.load_blocks(decoded))))
     return (counts, records) == tuple((folder.release / f"{t}.csv").read_bytes() for t in ("aggregates", "synthetic"))
 

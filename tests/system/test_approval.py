@@ -317,7 +317,7 @@ def test_whoever_approves_has_seen_nothing_but_what_may_leave(marginweave: Comma
     approved = cli("approve", "r", "--by", "A. Meier", "--reason", "fine")
     assert approved.returncode == 0, approved.stderr
     statement = json.loads((run / "release" / "privacy.json").read_text())
-    assert any("decided by somebody who had seen it" in words for words in statement["assumptions"])
+    assert any("decided to publish it" in words for words in statement["assumptions"])
     assert cli("run", path, "--run", "r").returncode == 0
     assert (run / "internal" / "report.html").exists()
     assert cli("ledger", "verify").returncode == 0

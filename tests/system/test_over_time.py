@@ -79,7 +79,7 @@ def test_a_release_from_its_approval_to_the_auditor(marginweave: CommandLine, tm
     assert statement["supersedes"] == {"run": "first", "release": old}
     assert isinstance(statement["account"], dict)
     assert statement["account"]["releases"] == 2
-    assert "It corrects run first" in (runs / "second" / "release" / "report.html").read_text()
+    assert "It corrects and replaces run first" in (runs / "second" / "release" / "report.html").read_text()
     call("run", path, "--run", "second", "--supersedes", "other", code=2)
     call("run", path, "--run", "second", "--supersedes", "first")
     call("run", path, "--run", "third", "--supersedes", "first", code=2)

@@ -20,7 +20,7 @@ from marginweave.flows.run.request import read_request
 from marginweave.tasks.aggregate import task as aggregate
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.checkpoint.store import Store
-from marginweave.tasks.evaluate import paid_task
+from marginweave.tasks.evaluate import paid
 from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.references import DerivedReference
 from tests.support.kills import Victim
@@ -68,7 +68,7 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Released:
         mock.patch.dict(os.environ, {"MARGINWEAVE_LEDGER": str(victim.ledger_file)}),
         mock.patch.multiple(flow_module, **stages),
         mock.patch.object(aggregate, "add_noise", lambda counts, *_: counts + NOISE),
-        mock.patch.object(paid_task, "add_noise", lambda counts, *_: counts + PAID_NOISE),
+        mock.patch.object(paid, "add_noise", lambda counts, *_: counts + PAID_NOISE),
         reporting(None),
     ):
         private, _ = prepare_run(read_request(victim.config, run="r", source=None, home=home))

@@ -89,7 +89,7 @@ def test_no_draw_is_left_out() -> None:
     drawing = {str(path.relative_to(REPOSITORY)) for path in modules}
     stages = {
         "tasks/aggregate/marginals_task.py": "tasks/aggregate/marginals.py",
-        "tasks/evaluate/paid_task.py": "tasks/evaluate/paid.py",
+        "tasks/evaluate/paid.py": "tasks/evaluate/paid.py",
     }
     assert {"tasks/aggregate/task.py", "tasks/preprocess/task.py"} <= drawing
     assert {stages.get(file, file) for file in drawing} <= named

@@ -16,8 +16,8 @@ FAULTS = (
     ),
     Fault(
         name="a bought comparison is told without noise",
-        file="tasks/evaluate/paid_task.py",
-        text='{"value": add_noise(exact, deviation, bits)}',
+        file="tasks/evaluate/paid.py",
+        text='{"value": add_noise(exact, sigma, bits)}',
         instead='{"value": exact}',
         killed_by=("tests/system/test_stages_capabilities.py::test_a_bought_comparison_is_told_with_its_noise",),
     ),

@@ -64,8 +64,8 @@ def test_released_pairs_say_what_complete_records_say() -> None:
     table[:, 3] = (table[:, 1] + table[:, 3]) % SIZES[3]
     made = np.random.default_rng(5).permuted(table, axis=0)
     counts = aggregates_of(tally(table, 2), record_count=500, length=2)
-    released = evaluate_release(Records.of(made.T, counts.domain), counts, ordered=(1, 3)).association
-    internal = evaluate_internal(table.T, made.T, domain_of(), 2, ordered=(1, 3)).association
+    released = evaluate_release(Records([made.T], counts.domain), counts, ordered=(1, 3)).association
+    internal = evaluate_internal(table.T, made.T, domain_of(), ordered=(1, 3)).association
     for ours, exact in zip(vars(released).values(), vars(internal).values(), strict=True):
         assert ours.mean_difference == pytest.approx(exact.mean_difference)
         assert ours.names == exact.names
@@ -79,7 +79,7 @@ def test_pairs_that_are_not_known_have_no_number() -> None:
     """Of marginals, those that were measured; of suppressed counts, none."""
     table = np.random.default_rng(6).integers(0, np.array(SIZES), (90, 4))
     some = {t: n for t, n in tally(table, 2).items() if len(t) == 1 or (t[0][0], t[1][0]) != (0, 1)}
-    made = Records.of(table.T, domain_of())
+    made = Records([table.T], domain_of())
     matrix = evaluate_release(made, aggregates_of(some, record_count=90, length=2)).association.cramers_v
     assert matrix.reference[0][1] is matrix.reference[1][0] is None
     assert matrix.synthetic[0][1] is not None
@@ -95,8 +95,8 @@ def test_an_attribute_of_one_value_has_no_pair_where_missing_is_none() -> None:
     codes = [np.array([0, 1, 0, 1, 2, 0]), np.array([0, 0, 1, 1, 1, 0]), np.array([0, 2, 1, 0, 1, 2])]
     domain = Domain(names=("a", "b", "c"), labels=(("x", "y"), ("y",), ("x", "y", "z")))
     counted = replace(aggregates_of(tally(np.stack(codes, axis=1), 2), record_count=6, length=2), domain=domain)
-    assert evaluate_release(Records.of(codes, domain), counted).association.cramers_v.names == ("a", "c")
-    internal = evaluate_internal(codes, codes, domain, 2).association.cramers_v
+    assert evaluate_release(Records([codes], domain), counted).association.cramers_v.names == ("a", "c")
+    internal = evaluate_internal(codes, codes, domain).association.cramers_v
     assert internal.names == ("a", "b", "c")
     assert internal.reference[0][1] == pytest.approx(np.sqrt(2 / 9))  # chi^2 is 4/3, of 6 records
 
@@ -104,7 +104,7 @@ def test_an_attribute_of_one_value_has_no_pair_where_missing_is_none() -> None:
 def test_released_pairs_leave_missing_values_out() -> None:
     """Released counts have no missing values, so the records' are left out as well: exact counts are no distance away."""
     table = np.random.default_rng(7).integers(0, np.array(SIZES) + 1, (200, 4))
-    made = Records.of(table.T, domain_of())
+    made = Records([table.T], domain_of())
     found = evaluate_release(made, aggregates_of(tally(table, 2), record_count=200, length=2)).association
     assert found.cramers_v.mean_difference == pytest.approx(0)
     assert found.mutual_information.mean_difference == pytest.approx(0)

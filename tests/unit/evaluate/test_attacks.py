@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from marginweave.schemas.errors import InputError
-from marginweave.tasks.evaluate.internal import AttackedTables, attack
+from marginweave.tasks.evaluate.internal import attack
 
 pytest.importorskip("syntheval")
 
@@ -22,18 +22,16 @@ def test_copied_records_are_found_and_unrelated_ones_are_not() -> None:
     """A copy gives every row a neighbor at no distance; independent rows are not nearer to the synthetic ones than others."""
     released, others = frame(1, 300), frame(2, 300)
     copied = attack(
-        AttackedTables(
-            released=released, synthetic=released.sample(frac=1, random_state=1).reset_index(drop=True), others=others
-        )
+        released=released, synthetic=released.sample(frac=1, random_state=1).reset_index(drop=True), others=others
     )["nearest_records"]
-    unrelated = attack(AttackedTables(released=released, synthetic=frame(3, 300), others=others))["nearest_records"]
+    unrelated = attack(released=released, synthetic=frame(3, 300), others=others)["nearest_records"]
     assert copied["eps_risk"] > 0.9
     assert copied["priv_loss"] > 0.25
     assert abs(unrelated["priv_loss"]) < 0.25  # 300 rows a side: 6 standard deviations of a difference of two shares
 
 
 def test_membership_inference_says_how_well_it_did() -> None:
-    found = attack(AttackedTables(released=frame(1, 200), synthetic=frame(3, 200), others=frame(2, 200)))
+    found = attack(released=frame(1, 200), synthetic=frame(3, 200), others=frame(2, 200))
     membership = found["membership_inference"]
     assert {"MIA precision", "MIA recall", "MIA macro F1"} <= membership.keys()
     assert all(0 <= membership[name] <= 1 for name in ("MIA precision", "MIA recall", "MIA macro F1"))
@@ -41,10 +39,10 @@ def test_membership_inference_says_how_well_it_did() -> None:
 
 def test_too_few_rows_are_refused() -> None:
     with pytest.raises(InputError, match="attacks need at least 8"):
-        attack(AttackedTables(released=frame(1, 3), synthetic=frame(3, 200), others=frame(2, 200)))
+        attack(released=frame(1, 3), synthetic=frame(3, 200), others=frame(2, 200))
 
 
 def test_records_of_sets_alone_are_refused() -> None:
     """Sets of values are left out of attacks; nothing is left then."""
     with pytest.raises(InputError, match="attacks need a column that is no set"):
-        attack(AttackedTables(**dict.fromkeys(("released", "synthetic", "others"), pd.DataFrame(index=range(20)))))
+        attack(*[pd.DataFrame(index=range(20))] * 3)

@@ -56,13 +56,13 @@ def test_measurements_of_the_same_attributes_are_combined() -> None:
     config = configuration(columns=TWO, aggregate={**MARGINALS, "compress": "none"})
     drawn = two_columns()
     made = tuple(np.repeat(np.indices((3, 4)).reshape(2, -1), drawn.larger[0].counts.ravel().astype(np.int64), axis=1))
-    bounds = {b.columns: b for b in marginal_bounds(drawn, Records.of(made, drawn.domain), config)}
-    assert set(bounds) == {(0,), (1,), (0, 1)}
+    bounds = {b.attributes: b for b in marginal_bounds(drawn, Records([made], drawn.domain), config)}
+    assert set(bounds) == {("sex",), ("region",), ("sex", "region")}
     assert [b.distance for b in bounds.values()] == pytest.approx([0, 0, 0])
     variances = [9 + 1 / 12, 36 + 1 / 12, 4 + 1 / 12]
     together = (1 / variances[0] + 1 / (4 * variances[2])) ** -0.5
-    assert bounds[(0,)].bound == pytest.approx(distance_bound(0, together, 3))
-    assert bounds[(0, 1)].bound == pytest.approx(distance_bound(0, math.sqrt(variances[2]), 12))
+    assert bounds[("sex",)].bound == pytest.approx(distance_bound(0, together, 3))
+    assert bounds[("sex", "region")].bound == pytest.approx(distance_bound(0, math.sqrt(variances[2]), 12))
 
 
 def test_records_without_a_value_that_cannot_be_missing_are_in_no_cell() -> None:
@@ -74,17 +74,17 @@ def test_records_without_a_value_that_cannot_be_missing_are_in_no_cell() -> None
     drawn = replace(drawn, one_way=(one, drawn.one_way[1]), larger=(other,))
     made = np.repeat(np.indices((2, 4)).reshape(2, -1), other.counts.ravel().astype(np.int64), axis=1)
     made[0, :30] = 2
-    bounds = {b.columns: b for b in marginal_bounds(drawn, Records.of(tuple(made), drawn.domain), config)}
-    assert [bounds[c].distance for c in ((0,), (1,), (0, 1))] == pytest.approx([60, 0, 60])
+    bounds = {b.attributes: b for b in marginal_bounds(drawn, Records([tuple(made)], drawn.domain), config)}
+    assert [bounds[c].distance for c in (("sex",), ("region",), ("sex", "region"))] == pytest.approx([60, 0, 60])
     plain = distance_bound(30, math.sqrt(4 + 1 / 12), 8)
-    assert bounds[(0, 1)].bound == pytest.approx(plain + 30)
+    assert bounds[("sex", "region")].bound == pytest.approx(plain + 30)
 
 
 def test_incomplete_marginals_bound_nothing() -> None:
     config = configuration(columns=TWO, aggregate={**MARGINALS, "compress": "none"})
     made = (np.zeros(5, np.int64), np.zeros(5, np.int64))
     drawn = two_columns(complete=False)
-    assert {b.bound for b in marginal_bounds(drawn, Records.of(made, drawn.domain), config)} == {None}
+    assert {b.bound for b in marginal_bounds(drawn, Records([made], drawn.domain), config)} == {None}
 
 
 def test_a_value_measured_with_others_may_be_as_rare_as_nothing() -> None:

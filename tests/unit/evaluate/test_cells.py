@@ -60,7 +60,7 @@ def named(found: Cells, side: np.ndarray) -> dict[tuple[int, ...], int]:
 def test_counts_equal_brute_force(dense: bool, data: st.DataObject) -> None:
     """Complete combinations of all lengths, sets of values included, whether cells are added up or sorted."""
     tables = [data.draw(st.lists(record(), min_size=1, max_size=12)) for _ in range(2)]
-    sides = [Records.of(codes_of(table), domain_of()) for table in tables]
+    sides = [Records([codes_of(table)], domain_of()) for table in tables]
     comparison = Comparison(reference=sides[0], synthetic=sides[1], sizes=SIZES)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(counting, "FEW_CELLS", 10**6 if dense else -(10**6))
@@ -84,7 +84,7 @@ def test_released_counts_weigh_what_they_count(dense: bool, monkeypatch: pytest.
     released = {t: 3 * n for t, n in tally(table, 3).items() if n % 2}
     comparison = Comparison(
         reference=Released(aggregates=aggregates_of(released)),
-        synthetic=Records.of(list(table.T), domain_of()),
+        synthetic=Records([list(table.T)], domain_of()),
         sizes=SIZES,
     )
     for k in (1, 2, 3):
@@ -104,9 +104,7 @@ def test_more_cells_than_an_integer_holds(parts: int) -> None:
     scale = np.array([1_000_003] * 3 + [1])
     tables = [rng.integers(0, [3, 3, 3, 8], (200, 4)) for _ in range(2)]
     domain = Domain(names=tuple("abcd"), labels=(range(sizes[0]),) * 3 + (range(7),))  # type: ignore[arg-type]
-    sides = [
-        Records.of_blocks([list(part.T) for part in np.array_split(table * scale, parts)], domain) for table in tables
-    ]
+    sides = [Records([list(part.T) for part in np.array_split(table * scale, parts)], domain) for table in tables]
     comparison = Comparison(reference=sides[0], synthetic=sides[1], sizes=sizes)
     for chosen in ((0, 1, 2), (0, 1, 2, 3), (3, 0, 1, 2)):
         wide = cells_of(comparison, chosen)
@@ -130,8 +128,8 @@ def test_blocks_are_the_table(few: int, room: int, rows: list[Any], cuts: list[i
     whole = codes_of(rows)
     edges = [0, *sorted(min(cut, len(rows)) for cut in cuts), len(rows)]
     blocks = [[codes[low:high] for codes in whole] for low, high in pairwise(edges)]
-    other = Records.of_blocks(blocks, domain_of(), 8 * room)
-    assert (len(other), other.slots) == (len(rows), Records.of(whole, domain_of()).slots)
+    other = Records(blocks, domain_of(), 8 * room)
+    assert (len(other), other.slots) == (len(rows), Records([whole], domain_of()).slots)
     sets = [chosen for k in (1, 2, 3) for chosen in combinations(range(4), k)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(counting, "FEW_CELLS", few)
@@ -158,15 +156,15 @@ def test_few_sets_are_counted_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     sets = list(combinations(range(4), 2))
     cells = [(SIZES[a] + 1) * (SIZES[b] + 1) for a, b in sets]
-    records = Records.of_blocks(Blocks([list(table.T)]), domain_of(), 64 * max(cells))
+    records = Records(Blocks([list(table.T)]), domain_of(), 64 * max(cells))
     comparison = Comparison(reference=Released(aggregates=aggregates_of({})), synthetic=records, sizes=SIZES)
     del passes[:]
-    comparison.measure(sets, lambda found: found.attributes)
+    comparison.measure(sets, lambda found: found.numbering.attributes)
     groups, held = 1, 0
     for size in cells:
         groups, held = (groups, held + size) if held + size <= max(cells) else (groups + 1, size)
     assert len(passes) == groups > 1
-    again = Records.of_blocks(Blocks([list(table.T)]), domain_of())
+    again = Records(Blocks([list(table.T)]), domain_of())
     for _ in range(2):
         del passes[:]
         list(again.each([number_set(chosen, SIZES, [again]) for chosen in sets]))

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marginweave.tasks.evaluate.cells import Cells, Records
-from marginweave.tasks.evaluate.combinations import (
+from marginweave.tasks.evaluate.agreement import (
     bucket_means,
     bucket_sums,
     combination_sums,
     count_buckets,
     length_metrics,
 )
+from marginweave.tasks.evaluate.cells import Cells, Records
 from marginweave.tasks.evaluate.metrics import evaluate_internal, evaluate_release
 from marginweave.tasks.evaluate.tallies import Numbering
 from tests.support.known import known
@@ -45,7 +45,7 @@ def test_published_counts_are_the_reference() -> None:
     """17 combinations, as documented; the records against them are perfect, whichever side counts."""
     table, sizes = np.array(ROWS).T, (2, 2, 2)
     released = evaluate_release(
-        Records.of(table, domain_of(sizes)), aggregates_of(PUBLISHED, record_count=5, sizes=sizes)
+        Records([table], domain_of(sizes)), aggregates_of(PUBLISHED, record_count=5, sizes=sizes)
     )
     internal = evaluate_internal(table, table, domain_of(sizes))
     for evaluation in (released, internal):

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marginweave.schemas.released.aggregates import LevelNoise
+from marginweave.tasks.evaluate.agreement import noise_distance, sampled_sets
 from marginweave.tasks.evaluate.cells import Records
-from marginweave.tasks.evaluate.distances import noise_distance, sampled_sets
 from marginweave.tasks.evaluate.metrics import evaluate_internal, evaluate_release
 from tests.support.known import known
 from tests.support.noisy_counts import SIZES, aggregates_of, domain_of, tally
@@ -74,7 +74,7 @@ def test_noise_explains_the_distance_of_noisy_counts() -> None:
     )
     noisy = {t: n + round(rng.normal(0, 15)) for t, n in tally(table, 3).items()}
     aggregates = replace(aggregates_of(noisy, record_count=40_000), noise=noise)
-    marginals = evaluate_release(Records.of(table.T, aggregates.domain), aggregates).marginals
+    marginals = evaluate_release(Records([table.T], aggregates.domain), aggregates).marginals
     assert len(marginals) == 10
     assert [m.tvd for m in marginals] == sorted((m.tvd for m in marginals), reverse=True)
     triples = [m for m in marginals if len(m.attributes) == 3]
@@ -91,10 +91,10 @@ def test_noise_of_measured_marginals_is_their_own() -> None:
     counts = {t: n for t, n in tally(table, 2).items() if len(t) == 1 or {t[0][0], t[1][0]} == {1, 3}}
     deviations = {(0,): 1.0, (1,): 2.0, (2,): 3.0, (3,): 4.0, (1, 3): 5.0}
     aggregates = replace(aggregates_of(counts, record_count=50, length=2), measured=deviations)
-    found = {m.attributes: m for m in evaluate_release(Records.of(table.T, aggregates.domain), aggregates).marginals}
+    found = {m.attributes: m for m in evaluate_release(Records([table.T], aggregates.domain), aggregates).marginals}
     assert set(found) == {("c0",), ("c1",), ("c2",), ("c3",), ("c1", "c3")}
     cells = sum(len(t) == 2 for t in counts)
     assert found["c1", "c3"].noise == pytest.approx(noise_distance(cells, 5.0, 50))
     assert noise_distance(10**6, 5.0, 50) == 1
-    records = Records.of(table.T, aggregates.domain)
+    records = Records([table.T], aggregates.domain)
     assert evaluate_release(records, replace(aggregates, measured=None)).marginals[0].noise is None

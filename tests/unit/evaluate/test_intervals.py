@@ -16,7 +16,7 @@ from marginweave.schemas.released.aggregates import Aggregates, LevelNoise
 from marginweave.tasks.evaluate.intervals import Intervals, count_interval, release_intervals, selected_interval
 from marginweave.tasks.mechanisms.noise_table import noise_table
 from marginweave.tasks.normalize.normalize import normalize
-from marginweave.tasks.publish.tables import counts_table, csv_bytes, read_counts, read_intervals
+from marginweave.tasks.publish.tables import counts_table, csv_bytes, read_counts
 from tests.support.configurations import PRIVATE, configuration
 from tests.support.noisy_counts import domain_of
 from tests.support.tables import level_from
@@ -128,7 +128,7 @@ def test_a_public_number_is_its_own_interval() -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [((1, 3.0, 1.0), "level"), ((1, -1.0, 0.9), "deviation"), ((1, 0.0, 0.9), "deviation"), ((9, 3.0, 0.9), "counts")],
+    [((1, 3.0, 1.0), "level"), ((1, -1.0, 0.9), "sigma"), ((1, 0.0, 0.9), "sigma"), ((9, 3.0, 0.9), "counts")],
 )
 def test_impossible_intervals_are_refused(arguments: tuple[int, float, float], message: str) -> None:
     threshold, deviation, level = arguments
@@ -182,7 +182,7 @@ def test_the_published_table_has_every_interval_and_is_read_back() -> None:
     table = counts_table(told, intervals, 2)
     assert table.column_names[:6] == ["length", "count", "deviation", "low", "high", "column_1"]
     assert (table.column("low")[0].as_py(), table.column("high")[0].as_py()) == (122, 138)
-    assert [ends(i) for i in read_intervals(table, 2)] == [ends(i) for i in intervals]
-    again = read_counts(table, told.domain, told.noise)
+    again, read = read_counts(table, told.domain, told.noise)
+    assert [ends(i) for i in read] == [ends(i) for i in intervals]
     assert [level.counts.tolist() for level in again.levels] == [level.counts.tolist() for level in told.levels]
-    assert csv_bytes(table) == csv_bytes(counts_table(again, read_intervals(table, 2), 2))
+    assert csv_bytes(table) == csv_bytes(counts_table(again, read, 2))

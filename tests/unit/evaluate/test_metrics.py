@@ -63,7 +63,7 @@ def test_internal_metrics_equal_brute_force(reference, records):
 def test_exact_counts_as_a_release_give_the_internal_metrics(reference, records):
     """Released counts that are exact say the same as the table they come from."""
     release = evaluate_release(
-        Records.of(np.array(records).T, domain_of()), aggregates_of(tally(reference, 3), record_count=len(reference))
+        Records([np.array(records).T], domain_of()), aggregates_of(tally(reference, 3), record_count=len(reference))
     )
     internal = evaluate_internal(np.array(reference).T, np.array(records).T, domain_of())
     for ours, exact in zip(release.lengths, internal.lengths, strict=True):
@@ -76,7 +76,7 @@ def test_exact_counts_as_a_release_give_the_internal_metrics(reference, records)
 def test_ranges(counts, records):
     """Distances lie in [0, 1] and percentages in [0, 100], however much noise the release has."""
     aggregates = normalize(aggregates_of(counts, record_count=3))
-    for metrics in evaluate_release(Records.of(np.array(records).T, aggregates.domain), aggregates).lengths:
+    for metrics in evaluate_release(Records([np.array(records).T], aggregates.domain), aggregates).lengths:
         assert metrics.tvd is None or 0 <= metrics.tvd <= 1 + 1e-12
         assert all(0 <= p <= 100 for p in (metrics.suppressed, metrics.fabricated) if p is not None)
 
@@ -91,7 +91,7 @@ def test_a_copy_is_perfect():
 
 def test_columns_of_which_nothing_was_released_are_at_no_distance():
     """Records of them are not perfect: nothing is known. The mean is over the others, and none is told where there are none."""
-    records = Records.of(np.zeros((4, 10), int), domain_of())
+    records = Records([np.zeros((4, 10), int)], domain_of())
     half, nothing = ({((0, 0),): 5}, 0.5), ({}, None)
     for counts, distance in (half, nothing):
         evaluation = evaluate_release(records, aggregates_of(counts, record_count=10, length=2))
@@ -122,7 +122,7 @@ def test_a_length_of_which_nothing_was_counted_is_left_out():
     sets = [c for k in (1, 2, 4) for c in combinations(range(4), k)]
     levels = tuple(Level.empty(3) if level.length == 3 else level for level in counts.levels)
     told = replace(counts, levels=levels, measured=dict.fromkeys(sets, 1.0))
-    records = Records.of(np.array([(0, 1, 2, 3), (1, 2, 4, 6)]).T, domain_of())
+    records = Records([np.array([(0, 1, 2, 3), (1, 2, 4, 6)]).T], domain_of())
     lengths = evaluate_release(records, told).lengths
     assert [length.length for length in lengths] == [1, 2, 4]
     assert [length.tvd for length in lengths] == [0, 0, 0]

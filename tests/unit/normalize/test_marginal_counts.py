@@ -25,8 +25,7 @@ from marginweave.tasks.evaluate.intervals import marginal_intervals
 from marginweave.tasks.mechanisms.gaussian import noise_sigma
 from marginweave.tasks.mechanisms.randomness import fresh_bits
 from marginweave.tasks.normalize.marginals import marginal_counts, normalize_marginals
-from marginweave.tasks.publish.measurements import marginal_facts, measurements_table, read_measurements
-from marginweave.tasks.publish.tables import counts_table
+from marginweave.tasks.publish.tables import counts_table, marginal_facts, measurements_table, read_measurements
 from marginweave.tasks.publish.wording import reader_warnings
 from tests.support.configurations import configuration
 from tests.support.noisy_counts import counts_of, parts

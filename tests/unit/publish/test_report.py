@@ -222,7 +222,7 @@ def test_suppressed_is_told_where_the_candidates_are_public() -> None:
     noise = (first.model_copy(update={"candidates": None}), *others)
     hidden = replace(release, statement=release.statement.model_copy(update={"noise": noise}))
     page = render_report(hidden, shown(hidden, codes), EVALUATION)
-    assert page.count("not told") == 1
+    assert page.count("not published") == 1
 
 
 def test_the_twin_is_marked_and_the_report_is_not() -> None:

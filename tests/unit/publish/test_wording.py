@@ -28,13 +28,13 @@ SEX = {"type": "category", "values": ["f", "m"], "impute": {"weights": {"f": 1, 
         ),
         (
             {"privacy__unit": {"column": "id", "join": True, "missing_subject": "own"}},
-            ["same value of column 'id'", "joined into one record", "counts as a subject of its own"],
+            ["same value of column 'id'", "joined into one record", "counts as a separate subject"],
         ),
         (
             {"columns": {"age": AGE, "sex": SEX}, "resize": {"records": 70, "proportion": 1.5}},
             [
                 "one row",
-                "'age' were replaced by draws of a normal distribution with mean 40 and deviation 10",
+                "'age' were replaced by draws of a normal distribution with mean 40 and standard deviation 10",
                 "'sex' were replaced by draws of declared values with declared weights",
                 "The bounds of column 'age', 18 and 93, were bought",
                 "70 records: sampled from 2 copies of the table at rate 0.75",
@@ -61,7 +61,7 @@ def test_what_a_person_is_stands_among_the_assumptions() -> None:
     """Rows of one person are one subject, or one row; the guarantee is about nothing else."""
     assert "One row is one person" in unit_assumption(configuration())
     own = configuration(privacy__unit={"column": "id", "join": True, "missing_subject": "own"})
-    assert "column 'id'; a row without one is a person of its own" in unit_assumption(own)
+    assert "column 'id'; a row without one is a separate person" in unit_assumption(own)
 
 
 def test_a_bought_comparison_is_told_with_its_price_and_its_limits() -> None:
