@@ -142,10 +142,7 @@ class CandidateSet:
             return Universe.of_values(self.sizes[columns[0]])
         shape = self.shape(columns)
         return Universe.join(
-            self.survivors[columns[:-1]],
-            self.survivors[columns[1:]],
-            middle=math.prod(shape[1:-1]),
-            radix=shape[-1],
+            self.survivors[columns[:-1]], self.survivors[columns[1:]], middle=math.prod(shape[1:-1]), radix=shape[-1]
         )
 
     def allowed(self, columns: Columns, flat: Integers) -> Mask:

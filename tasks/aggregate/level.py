@@ -16,12 +16,7 @@ from marginweave.tasks.aggregate.bounded_counts import BoundedCounts
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.mechanisms.gaussian import add_noise
 from marginweave.tasks.mechanisms.randomness import DrawBits
-from marginweave.tasks.mechanisms.zero_cells import (
-    passing_noise,
-    passing_probability,
-    passing_zeros,
-    prepare_passing,
-)
+from marginweave.tasks.mechanisms.zero_cells import passing_noise, passing_probability, passing_zeros, prepare_passing
 
 Columns = tuple[int, ...]
 Piece = tuple[Integers, Integers]

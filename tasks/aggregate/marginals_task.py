@@ -21,12 +21,7 @@ from marginweave.tasks.aggregate.marginal_rows import (
     released_labels,
     released_rows,
 )
-from marginweave.tasks.aggregate.marginals import (
-    all_cliques,
-    count_marginals,
-    measure_marginals,
-    split_noise,
-)
+from marginweave.tasks.aggregate.marginals import all_cliques, count_marginals, measure_marginals, split_noise
 from marginweave.tasks.aggregate.noise import marginal_noise
 from marginweave.tasks.aggregate.payloads import (
     measurement_bytes,

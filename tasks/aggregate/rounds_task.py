@@ -19,11 +19,7 @@ from marginweave.schemas.draws import DrawKind, PlannedDraw
 from marginweave.schemas.released.measurements import Clique, Mask, Measurement
 from marginweave.tasks.accounting.plan.marginals import rounds_of
 from marginweave.tasks.aggregate.domain import compress_mask, compress_measurement
-from marginweave.tasks.aggregate.marginal_rows import (
-    compressed_rows,
-    drawn_compression,
-    drawn_masks,
-)
+from marginweave.tasks.aggregate.marginal_rows import compressed_rows, drawn_compression, drawn_masks
 from marginweave.tasks.aggregate.marginals import (
     Split,
     count_marginals,
@@ -261,11 +257,7 @@ def _scores(
 
 
 def _measure(
-    reference: RunReference,
-    ground: _Ground,
-    counted: StageResult,
-    picks: tuple[Clique, ...],
-    draw: PlannedDraw,
+    reference: RunReference, ground: _Ground, counted: StageResult, picks: tuple[Clique, ...], draw: PlannedDraw
 ) -> StageResult:
     """One share of a round, which its marginals have as `allocation` says."""
 

@@ -22,13 +22,7 @@ from marginweave.tasks.aggregate.count_runs import MemoryBudget
 from marginweave.tasks.aggregate.domain import ReleasedBlocks, released_values, to_released
 from marginweave.tasks.aggregate.level import LevelMechanism, draw_level, level_noise, plan_level, prepare_level
 from marginweave.tasks.aggregate.overflow import Expectation, keep_most, raise_threshold
-from marginweave.tasks.aggregate.payloads import (
-    DrawnLevel,
-    level_digest,
-    pack_aggregates,
-    pack_level,
-    unpack_level,
-)
+from marginweave.tasks.aggregate.payloads import DrawnLevel, level_digest, pack_aggregates, pack_level, unpack_level
 from marginweave.tasks.checkpoint.codecs import pack_number, unpack_number
 from marginweave.tasks.checkpoint.draws import PreparedDraw
 from marginweave.tasks.checkpoint.spill import scratch_folder
@@ -38,12 +32,7 @@ from marginweave.tasks.encode.codes import EncodedTable
 from marginweave.tasks.encode.task import open_encoded
 from marginweave.tasks.engine.choice import open_engine
 from marginweave.tasks.engine.local import Engine
-from marginweave.tasks.mechanisms.gaussian import (
-    add_noise,
-    gaussian_terms,
-    query_sigma,
-    select_percentile,
-)
+from marginweave.tasks.mechanisms.gaussian import add_noise, gaussian_terms, query_sigma, select_percentile
 from marginweave.tasks.mechanisms.percentile import score_sensitivity
 from marginweave.tasks.mechanisms.randomness import DrawBits, KeyedBits
 from marginweave.tasks.references import RunReference, StageResult

@@ -93,13 +93,7 @@ class DrawStore(_Copied):
         with staged_file(place, room) as staged, staged_file(twin, room) as copy:
             yield staged, copy
 
-    def stage(
-        self,
-        room: _Staged,
-        address: tuple[str, str, str],
-        payload: bytes,
-        permitted: Callable[[], None],
-    ) -> str:
+    def stage(self, room: _Staged, address: tuple[str, str, str], payload: bytes, permitted: Callable[[], None]) -> str:
         """Store a complete draw and its copy durably; the keyed digest. `permitted` is asked right before it gets its name.
 
         Bytes that stand there already are the same, as every attempt makes the same, or damaged: then they give way.
