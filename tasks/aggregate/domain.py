@@ -49,7 +49,12 @@ def structural_masks(configuration: Configuration, labels: Labels) -> tuple[Mask
     for combination in forbidden_codes(configuration.forbidden, labels):
         clique = tuple(attribute for attribute, _ in combination)
         if clique not in allowed:
-            _check_mask(configuration, clique, sizes)
+            if cells(clique, sizes) > MAX_CELLS:
+                names = ", ".join(configuration.attributes[a].name for a in clique)
+                raise InputError(
+                    f"structure.forbidden ties {names} together, which have more than {MAX_CELLS} combinations; "
+                    "use fewer columns"
+                )
             allowed[clique] = np.ones([sizes[a] for a in clique], np.bool_)
         allowed[clique][tuple(code for _, code in combination)] = False
     for j, attribute in enumerate(configuration.attributes):
@@ -112,14 +117,6 @@ def discover_labels(
         kept = there[add_noise(exact[there], sd, bits, table=j) >= threshold]
         released[j] = tuple(sorted(labels[j][v] for v in kept.tolist()))
     return released
-
-
-def _check_mask(configuration: Configuration, clique: Clique, sizes: Sequence[int]) -> None:
-    if cells(clique, sizes) > MAX_CELLS:
-        names = ", ".join(configuration.attributes[a].name for a in clique)
-        raise InputError(
-            f"structure.forbidden ties {names} together, which have more than {MAX_CELLS} combinations; use fewer columns"
-        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -196,36 +193,30 @@ def _merge(rare: NDArray[np.bool_], kinds: NDArray[np.int64]) -> NDArray[np.int6
 
 def _kinds(attribute: int, size: int, masks: Sequence[Mask]) -> NDArray[np.int64]:
     """A number for each value of an attribute, the same for values that no mask tells apart; shape (size,)."""
-    patterns: list[list[bytes]] = [[] for _ in range(size)]
-    for mask in masks:
-        if attribute in mask.attributes:
-            axis = mask.attributes.index(attribute)
-            for value in range(size):
-                patterns[value].append(np.take(mask.allowed, value, axis=axis).tobytes())
+    patterns = [np.moveaxis(m.allowed, m.attributes.index(attribute), 0) for m in masks if attribute in m.attributes]
     numbers: defaultdict[tuple[bytes, ...], int] = defaultdict(lambda: len(numbers))
-    return np.array([numbers[tuple(pattern)] for pattern in patterns], np.int64)
+    return np.array([numbers[tuple(p[value].tobytes() for p in patterns)] for value in range(size)], np.int64)
 
 
-def released_values(first: Level, table: EncodedTable, private_columns: Sequence[int]) -> dict[int, tuple[str, ...]]:
-    """Labels of the private columns' values that survived length 1, in sorted order.
+def released_level(
+    first: Level, labels: Labels, private_columns: Sequence[int]
+) -> tuple[Level, dict[int, tuple[str, ...]]]:
+    """Length 1 with the values of private columns numbered as in the released domain, and that domain by column, sorted.
+
+    A longer level has no private columns and stays as it is.
 
     DP: post-processing of the released 1-tuples: a value that did not reach its threshold does not appear.
     """
-    released = {}
+    if not private_columns:
+        return first, {}
+    values, released = first.values.copy(), {}
     for j in private_columns:
-        survived = first.values[first.columns[:, 0] == j, 0]
-        released[j] = tuple(sorted(table.labels[j][v] for v in survived.tolist()))
-    return released
-
-
-def to_released(first: Level, table: EncodedTable, released: Mapping[int, tuple[str, ...]]) -> Level:
-    """Length 1 with the values of private columns numbered as in the released domain."""
-    values = first.values.copy()
-    for j, labels in released.items():
         rows = first.columns[:, 0] == j
-        position = {label: i for i, label in enumerate(labels)}
-        values[rows, 0] = [position[table.labels[j][v]] for v in first.values[rows, 0].tolist()]
-    return replace(first, values=values).select(np.lexsort((values[:, 0], first.columns[:, 0])))
+        names = [labels[j][v] for v in first.values[rows, 0].tolist()]
+        released[j] = tuple(sorted(names))
+        position = {label: i for i, label in enumerate(released[j])}
+        values[rows, 0] = [position[name] for name in names]
+    return replace(first, values=values).select(np.lexsort((values[:, 0], first.columns[:, 0]))), released
 
 
 def recode(table: EncodedTable, released: Mapping[int, tuple[str, ...]]) -> EncodedTable:

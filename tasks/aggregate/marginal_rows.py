@@ -1,12 +1,13 @@
-"""What the tasks of marginals read: rows over the released domain, rare values merged or not, and earlier draws."""
+"""What the tasks of marginals share: rows over the released domain, earlier draws, and a draw that measures marginals."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from marginweave.schemas.draws import DrawKind
-from marginweave.schemas.released.measurements import Mask
+from marginweave.schemas.arrays import Counts
+from marginweave.schemas.draws import DrawKind, PlannedDraw
+from marginweave.schemas.released.measurements import Clique, Mask
 from marginweave.tasks.aggregate.domain import (
     Compression,
     compress_codes,
@@ -15,10 +16,21 @@ from marginweave.tasks.aggregate.domain import (
     released_compression,
     structural_masks,
 )
-from marginweave.tasks.aggregate.payloads import unpack_labels, unpack_measurements
+from marginweave.tasks.aggregate.marginals import measure_marginals, split_noise
+from marginweave.tasks.aggregate.noise import MARGINALS, marginal_noise
+from marginweave.tasks.aggregate.payloads import (
+    measurement_bytes,
+    pack_measurements,
+    unpack_labels,
+    unpack_measurements,
+)
+from marginweave.tasks.checkpoint.codecs import pack_codes, unpack_codes
+from marginweave.tasks.checkpoint.draws import PreparedDraw
+from marginweave.tasks.digests import counts_digest, fractions_digest, text_digest
 from marginweave.tasks.draw import draw_once
 from marginweave.tasks.encode.codes import Codes, EncodedBlocks
 from marginweave.tasks.encode.task import open_encoded
+from marginweave.tasks.mechanisms.randomness import DrawBits
 from marginweave.tasks.references import RunReference, StageResult
 
 
@@ -72,3 +84,27 @@ def released_labels(reference: RunReference) -> tuple[tuple[str, ...], ...]:
     if configuration.private_columns:
         found = unpack_labels(draw_once(reference, reference.plan.draw(DrawKind.VALUES))[0])
     return tuple(found.get(j, attribute.labels) for j, attribute in enumerate(configuration.attributes))
+
+
+def prepared_marginals(
+    reference: RunReference, draw: PlannedDraw, cliques: Sequence[Clique], sizes: Sequence[int], exact: Sequence[Counts]
+) -> PreparedDraw:
+    """A draw that measures these marginals, with `exact` counts; all that can fail without noise is done before the charge."""
+    allocation = reference.configuration.marginal_settings.allocation
+    noise = marginal_noise(draw, reference.configuration.stability)
+    parts = split_noise(noise, draw.parameter, cliques, sizes, allocation)
+    used = dict(noise.terms(parts))
+    if draw.kind in MARGINALS:  # the marginals of a round are no term of its draws: they follow from earlier ones
+        used["noise"] = fractions_digest(parts)
+
+    def make(bits: DrawBits, sealed: bytes) -> bytes:
+        presampled = unpack_codes(sealed) if noise.takes_no_key else None
+        return pack_measurements(list(measure_marginals(noise, exact, cliques, parts, bits, presampled)))
+
+    return PreparedDraw(
+        inputs=text_digest([str(cliques), counts_digest(exact)]),
+        used=used,
+        make=make,
+        size=measurement_bytes(cliques, sizes),
+        unkeyed=(lambda: pack_codes(noise.presample([t.size for t in exact], parts))) if noise.takes_no_key else None,
+    )

@@ -7,52 +7,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from marginweave.schemas.draws import DrawKind, PlannedDraw
+from marginweave.schemas.draws import DrawKind
 from marginweave.schemas.ledger.records import State
 from marginweave.schemas.released.aggregates import Domain
 from marginweave.schemas.released.measurements import Clique, Marginals, Measurement
 from marginweave.tasks.accounting.plan.marginals import rounds_of
+from marginweave.tasks.aggregate import selection
 from marginweave.tasks.aggregate.domain import count_values, discover_labels, discovery, domain_sizes
 from marginweave.tasks.aggregate.marginal_rows import (
-    Rows,
     compressed_rows,
     drawn_compression,
     drawn_masks,
+    prepared_marginals,
     released_labels,
     released_rows,
 )
-from marginweave.tasks.aggregate.marginals import all_cliques, count_marginals, measure_marginals, split_noise
-from marginweave.tasks.aggregate.noise import marginal_noise
+from marginweave.tasks.aggregate.marginals import all_cliques, count_marginals
 from marginweave.tasks.aggregate.payloads import (
-    measurement_bytes,
     pack_labels,
     pack_marginals,
     pack_measurements,
-    pack_noise,
-    pack_scores,
     unpack_measurements,
-    unpack_noise,
-    unpack_scores,
     values_digest,
 )
 from marginweave.tasks.aggregate.rounds_task import drawn_in_rounds
-from marginweave.tasks.aggregate.selection import (
-    declared_cliques,
-    fitting,
-    indif_scores,
-    measure_indif,
-    most_cells,
-    scored_pairs,
-    scoring,
-    selected_cliques,
-    synthesizable,
-)
+from marginweave.tasks.checkpoint.codecs import pack_arrays, unpack_arrays
 from marginweave.tasks.checkpoint.draws import SMALL, PreparedDraw
-from marginweave.tasks.digests import counts_digest, fractions_digest, text_digest
-from marginweave.tasks.draw import draw_once, standing
+from marginweave.tasks.digests import counts_digest
+from marginweave.tasks.draw import draw_once, draw_unless_returned, standing
 from marginweave.tasks.encode.task import open_encoded
 from marginweave.tasks.mechanisms.gaussian import gaussian_terms
-from marginweave.tasks.mechanisms.randomness import DrawBits
 from marginweave.tasks.references import RunReference, StageResult
 from marginweave.tasks.stage import stage_task
 
@@ -82,7 +66,8 @@ def measure_one_way(reference: RunReference, encoded: StageResult) -> StageResul
 
     def prepare() -> PreparedDraw:
         rows = released_rows(reference, encoded)
-        return _prepared(reference, draw, rows, all_cliques(rows.sizes, 1))
+        cliques = all_cliques(rows.sizes, 1)
+        return prepared_marginals(reference, draw, cliques, rows.sizes, count_marginals(rows, rows.sizes, cliques))
 
     return draw_once(reference, draw, prepare)[1]
 
@@ -93,13 +78,13 @@ def score_pairs(reference: RunReference, encoded: StageResult) -> StageResult:
 
     def prepare() -> PreparedDraw:
         rows = compressed_rows(reference, encoded)
-        pairs = scored_pairs(rows.sizes, reference.plan.draw(DrawKind.MARGINALS))
-        noise = scoring(reference.configuration, reference.plan)
-        scores = indif_scores(rows, rows.sizes, pairs, noise.steps)
+        pairs = selection.scored_pairs(rows.sizes, reference.plan.draw(DrawKind.MARGINALS))
+        noise = selection.scoring(reference.configuration, reference.plan)
+        scores = selection.indif_scores(rows, rows.sizes, pairs, noise.steps)
         return PreparedDraw(
             inputs=counts_digest([scores]),
             used={**gaussian_terms(noise.sigma), "steps": noise.steps},
-            make=lambda bits, _: pack_scores(measure_indif(scores, noise, bits)),
+            make=lambda bits, _: pack_arrays({"scores": selection.measure_indif(scores, noise, bits)}, {}),
             size=SMALL + 8 * len(pairs),
         )
 
@@ -114,14 +99,15 @@ def measure_larger(reference: RunReference, encoded: StageResult) -> StageResult
     stated stays the planned one. DP: the planned cost of `marginals`, one ledger event.
     """
     draw = reference.plan.draw(DrawKind.MARGINALS)
-    if standing(reference, draw).state == State.RESERVED:
-        sizes = drawn_compression(reference).sizes
-        if not _cliques(reference, sizes):
-            reference.ledger.draws.return_unused(reference.manifest.release, [str(draw)])
+    if standing(reference, draw).state == State.RESERVED and not _cliques(
+        reference, drawn_compression(reference).sizes
+    ):
+        reference.ledger.draws.return_unused(reference.manifest.release, [str(draw)])
 
     def prepare() -> PreparedDraw:
         rows = compressed_rows(reference, encoded)
-        return _prepared(reference, draw, rows, _cliques(reference, rows.sizes))
+        cliques = _cliques(reference, rows.sizes)
+        return prepared_marginals(reference, draw, cliques, rows.sizes, count_marginals(rows, rows.sizes, cliques))
 
     return _larger(reference, prepare)[1]
 
@@ -151,26 +137,6 @@ def collect_marginals(reference: RunReference) -> StageResult:
     return reference.derived.checkpoint("collect", inputs, compute)
 
 
-def _prepared(reference: RunReference, draw: PlannedDraw, rows: Rows, cliques: Sequence[Clique]) -> PreparedDraw:
-    """A draw of marginals; all that can fail without noise is done before the charge."""
-    noise = marginal_noise(draw, reference.configuration.stability)
-    split = reference.configuration.marginal_settings.allocation
-    parts = split_noise(noise, draw.parameter, cliques, rows.sizes, split)
-    exact = count_marginals(rows, rows.sizes, cliques)
-
-    def make(bits: DrawBits, sealed: bytes) -> bytes:
-        presampled = unpack_noise(sealed) if noise.takes_no_key else None
-        return pack_measurements(list(measure_marginals(noise, exact, cliques, parts, bits, presampled)))
-
-    return PreparedDraw(
-        inputs=text_digest([str(cliques), counts_digest(exact)]),
-        used={**noise.terms(parts), "noise": fractions_digest(parts)},
-        make=make,
-        size=measurement_bytes(cliques, rows.sizes),
-        unkeyed=(lambda: pack_noise(noise.presample([t.size for t in exact], parts))) if noise.takes_no_key else None,
-    )
-
-
 def _all_larger(reference: RunReference) -> tuple[tuple[Measurement, ...], tuple[StageResult, ...]]:
     """The larger marginals, and the draws that they are from."""
     if rounds_of(reference.configuration) is not None:
@@ -184,10 +150,7 @@ def _all_larger(reference: RunReference) -> tuple[tuple[Measurement, ...], tuple
 def _larger(reference: RunReference, prepare: Callable[[], PreparedDraw] | None = None) -> tuple[bytes, StageResult]:
     """The draw of larger marginals, or an empty one where it was given back (`measure_larger` lets no other pass)."""
     draw = reference.plan.draw(DrawKind.MARGINALS)
-    if standing(reference, draw).state != State.RETURNED:
-        return draw_once(reference, draw, prepare)
-    result = reference.derived.checkpoint(str(draw), [], lambda: pack_measurements(()))
-    return reference.derived.load(result), result
+    return draw_unless_returned(reference, draw, lambda: pack_measurements(()), prepare)
 
 
 def _cliques(reference: RunReference, sizes: Sequence[int]) -> tuple[Clique, ...]:
@@ -199,8 +162,8 @@ def _cliques(reference: RunReference, sizes: Sequence[int]) -> tuple[Clique, ...
     draw = reference.plan.draw(DrawKind.MARGINALS)
     if not settings.selects(len(attributes)):
         domain = domain_sizes(attributes, released_labels(reference))
-        declared = declared_cliques(settings, [attribute.name for attribute in attributes], domain)
-        return fitting(declared, sizes, most_cells(draw))
-    scores = unpack_scores(draw_once(reference, reference.plan.draw(DrawKind.SCORES))[0])
-    fits = synthesizable(reference.configuration, sizes, drawn_masks(reference))
-    return selected_cliques(settings, sizes, scores, draw, reference.configuration.stability, fits)
+        declared = selection.declared_cliques(settings, [attribute.name for attribute in attributes], domain)
+        return selection.fitting(declared, sizes, selection.most_cells(draw))
+    scores = unpack_arrays(draw_once(reference, reference.plan.draw(DrawKind.SCORES))[0])[0]["scores"]
+    fits = selection.synthesizable(reference.configuration, sizes, drawn_masks(reference))
+    return selection.selected_cliques(settings, sizes, scores, draw, reference.configuration.stability, fits)

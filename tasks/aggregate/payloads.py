@@ -117,28 +117,6 @@ def unpack_labels(payload: bytes) -> dict[int, tuple[str, ...]]:
     return {int(j): tuple(values) for j, values in unpack_arrays(payload)[1]["released"].items()}
 
 
-def pack_scores(scores: NDArray[np.float64]) -> bytes:
-    """Noisy scores of pairs."""
-    return pack_arrays({"scores": scores}, {})
-
-
-def unpack_scores(payload: bytes) -> NDArray[np.float64]:
-    """The scores that `pack_scores` packed."""
-    scores: NDArray[np.float64] = unpack_arrays(payload)[0]["scores"]
-    return scores
-
-
-def pack_noise(noises: Sequence[NDArray[np.int64]]) -> bytes:
-    """Noise that was drawn before its marginals are told, one array a marginal."""
-    return pack_arrays({f"{i:05d}": noise for i, noise in enumerate(noises)}, {})
-
-
-def unpack_noise(payload: bytes) -> list[NDArray[np.int64]]:
-    """The noise that `pack_noise` packed."""
-    arrays = unpack_arrays(payload)[0]
-    return [arrays[name] for name in sorted(arrays)]
-
-
 def pack_marginals(marginals: Marginals) -> bytes:
     """Bytes of a set of marginals."""
     arrays, meta = _parts(

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,37 +18,17 @@ from marginweave.schemas.configuration.marginals import AdaptiveCliques
 from marginweave.schemas.draws import DrawKind, PlannedDraw
 from marginweave.schemas.released.measurements import Clique, Mask, Measurement
 from marginweave.tasks.accounting.plan.marginals import rounds_of
+from marginweave.tasks.aggregate import rounds
 from marginweave.tasks.aggregate.domain import compress_mask, compress_measurement
-from marginweave.tasks.aggregate.marginal_rows import compressed_rows, drawn_compression, drawn_masks
-from marginweave.tasks.aggregate.marginals import (
-    Split,
-    count_marginals,
-    estimate_total,
-    in_passes,
-    measure_marginals,
-    split_noise,
+from marginweave.tasks.aggregate.marginal_rows import (
+    compressed_rows,
+    drawn_compression,
+    drawn_masks,
+    prepared_marginals,
 )
-from marginweave.tasks.aggregate.noise import marginal_noise
-from marginweave.tasks.aggregate.payloads import (
-    measurement_bytes,
-    pack_measurements,
-    pack_pick,
-    pack_tables,
-    unpack_measurements,
-    unpack_pick,
-    unpack_tables,
-)
-from marginweave.tasks.aggregate.rounds import (
-    Round,
-    candidate_scores,
-    candidate_sets,
-    distance,
-    expected_noise,
-    merge_measurements,
-    next_pace,
-    next_round,
-    score_sensitivity,
-)
+from marginweave.tasks.aggregate.marginals import count_marginals, estimate_total, in_passes
+from marginweave.tasks.aggregate.payloads import pack_pick, pack_tables, unpack_measurements, unpack_pick, unpack_tables
+from marginweave.tasks.aggregate.rounds import Round
 from marginweave.tasks.checkpoint.draws import PreparedDraw
 from marginweave.tasks.digests import counts_digest, text_digest
 from marginweave.tasks.draw import draw_once, is_committed
@@ -68,7 +48,6 @@ class _Ground:
     """What all rounds share: candidates, and what is known of them before the first. Released."""
 
     settings: AdaptiveCliques
-    allocation: Split
     sizes: tuple[int, ...]
     masks: tuple[Mask, ...]
     candidates: tuple[Clique, ...]
@@ -113,7 +92,7 @@ def measure_round(reference: RunReference, counted: StageResult, number: int) ->
     ground = _ground(reference)
     earlier = _finished_rounds(reference, ground, number - 1)
     pace = _pace(reference, ground, earlier)
-    planned = next_round(earlier[-1].round if earlier else None, pace, ground.settings.rounds)
+    planned = rounds.next_round(earlier[-1].round if earlier else None, pace, ground.settings.rounds)
     picks = _choose(reference, ground, counted, earlier, planned)
     drawn = [
         _measure(reference, ground, counted, picks, reference.plan.draw(DrawKind.MEASURE, share))
@@ -121,8 +100,7 @@ def measure_round(reference: RunReference, counted: StageResult, number: int) ->
     ]
     names = [str(reference.plan.draw(DrawKind.SELECT, number, pick)) for pick in range(1, len(picks) + 1)]
     charged = (*names, *(name for result in drawn for name in result.charged))
-    last = drawn[-1]
-    return StageResult(stage=last.stage, address=last.address, file=last.file, digest=last.digest, charged=charged)
+    return replace(drawn[-1], charged=charged)
 
 
 def rounds_left(reference: RunReference) -> bool:
@@ -139,7 +117,7 @@ def drawn_in_rounds(reference: RunReference) -> tuple[tuple[Measurement, ...], t
     """What all rounds have measured, one measurement for each chosen set, and the draws. DP: post-processing."""
     ground = _ground(reference)
     finished = _finished_rounds(reference, ground, ground.settings.rounds) if ground.candidates else []
-    measured = merge_measurements([m for one in finished for m in one.measurements])
+    measured = rounds.merge_measurements([m for one in finished for m in one.measurements])
     return measured, tuple(draw for one in finished for draw in one.draws)
 
 
@@ -155,10 +133,9 @@ def _ground(reference: RunReference) -> _Ground:
     one_way = unpack_measurements(draw_once(reference, reference.plan.draw(DrawKind.ONE_WAY))[0])
     return _Ground(
         settings=settings,
-        allocation=reference.configuration.marginal_settings.allocation,
         sizes=compression.sizes,
         masks=tuple(compress_mask(mask, compression) for mask in drawn_masks(reference)),
-        candidates=candidate_sets(settings, compression.sizes),
+        candidates=rounds.candidate_sets(settings, compression.sizes),
         one_way=tuple(compress_measurement(m, compression) for m in one_way),
     )
 
@@ -170,14 +147,16 @@ def _finished_rounds(reference: RunReference, ground: _Ground, most: int) -> lis
         number = len(found) + 1
         chosen = [draw_once(reference, draw) for draw in _selections(reference, ground, number)]
         picks, paces = zip(*(unpack_pick(payload) for payload, _ in chosen), strict=True)
-        planned = next_round(found[-1].round if found else None, paces[0], ground.settings.rounds)
+        planned = rounds.next_round(found[-1].round if found else None, paces[0], ground.settings.rounds)
         shares = range(planned.first, planned.last + 1)
         measured = [draw_once(reference, reference.plan.draw(DrawKind.MEASURE, share)) for share in shares]
         found.append(
             _Finished(
                 round=planned,
                 picks=picks,
-                measurements=merge_measurements([m for payload, _ in measured for m in unpack_measurements(payload)]),
+                measurements=rounds.merge_measurements(
+                    [m for payload, _ in measured for m in unpack_measurements(payload)]
+                ),
                 draws=tuple(result for _, result in (*chosen, *measured)),
             )
         )
@@ -195,9 +174,9 @@ def _pace(reference: RunReference, ground: _Ground, earlier: Sequence[_Finished]
     if not ground.settings.annealing:
         return last.round.pace
     before, after = _model(reference, ground, earlier[:-1]), _model(reference, ground, earlier)
-    moved = sum(distance(before.marginal(clique), after.marginal(clique)) for clique in last.picks)
-    noise = sum(expected_noise(m.deviation, m.counts.size) for m in last.measurements)
-    return next_pace(last.round.pace, moved, noise)
+    moved = sum(rounds.distance(before.marginal(clique), after.marginal(clique)) for clique in last.picks)
+    noise = sum(rounds.expected_noise(m.deviation, m.counts.size) for m in last.measurements)
+    return rounds.next_pace(last.round.pace, moved, noise)
 
 
 def _model(reference: RunReference, ground: _Ground, earlier: Sequence[_Finished]) -> Mixture:
@@ -208,7 +187,7 @@ def _model(reference: RunReference, ground: _Ground, earlier: Sequence[_Finished
     ]
 
     def compute() -> bytes:
-        measured = merge_measurements([*ground.one_way, *(m for one in earlier for m in one.measurements)])
+        measured = rounds.merge_measurements([*ground.one_way, *(m for one in earlier for m in one.measurements)])
         resize = reference.configuration.resize
         total = max(1.0, estimate_total(measured)) if resize is None else float(resize.records)
         start = _model(reference, ground, earlier[:-1]) if earlier else None
@@ -222,13 +201,12 @@ def _choose(
     reference: RunReference, ground: _Ground, counted: StageResult, earlier: Sequence[_Finished], planned: Round
 ) -> tuple[Clique, ...]:
     """The marginals of a round, each by a draw among the candidates that the round has not chosen yet."""
-    sensitivity = score_sensitivity(ground.settings, ground.candidates, reference.configuration.stability)
-    scores: NDArray[np.int64] | None = None
+    sensitivity = rounds.score_sensitivity(ground.settings, ground.candidates, reference.configuration.stability)
+    scores = cache(partial(_scores, reference, ground, counted, earlier, planned))
     picks: list[Clique] = []
 
     def prepare(epsilon: float) -> PreparedDraw:
-        nonlocal scores
-        scores = found = _scores(reference, ground, counted, earlier, planned) if scores is None else scores
+        found = scores()
         left = np.array([i for i, clique in enumerate(ground.candidates) if clique not in picks])
 
         def make(bits: DrawBits, _: bytes) -> bytes:
@@ -252,8 +230,13 @@ def _scores(
     share = reference.plan.draw(DrawKind.MEASURE, planned.first)
     multiplier = share.noise_multiplier * math.sqrt(ground.batch / planned.shares)
     deviation = float(marginal_sigma(multiplier, reference.configuration.stability))
-    tables = (pair for block in reference.load_blocks(counted) for pair in unpack_tables(block))
-    return candidate_scores(tables, model.marginal, ground.settings, deviation)
+    return rounds.candidate_scores(_tables(reference, counted), model.marginal, ground.settings, deviation)
+
+
+def _tables(reference: RunReference, counted: StageResult) -> Iterator[tuple[Clique, NDArray[np.int64]]]:
+    """The exact marginals of all candidates, block by block. Private."""
+    for block in reference.load_blocks(counted):
+        yield from unpack_tables(block)
 
 
 def _measure(
@@ -262,25 +245,7 @@ def _measure(
     """One share of a round, which its marginals have as `allocation` says."""
 
     def prepare() -> PreparedDraw:
-        noise = marginal_noise(draw, reference.configuration.stability)
-        exact = _exact(reference, counted, picks)
-        parts = split_noise(noise, draw.parameter, picks, ground.sizes, ground.allocation)
-        return PreparedDraw(
-            inputs=text_digest([str(picks), counts_digest(exact)]),
-            used=noise.terms(parts),
-            make=lambda bits, _: pack_measurements(list(measure_marginals(noise, exact, picks, parts, bits))),
-            size=measurement_bytes(picks, ground.sizes),
-        )
+        found = {clique: table for clique, table in _tables(reference, counted) if clique in picks}
+        return prepared_marginals(reference, draw, picks, ground.sizes, [found[clique] for clique in picks])
 
     return draw_once(reference, draw, prepare)[1]
-
-
-def _exact(reference: RunReference, counted: StageResult, picks: Sequence[Clique]) -> list[NDArray[np.int64]]:
-    """The exact marginals of the chosen sets. Private."""
-    wanted = set(picks)
-    found: dict[Clique, NDArray[np.int64]] = {}
-    for block in reference.load_blocks(counted):
-        found |= {clique: table for clique, table in unpack_tables(block) if clique in wanted}
-        if len(found) == len(wanted):
-            break
-    return [found[clique] for clique in picks]

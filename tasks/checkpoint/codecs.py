@@ -72,7 +72,7 @@ def pack_codes(codes: Sequence[NDArray[np.integer]]) -> bytes:
     return pack_arrays({f"{j:05d}": values for j, values in enumerate(codes)}, {})
 
 
-def unpack_codes(payload: bytes) -> tuple[NDArray[np.integer], ...]:
+def unpack_codes(payload: bytes) -> tuple[NDArray[Any], ...]:
     """The codes that `pack_codes` packed."""
     arrays = unpack_arrays(payload)[0]
     return tuple(arrays[name] for name in sorted(arrays))

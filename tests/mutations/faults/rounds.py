@@ -41,16 +41,16 @@ FAULTS = (
     ),
     Fault(
         name="an annealed round has half the noise for the price of one share",
-        file="tasks/aggregate/rounds_task.py",
-        text="parts = split_noise(noise, draw.parameter, picks, ground.sizes, ground.allocation)",
-        instead="parts = split_noise(noise, draw.parameter / 2, picks, ground.sizes, ground.allocation)",
+        file="tasks/aggregate/marginal_rows.py",
+        text="parts = split_noise(noise, draw.parameter, cliques, sizes, allocation)",
+        instead="parts = split_noise(noise, draw.parameter / 2, cliques, sizes, allocation)",
         killed_by=(_PRICE,),
     ),
     Fault(
         name="all marginals of a round have the noise of one",
-        file="tasks/aggregate/rounds_task.py",
-        text="parts = split_noise(noise, draw.parameter, picks, ground.sizes, ground.allocation)",
-        instead="parts = split_noise(noise, draw.parameter, picks[:1], ground.sizes, ground.allocation) * len(picks)",
+        file="tasks/aggregate/marginal_rows.py",
+        text="parts = split_noise(noise, draw.parameter, cliques, sizes, allocation)",
+        instead="parts = split_noise(noise, draw.parameter, cliques[:1], sizes, allocation) * len(cliques)",
         killed_by=(_PRICE,),
     ),
     Fault(
