@@ -12,24 +12,9 @@ from marginweave.schemas.ledger.records import State
 from marginweave.schemas.released.aggregates import Domain
 from marginweave.schemas.released.measurements import Clique, Marginals, Measurement
 from marginweave.tasks.accounting.plan.marginals import rounds_of
-from marginweave.tasks.aggregate import selection
+from marginweave.tasks.aggregate import marginal_rows, payloads, selection
 from marginweave.tasks.aggregate.domain import count_values, discover_labels, discovery, domain_sizes
-from marginweave.tasks.aggregate.marginal_rows import (
-    compressed_rows,
-    drawn_compression,
-    drawn_masks,
-    prepared_marginals,
-    released_labels,
-    released_rows,
-)
 from marginweave.tasks.aggregate.marginals import all_cliques, count_marginals
-from marginweave.tasks.aggregate.payloads import (
-    pack_labels,
-    pack_marginals,
-    pack_measurements,
-    unpack_measurements,
-    values_digest,
-)
 from marginweave.tasks.aggregate.rounds_task import drawn_in_rounds
 from marginweave.tasks.checkpoint.codecs import pack_arrays, unpack_arrays
 from marginweave.tasks.checkpoint.draws import SMALL, PreparedDraw
@@ -51,9 +36,9 @@ def discover_values(reference: RunReference, encoded: StageResult) -> StageResul
         counts = count_values(rows, columns)
         sigma, threshold = discovery(reference.configuration, reference.plan)
         return PreparedDraw(
-            inputs=values_digest(counts, rows.labels),
+            inputs=payloads.values_digest(counts, rows.labels),
             used={**gaussian_terms(sigma), "threshold": threshold},
-            make=lambda bits, _: pack_labels(discover_labels(counts, rows.labels, sigma, threshold, bits)),
+            make=lambda bits, _: payloads.pack_labels(discover_labels(counts, rows.labels, sigma, threshold, bits)),
         )
 
     return draw_once(reference, reference.plan.draw(DrawKind.VALUES), prepare)[1]
@@ -65,9 +50,11 @@ def measure_one_way(reference: RunReference, encoded: StageResult) -> StageResul
     draw = reference.plan.draw(DrawKind.ONE_WAY)
 
     def prepare() -> PreparedDraw:
-        rows = released_rows(reference, encoded)
+        rows = marginal_rows.released_rows(reference, encoded)
         cliques = all_cliques(rows.sizes, 1)
-        return prepared_marginals(reference, draw, cliques, rows.sizes, count_marginals(rows, rows.sizes, cliques))
+        return marginal_rows.prepared_marginals(
+            reference, draw, cliques, rows.sizes, count_marginals(rows, rows.sizes, cliques)
+        )
 
     return draw_once(reference, draw, prepare)[1]
 
@@ -77,7 +64,7 @@ def score_pairs(reference: RunReference, encoded: StageResult) -> StageResult:
     """Noisy InDif scores of all pairs, rare values merged. DP: the planned cost of `selection`, one ledger event."""
 
     def prepare() -> PreparedDraw:
-        rows = compressed_rows(reference, encoded)
+        rows = marginal_rows.compressed_rows(reference, encoded)
         pairs = selection.scored_pairs(rows.sizes, reference.plan.draw(DrawKind.MARGINALS))
         noise = selection.scoring(reference.configuration, reference.plan)
         scores = selection.indif_scores(rows, rows.sizes, pairs, noise.steps)
@@ -100,14 +87,16 @@ def measure_larger(reference: RunReference, encoded: StageResult) -> StageResult
     """
     draw = reference.plan.draw(DrawKind.MARGINALS)
     if standing(reference, draw).state == State.RESERVED and not _cliques(
-        reference, drawn_compression(reference).sizes
+        reference, marginal_rows.drawn_compression(reference).sizes
     ):
         reference.ledger.draws.return_unused(reference.manifest.release, [str(draw)])
 
     def prepare() -> PreparedDraw:
-        rows = compressed_rows(reference, encoded)
+        rows = marginal_rows.compressed_rows(reference, encoded)
         cliques = _cliques(reference, rows.sizes)
-        return prepared_marginals(reference, draw, cliques, rows.sizes, count_marginals(rows, rows.sizes, cliques))
+        return marginal_rows.prepared_marginals(
+            reference, draw, cliques, rows.sizes, count_marginals(rows, rows.sizes, cliques)
+        )
 
     return _larger(reference, prepare)[1]
 
@@ -126,10 +115,10 @@ def collect_marginals(reference: RunReference) -> StageResult:
         inputs.insert(0, draw_once(reference, reference.plan.draw(DrawKind.VALUES))[1])
 
     def compute() -> bytes:
-        return pack_marginals(
+        return payloads.pack_marginals(
             Marginals(
-                domain=Domain(names=names, labels=released_labels(reference)),
-                one_way=unpack_measurements(payload),
+                domain=Domain(names=names, labels=marginal_rows.released_labels(reference)),
+                one_way=payloads.unpack_measurements(payload),
                 larger=larger,
             )
         )
@@ -144,13 +133,13 @@ def _all_larger(reference: RunReference) -> tuple[tuple[Measurement, ...], tuple
     if not reference.configuration.marginal_settings.has_larger(len(reference.configuration.attributes)):
         return (), ()
     payload, result = _larger(reference)
-    return unpack_measurements(payload), (result,)
+    return payloads.unpack_measurements(payload), (result,)
 
 
 def _larger(reference: RunReference, prepare: Callable[[], PreparedDraw] | None = None) -> tuple[bytes, StageResult]:
     """The draw of larger marginals, or an empty one where it was given back (`measure_larger` lets no other pass)."""
     draw = reference.plan.draw(DrawKind.MARGINALS)
-    return draw_unless_returned(reference, draw, lambda: pack_measurements(()), prepare)
+    return draw_unless_returned(reference, draw, lambda: payloads.pack_measurements(()), prepare)
 
 
 def _cliques(reference: RunReference, sizes: Sequence[int]) -> tuple[Clique, ...]:
@@ -161,9 +150,9 @@ def _cliques(reference: RunReference, sizes: Sequence[int]) -> tuple[Clique, ...
     settings, attributes = reference.configuration.marginal_settings, reference.configuration.attributes
     draw = reference.plan.draw(DrawKind.MARGINALS)
     if not settings.selects(len(attributes)):
-        domain = domain_sizes(attributes, released_labels(reference))
+        domain = domain_sizes(attributes, marginal_rows.released_labels(reference))
         declared = selection.declared_cliques(settings, [attribute.name for attribute in attributes], domain)
         return selection.fitting(declared, sizes, selection.most_cells(draw))
     scores = unpack_arrays(draw_once(reference, reference.plan.draw(DrawKind.SCORES))[0])[0]["scores"]
-    fits = selection.synthesizable(reference.configuration, sizes, drawn_masks(reference))
+    fits = selection.synthesizable(reference.configuration, sizes, marginal_rows.drawn_masks(reference))
     return selection.selected_cliques(settings, sizes, scores, draw, reference.configuration.stability, fits)

@@ -6,14 +6,15 @@ import io
 import json
 import threading
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+T = TypeVar("T")
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -79,13 +80,14 @@ def unpack_codes(payload: bytes) -> tuple[NDArray[Any], ...]:
 
 
 @dataclass(frozen=True)
-class CodeBlocks:
-    """The codes that `pack_codes` packed, block by block, one at a time in memory; a pass over them can be repeated."""
+class Unpacked(Generic[T]):
+    """Packed codes or tables, unpacked one at a time; a pass over them can be repeated."""
 
+    unpack: Callable[[bytes], T]
     payloads: Sequence[bytes] = field(repr=False)
 
-    def __iter__(self) -> Iterator[tuple[NDArray[np.integer], ...]]:
-        return map(unpack_codes, self.payloads)
+    def __iter__(self) -> Iterator[T]:
+        return map(self.unpack, self.payloads)
 
 
 def pack_table(table: pa.Table) -> bytes:
@@ -110,16 +112,6 @@ def unpack_table(data: bytes) -> pa.Table:
     """
     with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
         return reader.read_all()
-
-
-@dataclass(frozen=True)
-class TableBlocks:
-    """The tables that `pack_table` packed, one at a time in memory; a pass over them can be repeated."""
-
-    payloads: Sequence[bytes]
-
-    def __iter__(self) -> Iterator[pa.Table]:
-        return map(unpack_table, self.payloads)
 
 
 def used_texts(values: pa.DictionaryArray) -> tuple[pa.Array, NDArray[np.int64], NDArray[np.bool_]]:

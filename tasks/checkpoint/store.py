@@ -6,13 +6,13 @@ index at the end one over all of them.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import hmac
 import json
 import os
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
@@ -102,9 +102,6 @@ class BlockFile(Sequence[bytes]):
             raise DamagedCheckpoint(f"{self.path} is damaged; the same command computes it anew")
         return payload
 
-    def __iter__(self) -> Iterator[bytes]:
-        return (self[place] for place in range(len(self)))
-
 
 def open_blocks(path: Path, key: bytes, address: tuple[str, ...]) -> BlockFile | None:
     """The blocks that `write_blocks` wrote at this address, or None where there is no file.
@@ -151,7 +148,7 @@ def write_blocks(path: Path, key: bytes, address: tuple[str, ...], payloads: Ite
             stream.write(index)
             count = len(index) // _ENTRY.size
             stream.write(_END.pack(count, _digest(key, ("blocks", *address), bytes(index)), BLOCK_MAGIC))
-        with contextlib.suppress(FileExistsError):
+        with suppress(FileExistsError):
             staged.name_it()
 
 

@@ -32,6 +32,7 @@ from marginweave.schemas.arrays import Integers
 from marginweave.schemas.budget import Cost, amount
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.mechanisms.base import DrawMechanism
+from marginweave.tasks.mechanisms.noise_table import exponential
 from marginweave.tasks.mechanisms.randomness import DrawBits, WordStream
 from marginweave.tasks.mechanisms.sampler import uniform_numbers
 
@@ -157,27 +158,6 @@ class _Powers:
             product = product * table[(distances >> np.uint64(_DIGIT * place) & digit).astype(np.int64)] >> bits
         rounded: NDArray[np.object_] = product >> _GUARD
         return rounded
-
-
-def exponential(x: Fraction, bits: int) -> int:
-    """2^bits e^{-x}, x >= 0, rounded down by less than 2 units, as long as x and bits are below 2^13.
-
-    e^{-x} = (e^{-y})^(2^s), y = x / 2^s <= 1/2. With H = bits + 64, rounding y down moves e^{-y} by less than a unit of 2^-H,
-    and each of the fewer than H terms of its series loses at most 2; each squaring doubles an error and adds 2. Together that
-    is less than 2^s 4 H < 2^32 units of 2^-H, which are taken off before the last 64 bits are.
-    """
-    inner = bits + 64
-    squarings = int(2 * x).bit_length()
-    y = int(x * (1 << inner) / (1 << squarings))
-    total = term = 1 << inner
-    i = 0
-    while term:
-        i += 1
-        term = (term * y >> inner) // i
-        total += -term if i & 1 else term
-    for _ in range(squarings):
-        total = total * total >> inner
-    return max(0, total - (1 << 32)) >> 64
 
 
 def selection_mu(epsilon: float) -> float:

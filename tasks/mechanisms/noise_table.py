@@ -18,9 +18,10 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
+from marginweave.schemas.arrays import Words
 from marginweave.schemas.errors import InputError
+from marginweave.tasks.mechanisms.randomness import REST_BITS, WordStream
 
 BITS = 128
 MAX_SIGMA = 2**17
@@ -34,16 +35,31 @@ _TAIL = 15
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class NoiseTable:
-    """Distribution of one noise: `cumulative[j]` = 2^128 P(|X| <= j) for j = 0 … J, the last one 2^128.
+class CumulativeTable:
+    """A distribution on `first`, `first` + 1, …: `cumulative[i]` = 2^128 P(K <= first + i), the last one 2^128."""
 
-    `high` (shape (J + 1,), uint64) has the top 63 bits of each: what a draw is compared with first. The sign of X is a
-    separate fair bit.
-    """
+    cumulative: tuple[int, ...]
+    first: int = 0
+
+    @cached_property
+    def high(self) -> Words:
+        """The top 63 bits of each entry, shape (entries,): what a draw is compared with first."""
+        return np.array([entry >> REST_BITS for entry in self.cumulative], np.uint64)
+
+    def draw(self, stream: WordStream) -> int:
+        """One draw, by inversion of a uniform 128-bit integer."""
+        return self.first + self.reached(stream.integer(BITS))
+
+    def reached(self, uniform: int) -> int:
+        """How many entries are at most `uniform`."""
+        return bisect_right(self.cumulative, uniform)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NoiseTable(CumulativeTable):
+    """Distribution of the |x| of one noise, 0 … J; the sign of X is a separate fair bit."""
 
     sigma: Fraction
-    cumulative: tuple[int, ...]
-    high: NDArray[np.uint64]
 
     @cached_property
     def digest(self) -> str:
@@ -62,10 +78,6 @@ class NoiseTable:
             return 1 - self.upper_tail(1 - least)
         within = self.cumulative[min(least - 1, self.largest)]
         return Fraction((1 << BITS) - within, 1 << (BITS + 1))
-
-    def magnitude(self, uniform: int) -> int:
-        """The |x| that a uniform integer below 2^128 selects: how many entries are at most `uniform`."""
-        return bisect_right(self.cumulative, uniform)
 
 
 @lru_cache(maxsize=16)
@@ -90,9 +102,7 @@ def noise_table(sigma: Fraction) -> NoiseTable:
             break
         cumulative.append(scaled)
     cumulative.append(1 << BITS)
-    high = np.array([entry >> (BITS - 63) for entry in cumulative], np.uint64)
-    high.flags.writeable = False
-    return NoiseTable(sigma=sigma, cumulative=tuple(cumulative), high=high)
+    return NoiseTable(sigma=sigma, cumulative=tuple(cumulative))
 
 
 def _cells(sigma: Fraction) -> list[int]:
@@ -106,7 +116,7 @@ def _cells(sigma: Fraction) -> list[int]:
     rate = (a.numerator << _FRACTION) // a.denominator
     half_rate = rate >> 1
     terms = _series_length(sigma)
-    ratio = _exponential(rate)
+    ratio = exponential(a, _FRACTION)
     step = (ratio * ratio) >> _FRACTION
     density, cells = _ONE, []
     for j in range(math.ceil(_TAIL * sigma) + 2):
@@ -135,11 +145,22 @@ def _series_length(sigma: Fraction) -> int:
     return 2 * half
 
 
-def _exponential(rate: int) -> int:
-    """e^{-rate} for a fixed-point rate of at most 1/2."""
-    term, total, i = _ONE, _ONE, 0
+def exponential(x: Fraction, bits: int) -> int:
+    """2^bits e^{-x}, x >= 0, rounded down by less than 2 units, as long as x and bits are below 2^13.
+
+    e^{-x} = (e^{-y})^(2^s), y = x / 2^s <= 1/2. With H = bits + 64, rounding y down moves e^{-y} by less than a unit of 2^-H,
+    and each of the fewer than H terms of its series loses at most 2; each squaring doubles an error and adds 2. Together that
+    is less than 2^s 4 H < 2^32 units of 2^-H, which are taken off before the last 64 bits are.
+    """
+    inner = bits + 64
+    squarings = int(2 * x).bit_length()
+    y = int(x * (1 << inner) / (1 << squarings))
+    total = term = 1 << inner
+    i = 0
     while term:
         i += 1
-        term = -((term * rate) >> _FRACTION) // i
-        total += term
-    return total
+        term = (term * y >> inner) // i
+        total += -term if i & 1 else term
+    for _ in range(squarings):
+        total = total * total >> inner
+    return max(0, total - (1 << 32)) >> 64

@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from marginweave.tasks.mechanisms import exponential as exponential_module
-from marginweave.tasks.mechanisms.exponential import _certain, _Levels, choose, exponential
+from marginweave.tasks.mechanisms.exponential import _certain, _Levels, choose
 from marginweave.tasks.mechanisms.gaussian import select_candidate
+from marginweave.tasks.mechanisms.noise_table import exponential
 from tests.support.seeded_bits import SeededBits
 
 FALSE_ALARM = 1e-6
