@@ -232,11 +232,7 @@ class CandidateSet:
 
 def flat_keys(values: Sequence[Integers] | Integers, shape: Sequence[int]) -> Integers:
     """The mixed-radix number of each combination, `values` by position; shape (n,), int64."""
-    keys = np.zeros(len(values[0]), np.int64)
-    for digits, radix in zip(values, shape, strict=True):
-        keys *= radix
-        keys += digits
-    return keys
+    return np.ravel_multi_index(tuple(values), tuple(shape))
 
 
 def check_keys(sizes: Sequence[int], length: int) -> None:

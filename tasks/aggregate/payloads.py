@@ -19,7 +19,7 @@ from marginweave.schemas.arrays import Integers
 from marginweave.schemas.released.aggregates import Aggregates, Domain, Level, LevelNoise
 from marginweave.schemas.released.measurements import Clique, Marginals, Measurement
 from marginweave.tasks.aggregate.bounded_counts import BoundedCounts
-from marginweave.tasks.aggregate.candidates import CandidateSet, Columns
+from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.level import LevelMechanism
 from marginweave.tasks.aggregate.marginals import cells
 from marginweave.tasks.checkpoint.codecs import pack_arrays, unpack_arrays
@@ -206,24 +206,8 @@ def level_digest(
     Raises:
         MachineError: the disk refuses what memory does not hold.
     """
-    whole = hashlib.sha256(b"level/1")
-    add_json(whole, _facts(mechanism, labels))
-    add_json(whole, [candidates.length, list(candidates.sizes)])
-    for keys in (candidates.survivors, candidates.forbidden):
-        _add_keys(whole, keys)
-    for columns in candidates.column_sets():
-        pieces, cells = hashlib.sha256(), 0
-        for mine, counts in bounded.pieces(columns):
-            pieces.update(np.stack([mine, counts], axis=1).astype("<i8").tobytes())
-            cells += len(mine)
-        add_json(whole, [list(columns), cells])
-        whole.update(pieces.digest())
-    return whole.hexdigest()
-
-
-def _facts(mechanism: LevelMechanism, labels: Sequence[Sequence[str]]) -> list[object]:
-    private = sorted(mechanism.private_columns)
-    return [
+    whole, private = hashlib.sha256(b"level/1"), sorted(mechanism.private_columns)
+    facts = [
         mechanism.length,
         mechanism.contribution_bound,
         [mechanism.sigma.numerator, mechanism.sigma.denominator],
@@ -232,9 +216,17 @@ def _facts(mechanism: LevelMechanism, labels: Sequence[Sequence[str]]) -> list[o
         private,
         [list(labels[j]) for j in private if labels],
     ]
-
-
-def _add_keys(whole: hashlib._Hash, keys: Mapping[Columns, Integers]) -> None:
-    add_json(whole, [list(columns) for columns in sorted(keys)])
-    for columns in sorted(keys):
-        add_integers(whole, keys[columns])
+    add_json(whole, facts)
+    add_json(whole, [candidates.length, list(candidates.sizes)])
+    for keys in (candidates.survivors, candidates.forbidden):
+        add_json(whole, [list(columns) for columns in sorted(keys)])
+        for columns in sorted(keys):
+            add_integers(whole, keys[columns])
+    for columns in candidates.column_sets():
+        pieces, cells = hashlib.sha256(), 0
+        for mine, counts in bounded.pieces(columns):
+            pieces.update(np.stack([mine, counts], axis=1).astype("<i8").tobytes())
+            cells += len(mine)
+        add_json(whole, [list(columns), cells])
+        whole.update(pieces.digest())
+    return whole.hexdigest()

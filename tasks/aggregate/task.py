@@ -29,8 +29,7 @@ from marginweave.tasks.checkpoint.spill import scratch_folder
 from marginweave.tasks.digests import counts_digest
 from marginweave.tasks.draw import draw_once, draw_unless_returned, is_committed, standing
 from marginweave.tasks.encode.task import open_encoded
-from marginweave.tasks.engine.choice import open_engine
-from marginweave.tasks.engine.local import Engine
+from marginweave.tasks.engine.local import Engine, open_engine
 from marginweave.tasks.mechanisms.gaussian import add_noise, gaussian_terms, query_sigma, select_percentile
 from marginweave.tasks.mechanisms.percentile import score_sensitivity
 from marginweave.tasks.mechanisms.randomness import DrawBits, KeyedBits
@@ -72,7 +71,9 @@ def aggregate_level(reference: RunReference, encoded: StageResult, length: int) 
     if below:
         candidates = _candidates_above(reference, below)
         if not candidates.any() or _stops(reference, candidates, below):
-            _give_back(reference, length)
+            draws = [standing(reference, draw) for draw in reference.plan.draws if draw.length == length]
+            names = [draw.name for draw in draws if draw.state == State.RESERVED]
+            reference.ledger.draws.return_unused(reference.manifest.release, names)
             return _level(reference, length)[1]
     else:
         candidates = CandidateSet(length=1, sizes=blocks.sizes)
@@ -82,11 +83,7 @@ def aggregate_level(reference: RunReference, encoded: StageResult, length: int) 
 
 
 def _counted_and_drawn(
-    reference: RunReference,
-    blocks: ReleasedBlocks,
-    candidates: CandidateSet,
-    below: Sequence[Level],
-    memory: MemoryBudget,
+    reference: RunReference, blocks: ReleasedBlocks, candidates: CandidateSet, below: list[Level], memory: MemoryBudget
 ) -> StageResult:
     """The draw of a level over these candidates, from counts that memory or its folder hold."""
     planned = reference.plan.draw(DrawKind.LEVEL, candidates.length)
@@ -151,12 +148,6 @@ def _level(reference: RunReference, length: int) -> tuple[bytes, StageResult]:
     """A length that was drawn, or given back because it had no candidates (`aggregate_level` lets no other pass)."""
     draw = reference.plan.draw(DrawKind.LEVEL, length)
     return draw_unless_returned(reference, draw, lambda: pack_level(_unreached(reference, length)))
-
-
-def _give_back(reference: RunReference, length: int) -> None:
-    draws = [standing(reference, draw) for draw in reference.plan.draws if draw.length == length]
-    names = [draw.name for draw in draws if draw.state == State.RESERVED]
-    reference.ledger.draws.return_unused(reference.manifest.release, names)
 
 
 def _unreached(reference: RunReference, length: int) -> DrawnLevel:

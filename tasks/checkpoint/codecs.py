@@ -143,18 +143,14 @@ def plain_table(table: pa.Table) -> pa.Table:
 
 def in_blocks(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
     """The same rows in tables of `rows` rows, the last one of fewer; at least one, as long as there is a table at all."""
-    waiting: list[pa.Table] = []
-    buffered, given = 0, False
+    rest, given = None, False
     for table in tables:
-        waiting.append(table)
-        buffered += table.num_rows
-        while buffered >= rows:
-            whole = pa.concat_tables(waiting)
-            yield whole.slice(0, rows)
-            waiting, buffered = [whole.slice(rows)], buffered - rows
-            given = True
-    if buffered or (waiting and not given):
-        yield pa.concat_tables(waiting)
+        rest = table if rest is None else pa.concat_tables([rest, table])
+        while rest.num_rows >= rows:
+            yield rest.slice(0, rows)
+            rest, given = rest.slice(rows), True
+    if rest is not None and (rest.num_rows or not given):
+        yield rest
 
 
 def _compact(column: pa.ChunkedArray) -> pa.Array:

@@ -27,9 +27,10 @@ FAULTS = (
     Fault(
         name="a marginal is chosen past the ledger",
         file="tasks/aggregate/rounds_task.py",
-        text="        payload, _ = draw_once(reference, draw, partial(prepare, draw.epsilon))\n",
-        instead='        fresh = __import__("marginweave.tasks.mechanisms.randomness", fromlist=["fresh_bits"]).fresh_bits()\n'
-        '        payload = prepare(draw.epsilon).make(fresh, b"")\n',
+        text="            payload, _ = draw_once(self.reference, draw, partial(prepare, draw.epsilon))\n",
+        instead='            seeds = __import__("marginweave.tasks.mechanisms.randomness", fromlist=["fresh_bits"])\n'
+        "            fresh = seeds.fresh_bits()\n"
+        '            payload = prepare(draw.epsilon).make(fresh, b"")\n',
         killed_by=("tests/laws/test_rounds.py::test_all_that_a_round_draws_is_booked",),
     ),
     Fault(
