@@ -11,6 +11,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from marginweave.schemas.arrays import Counts
 from marginweave.schemas.configuration.attributes import Attribute, forbidden_codes
 from marginweave.schemas.configuration.marginals import MarginalSettings
 from marginweave.schemas.configuration.release import Configuration
@@ -71,14 +72,14 @@ def released_compression(
 
 
 def discovery(configuration: Configuration, plan: BudgetPlan) -> tuple[Fraction, int]:
-    """Deviation of the noise of the draw `values`, and the least noisy count of a private value that is released.
+    """Standard deviation of the noise of the draw `values`, and the least noisy count of a private value that is released.
 
     A record holds one value of each of p private attributes at most: L2 sensitivity theta sqrt(p), as of a level.
     DP: arithmetic on public numbers.
     """
     values_each, stability = len(configuration.private_columns), configuration.stability
-    sd = query_sigma(plan.draw(DrawKind.VALUES), stability, values_each)
-    return sd, private_threshold(sd, values_each, stability.records, plan.delta_threshold)
+    sigma = query_sigma(plan.draw(DrawKind.VALUES), stability, values_each)
+    return sigma, private_threshold(sigma, values_each, stability.records, plan.delta_threshold)
 
 
 def count_values(blocks: Iterable[EncodedTable], columns: Sequence[int]) -> dict[int, NDArray[np.int64]]:
@@ -92,11 +93,7 @@ def count_values(blocks: Iterable[EncodedTable], columns: Sequence[int]) -> dict
 
 
 def discover_labels(
-    counts: Mapping[int, NDArray[np.int64]],
-    labels: Sequence[tuple[str, ...]],
-    sd: Fraction,
-    threshold: int,
-    bits: DrawBits,
+    counts: Mapping[int, Counts], labels: Sequence[tuple[str, ...]], sigma: Fraction, threshold: int, bits: DrawBits
 ) -> dict[int, tuple[str, ...]]:
     """Values of private attributes whose noisy count reaches the threshold, sorted, by attribute.
 
@@ -107,14 +104,14 @@ def discover_labels(
     Args:
         counts: by attribute, from `count_values`.
         labels: the values of every attribute.
-        sd: standard deviation of the noise.
+        sigma: standard deviation of the noise.
         threshold: noisy counts below it are not released.
         bits: of the draw; an attribute's table has its number.
     """
     released = {}
     for j, exact in counts.items():
         there = np.flatnonzero(exact)
-        kept = there[add_noise(exact[there], sd, bits, table=j) >= threshold]
+        kept = there[add_noise(exact[there], sigma, bits, table=j) >= threshold]
         released[j] = tuple(sorted(labels[j][v] for v in kept.tolist()))
     return released
 

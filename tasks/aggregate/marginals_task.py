@@ -52,9 +52,8 @@ def measure_one_way(reference: RunReference, encoded: StageResult) -> StageResul
     def prepare() -> PreparedDraw:
         rows = marginal_rows.released_rows(reference, encoded)
         cliques = all_cliques(rows.sizes, 1)
-        return marginal_rows.prepared_marginals(
-            reference, draw, cliques, rows.sizes, count_marginals(rows, rows.sizes, cliques)
-        )
+        exact = count_marginals(rows, rows.sizes, cliques)
+        return marginal_rows.prepared_marginals(reference, draw, cliques, rows.sizes, exact)
 
     return draw_once(reference, draw, prepare)[1]
 
@@ -86,17 +85,16 @@ def measure_larger(reference: RunReference, encoded: StageResult) -> StageResult
     stated stays the planned one. DP: the planned cost of `marginals`, one ledger event.
     """
     draw = reference.plan.draw(DrawKind.MARGINALS)
-    if standing(reference, draw).state == State.RESERVED and not _cliques(
-        reference, marginal_rows.drawn_compression(reference).sizes
-    ):
-        reference.ledger.draws.return_unused(reference.manifest.release, [str(draw)])
+    if standing(reference, draw).state == State.RESERVED:
+        sizes = marginal_rows.drawn_compression(reference).sizes
+        if not _cliques(reference, sizes):
+            reference.ledger.draws.return_unused(reference.manifest.release, [str(draw)])
 
     def prepare() -> PreparedDraw:
         rows = marginal_rows.compressed_rows(reference, encoded)
         cliques = _cliques(reference, rows.sizes)
-        return marginal_rows.prepared_marginals(
-            reference, draw, cliques, rows.sizes, count_marginals(rows, rows.sizes, cliques)
-        )
+        exact = count_marginals(rows, rows.sizes, cliques)
+        return marginal_rows.prepared_marginals(reference, draw, cliques, rows.sizes, exact)
 
     return _larger(reference, prepare)[1]
 
@@ -108,20 +106,15 @@ def collect_marginals(reference: RunReference) -> StageResult:
     DP: post-processing.
     """
     payload, first = draw_once(reference, reference.plan.draw(DrawKind.ONE_WAY))
-    names = tuple(attribute.name for attribute in reference.resolved.attributes)
     larger, drawn = _all_larger(reference)
     inputs = [first, *drawn]
     if reference.configuration.private_columns:
         inputs.insert(0, draw_once(reference, reference.plan.draw(DrawKind.VALUES))[1])
 
     def compute() -> bytes:
-        return payloads.pack_marginals(
-            Marginals(
-                domain=Domain(names=names, labels=marginal_rows.released_labels(reference)),
-                one_way=payloads.unpack_measurements(payload),
-                larger=larger,
-            )
-        )
+        domain = Domain(names=reference.resolved.names, labels=marginal_rows.released_labels(reference))
+        one_way = payloads.unpack_measurements(payload)
+        return payloads.pack_marginals(Marginals(domain=domain, one_way=one_way, larger=larger))
 
     return reference.derived.checkpoint("collect", inputs, compute)
 

@@ -128,12 +128,8 @@ def pack_marginals(marginals: Marginals) -> bytes:
 def unpack_marginals(payload: bytes) -> Marginals:
     """The marginals that `pack_marginals` packed."""
     arrays, meta = unpack_arrays(payload)
-    return Marginals(
-        domain=_domain(meta),
-        one_way=_measurements(arrays, meta, "one-way"),
-        larger=_measurements(arrays, meta, "larger"),
-        consistent=_measurements(arrays, meta, "consistent"),
-    )
+    one_way, larger, consistent = (_measurements(arrays, meta, name) for name in ("one-way", "larger", "consistent"))
+    return Marginals(domain=_domain(meta), one_way=one_way, larger=larger, consistent=consistent)
 
 
 def _domain(meta: Mapping[str, Any]) -> Domain:
