@@ -44,7 +44,7 @@ from marginweave.tasks.budget.task import reserve_budget
 from marginweave.tasks.checkpoint.run_folder import staged_release
 from marginweave.tasks.decode.task import decode
 from marginweave.tasks.encode.task import encode
-from marginweave.tasks.engine.local import prepare_engine
+from marginweave.tasks.engine.choice import prepare_engine
 from marginweave.tasks.evaluate.internal import compare_internally
 from marginweave.tasks.evaluate.paid_task import buy_evaluation
 from marginweave.tasks.evaluate.task import evaluate

@@ -29,7 +29,8 @@ from marginweave.tasks.checkpoint.spill import scratch_folder
 from marginweave.tasks.digests import counts_digest
 from marginweave.tasks.draw import draw_once, draw_unless_returned, is_committed, standing
 from marginweave.tasks.encode.task import open_encoded
-from marginweave.tasks.engine.local import Engine, open_engine
+from marginweave.tasks.engine.choice import open_engine
+from marginweave.tasks.engine.local import Engine
 from marginweave.tasks.mechanisms.gaussian import add_noise, gaussian_terms, query_sigma, select_percentile
 from marginweave.tasks.mechanisms.percentile import score_sensitivity
 from marginweave.tasks.mechanisms.randomness import DrawBits, KeyedBits

@@ -1,4 +1,4 @@
-"""What an engine does, the one that needs nothing (threads of this process), and the engine of a run."""
+"""What an engine does, and the one that needs nothing: threads of this process."""
 
 from __future__ import annotations
 
@@ -6,12 +6,8 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
-
-from marginweave.tasks.checkpoint.spill import remove_scratch
-from marginweave.tasks.references import RunReference
 
 _BATCHES = 8  # of many parts, for each core: so many that all end at about the same time
 T = TypeVar("T")
@@ -74,35 +70,3 @@ def in_order(submit: Callable[[T], Callable[[], R]], parts: Sequence[T], ahead: 
         waiting.append(submit(part))
     while waiting:
         yield waiting.popleft()()
-
-
-@contextmanager
-def open_engine(reference: RunReference) -> Iterator[Engine]:
-    """The engine that the configuration of a run declares, for as long as a stage needs it.
-
-    Raises:
-        StageError: its cluster cannot be used.
-    """
-    settings = reference.configuration.engine
-    if settings.dask is None:
-        yield LocalEngine()
-        return
-    from marginweave.tasks.engine.cluster import dask_engine  # an extra
-
-    with dask_engine(settings, reference.certificates, reference.folder.private) as engine:
-        yield engine
-
-
-def prepare_engine(reference: RunReference) -> None:
-    """Before anything is charged: whether a cluster that has to be there already can be used, and no rest of a killed attempt.
-
-    Raises:
-        StageError: there is no scheduler or worker, or a worker has another version.
-    """
-    remove_scratch(reference.folder.private)
-    settings = reference.configuration.engine
-    if settings.elsewhere and reference.configuration.marginals is None:  # which are counted here
-        from marginweave.tasks.engine.cluster import check_workers, dask_engine
-
-        with dask_engine(settings, reference.certificates, reference.folder.private) as engine:
-            check_workers(engine)

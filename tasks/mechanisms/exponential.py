@@ -32,9 +32,8 @@ from marginweave.schemas.arrays import Integers
 from marginweave.schemas.budget import Cost, amount
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.mechanisms.base import DrawMechanism
-from marginweave.tasks.mechanisms.noise_table import exponential
+from marginweave.tasks.mechanisms.noise_table import exponential, uniform_numbers
 from marginweave.tasks.mechanisms.randomness import DrawBits, WordStream
-from marginweave.tasks.mechanisms.sampler import uniform_numbers
 
 Distances = NDArray[np.uint64]
 

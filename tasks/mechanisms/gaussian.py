@@ -21,10 +21,9 @@ from marginweave.schemas.errors import InputError
 from marginweave.tasks.digests import fractions_digest, text_digest
 from marginweave.tasks.mechanisms.base import CountNoise, check_room
 from marginweave.tasks.mechanisms.exponential import choose
-from marginweave.tasks.mechanisms.noise_table import MAX_SIGMA, noise_table
+from marginweave.tasks.mechanisms.noise_table import MAX_SIGMA, SAMPLER_FORMAT, draw_signed, noise_table
 from marginweave.tasks.mechanisms.percentile import rank_scores, score_sensitivity
 from marginweave.tasks.mechanisms.randomness import DrawBits
-from marginweave.tasks.mechanisms.sampler import SAMPLER_FORMAT, draw_signed
 
 _CHUNK = 1 << 17
 _SIGMA_STEP = 1024

@@ -16,9 +16,8 @@ import numpy as np
 
 from marginweave.schemas.arrays import Integers
 from marginweave.schemas.errors import InputError
-from marginweave.tasks.mechanisms.noise_table import BITS, CumulativeTable, noise_table
+from marginweave.tasks.mechanisms.noise_table import BITS, CumulativeTable, draw_positions, draw_tail, noise_table
 from marginweave.tasks.mechanisms.randomness import DrawBits
-from marginweave.tasks.mechanisms.sampler import draw_positions, draw_tail
 
 # Fixed point, relative to the largest probability, and where a tail is cut: see `binomial_table`.
 _FRACTION = 320

@@ -51,14 +51,14 @@ FAULTS = (
     ),
     Fault(
         name="noise only ever adds",
-        file="tasks/mechanisms/sampler.py",
+        file="tasks/mechanisms/noise_table.py",
         text="return np.where(words & np.uint64(1), -magnitude, magnitude)",
         instead="return magnitude",
         killed_by=(_EXACT, _SCAN),
     ),
     Fault(
         name="a tie of the first 63 bits is not settled by the rest",
-        file="tasks/mechanisms/sampler.py",
+        file="tasks/mechanisms/noise_table.py",
         text="found[tie] = table.reached(int(wanted[tie]) << REST_BITS | rest(int(open_[tie])))",
         instead="found[tie] += 0 * rest(int(open_[tie]))",
         killed_by=("tests/unit/mechanisms/test_gaussian.py::test_draws_compare_all_128_bits",),

@@ -11,7 +11,7 @@ import pytest
 from marginweave.schemas.errors import StageError
 from marginweave.schemas.released.manifest import Manifest
 from marginweave.tasks.checkpoint.run_folder import RunFolder
-from marginweave.tasks.engine.local import prepare_engine
+from marginweave.tasks.engine.choice import prepare_engine
 from marginweave.tasks.references import RunReference
 from tests.support.configurations import configuration
 

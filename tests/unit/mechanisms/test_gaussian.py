@@ -14,8 +14,7 @@ from marginweave.schemas.arrays import Words
 from marginweave.schemas.budget import Stability
 from marginweave.schemas.errors import InputError, StageError
 from marginweave.tasks.mechanisms.gaussian import add_noise, count_sigma, noise_sigma, select_percentile
-from marginweave.tasks.mechanisms.noise_table import CumulativeTable, noise_table
-from marginweave.tasks.mechanisms.sampler import draw_signed
+from marginweave.tasks.mechanisms.noise_table import CumulativeTable, draw_signed, noise_table
 from tests.support.seeded_bits import SeededBits
 
 SCALES = [Fraction(1, 64), Fraction(3, 10), Fraction(1), Fraction(17), Fraction(300), Fraction(2500)]

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom, chisquare
 
 from marginweave.schemas.errors import InputError
-from marginweave.tasks.mechanisms.noise_table import BITS, noise_table
-from marginweave.tasks.mechanisms.sampler import draw_positions, draw_tail
+from marginweave.tasks.mechanisms.noise_table import BITS, draw_positions, draw_tail, noise_table
 from marginweave.tasks.mechanisms.zero_cells import (
     binomial_table,
     passing_noise,
