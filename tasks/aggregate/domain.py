@@ -209,7 +209,7 @@ def released_level(
     values, released = first.values.copy(), {}
     for j in private_columns:
         rows = first.columns[:, 0] == j
-        names = [labels[j][v] for v in first.values[rows, 0].tolist()]
+        names = [labels[j][int(v)] for v in first.values[rows, 0]]
         released[j] = tuple(sorted(names))
         position = {label: i for i, label in enumerate(released[j])}
         values[rows, 0] = [position[name] for name in names]

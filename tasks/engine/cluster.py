@@ -158,7 +158,7 @@ def _started(scratch: Path) -> LocalCluster:
         host="127.0.0.1",
         protocol="tls",
         security=Security.temporary(),
-        dashboard_address=None,
+        dashboard_address=None,  # pyright: ignore[reportArgumentType] - annotated as a text, and may be None
         # all the same the scheduler opens a port without a page, by default one that may be taken
         scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
         memory_limit=0,
