@@ -38,6 +38,19 @@ def draw_once(
     )
 
 
+def draw_unless_returned(
+    reference: RunReference,
+    draw: PlannedDraw,
+    empty: Callable[[], bytes],
+    prepare: Callable[[], PreparedDraw] | None = None,
+) -> tuple[bytes, StageResult]:
+    """As `draw_once`; of a draw whose share went back to the account, a derived checkpoint of what `empty` returns."""
+    if standing(reference, draw).state != State.RETURNED:
+        return draw_once(reference, draw, prepare)
+    result = reference.derived.checkpoint(str(draw), [], empty)
+    return reference.derived.load(result), result
+
+
 def standing(reference: RunReference, draw: PlannedDraw) -> DrawRecord:
     """The ledger's record of a planned draw, or of the spare that 0.1.0 drew in its place."""
     return standing_draw(reference.ledger.draws, reference.attempt.release, str(draw))

@@ -26,10 +26,10 @@ from marginweave.schemas.draws import BudgetPlan, DrawKind, PlannedDraw
 from marginweave.schemas.released.aggregates import Level
 from marginweave.tasks.aggregate.bounded_counts import bounded_counts, contribution_histogram
 from marginweave.tasks.aggregate.candidates import CandidateSet
-from marginweave.tasks.aggregate.domain import ReleasedBlocks, released_values, to_released
+from marginweave.tasks.aggregate.domain import ReleasedBlocks, released_level
 from marginweave.tasks.aggregate.level import LevelMechanism, draw_level, plan_level
 from marginweave.tasks.empirical.findings import Hits, TrialScores, event_scores, noise_scores, worst_pair
-from marginweave.tasks.encode.codes import EncodedBlocks, EncodedTable
+from marginweave.tasks.encode.codes import EncodedBlocks
 from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.mechanisms.gaussian import add_noise, query_sigma, select_percentile
 from marginweave.tasks.mechanisms.randomness import KeyedBits, fresh_bits
@@ -169,9 +169,7 @@ def tuple_pipeline_score(release: MadeUpRelease, side: int) -> float:
         bound = _bound(release, blocks, candidates)
         mechanism, level = _drawn(configuration, release.plan, blocks, candidates, below, bound)
         if length == 1:
-            table = EncodedTable(codes=(), labels=blocks.labels)
-            released = released_values(level, table, sorted(mechanism.private_columns))
-            level = to_released(level, table, released)
+            level, released = released_level(level, blocks.labels, sorted(mechanism.private_columns))
         labels = ReleasedBlocks(encoded, released).labels
         score += _level_score(release, level, labels, mechanism)
         below = level

@@ -18,26 +18,18 @@ and differ in what the one record gives.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 
 from marginweave.schemas.arrays import Counts, Flags
-from marginweave.tasks.aggregate.candidates import CandidateSet, flat_keys
+from marginweave.tasks.aggregate import kernels
+from marginweave.tasks.aggregate.candidates import CandidateSet, Columns, flat_keys
 from marginweave.tasks.aggregate.count_runs import CountRun, MemoryBudget, SortedCounts, SparseCounts, add_runs
-from marginweave.tasks.aggregate.kernels import (
-    Choice,
-    Contributions,
-    Tile,
-    add_contributions,
-    add_counts,
-    choose,
-    take_back,
-)
-from marginweave.tasks.aggregate.layout import Blocks, ColumnSet, Layout, Span, lay_out, spans
+from marginweave.tasks.aggregate.kernels import Choice, Contributions, Tile
+from marginweave.tasks.aggregate.layout import Blocks, Layout, Span, lay_out, spans
 from marginweave.tasks.engine.local import Engine
 from marginweave.tasks.mechanisms.randomness import NumberedWords
 
@@ -53,12 +45,12 @@ class BoundedCounts:
     that is in `sparse`. Cells are flat positions; only candidates have a count that is not 0. Its memory and folder are open.
     """
 
-    column_sets: tuple[ColumnSet, ...]
-    dense: Mapping[ColumnSet, Counts] = field(repr=False)
-    sparse: Mapping[ColumnSet, int]
+    column_sets: tuple[Columns, ...]
+    dense: Mapping[Columns, Counts] = field(repr=False)
+    sparse: Mapping[Columns, int]
     run: CountRun = field(repr=False)
 
-    def pieces(self, columns: ColumnSet) -> Iterator[SortedCounts]:
+    def pieces(self, columns: Columns) -> Iterator[SortedCounts]:
         """Cells that occur, ascending over all pieces, and their counts; raises MachineError if the disk refuses."""
         if columns in self.sparse:
             yield from self.run.of(self.sparse[columns])
@@ -68,11 +60,6 @@ class BoundedCounts:
             found = np.flatnonzero(counts[first : first + _STRETCH]) + first
             if len(found):
                 yield found, counts[found]
-
-    @cached_property
-    def occurring(self) -> int:
-        """How many cells occur."""
-        return self.run.cells + sum(int(np.count_nonzero(counts)) for counts in self.dense.values())
 
 
 def contribution_histogram(
@@ -105,7 +92,10 @@ def bounded_counts(
     """
     layout, parts = _divided(blocks, candidates, engine, memory)
     job = _BoundedCounts(blocks, candidates, layout, bound, words, memory.sparse_cells // parts, memory)
-    dense, runs = _sum(engine.map(job, spans(blocks, parts)))
+    dense, runs = np.zeros(len(layout.valid), np.int64), list[CountRun]()
+    for counts, aside in engine.map(job, spans(blocks, parts)):
+        dense += counts
+        runs += aside
     places = zip(layout.dense, pairwise(layout.places), strict=True)
     return BoundedCounts(
         column_sets=tuple(candidates.column_sets()),
@@ -115,37 +105,49 @@ def bounded_counts(
     )
 
 
-@dataclass(frozen=True)
-class _Contributions:
+@dataclass(frozen=True, repr=False)
+class _Pass:
+    """What both passes read; workers of a cluster are sent it."""
+
+    blocks: Blocks
+    candidates: CandidateSet
+    layout: Layout
+
+    def add_sparse(self, tile: Tile, contributions: Contributions) -> list[Flags]:
+        """Which records hold a candidate of each step that is not dense; adds them to `contributions`."""
+        flags = []
+        for index, slots in self.layout.sparse_steps:
+            values = np.stack([tile[slot] for slot in slots], axis=1).astype(np.int64)
+            flags.append(self.candidates.contains(self.layout.sparse[index], values))
+            contributions += flags[-1]
+        return flags
+
+
+@dataclass(frozen=True, repr=False)
+class _Contributions(_Pass):
     """One part of the first pass."""
 
-    blocks: Blocks = field(repr=False)
-    candidates: CandidateSet = field(repr=False)
-    layout: Layout = field(repr=False)
-    cap: int = field(repr=False)
+    cap: int
 
     def __call__(self, span: Span) -> Counts:
         """The histogram of the records of a span."""
         histogram = np.zeros(self.cap + 1, np.int64)
         for _, tile in self.layout.tiles(self.blocks, span):
             contributions = np.zeros(tile.shape[1], np.int32)
-            add_contributions(tile, self.layout.steps, self.layout.valid, contributions)
-            _add_sparse(self.layout, self.candidates, tile, contributions)
+            kernels.add_contributions(tile, self.layout.steps, self.layout.valid, contributions)
+            self.add_sparse(tile, contributions)
             histogram += np.bincount(np.minimum(contributions, self.cap), minlength=self.cap + 1)
         return histogram
 
 
-@dataclass(frozen=True)
-class _BoundedCounts:
+@dataclass(frozen=True, repr=False)
+class _BoundedCounts(_Pass):
     """One part of the second pass."""
 
-    blocks: Blocks = field(repr=False)
-    candidates: CandidateSet = field(repr=False)
-    layout: Layout = field(repr=False)
-    bound: int = field(repr=False)
-    words: NumberedWords = field(repr=False)
-    most: int = field(repr=False)
-    memory: MemoryBudget = field(repr=False)
+    bound: int
+    words: NumberedWords
+    most: int
+    memory: MemoryBudget
 
     def __call__(self, span: Span) -> tuple[Counts, list[CountRun]]:
         """The counts of the records of a span: of the dense sets in one array, of the others in runs."""
@@ -154,10 +156,12 @@ class _BoundedCounts:
         sparse = SparseCounts(len(layout.sparse), self.most, self.memory)
         for first, tile in layout.tiles(self.blocks, span):
             contributions = np.zeros(tile.shape[1], np.int32)
-            add_counts(tile, layout.steps, cells, contributions)
-            kept = _add_sparse(layout, self.candidates, tile, contributions)
+            kernels.add_counts(tile, layout.steps, cells, contributions)
+            kept = self.add_sparse(tile, contributions)
             self._bound(first, tile, cells, contributions, kept)
-            _add_keys(layout, self.candidates, tile, kept, sparse)
+            for (index, slots), flags in zip(layout.sparse_steps, kept, strict=True):
+                keys = flat_keys([tile[slot] for slot in slots], self.candidates.shape(layout.sparse[index]))
+                sparse.add(index, keys[flags])
         cells >>= 1
         cells *= layout.valid
         return cells, sparse.runs()
@@ -172,37 +176,9 @@ class _BoundedCounts:
             needed=np.full(len(over), self.bound, np.int32),
             seeds=self.words.words_at(first, len(contributions))[over],
         )
-        take_back(np.ascontiguousarray(tile[:, over]), self.layout.steps, cells, choice)
+        kernels.take_back(np.ascontiguousarray(tile[:, over]), self.layout.steps, cells, choice)
         for flags in kept:
-            flags[over] = choose(flags[over], choice)
-
-
-def _add_sparse(layout: Layout, candidates: CandidateSet, tile: Tile, contributions: Contributions) -> list[Flags]:
-    """Which records hold a candidate of each step that is not dense; adds them to `held`."""
-    flags = []
-    for index, slots in layout.sparse_steps:
-        values = np.stack([tile[slot] for slot in slots], axis=1).astype(np.int64)
-        flags.append(candidates.contains(layout.sparse[index], values))
-        contributions += flags[-1]
-    return flags
-
-
-def _add_keys(
-    layout: Layout, candidates: CandidateSet, tile: Tile, kept: Sequence[Flags], sparse: SparseCounts
-) -> None:
-    """Give the cells that the records of a tile keep to the counts of their sets."""
-    for (index, slots), flags in zip(layout.sparse_steps, kept, strict=True):
-        sizes = tuple(candidates.sizes[j] + 1 for j in layout.sparse[index])
-        sparse.add(index, flat_keys([tile[slot] for slot in slots], sizes)[flags])
-
-
-def _sum(parts: Iterator[tuple[Counts, list[CountRun]]]) -> tuple[Counts, list[CountRun]]:
-    """The dense counts of all parts, added up, and all their runs."""
-    dense, runs = next(parts)
-    for more, others in parts:
-        dense += more
-        runs += others
-    return dense, runs
+            flags[over] = kernels.choose(flags[over], choice)
 
 
 def _divided(blocks: Blocks, candidates: CandidateSet, engine: Engine, memory: MemoryBudget) -> tuple[Layout, int]:

@@ -50,12 +50,6 @@ class Universe:
     before: Integers
 
     @classmethod
-    def of_values(cls, size: int) -> Universe:
-        """All values of one column."""
-        one = np.zeros(1, np.int64)
-        return cls(left=one, right=np.arange(size), radix=size + 1, start=one, before=np.array([0, size], np.int64))
-
-    @classmethod
     def join(cls, left: Integers, right: Integers, *, middle: int, radix: int) -> Universe:
         """The pairs of sorted keys; `middle` is the product of the radices of the columns in the middle."""
         shared = left % middle * radix
@@ -138,15 +132,11 @@ class CandidateSet:
 
     def universe(self, columns: Columns) -> Universe:
         """The canonical superset of the candidates of one set of columns."""
-        if self.length == 1:
-            return Universe.of_values(self.sizes[columns[0]])
         shape = self.shape(columns)
-        return Universe.join(
-            self.survivors[columns[:-1]],
-            self.survivors[columns[1:]],
-            middle=math.prod(shape[1:-1]),
-            radix=shape[-1],
-        )
+        left, right = np.zeros(1, np.int64), np.arange(self.sizes[columns[0]])  # all values of a single column
+        if self.length > 1:
+            left, right = self.survivors[columns[:-1]], self.survivors[columns[1:]]
+        return Universe.join(left, right, middle=math.prod(shape[1:-1]), radix=shape[-1])
 
     def allowed(self, columns: Columns, flat: Integers) -> Mask:
         """Which members of the superset, by flat key, are candidates; shape of `flat`."""
@@ -242,11 +232,7 @@ class CandidateSet:
 
 def flat_keys(values: Sequence[Integers] | Integers, shape: Sequence[int]) -> Integers:
     """The mixed-radix number of each combination, `values` by position; shape (n,), int64."""
-    keys = np.zeros(len(values[0]), np.int64)
-    for digits, radix in zip(values, shape, strict=True):
-        keys *= radix
-        keys += digits
-    return keys
+    return np.ravel_multi_index(tuple(values), tuple(shape))
 
 
 def check_keys(sizes: Sequence[int], length: int) -> None:

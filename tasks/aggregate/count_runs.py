@@ -22,6 +22,7 @@ SortedCounts = tuple[Integers, Integers]
 # Cells of a piece, of which one of every run is in memory while runs are added up, and how many runs are at once.
 PIECE = 1 << 15
 _FAN_IN = 32
+_NOTHING: SortedCounts = np.zeros(0, np.int64), np.zeros(0, np.int64)
 # Shares of the memory that dense arrays and sparse counts may take, and bytes that a cell takes of each: 8 in an array; 16 in a
 # run, beside what waits to be sorted, and all again, twice, where runs are added up.
 _SHARE = 4
@@ -157,63 +158,39 @@ class SparseCounts:
     """
 
     def __init__(self, sets: int, most: int, memory: MemoryBudget) -> None:
-        self._sets = [_SetCounts() for _ in range(sets)]
+        self.waiting = 0
+        """How many keys wait to be counted."""
+        self._fresh: list[list[Integers]] = [[] for _ in range(sets)]
+        self._counted: list[SortedCounts] = [_NOTHING] * sets
         self._most = most
         self._memory = memory
-        self._waiting = 0
         self._aside: list[CountRun] = []
+
+    @property
+    def counted(self) -> int:
+        """How many keys have a count in memory."""
+        return sum(len(keys) for keys, _ in self._counted)
 
     def add(self, index: int, keys: Integers) -> None:
         """Count each of the `keys` of a set once more; raises MachineError if the disk refuses."""
-        self._sets[index].add(keys)
-        self._waiting += len(keys)
-        if self._waiting > self._most:
-            self._settle()
+        self._fresh[index].append(keys)
+        self.waiting += len(keys)
+        if self.waiting > self._most:
+            self._count()
+            if self.counted > self._most:
+                self._aside.append(make_run(([counts] for counts in self._counted), self._memory))
+                self._counted = [_NOTHING] * len(self._counted)
 
     def runs(self) -> list[CountRun]:
         """Runs whose sum is the counts, the last one in memory; nothing is added any more."""
-        return [*self._aside, make_run([counts.take()] for counts in self._sets)]
+        self._count()
+        return [*self._aside, make_run([counts] for counts in self._counted)]
 
-    def _settle(self) -> None:
-        for counts in self._sets:
-            counts.settle()
-        self._waiting = 0
-        if sum(counts.in_memory for counts in self._sets) > self._most:
-            self._aside.append(make_run(([counts.take()] for counts in self._sets), self._memory))
-
-
-class _SetCounts:
-    """Counts of the keys of one set in runs, each at least twice as long as the next: a key is merged a few times only."""
-
-    def __init__(self) -> None:
-        self._fresh: list[Integers] = []
-        self._runs: list[SortedCounts] = []
-
-    @property
-    def in_memory(self) -> int:
-        """How many counted keys, some of them more than once."""
-        return sum(len(keys) for keys, _ in self._runs)
-
-    def add(self, keys: Integers) -> None:
-        """They wait to be sorted."""
-        self._fresh.append(keys)
-
-    def settle(self) -> None:
-        """Sort what waits, and merge."""
-        if not self._fresh:
-            return
-        keys, counts = np.unique(np.concatenate(self._fresh), return_counts=True)
-        self._fresh.clear()
-        self._runs.append((keys, counts))
-        while len(self._runs) > 1 and len(self._runs[-2][0]) < 2 * len(self._runs[-1][0]):
-            self._merge_last()
-
-    def take(self) -> SortedCounts:
-        """All counts, by increasing keys, which are forgotten here."""
-        self.settle()
-        while len(self._runs) > 1:
-            self._merge_last()
-        return self._runs.pop() if self._runs else (np.zeros(0, np.int64), np.zeros(0, np.int64))
-
-    def _merge_last(self) -> None:
-        self._runs[-2:] = [_sum(self._runs[-2:])]
+    def _count(self) -> None:
+        """Sort what waits and add it to the counts: as many keys as are in memory at most, so that each costs a few steps."""
+        for index, fresh in enumerate(self._fresh):
+            if fresh:
+                keys, counts = np.unique(np.concatenate(fresh), return_counts=True)
+                self._counted[index] = _sum([self._counted[index], (keys, counts)])
+                fresh.clear()
+        self.waiting = 0

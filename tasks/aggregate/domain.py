@@ -11,6 +11,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from marginweave.schemas.arrays import Counts
 from marginweave.schemas.configuration.attributes import Attribute, forbidden_codes
 from marginweave.schemas.configuration.marginals import MarginalSettings
 from marginweave.schemas.configuration.release import Configuration
@@ -49,7 +50,12 @@ def structural_masks(configuration: Configuration, labels: Labels) -> tuple[Mask
     for combination in forbidden_codes(configuration.forbidden, labels):
         clique = tuple(attribute for attribute, _ in combination)
         if clique not in allowed:
-            _check_mask(configuration, clique, sizes)
+            if cells(clique, sizes) > MAX_CELLS:
+                names = ", ".join(configuration.attributes[a].name for a in clique)
+                raise InputError(
+                    f"structure.forbidden ties {names} together, which have more than {MAX_CELLS} combinations; "
+                    "use fewer columns"
+                )
             allowed[clique] = np.ones([sizes[a] for a in clique], np.bool_)
         allowed[clique][tuple(code for _, code in combination)] = False
     for j, attribute in enumerate(configuration.attributes):
@@ -66,14 +72,14 @@ def released_compression(
 
 
 def discovery(configuration: Configuration, plan: BudgetPlan) -> tuple[Fraction, int]:
-    """Deviation of the noise of the draw `values`, and the least noisy count of a private value that is released.
+    """Standard deviation of the noise of the draw `values`, and the least noisy count of a private value that is released.
 
     A record holds one value of each of p private attributes at most: L2 sensitivity theta sqrt(p), as of a level.
     DP: arithmetic on public numbers.
     """
     values_each, stability = len(configuration.private_columns), configuration.stability
-    sd = query_sigma(plan.draw(DrawKind.VALUES), stability, values_each)
-    return sd, private_threshold(sd, values_each, stability.records, plan.delta_threshold)
+    sigma = query_sigma(plan.draw(DrawKind.VALUES), stability, values_each)
+    return sigma, private_threshold(sigma, values_each, stability.records, plan.delta_threshold)
 
 
 def count_values(blocks: Iterable[EncodedTable], columns: Sequence[int]) -> dict[int, NDArray[np.int64]]:
@@ -87,11 +93,7 @@ def count_values(blocks: Iterable[EncodedTable], columns: Sequence[int]) -> dict
 
 
 def discover_labels(
-    counts: Mapping[int, NDArray[np.int64]],
-    labels: Sequence[tuple[str, ...]],
-    sd: Fraction,
-    threshold: int,
-    bits: DrawBits,
+    counts: Mapping[int, Counts], labels: Sequence[tuple[str, ...]], sigma: Fraction, threshold: int, bits: DrawBits
 ) -> dict[int, tuple[str, ...]]:
     """Values of private attributes whose noisy count reaches the threshold, sorted, by attribute.
 
@@ -102,24 +104,16 @@ def discover_labels(
     Args:
         counts: by attribute, from `count_values`.
         labels: the values of every attribute.
-        sd: standard deviation of the noise.
+        sigma: standard deviation of the noise.
         threshold: noisy counts below it are not released.
         bits: of the draw; an attribute's table has its number.
     """
     released = {}
     for j, exact in counts.items():
         there = np.flatnonzero(exact)
-        kept = there[add_noise(exact[there], sd, bits, table=j) >= threshold]
+        kept = there[add_noise(exact[there], sigma, bits, table=j) >= threshold]
         released[j] = tuple(sorted(labels[j][v] for v in kept.tolist()))
     return released
-
-
-def _check_mask(configuration: Configuration, clique: Clique, sizes: Sequence[int]) -> None:
-    if cells(clique, sizes) > MAX_CELLS:
-        names = ", ".join(configuration.attributes[a].name for a in clique)
-        raise InputError(
-            f"structure.forbidden ties {names} together, which have more than {MAX_CELLS} combinations; use fewer columns"
-        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -196,36 +190,30 @@ def _merge(rare: NDArray[np.bool_], kinds: NDArray[np.int64]) -> NDArray[np.int6
 
 def _kinds(attribute: int, size: int, masks: Sequence[Mask]) -> NDArray[np.int64]:
     """A number for each value of an attribute, the same for values that no mask tells apart; shape (size,)."""
-    patterns: list[list[bytes]] = [[] for _ in range(size)]
-    for mask in masks:
-        if attribute in mask.attributes:
-            axis = mask.attributes.index(attribute)
-            for value in range(size):
-                patterns[value].append(np.take(mask.allowed, value, axis=axis).tobytes())
+    patterns = [np.moveaxis(m.allowed, m.attributes.index(attribute), 0) for m in masks if attribute in m.attributes]
     numbers: defaultdict[tuple[bytes, ...], int] = defaultdict(lambda: len(numbers))
-    return np.array([numbers[tuple(pattern)] for pattern in patterns], np.int64)
+    return np.array([numbers[tuple(p[value].tobytes() for p in patterns)] for value in range(size)], np.int64)
 
 
-def released_values(first: Level, table: EncodedTable, private_columns: Sequence[int]) -> dict[int, tuple[str, ...]]:
-    """Labels of the private columns' values that survived length 1, in sorted order.
+def released_level(
+    first: Level, labels: Labels, private_columns: Sequence[int]
+) -> tuple[Level, dict[int, tuple[str, ...]]]:
+    """Length 1 with the values of private columns numbered as in the released domain, and that domain by column, sorted.
+
+    A longer level has no private columns and stays as it is.
 
     DP: post-processing of the released 1-tuples: a value that did not reach its threshold does not appear.
     """
-    released = {}
+    if not private_columns:
+        return first, {}
+    values, released = first.values.copy(), {}
     for j in private_columns:
-        survived = first.values[first.columns[:, 0] == j, 0]
-        released[j] = tuple(sorted(table.labels[j][v] for v in survived.tolist()))
-    return released
-
-
-def to_released(first: Level, table: EncodedTable, released: Mapping[int, tuple[str, ...]]) -> Level:
-    """Length 1 with the values of private columns numbered as in the released domain."""
-    values = first.values.copy()
-    for j, labels in released.items():
         rows = first.columns[:, 0] == j
-        position = {label: i for i, label in enumerate(labels)}
-        values[rows, 0] = [position[table.labels[j][v]] for v in first.values[rows, 0].tolist()]
-    return replace(first, values=values).select(np.lexsort((values[:, 0], first.columns[:, 0])))
+        names = [labels[j][int(v)] for v in first.values[rows, 0]]
+        released[j] = tuple(sorted(names))
+        position = {label: i for i, label in enumerate(released[j])}
+        values[rows, 0] = [position[name] for name in names]
+    return replace(first, values=values).select(np.lexsort((values[:, 0], first.columns[:, 0]))), released
 
 
 def recode(table: EncodedTable, released: Mapping[int, tuple[str, ...]]) -> EncodedTable:

@@ -47,12 +47,10 @@ class Choice(NamedTuple):
 @njit(cache=True, nogil=True)
 def add_contributions(tile: Tile, steps: Steps, valid: Flags, contributions: Contributions) -> None:
     """Add to `held` how many of the candidates, the cells that are `valid`, each record holds."""
-    records, last = tile.shape[1], steps.slots.shape[1] - 1
-    prefix = np.zeros(records, np.int32)
+    prefix = np.zeros(tile.shape[1], np.int32)
     for step in range(steps.slots.shape[0]):
-        _set_prefix(tile, steps, step, prefix)
-        start, radix, values = steps.starts[step], steps.radices[step, last], tile[steps.slots[step, last]]
-        for i in range(records):
+        start, radix, values = _begin(tile, steps, step, prefix)
+        for i in range(prefix.shape[0]):
             contributions[i] += valid[start + prefix[i] * radix + values[i]]
 
 
@@ -62,12 +60,10 @@ def add_counts(tile: Tile, steps: Steps, cells: Integers, contributions: Contrib
 
     A cell is twice its count, and one more where it is a candidate: one look serves both.
     """
-    records, last = tile.shape[1], steps.slots.shape[1] - 1
-    prefix = np.zeros(records, np.int32)
+    prefix = np.zeros(tile.shape[1], np.int32)
     for step in range(steps.slots.shape[0]):
-        _set_prefix(tile, steps, step, prefix)
-        start, radix, values = steps.starts[step], steps.radices[step, last], tile[steps.slots[step, last]]
-        for i in range(records):
+        start, radix, values = _begin(tile, steps, step, prefix)
+        for i in range(prefix.shape[0]):
             place = start + prefix[i] * radix + values[i]
             cell = cells[place]
             contributions[i] += cell & 1
@@ -77,12 +73,10 @@ def add_counts(tile: Tile, steps: Steps, cells: Integers, contributions: Contrib
 @njit(cache=True, nogil=True)
 def take_back(tile: Tile, steps: Steps, cells: Integers, choice: Choice) -> None:
     """Take the candidates that records over the bound do not keep out of the counts again; `choice` goes on."""
-    records, last = tile.shape[1], steps.slots.shape[1] - 1
-    prefix = np.zeros(records, np.int32)
+    prefix = np.zeros(tile.shape[1], np.int32)
     for step in range(steps.slots.shape[0]):
-        _set_prefix(tile, steps, step, prefix)
-        start, radix, values = steps.starts[step], steps.radices[step, last], tile[steps.slots[step, last]]
-        for i in range(records):
+        start, radix, values = _begin(tile, steps, step, prefix)
+        for i in range(prefix.shape[0]):
             place = start + prefix[i] * radix + values[i]
             if cells[place] & 1 and not _keeps(choice, i):
                 cells[place] -= 2
@@ -99,19 +93,24 @@ def choose(valid: Flags, choice: Choice) -> Flags:
 
 
 @njit(cache=True, nogil=True)
-def _set_prefix(tile: Tile, steps: Steps, step: int, prefix: NDArray[np.int32]) -> None:
-    """The cell of every record over all columns of the step but the last, unless it stands there from the step before."""
-    width = steps.slots.shape[1] - 1
+def _begin(
+    tile: Tile, steps: Steps, step: int, prefix: NDArray[np.int32]
+) -> tuple[int, int, NDArray[np.unsignedinteger]]:
+    """Where the cells of the step begin, and the radix and the values of its last column.
+
+    `prefix` becomes the cell of every record over all other columns, unless it is that from the step before.
+    """
+    last = steps.slots.shape[1] - 1
     same = step > 0
-    for j in range(width):
+    for j in range(last):
         same = same and steps.slots[step, j] == steps.slots[step - 1, j]
-    if same:
-        return
-    prefix[:] = 0
-    for j in range(width):
-        values, radix = tile[steps.slots[step, j]], np.int32(steps.radices[step, j])
-        for i in range(prefix.shape[0]):
-            prefix[i] = prefix[i] * radix + values[i]
+    if not same:
+        prefix[:] = 0
+        for j in range(last):
+            values, radix = tile[steps.slots[step, j]], np.int32(steps.radices[step, j])
+            for i in range(prefix.shape[0]):
+                prefix[i] = prefix[i] * radix + values[i]
+    return steps.starts[step], steps.radices[step, last], tile[steps.slots[step, last]]
 
 
 @njit(cache=True, nogil=True)

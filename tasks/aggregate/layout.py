@@ -10,14 +10,12 @@ from itertools import accumulate, pairwise, product
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from marginweave.schemas.arrays import Flags
-from marginweave.tasks.aggregate.candidates import CandidateSet
+from marginweave.tasks.aggregate.candidates import CandidateSet, Columns
 from marginweave.tasks.aggregate.kernels import Steps, Tile
 from marginweave.tasks.encode.codes import EncodedTable, code_type, value_slots
 
-ColumnSet = tuple[int, ...]
 Span = tuple[int, int]
 
 # Cells that are counted densely where memory does not matter, 8 bytes each for every core.
@@ -52,14 +50,14 @@ class Layout:
     memory makes dense are the first of these, so that it changes no choice.
     """
 
-    dense: tuple[ColumnSet, ...]
+    dense: tuple[Columns, ...]
     places: tuple[int, ...]
     """Where the cells of each dense set begin, and where they end."""
     valid: Flags
     """Which of those cells are candidates."""
     steps: Steps
     """The steps over the dense sets."""
-    sparse: tuple[ColumnSet, ...]
+    sparse: tuple[Columns, ...]
     sparse_steps: tuple[tuple[int, tuple[int, ...]], ...]
     """The steps over the other sets: number of the set, and slots."""
     slots: int
@@ -98,7 +96,7 @@ def lay_out(blocks: Blocks, candidates: CandidateSet, most_dense: int) -> Layout
     first_slot = [0, *accumulate(widths)]
     dense, sparse, places = [], [], [0]
     for columns in candidates.column_sets():
-        end = places[-1] + math.prod(candidates.sizes[j] + 1 for j in columns)
+        end = places[-1] + math.prod(candidates.shape(columns))
         if candidates.length == 1 or (candidates.is_dense(columns) and end <= MAX_DENSE):
             dense.append(columns)
             places.append(end)
@@ -107,21 +105,20 @@ def lay_out(blocks: Blocks, candidates: CandidateSet, most_dense: int) -> Layout
     fitting = bisect_right(places, min(most_dense, MAX_DENSE)) - 1
     dense, sparse, places = dense[:fitting], dense[fitting:] + sparse, places[: fitting + 1]
 
-    def choices(columns: ColumnSet) -> Iterator[tuple[int, ...]]:
+    def choices(columns: Columns) -> Iterator[tuple[int, ...]]:
         return product(*(range(first_slot[j], first_slot[j + 1]) for j in columns))
 
     steps = [
         (place, columns, slots) for place, columns in zip(places[:-1], dense, strict=True) for slots in choices(columns)
     ]
-    radices = [[candidates.sizes[j] + 1 for j in columns] for _, columns, _ in steps]
     shape = (len(steps), candidates.length)
     return Layout(
         dense=tuple(dense),
         places=tuple(places),
-        valid=_masks(candidates, dense),
+        valid=np.concatenate([np.zeros(0, np.bool_), *(candidates.mask(columns).ravel() for columns in dense)]),
         steps=Steps(
             slots=np.array([slots for _, _, slots in steps], np.int64).reshape(shape),
-            radices=np.array(radices, np.int64).reshape(shape),
+            radices=np.array([candidates.shape(columns) for _, columns, _ in steps], np.int64).reshape(shape),
             starts=np.array([place for place, _, _ in steps], np.int64),
         ),
         sparse=tuple(sparse),
@@ -135,8 +132,3 @@ def spans(blocks: Blocks, parts: int) -> list[Span]:
     """The records cut into `parts` spans that are as long as each other, some of them empty where records are few."""
     records = blocks.offsets[-1]
     return list(pairwise(records * part // parts for part in range(parts + 1)))
-
-
-def _masks(candidates: CandidateSet, dense: list[ColumnSet]) -> NDArray[np.bool_]:
-    masks = [candidates.mask(columns).ravel() for columns in dense]
-    return np.concatenate([np.zeros(0, np.bool_), *masks])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -13,19 +13,13 @@ from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.released.aggregates import Level, LevelNoise
 from marginweave.tasks.accounting.thresholds import level_threshold, private_threshold
 from marginweave.tasks.aggregate.bounded_counts import BoundedCounts
-from marginweave.tasks.aggregate.candidates import CandidateSet
+from marginweave.tasks.aggregate.candidates import CandidateSet, Columns
+from marginweave.tasks.aggregate.count_runs import SortedCounts, add_pieces
 from marginweave.tasks.mechanisms.gaussian import add_noise
 from marginweave.tasks.mechanisms.randomness import DrawBits
-from marginweave.tasks.mechanisms.zero_cells import (
-    passing_noise,
-    passing_probability,
-    passing_zeros,
-    prepare_passing,
-)
+from marginweave.tasks.mechanisms.zero_cells import passing_noise, passing_probability, passing_zeros, prepare_passing
 
-Columns = tuple[int, ...]
-Piece = tuple[Integers, Integers]
-Drawn = dict[Columns, Piece]
+Drawn = dict[Columns, SortedCounts]
 
 # Beyond so many candidates those that do not occur are not visited one by one, unless more than one of so many would pass.
 _VISITED = 1 << 24
@@ -68,23 +62,13 @@ def plan_level(
     DP: post-processing; depends on the configuration and on released counts only.
     """
     length = candidates.length
-    threshold = level_threshold(
-        configuration.tuples,
-        length,
-        configuration.reporting_length,
-        sigma,
-        survivors_before,
-        candidates.total if length > 1 else 0,
-    )
+    longest, number = configuration.reporting_length, candidates.total if length > 1 else 0
+    threshold = level_threshold(configuration.tuples, length, longest, sigma, survivors_before, number)
     unit, delta = configuration.stability, delta_threshold / max(1, configuration.discoveries)
     occurring_only = configuration.tuples.fabrication == "none"
     if occurring_only:
         threshold = max(threshold, private_threshold(sigma, contribution_bound, unit.records, delta))
-    private = (
-        frozenset(j for j, attribute in enumerate(configuration.attributes) if attribute.private)
-        if length == 1
-        else frozenset()
-    )
+    private = frozenset(j for j, attribute in enumerate(configuration.attributes) if attribute.private and length == 1)
     values_each = min(contribution_bound, configuration.private_values)
     return LevelMechanism(
         length=length,
@@ -153,13 +137,13 @@ def draw_visited(bounded: BoundedCounts, candidates: CandidateSet, mechanism: Le
         threshold = mechanism.private_threshold if private else mechanism.threshold
         counted = bounded.pieces(columns)
         if not (private or mechanism.occurring_only):
-            counted = _counted(candidates.cells(columns), counted)
-        published, noisy = [_NONE], [_NONE]
+            zeros = ((cells, np.zeros(len(cells), np.int64)) for cells in candidates.cells(columns))
+            counted = add_pieces([zeros, counted])  # all candidates: every cell that occurs is one
+        pieces = [(_NONE, _NONE)]
         for cells, noised in _noised(counted, mechanism.sigma, bits, table):
             kept = noised >= threshold
-            published.append(cells[kept])
-            noisy.append(noised[kept])
-        drawn[columns] = np.concatenate(published), np.concatenate(noisy)
+            pieces.append((cells[kept], noised[kept]))
+        drawn[columns] = _joined(pieces)
     return drawn
 
 
@@ -174,22 +158,26 @@ def draw_unvisited(
     """
     drawn: Drawn = {}
     for table, (columns, passing) in enumerate(_passing_cells(candidates, mechanism, bits)):
-        published, noisy, are_zero = [], [], np.ones(len(passing), np.bool_)
+        pieces, are_zero = list[SortedCounts](), np.ones(len(passing), np.bool_)
         for mine, noised in _noised(bounded.pieces(columns), mechanism.sigma, bits, table):
             kept = noised >= mechanism.threshold
-            published.append(mine[kept])
-            noisy.append(noised[kept])
+            pieces.append((mine[kept], noised[kept]))
             near = slice(*np.searchsorted(passing, [mine[0], mine[-1] + 1]))
             are_zero[near] = ~np.isin(passing[near], mine, assume_unique=True)
         zeros = passing[are_zero]
-        noise = passing_noise(len(zeros), mechanism.threshold, mechanism.sigma, bits, table)
-        cells = np.concatenate([*published, zeros])
+        pieces.append((zeros, passing_noise(len(zeros), mechanism.threshold, mechanism.sigma, bits, table)))
+        cells, counts = _joined(pieces)
         order = np.argsort(cells)
-        drawn[columns] = cells[order], np.concatenate([*noisy, noise])[order]
+        drawn[columns] = cells[order], counts[order]
     return drawn
 
 
-def _noised(pieces: Iterable[Piece], sigma: Fraction, bits: DrawBits, table: int) -> Iterator[Piece]:
+def _joined(pieces: Sequence[SortedCounts]) -> SortedCounts:
+    cells, counts = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
+    return cells, counts
+
+
+def _noised(pieces: Iterable[SortedCounts], sigma: Fraction, bits: DrawBits, table: int) -> Iterator[SortedCounts]:
     """Each piece with noise on its counts; a cell's word is that of its place among the cells of all pieces."""
     start = 0
     for cells, counts in pieces:
@@ -219,22 +207,6 @@ def _passing_cells(
             begin, offsets = following
         first += universe.size
         yield columns, np.concatenate(found)
-
-
-def _counted(candidates: Iterator[Integers], occurring: Iterator[Piece]) -> Iterator[Piece]:
-    """Candidates, ascending, with their counts, zero where they do not occur; every one that occurs is a candidate."""
-    mine, counts = _NONE, _NONE
-    for cells in candidates:
-        exact = np.zeros(len(cells), np.int64)
-        while True:
-            stop = int(np.searchsorted(mine, cells[-1], side="right"))
-            exact[np.searchsorted(cells, mine[:stop])] = counts[:stop]
-            mine, counts = mine[stop:], counts[stop:]
-            following = None if len(mine) else next(occurring, None)
-            if following is None:
-                break
-            mine, counts = following
-        yield cells, exact
 
 
 def level_noise(mechanism: LevelMechanism, candidates: CandidateSet, *, stopped: bool = False) -> LevelNoise:

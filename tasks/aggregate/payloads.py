@@ -19,7 +19,7 @@ from marginweave.schemas.arrays import Integers
 from marginweave.schemas.released.aggregates import Aggregates, Domain, Level, LevelNoise
 from marginweave.schemas.released.measurements import Clique, Marginals, Measurement
 from marginweave.tasks.aggregate.bounded_counts import BoundedCounts
-from marginweave.tasks.aggregate.candidates import CandidateSet, Columns
+from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.level import LevelMechanism
 from marginweave.tasks.aggregate.marginals import cells
 from marginweave.tasks.checkpoint.codecs import pack_arrays, unpack_arrays
@@ -117,28 +117,6 @@ def unpack_labels(payload: bytes) -> dict[int, tuple[str, ...]]:
     return {int(j): tuple(values) for j, values in unpack_arrays(payload)[1]["released"].items()}
 
 
-def pack_scores(scores: NDArray[np.float64]) -> bytes:
-    """Noisy scores of pairs."""
-    return pack_arrays({"scores": scores}, {})
-
-
-def unpack_scores(payload: bytes) -> NDArray[np.float64]:
-    """The scores that `pack_scores` packed."""
-    scores: NDArray[np.float64] = unpack_arrays(payload)[0]["scores"]
-    return scores
-
-
-def pack_noise(noises: Sequence[NDArray[np.int64]]) -> bytes:
-    """Noise that was drawn before its marginals are told, one array a marginal."""
-    return pack_arrays({f"{i:05d}": noise for i, noise in enumerate(noises)}, {})
-
-
-def unpack_noise(payload: bytes) -> list[NDArray[np.int64]]:
-    """The noise that `pack_noise` packed."""
-    arrays = unpack_arrays(payload)[0]
-    return [arrays[name] for name in sorted(arrays)]
-
-
 def pack_marginals(marginals: Marginals) -> bytes:
     """Bytes of a set of marginals."""
     arrays, meta = _parts(
@@ -150,12 +128,8 @@ def pack_marginals(marginals: Marginals) -> bytes:
 def unpack_marginals(payload: bytes) -> Marginals:
     """The marginals that `pack_marginals` packed."""
     arrays, meta = unpack_arrays(payload)
-    return Marginals(
-        domain=_domain(meta),
-        one_way=_measurements(arrays, meta, "one-way"),
-        larger=_measurements(arrays, meta, "larger"),
-        consistent=_measurements(arrays, meta, "consistent"),
-    )
+    one_way, larger, consistent = (_measurements(arrays, meta, name) for name in ("one-way", "larger", "consistent"))
+    return Marginals(domain=_domain(meta), one_way=one_way, larger=larger, consistent=consistent)
 
 
 def _domain(meta: Mapping[str, Any]) -> Domain:
@@ -228,24 +202,8 @@ def level_digest(
     Raises:
         MachineError: the disk refuses what memory does not hold.
     """
-    whole = hashlib.sha256(b"level/1")
-    add_json(whole, _facts(mechanism, labels))
-    add_json(whole, [candidates.length, list(candidates.sizes)])
-    for keys in (candidates.survivors, candidates.forbidden):
-        _add_keys(whole, keys)
-    for columns in candidates.column_sets():
-        pieces, cells = hashlib.sha256(), 0
-        for mine, counts in bounded.pieces(columns):
-            pieces.update(np.stack([mine, counts], axis=1).astype("<i8").tobytes())
-            cells += len(mine)
-        add_json(whole, [list(columns), cells])
-        whole.update(pieces.digest())
-    return whole.hexdigest()
-
-
-def _facts(mechanism: LevelMechanism, labels: Sequence[Sequence[str]]) -> list[object]:
-    private = sorted(mechanism.private_columns)
-    return [
+    whole, private = hashlib.sha256(b"level/1"), sorted(mechanism.private_columns)
+    facts = [
         mechanism.length,
         mechanism.contribution_bound,
         [mechanism.sigma.numerator, mechanism.sigma.denominator],
@@ -254,9 +212,17 @@ def _facts(mechanism: LevelMechanism, labels: Sequence[Sequence[str]]) -> list[o
         private,
         [list(labels[j]) for j in private if labels],
     ]
-
-
-def _add_keys(whole: hashlib._Hash, keys: Mapping[Columns, Integers]) -> None:
-    add_json(whole, [list(columns) for columns in sorted(keys)])
-    for columns in sorted(keys):
-        add_integers(whole, keys[columns])
+    add_json(whole, facts)
+    add_json(whole, [candidates.length, list(candidates.sizes)])
+    for keys in (candidates.survivors, candidates.forbidden):
+        add_json(whole, [list(columns) for columns in sorted(keys)])
+        for columns in sorted(keys):
+            add_integers(whole, keys[columns])
+    for columns in candidates.column_sets():
+        pieces, cells = hashlib.sha256(), 0
+        for mine, counts in bounded.pieces(columns):
+            pieces.update(np.stack([mine, counts], axis=1).astype("<i8").tobytes())
+            cells += len(mine)
+        add_json(whole, [list(columns), cells])
+        whole.update(pieces.digest())
+    return whole.hexdigest()

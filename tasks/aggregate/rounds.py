@@ -87,11 +87,6 @@ def expected_noise(deviation: float, cells: int) -> float:
     return math.sqrt(2 / math.pi) * deviation * cells
 
 
-def distance(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
-    """L1 distance of two tables of a model. DP: post-processing."""
-    return float(np.abs(one - other).sum())
-
-
 def merge_measurements(measurements: Sequence[Measurement]) -> tuple[Measurement, ...]:
     """One measurement for each set of attributes: the mean of its measurements by their inverse variances, rounded.
 
@@ -150,16 +145,6 @@ def share_sigma(configuration: Configuration, draw: PlannedDraw) -> Fraction:
     return marginal_sigma(draw.noise_multiplier * math.sqrt(batch), configuration.stability)
 
 
-def distance_steps(exact: NDArray[np.int64], expected: NDArray[np.float64]) -> int:
-    """||exact - expected||_1 in steps of 1/1024, `expected` rounded to them first. Private."""
-    return int(np.abs(exact * STEPS - np.rint(expected * STEPS).astype(np.int64)).sum())
-
-
-def noise_steps(number: int, deviation: float) -> int:
-    """The expected error of measuring so many cells, in steps. DP: arithmetic on public numbers."""
-    return round(STEPS * expected_noise(deviation, number))
-
-
 def candidate_scores(
     tables: Iterable[tuple[Clique, NDArray[np.int64]]],
     expected: Callable[[Clique], NDArray[np.float64]],
@@ -174,8 +159,9 @@ def candidate_scores(
         settings: of the rounds.
         deviation: of the noise that a cell will have, if it is measured.
     """
-    scores = [
-        weight(settings, clique) * (distance_steps(exact, expected(clique)) - noise_steps(exact.size, deviation))
-        for clique, exact in tables
-    ]
+    scores = []
+    for clique, exact in tables:
+        apart = np.abs(exact * STEPS - np.rint(expected(clique) * STEPS).astype(np.int64)).sum()
+        error = round(STEPS * expected_noise(deviation, exact.size))
+        scores.append(weight(settings, clique) * (int(apart) - error))
     return np.array(scores, np.int64)

@@ -8,51 +8,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.configuration.marginals import AdaptiveCliques
 from marginweave.schemas.draws import DrawKind, PlannedDraw
-from marginweave.schemas.released.measurements import Clique, Mask, Measurement
+from marginweave.schemas.released.measurements import Clique, Measurement
 from marginweave.tasks.accounting.plan.marginals import rounds_of
+from marginweave.tasks.aggregate import rounds
 from marginweave.tasks.aggregate.domain import compress_mask, compress_measurement
 from marginweave.tasks.aggregate.marginal_rows import (
     compressed_rows,
     drawn_compression,
     drawn_masks,
+    prepared_marginals,
 )
-from marginweave.tasks.aggregate.marginals import (
-    Split,
-    count_marginals,
-    estimate_total,
-    in_passes,
-    measure_marginals,
-    split_noise,
-)
-from marginweave.tasks.aggregate.noise import marginal_noise
-from marginweave.tasks.aggregate.payloads import (
-    measurement_bytes,
-    pack_measurements,
-    pack_pick,
-    pack_tables,
-    unpack_measurements,
-    unpack_pick,
-    unpack_tables,
-)
-from marginweave.tasks.aggregate.rounds import (
-    Round,
-    candidate_scores,
-    candidate_sets,
-    distance,
-    expected_noise,
-    merge_measurements,
-    next_pace,
-    next_round,
-    score_sensitivity,
-)
+from marginweave.tasks.aggregate.marginals import count_marginals, estimate_total, in_passes
+from marginweave.tasks.aggregate.payloads import pack_pick, pack_tables, unpack_measurements, unpack_pick, unpack_tables
+from marginweave.tasks.aggregate.rounds import Round
 from marginweave.tasks.checkpoint.draws import PreparedDraw
 from marginweave.tasks.digests import counts_digest, text_digest
 from marginweave.tasks.draw import draw_once, is_committed
@@ -68,23 +43,6 @@ _MODEL = MixtureSettings(components=200, fits=1, iterations=200)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Ground:
-    """What all rounds share: candidates, and what is known of them before the first. Released."""
-
-    settings: AdaptiveCliques
-    allocation: Split
-    sizes: tuple[int, ...]
-    masks: tuple[Mask, ...]
-    candidates: tuple[Clique, ...]
-    one_way: tuple[Measurement, ...]
-
-    @property
-    def batch(self) -> int:
-        """How many marginals a round chooses."""
-        return min(self.settings.batch, len(self.candidates))
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
 class _Finished:
     """A round whose draws are committed."""
 
@@ -97,15 +55,13 @@ class _Finished:
 @stage_task("count candidates")
 def count_candidates(reference: RunReference, encoded: StageResult) -> StageResult:
     """Exact marginals of all candidates, by few passes over the rows, as a private checkpoint. DP: none; nothing leaves."""
-    rows = compressed_rows(reference, encoded)
-    candidates = _ground(reference).candidates
+    rows, known = compressed_rows(reference, encoded), _Rounds(reference)
 
     def compute() -> Iterator[bytes]:
-        for some in in_passes(candidates, rows.sizes):
+        for some in in_passes(known.candidates, rows.sizes):
             yield pack_tables(dict(zip(some, count_marginals(rows, rows.sizes, some), strict=True)))
 
-    one_way = draw_once(reference, reference.plan.draw(DrawKind.ONE_WAY))[1]
-    return reference.checkpoint_blocks("candidates", [encoded.digest, one_way.digest], compute)
+    return reference.checkpoint_blocks("candidates", [encoded.digest, known.one_way_draw.digest], compute)
 
 
 @stage_task("adaptive round", run_name="adaptive round {number}")
@@ -114,19 +70,13 @@ def measure_round(reference: RunReference, counted: StageResult, number: int) ->
 
     DP: the planned costs of its draws, one ledger event each; how many shares it takes follows from earlier draws.
     """
-    ground = _ground(reference)
-    earlier = _finished_rounds(reference, ground, number - 1)
-    pace = _pace(reference, ground, earlier)
-    planned = next_round(earlier[-1].round if earlier else None, pace, ground.settings.rounds)
-    picks = _choose(reference, ground, counted, earlier, planned)
-    drawn = [
-        _measure(reference, ground, counted, picks, reference.plan.draw(DrawKind.MEASURE, share))
-        for share in range(planned.first, planned.last + 1)
-    ]
-    names = [str(reference.plan.draw(DrawKind.SELECT, number, pick)) for pick in range(1, len(picks) + 1)]
-    charged = (*names, *(name for result in drawn for name in result.charged))
-    last = drawn[-1]
-    return StageResult(stage=last.stage, address=last.address, file=last.file, digest=last.digest, charged=charged)
+    known = _Rounds(reference)
+    earlier = known.finished(number - 1)
+    planned = rounds.next_round(earlier[-1].round if earlier else None, known.pace(earlier), known.settings.rounds)
+    picks = known.choose(counted, earlier, planned)
+    drawn = [known.measure(counted, picks, share) for share in range(planned.first, planned.last + 1)]
+    names = map(str, known.selections(number))
+    return replace(drawn[-1], charged=(*names, *(name for result in drawn for name in result.charged)))
 
 
 def rounds_left(reference: RunReference) -> bool:
@@ -134,161 +84,121 @@ def rounds_left(reference: RunReference) -> bool:
 
     DP: post-processing.
     """
-    ground = _ground(reference)
-    last = reference.plan.draw(DrawKind.MEASURE, ground.settings.rounds)
-    return bool(ground.candidates) and not is_committed(reference, last)
+    known = _Rounds(reference)
+    return bool(known.candidates) and not is_committed(reference, known.share(known.settings.rounds))
 
 
 def drawn_in_rounds(reference: RunReference) -> tuple[tuple[Measurement, ...], tuple[StageResult, ...]]:
     """What all rounds have measured, one measurement for each chosen set, and the draws. DP: post-processing."""
-    ground = _ground(reference)
-    finished = _finished_rounds(reference, ground, ground.settings.rounds) if ground.candidates else []
-    measured = merge_measurements([m for one in finished for m in one.measurements])
+    known = _Rounds(reference)
+    finished = known.finished(known.settings.rounds) if known.candidates else []
+    measured = rounds.merge_measurements([m for one in finished for m in one.measurements])
     return measured, tuple(draw for one in finished for draw in one.draws)
 
 
-def _selections(reference: RunReference, ground: _Ground, number: int) -> list[PlannedDraw]:
-    """The planned choices of a round."""
-    return [reference.plan.draw(DrawKind.SELECT, number, pick) for pick in range(1, ground.batch + 1)]
+class _Rounds:
+    """The rounds of a run: their candidates, what is known before the first, and what their committed draws say."""
 
+    def __init__(self, reference: RunReference) -> None:
+        settings = rounds_of(reference.configuration)
+        assert settings is not None
+        compression = drawn_compression(reference)
+        payload, self.one_way_draw = draw_once(reference, reference.plan.draw(DrawKind.ONE_WAY))
+        self.one_way = [compress_measurement(m, compression) for m in unpack_measurements(payload)]
+        self.masks = [compress_mask(mask, compression) for mask in drawn_masks(reference)]
+        self.reference, self.settings, self.sizes = reference, settings, compression.sizes
+        self.candidates = rounds.candidate_sets(settings, self.sizes)
+        self.batch = min(settings.batch, len(self.candidates))
 
-def _ground(reference: RunReference) -> _Ground:
-    settings = rounds_of(reference.configuration)
-    assert settings is not None
-    compression = drawn_compression(reference)
-    one_way = unpack_measurements(draw_once(reference, reference.plan.draw(DrawKind.ONE_WAY))[0])
-    return _Ground(
-        settings=settings,
-        allocation=reference.configuration.marginal_settings.allocation,
-        sizes=compression.sizes,
-        masks=tuple(compress_mask(mask, compression) for mask in drawn_masks(reference)),
-        candidates=candidate_sets(settings, compression.sizes),
-        one_way=tuple(compress_measurement(m, compression) for m in one_way),
-    )
+    def selections(self, number: int) -> list[PlannedDraw]:
+        """The planned choices of a round."""
+        return [self.reference.plan.draw(DrawKind.SELECT, number, pick) for pick in range(1, self.batch + 1)]
 
+    def share(self, number: int) -> PlannedDraw:
+        """The planned draw that measures with share `number` of all rounds."""
+        return self.reference.plan.draw(DrawKind.MEASURE, number)
 
-def _finished_rounds(reference: RunReference, ground: _Ground, most: int) -> list[_Finished]:
-    """The first rounds, at most `most`, as their committed draws tell them."""
-    found: list[_Finished] = []
-    while len(found) < most and (not found or found[-1].round.last < ground.settings.rounds):
-        number = len(found) + 1
-        chosen = [draw_once(reference, draw) for draw in _selections(reference, ground, number)]
-        picks, paces = zip(*(unpack_pick(payload) for payload, _ in chosen), strict=True)
-        planned = next_round(found[-1].round if found else None, paces[0], ground.settings.rounds)
-        shares = range(planned.first, planned.last + 1)
-        measured = [draw_once(reference, reference.plan.draw(DrawKind.MEASURE, share)) for share in shares]
-        found.append(
-            _Finished(
-                round=planned,
-                picks=picks,
-                measurements=merge_measurements([m for payload, _ in measured for m in unpack_measurements(payload)]),
-                draws=tuple(result for _, result in (*chosen, *measured)),
-            )
-        )
-    return found
+    def finished(self, most: int) -> list[_Finished]:
+        """The first rounds, at most `most`, by their committed draws."""
+        found: list[_Finished] = []
+        while len(found) < most and (not found or found[-1].round.last < self.settings.rounds):
+            chosen = [draw_once(self.reference, draw) for draw in self.selections(len(found) + 1)]
+            picks, paces = zip(*(unpack_pick(payload) for payload, _ in chosen), strict=True)
+            planned = rounds.next_round(found[-1].round if found else None, paces[0], self.settings.rounds)
+            shares = range(planned.first, planned.last + 1)
+            measured = [draw_once(self.reference, self.share(share)) for share in shares]
+            measurements = rounds.merge_measurements([m for drawn, _ in measured for m in unpack_measurements(drawn)])
+            draws = tuple(result for _, result in (*chosen, *measured))
+            found.append(_Finished(round=planned, picks=picks, measurements=measurements, draws=draws))
+        return found
 
+    def pace(self, earlier: Sequence[_Finished]) -> int:
+        """The pace of the round after `earlier`: that of its first choice if it has begun, else by how far the model moved."""
+        first = self.selections(len(earlier) + 1)[0]
+        if is_committed(self.reference, first):
+            return unpack_pick(draw_once(self.reference, first)[0])[1]
+        if not earlier:
+            return 1
+        last = earlier[-1]
+        if not self.settings.annealing:
+            return last.round.pace
+        before, after = self.model(earlier[:-1]), self.model(earlier)
+        moved = sum(float(np.abs(before.marginal(clique) - after.marginal(clique)).sum()) for clique in last.picks)
+        noise = sum(rounds.expected_noise(m.deviation, m.counts.size) for m in last.measurements)
+        return rounds.next_pace(last.round.pace, moved, noise)
 
-def _pace(reference: RunReference, ground: _Ground, earlier: Sequence[_Finished]) -> int:
-    """The pace of the round after `earlier`: that of its first choice where it has begun, else by how far the model moved."""
-    first = reference.plan.draw(DrawKind.SELECT, len(earlier) + 1, 1)
-    if is_committed(reference, first):
-        return unpack_pick(draw_once(reference, first)[0])[1]
-    if not earlier:
-        return 1
-    last = earlier[-1]
-    if not ground.settings.annealing:
-        return last.round.pace
-    before, after = _model(reference, ground, earlier[:-1]), _model(reference, ground, earlier)
-    moved = sum(distance(before.marginal(clique), after.marginal(clique)) for clique in last.picks)
-    noise = sum(expected_noise(m.deviation, m.counts.size) for m in last.measurements)
-    return next_pace(last.round.pace, moved, noise)
+    def model(self, earlier: Sequence[_Finished]) -> Mixture:
+        """The model of what is measured after these rounds, from the one before; a checkpoint. DP: post-processing."""
 
+        def compute() -> bytes:
+            measured = rounds.merge_measurements([*self.one_way, *(m for one in earlier for m in one.measurements)])
+            resize = self.reference.configuration.resize
+            total = max(1.0, estimate_total(measured)) if resize is None else float(resize.records)
+            start = self.model(earlier[:-1]) if earlier else None
+            return pack_mixture(fit_mixture(measured, self.sizes, total, self.masks, _MODEL, start))
 
-def _model(reference: RunReference, ground: _Ground, earlier: Sequence[_Finished]) -> Mixture:
-    """The model of what is measured after these rounds, from the one before; a checkpoint. DP: post-processing."""
-    inputs = [
-        draw_once(reference, reference.plan.draw(DrawKind.ONE_WAY))[1],
-        *(draw for one in earlier for draw in one.draws),
-    ]
+        public, inputs = self.reference.derived, [self.one_way_draw, *(draw for one in earlier for draw in one.draws)]
+        return unpack_mixture(public.load(public.checkpoint("model", inputs, compute)))
 
-    def compute() -> bytes:
-        measured = merge_measurements([*ground.one_way, *(m for one in earlier for m in one.measurements)])
-        resize = reference.configuration.resize
-        total = max(1.0, estimate_total(measured)) if resize is None else float(resize.records)
-        start = _model(reference, ground, earlier[:-1]) if earlier else None
-        return pack_mixture(fit_mixture(measured, ground.sizes, total, ground.masks, _MODEL, start))
+    def choose(self, counted: StageResult, earlier: Sequence[_Finished], planned: Round) -> tuple[Clique, ...]:
+        """The marginals of a round, each by a draw among the candidates that the round has not chosen yet."""
+        stability, picks = self.reference.configuration.stability, list[Clique]()
+        sensitivity = rounds.score_sensitivity(self.settings, self.candidates, stability)
+        scores = cache(partial(self.scores, counted, earlier, planned))
 
-    public = reference.derived
-    return unpack_mixture(public.load(public.checkpoint("model", inputs, compute)))
+        def prepare(epsilon: float) -> PreparedDraw:
+            found = scores()
+            left = np.array([i for i, clique in enumerate(self.candidates) if clique not in picks])
 
+            def make(bits: DrawBits, _: bytes) -> bytes:
+                place = left[select_candidate(found[left], sensitivity, epsilon, bits)]
+                return pack_pick(self.candidates[place], planned.pace)
 
-def _choose(
-    reference: RunReference, ground: _Ground, counted: StageResult, earlier: Sequence[_Finished], planned: Round
-) -> tuple[Clique, ...]:
-    """The marginals of a round, each by a draw among the candidates that the round has not chosen yet."""
-    sensitivity = score_sensitivity(ground.settings, ground.candidates, reference.configuration.stability)
-    scores: NDArray[np.int64] | None = None
-    picks: list[Clique] = []
+            inputs = text_digest([str(self.candidates), str(planned), counts_digest([left, found])])
+            return PreparedDraw(inputs=inputs, used={"sensitivity": sensitivity}, make=make)
 
-    def prepare(epsilon: float) -> PreparedDraw:
-        nonlocal scores
-        scores = found = _scores(reference, ground, counted, earlier, planned) if scores is None else scores
-        left = np.array([i for i, clique in enumerate(ground.candidates) if clique not in picks])
+        for draw in self.selections(planned.number):
+            payload, _ = draw_once(self.reference, draw, partial(prepare, draw.epsilon))
+            picks.append(unpack_pick(payload)[0])
+        return tuple(picks)
 
-        def make(bits: DrawBits, _: bytes) -> bytes:
-            place = left[select_candidate(found[left], sensitivity, epsilon, bits)]
-            return pack_pick(ground.candidates[place], planned.pace)
+    def scores(self, counted: StageResult, earlier: Sequence[_Finished], planned: Round) -> NDArray[np.int64]:
+        """The scores of all candidates, as if a round's marginals had its shares equally; private."""
+        multiplier = self.share(planned.first).noise_multiplier * math.sqrt(self.batch / planned.shares)
+        sigma = float(marginal_sigma(multiplier, self.reference.configuration.stability))
+        return rounds.candidate_scores(self.tables(counted), self.model(earlier).marginal, self.settings, sigma)
 
-        inputs = text_digest([str(ground.candidates), str(planned), counts_digest([left, found])])
-        return PreparedDraw(inputs=inputs, used={"sensitivity": sensitivity}, make=make)
+    def tables(self, counted: StageResult) -> Iterator[tuple[Clique, NDArray[np.int64]]]:
+        """The exact marginals of all candidates, block by block. Private."""
+        for block in self.reference.load_blocks(counted):
+            yield from unpack_tables(block)
 
-    for draw in _selections(reference, ground, planned.number):
-        payload, _ = draw_once(reference, draw, partial(prepare, draw.epsilon))
-        picks.append(unpack_pick(payload)[0])
-    return tuple(picks)
+    def measure(self, counted: StageResult, picks: tuple[Clique, ...], share: int) -> StageResult:
+        """One share of a round, which its marginals have as `allocation` says."""
+        draw = self.share(share)
 
+        def prepare() -> PreparedDraw:
+            found = {clique: table for clique, table in self.tables(counted) if clique in picks}
+            return prepared_marginals(self.reference, draw, picks, self.sizes, [found[clique] for clique in picks])
 
-def _scores(
-    reference: RunReference, ground: _Ground, counted: StageResult, earlier: Sequence[_Finished], planned: Round
-) -> NDArray[np.int64]:
-    """The scores of all candidates, as if a round's marginals had its shares equally; private."""
-    model = _model(reference, ground, earlier)
-    share = reference.plan.draw(DrawKind.MEASURE, planned.first)
-    multiplier = share.noise_multiplier * math.sqrt(ground.batch / planned.shares)
-    deviation = float(marginal_sigma(multiplier, reference.configuration.stability))
-    tables = (pair for block in reference.load_blocks(counted) for pair in unpack_tables(block))
-    return candidate_scores(tables, model.marginal, ground.settings, deviation)
-
-
-def _measure(
-    reference: RunReference,
-    ground: _Ground,
-    counted: StageResult,
-    picks: tuple[Clique, ...],
-    draw: PlannedDraw,
-) -> StageResult:
-    """One share of a round, which its marginals have as `allocation` says."""
-
-    def prepare() -> PreparedDraw:
-        noise = marginal_noise(draw, reference.configuration.stability)
-        exact = _exact(reference, counted, picks)
-        parts = split_noise(noise, draw.parameter, picks, ground.sizes, ground.allocation)
-        return PreparedDraw(
-            inputs=text_digest([str(picks), counts_digest(exact)]),
-            used=noise.terms(parts),
-            make=lambda bits, _: pack_measurements(list(measure_marginals(noise, exact, picks, parts, bits))),
-            size=measurement_bytes(picks, ground.sizes),
-        )
-
-    return draw_once(reference, draw, prepare)[1]
-
-
-def _exact(reference: RunReference, counted: StageResult, picks: Sequence[Clique]) -> list[NDArray[np.int64]]:
-    """The exact marginals of the chosen sets. Private."""
-    wanted = set(picks)
-    found: dict[Clique, NDArray[np.int64]] = {}
-    for block in reference.load_blocks(counted):
-        found |= {clique: table for clique, table in unpack_tables(block) if clique in wanted}
-        if len(found) == len(wanted):
-            break
-    return [found[clique] for clique in picks]
+        return draw_once(self.reference, draw, prepare)[1]

@@ -18,12 +18,7 @@ from marginweave.schemas.configuration.synthesis import PgmSynthesis
 from marginweave.schemas.draws import BudgetPlan, DrawKind, PlannedDraw
 from marginweave.schemas.errors import InputError, StageError
 from marginweave.schemas.released.measurements import Clique, Mask
-from marginweave.tasks.aggregate.marginals import (
-    all_cliques,
-    cells,
-    count_marginals,
-    in_passes,
-)
+from marginweave.tasks.aggregate.marginals import all_cliques, cells, count_marginals, in_passes
 from marginweave.tasks.encode.codes import Codes
 from marginweave.tasks.estimate.graphical.junction import model_fits
 from marginweave.tasks.mechanisms.catalogue import count_noise

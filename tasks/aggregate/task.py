@@ -15,35 +15,23 @@ from marginweave.schemas.configuration.attributes import forbidden_codes
 from marginweave.schemas.contracts import check_aggregates
 from marginweave.schemas.draws import DrawKind
 from marginweave.schemas.ledger.records import State
-from marginweave.schemas.released.aggregates import Aggregates, Domain, Level, LevelNoise
+from marginweave.schemas.released.aggregates import Aggregates, Domain, Level
 from marginweave.tasks.aggregate.bounded_counts import bounded_counts, contribution_histogram
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.count_runs import MemoryBudget
-from marginweave.tasks.aggregate.domain import ReleasedBlocks, released_values, to_released
+from marginweave.tasks.aggregate.domain import ReleasedBlocks, released_level
 from marginweave.tasks.aggregate.level import LevelMechanism, draw_level, level_noise, plan_level, prepare_level
 from marginweave.tasks.aggregate.overflow import Expectation, keep_most, raise_threshold
-from marginweave.tasks.aggregate.payloads import (
-    DrawnLevel,
-    level_digest,
-    pack_aggregates,
-    pack_level,
-    unpack_level,
-)
+from marginweave.tasks.aggregate.payloads import DrawnLevel, level_digest, pack_aggregates, pack_level, unpack_level
 from marginweave.tasks.checkpoint.codecs import pack_number, unpack_number
 from marginweave.tasks.checkpoint.draws import PreparedDraw
 from marginweave.tasks.checkpoint.spill import scratch_folder
 from marginweave.tasks.digests import counts_digest
-from marginweave.tasks.draw import draw_once, is_committed, standing
-from marginweave.tasks.encode.codes import EncodedTable
+from marginweave.tasks.draw import draw_once, draw_unless_returned, is_committed, standing
 from marginweave.tasks.encode.task import open_encoded
 from marginweave.tasks.engine.choice import open_engine
 from marginweave.tasks.engine.local import Engine
-from marginweave.tasks.mechanisms.gaussian import (
-    add_noise,
-    gaussian_terms,
-    query_sigma,
-    select_percentile,
-)
+from marginweave.tasks.mechanisms.gaussian import add_noise, gaussian_terms, query_sigma, select_percentile
 from marginweave.tasks.mechanisms.percentile import score_sensitivity
 from marginweave.tasks.mechanisms.randomness import DrawBits, KeyedBits
 from marginweave.tasks.references import RunReference, StageResult
@@ -84,7 +72,9 @@ def aggregate_level(reference: RunReference, encoded: StageResult, length: int) 
     if below:
         candidates = _candidates_above(reference, below)
         if not candidates.any() or _stops(reference, candidates, below):
-            _give_back(reference, length)
+            draws = [standing(reference, draw) for draw in reference.plan.draws if draw.length == length]
+            names = [draw.name for draw in draws if draw.state == State.RESERVED]
+            reference.ledger.draws.return_unused(reference.manifest.release, names)
             return _level(reference, length)[1]
     else:
         candidates = CandidateSet(length=1, sizes=blocks.sizes)
@@ -94,11 +84,7 @@ def aggregate_level(reference: RunReference, encoded: StageResult, length: int) 
 
 
 def _counted_and_drawn(
-    reference: RunReference,
-    blocks: ReleasedBlocks,
-    candidates: CandidateSet,
-    below: Sequence[Level],
-    memory: MemoryBudget,
+    reference: RunReference, blocks: ReleasedBlocks, candidates: CandidateSet, below: list[Level], memory: MemoryBudget
 ) -> StageResult:
     """The draw of a level over these candidates, from counts that memory or its folder hold."""
     planned = reference.plan.draw(DrawKind.LEVEL, candidates.length)
@@ -118,7 +104,9 @@ def _counted_and_drawn(
     def make(bits: DrawBits, _: bytes) -> bytes:
         level = draw_level(bounded, candidates, mechanism, bits)
         kept, kept_noise = (level, noise) if most is None else keep_most(level, noise, most)
-        return pack_level(_released(kept, blocks, kept_noise, mechanism))
+        # names of private values leave only if they reached their threshold
+        released = released_level(kept, blocks.labels, sorted(mechanism.private_columns))
+        return pack_level(DrawnLevel(level=released[0], noise=kept_noise, released=released[1]))
 
     used = {**gaussian_terms(mechanism.sigma), "contribution_bound": bound, "threshold": mechanism.threshold}
     if mechanism.private_threshold:
@@ -160,16 +148,7 @@ def collect_draws(reference: RunReference) -> StageResult:
 def _level(reference: RunReference, length: int) -> tuple[bytes, StageResult]:
     """A length that was drawn, or given back because it had no candidates (`aggregate_level` lets no other pass)."""
     draw = reference.plan.draw(DrawKind.LEVEL, length)
-    if standing(reference, draw).state != State.RETURNED:
-        return draw_once(reference, draw)
-    result = reference.derived.checkpoint(str(draw), [], lambda: pack_level(_unreached(reference, length)))
-    return reference.derived.load(result), result
-
-
-def _give_back(reference: RunReference, length: int) -> None:
-    draws = [standing(reference, draw) for draw in reference.plan.draws if draw.length == length]
-    names = [draw.name for draw in draws if draw.state == State.RESERVED]
-    reference.ledger.draws.return_unused(reference.manifest.release, names)
+    return draw_unless_returned(reference, draw, lambda: pack_level(_unreached(reference, length)))
 
 
 def _unreached(reference: RunReference, length: int) -> DrawnLevel:
@@ -240,15 +219,6 @@ def _contribution_bound(
         )
 
     return unpack_number(draw_once(reference, draw, prepare)[0]), (str(draw),)
-
-
-def _released(level: Level, blocks: ReleasedBlocks, noise: LevelNoise, mechanism: LevelMechanism) -> DrawnLevel:
-    """A drawn level over the released domain: names of private values leave only if they reached their threshold."""
-    table = EncodedTable(codes=(), labels=blocks.labels)  # the names of its values are all that is asked for
-    released = released_values(level, table, sorted(mechanism.private_columns))
-    if released:
-        level = to_released(level, table, released)
-    return DrawnLevel(level=level, noise=noise, released=released)
 
 
 def _record_count(reference: RunReference) -> tuple[int, float]:

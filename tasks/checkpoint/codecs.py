@@ -6,14 +6,15 @@ import io
 import json
 import threading
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+T = TypeVar("T")
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -72,20 +73,21 @@ def pack_codes(codes: Sequence[NDArray[np.integer]]) -> bytes:
     return pack_arrays({f"{j:05d}": values for j, values in enumerate(codes)}, {})
 
 
-def unpack_codes(payload: bytes) -> tuple[NDArray[np.integer], ...]:
+def unpack_codes(payload: bytes) -> tuple[NDArray[Any], ...]:
     """The codes that `pack_codes` packed."""
     arrays = unpack_arrays(payload)[0]
     return tuple(arrays[name] for name in sorted(arrays))
 
 
 @dataclass(frozen=True)
-class CodeBlocks:
-    """The codes that `pack_codes` packed, block by block, one at a time in memory; a pass over them can be repeated."""
+class Unpacked(Generic[T]):
+    """Packed codes or tables, unpacked one at a time; a pass over them can be repeated."""
 
+    unpack: Callable[[bytes], T]
     payloads: Sequence[bytes] = field(repr=False)
 
-    def __iter__(self) -> Iterator[tuple[NDArray[np.integer], ...]]:
-        return map(unpack_codes, self.payloads)
+    def __iter__(self) -> Iterator[T]:
+        return map(self.unpack, self.payloads)
 
 
 def pack_table(table: pa.Table) -> bytes:
@@ -110,16 +112,6 @@ def unpack_table(data: bytes) -> pa.Table:
     """
     with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
         return reader.read_all()
-
-
-@dataclass(frozen=True)
-class TableBlocks:
-    """The tables that `pack_table` packed, one at a time in memory; a pass over them can be repeated."""
-
-    payloads: Sequence[bytes]
-
-    def __iter__(self) -> Iterator[pa.Table]:
-        return map(unpack_table, self.payloads)
 
 
 def used_texts(values: pa.DictionaryArray) -> tuple[pa.Array, NDArray[np.int64], NDArray[np.bool_]]:
@@ -151,18 +143,14 @@ def plain_table(table: pa.Table) -> pa.Table:
 
 def in_blocks(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
     """The same rows in tables of `rows` rows, the last one of fewer; at least one, as long as there is a table at all."""
-    waiting: list[pa.Table] = []
-    buffered, given = 0, False
+    rest, given = None, False
     for table in tables:
-        waiting.append(table)
-        buffered += table.num_rows
-        while buffered >= rows:
-            whole = pa.concat_tables(waiting)
-            yield whole.slice(0, rows)
-            waiting, buffered = [whole.slice(rows)], buffered - rows
-            given = True
-    if buffered or (waiting and not given):
-        yield pa.concat_tables(waiting)
+        rest = table if rest is None else pa.concat_tables([rest, table])
+        while rest.num_rows >= rows:
+            yield rest.slice(0, rows)
+            rest, given = rest.slice(rows), True
+    if rest is not None and (rest.num_rows or not given):
+        yield rest
 
 
 def _compact(column: pa.ChunkedArray) -> pa.Array:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
@@ -31,61 +32,73 @@ _Staged = tuple[files.StagedFile, files.StagedFile]
 BEGUN_STATES = frozenset({State.DRAWN, State.COMMITTED, State.CHARGED_LOST})
 
 
-def draw_file(folder: RunFolder, name: str, lease: str) -> Path:
-    """The file of draw `name` that was begun under `lease`; its copy has another ending."""
-    return folder.draws / f"{check_name(name)}.{check_name(lease)}.draw"
-
-
 def unknown_draw(folder: RunFolder, record: ReleaseRecord) -> Path | None:
     """A draw on disk that the ledger never charged, or None.
 
     A draw gets its name after its DRAWN row is durable, so there is one only under a ledger that has lost rows.
     """
-    known = {
-        draw_file(folder, draw.name, draw.lease) for draw in record.draws if draw.lease and draw.state in BEGUN_STATES
-    }
+    known = {f"{draw.name}.{draw.lease}.draw" for draw in record.draws if draw.lease and draw.state in BEGUN_STATES}
     found = sorted(folder.draws.glob("*.draw")) if folder.draws.is_dir() else ()
-    return next((path for path in found if path not in known), None)
+    return next((path for path in found if path.name not in known), None)
 
 
 @dataclass(frozen=True)
 class _Copied:
-    """Files of a run with a copy each, sealed with `key` (`Ledger.checkpoint_key`) at an address of their own."""
+    """Files of a run with a copy each, sealed with `key` (`Ledger.checkpoint_key`) at the address of their kind and name."""
 
+    kind: ClassVar[str]
     folder: RunFolder
     key: bytes = field(repr=False)
 
-    def _opened(self, path: Path, address: tuple[str, ...]) -> tuple[bytes, str] | None:
-        """Payload and keyed digest of a whole file; None of one that is missing, damaged or of another address."""
-        sealed = read_file(path)
-        return None if sealed is None else open_seal(self.key, address, sealed)
+    def place(self, *name: str) -> Path:
+        """The file of this name; its copy has another ending."""
+        return self.folder.path / "private" / f"{self.kind}s" / f"{'.'.join(map(check_name, name))}.{self.kind}"
 
-    def _mend(self, copies: tuple[Path, Path], address: tuple[str, ...], payload: bytes) -> str:
-        """Put the one right content where either file is missing or has another one; its keyed digest."""
-        sealed, digest = seal(self.key, address, payload)
-        for path in copies:
+    def _copies(self, *name: str) -> tuple[Path, Path]:
+        place = self.place(*name)
+        return place, place.with_suffix(".copy")
+
+    def _payload(self, path: Path, release_id: str, *name: str, digest: str | None = None) -> bytes | None:
+        """The bytes of a whole file (with `digest`, if given); None of one that is missing, damaged or of another address."""
+        sealed = read_file(path)
+        opened = None if sealed is None else open_seal(self.key, (self.kind, release_id, *name), sealed)
+        if opened is not None and (digest is None or hmac.compare_digest(opened[1], digest)):
+            return opened[0]
+        return None
+
+    def mend(self, payload: bytes, release_id: str, *name: str) -> str:
+        """Put the one right content where the file or its copy is missing or has another one; its keyed digest.
+
+        Raises:
+            MachineError: the disk refuses.
+        """
+        sealed, digest = seal(self.key, (self.kind, release_id, *name), payload)
+        for path in self._copies(*name):
             if read_file(path) != sealed and not write_once(path, sealed):
                 replace_file(path, sealed, PRIVATE_MODE)
         return digest
 
+    def destroy(self, *name: str) -> None:
+        """Remove file and copy, durably: a seed of a draw that is committed, what a lost draw or a damaged one has left.
+
+        Raises:
+            MachineError: the disk refuses.
+        """
+        for path in self._copies(*name):
+            files.remove_file(path)
+
 
 class DrawStore(_Copied):
-    """Draws in `private/draws/` of a run."""
+    """Draws in `private/draws/` of a run, each with the name of the draw and the lease that it was begun under."""
 
-    def place(self, name: str, lease: str) -> Path:
-        """The file of draw `name` under `lease`."""
-        return draw_file(self.folder, name, lease)
-
-    def _copies(self, name: str, lease: str) -> tuple[Path, Path]:
-        place = self.place(name, lease)
-        return place, place.with_suffix(".copy")
+    kind = "draw"
 
     @contextmanager
     def room(self, name: str, lease: str, size: int, *, redrawn: bool = False) -> Iterator[_Staged]:
         """Room for a draw of `size` bytes and its copy: what a full or read-only disk refuses, it refuses before the charge.
 
         Raises:
-            StageError: the draw stands there before it is charged (unless it is made `again`), or the disk refuses.
+            StageError: the draw stands there before it is charged (unless it is `redrawn`), or the disk refuses.
         """
         (place, twin), room = self._copies(name, lease), size + TRAILER_BYTES
         if not redrawn and read_file(place) is not None:
@@ -93,13 +106,7 @@ class DrawStore(_Copied):
         with staged_file(place, room) as staged, staged_file(twin, room) as copy:
             yield staged, copy
 
-    def stage(
-        self,
-        room: _Staged,
-        address: tuple[str, str, str],
-        payload: bytes,
-        permitted: Callable[[], None],
-    ) -> str:
+    def stage(self, room: _Staged, address: tuple[str, str, str], payload: bytes, permitted: Callable[[], None]) -> str:
         """Store a complete draw and its copy durably; the keyed digest. `permitted` is asked right before it gets its name.
 
         Bytes that stand there already are the same, as every attempt makes the same, or damaged: then they give way.
@@ -121,19 +128,8 @@ class DrawStore(_Copied):
         Raises:
             MachineError: the disk refuses.
         """
-        for path in self._copies(name, lease):
-            opened = self._opened(path, ("draw", release_id, name, lease))
-            if opened is not None and (digest is None or hmac.compare_digest(opened[1], digest)):
-                return opened[0]
-        return None
-
-    def mend(self, release_id: str, name: str, lease: str, payload: bytes) -> str:
-        """Put the one right content where the file of a draw, or its copy, is missing or damaged; its keyed digest.
-
-        Raises:
-            MachineError: the disk refuses.
-        """
-        return self._mend(self._copies(name, lease), ("draw", release_id, name, lease), payload)
+        found = (self._payload(path, release_id, name, lease, digest=digest) for path in self._copies(name, lease))
+        return next((payload for payload in found if payload is not None), None)
 
     def damaged(self, release_id: str, name: str, lease: str, digest: str) -> Path | None:
         """The file of a committed draw, or its copy, that is missing or damaged; None where both are whole.
@@ -146,27 +142,9 @@ class DrawStore(_Copied):
         for path in self._copies(name, lease):
             if path.suffix == ".copy" and not os.path.lexists(path):
                 continue
-            opened = self._opened(path, ("draw", release_id, name, lease))
-            if opened is None or not hmac.compare_digest(opened[1], digest):
+            if self._payload(path, release_id, name, lease, digest=digest) is None:
                 return path
         return None
-
-    def destroy(self, name: str, lease: str) -> None:
-        """Remove whatever a lost draw, or a damaged one that is made again, has left.
-
-        Raises:
-            MachineError: the disk refuses.
-        """
-        for path in self._copies(name, lease):
-            files.remove_file(path)
-
-    def sweep(self) -> None:
-        """Remove files that attempts before this one had not finished.
-
-        Raises:
-            MachineError: the disk refuses.
-        """
-        files.remove_temporary_files(self.folder.draws)
 
 
 class SystemSeeds:
@@ -199,6 +177,7 @@ class DrawSecret:
 class DrawSecrets(_Copied):
     """The secrets of a run, `private/seeds/<draw>.seed` and `.copy`, from the reservation of a release to the commit."""
 
+    kind = "seed"
     source: SystemSeeds = field(default_factory=SystemSeeds)
 
     def make(self, release_id: str, name: str) -> None:
@@ -213,9 +192,9 @@ class DrawSecrets(_Copied):
         with files.at_place(self.folder.seeds, "created"):  # a run that 0.1.0 began has none
             self.folder.seeds.mkdir(mode=0o700, exist_ok=True)
         if self.read(release_id, name) is None:
-            place, _ = self._places(name)
+            place = self.place(name)
             sealed, _ = seal(self.key, ("seed", release_id, name), self.source.seed(name))
-            if not write_once(place, sealed) and self._payload(release_id, name, place) is None:
+            if not write_once(place, sealed) and self._payload(place, release_id, name) is None:
                 replace_file(place, sealed, PRIVATE_MODE)
             self.read(release_id, name)  # which makes the copy
 
@@ -228,7 +207,7 @@ class DrawSecrets(_Copied):
         self.make(release_id, name)
         secret = self.read(release_id, name)
         assert secret is not None
-        self._mend(self._places(name), ("seed", release_id, name), secret.seed + noise)
+        self.mend(secret.seed + noise, release_id, name)
 
     def read(self, release_id: str, name: str) -> DrawSecret | None:
         """The secret of a draw, from whichever copy is whole; one that is damaged or another is mended. None where neither is.
@@ -236,41 +215,15 @@ class DrawSecrets(_Copied):
         Raises:
             MachineError: the disk refuses.
         """
-        places = self._places(name)
-        opened = [self._payload(release_id, name, place) for place in places]
+        opened = [self._payload(path, release_id, name) for path in self._copies(name)]
         found = next((payload for payload in opened if payload is not None), None)
         if found is None:
             return None
         if any(payload != found for payload in opened):
-            self._mend(places, ("seed", release_id, name), found)
+            self.mend(found, release_id, name)
         return DrawSecret(seed=found[:SEED_BYTES], noise=found[SEED_BYTES:])
-
-    def destroy(self, name: str) -> None:
-        """Remove both copies, durably.
-
-        Raises:
-            MachineError: the disk refuses.
-        """
-        for place in self._places(name):
-            files.remove_file(place)
 
     def left(self) -> frozenset[str]:
         """Names of the draws of which a copy is there."""
         place = self.folder.seeds
         return frozenset(path.stem for path in place.iterdir()) if place.is_dir() else frozenset()
-
-    def sweep(self) -> None:
-        """Remove files that attempts before this one had not finished.
-
-        Raises:
-            MachineError: the disk refuses.
-        """
-        files.remove_temporary_files(self.folder.seeds)
-
-    def _places(self, name: str) -> tuple[Path, Path]:
-        stem = check_name(name)
-        return self.folder.seeds / f"{stem}.seed", self.folder.seeds / f"{stem}.copy"
-
-    def _payload(self, release_id: str, name: str, place: Path) -> bytes | None:
-        opened = self._opened(place, ("seed", release_id, name))
-        return None if opened is None or len(opened[0]) < SEED_BYTES else opened[0]

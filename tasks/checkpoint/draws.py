@@ -11,6 +11,7 @@ from marginweave.schemas.errors import BudgetError, InputError, StageError
 from marginweave.schemas.ledger.records import DrawRecord, ReleaseRecord, State
 from marginweave.schemas.program import Program
 from marginweave.tasks.checkpoint.draw_files import BEGUN_STATES, DrawSecret, DrawSecrets, DrawStore
+from marginweave.tasks.checkpoint.files import remove_temporary_files
 from marginweave.tasks.mechanisms.randomness import DrawBits
 
 SMALL = 1 << 12
@@ -171,8 +172,8 @@ def reconcile(ledger: DrawLedger, store: DrawStore, secrets: DrawSecrets, attemp
     ended = {draw.name for draw in _record(ledger, attempt.release).draws if draw.state in _ENDED}
     for name in ended.intersection(secrets.left()):
         secrets.destroy(name)
-    store.sweep()
-    secrets.sweep()
+    for folder in (store.folder.draws, store.folder.seeds):  # what attempts before this one had not finished
+        remove_temporary_files(folder)
 
 
 def standing_draw(ledger: DrawLedger, release_id: str, name: str) -> DrawRecord:
@@ -200,7 +201,7 @@ def _adopted(ledger: DrawLedger, store: DrawStore, draw: DrawRecord, lease: str)
     found = store.read(draw.release, draw.name, begun_by, None)
     if found is None:
         return False
-    digest = store.mend(draw.release, draw.name, begun_by, found)
+    digest = store.mend(found, draw.release, draw.name, begun_by)
     ledger.commit(draw.release, draw.name, lease, digest, tainted=False)  # a tainted draw is never staged
     return True
 
@@ -263,5 +264,5 @@ def _committed(store: DrawStore, draw: DrawRecord) -> bytes:
             f"draw {draw.name} of release {draw.release} is committed, but its bytes are missing or damaged, and so is their "
             "copy; a committed draw is never redrawn: restore the run's private folder, or make a new release"
         )
-    store.mend(draw.release, draw.name, draw.lease or "", found)
+    store.mend(found, draw.release, draw.name, draw.lease or "")
     return found

@@ -6,13 +6,13 @@ index at the end one over all of them.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import hmac
 import json
 import os
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
@@ -102,9 +102,6 @@ class BlockFile(Sequence[bytes]):
             raise DamagedCheckpoint(f"{self.path} is damaged; the same command computes it anew")
         return payload
 
-    def __iter__(self) -> Iterator[bytes]:
-        return (self[place] for place in range(len(self)))
-
 
 def open_blocks(path: Path, key: bytes, address: tuple[str, ...]) -> BlockFile | None:
     """The blocks that `write_blocks` wrote at this address, or None where there is no file.
@@ -115,19 +112,16 @@ def open_blocks(path: Path, key: bytes, address: tuple[str, ...]) -> BlockFile |
     with opened_file(path) as stream:
         if stream is None:
             return None
-        size = stream.seek(0, os.SEEK_END)
-        index, end = b"", b""
-        if size >= _END.size:
-            stream.seek(size - _END.size)
-            end = stream.read()
-            count = _END.unpack(end)[0]
-            if count <= (size - _END.size) // _ENTRY.size:
-                stream.seek(size - _END.size - count * _ENTRY.size)
-                index = stream.read(count * _ENTRY.size)
-    fitting = _END.unpack(end)[1:] if end else (b"", b"")
+        size, index = stream.seek(0, os.SEEK_END), b""
+        stream.seek(max(0, size - _END.size))
+        count, kept, magic = _END.unpack(stream.read().rjust(_END.size, b"\0"))
+        start = size - _END.size - count * _ENTRY.size
+        if start >= 0:
+            stream.seek(start)
+            index = stream.read(count * _ENTRY.size)
     digest = _digest(key, ("blocks", *address), index)
     entries = tuple(_ENTRY.iter_unpack(index))
-    if fitting[1] != BLOCK_MAGIC or not hmac.compare_digest(fitting[0], digest):
+    if magic != BLOCK_MAGIC or not hmac.compare_digest(kept, digest):
         raise DamagedCheckpoint(
             f"{path} is damaged or was written under another key; the same command computes it anew"
         )
@@ -151,7 +145,7 @@ def write_blocks(path: Path, key: bytes, address: tuple[str, ...], payloads: Ite
             stream.write(index)
             count = len(index) // _ENTRY.size
             stream.write(_END.pack(count, _digest(key, ("blocks", *address), bytes(index)), BLOCK_MAGIC))
-        with contextlib.suppress(FileExistsError):
+        with suppress(FileExistsError):
             staged.name_it()
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -94,7 +94,7 @@ class EncodedBlocks:
 
     def table(self, block: int) -> EncodedTable:
         """The records of one block."""
-        return EncodedTable(codes=cast("tuple[Codes, ...]", unpack_codes(self.payloads[block])), labels=self.labels)
+        return EncodedTable(codes=unpack_codes(self.payloads[block]), labels=self.labels)
 
     def __iter__(self) -> Iterator[EncodedTable]:
         return map(self.table, range(len(self)))

@@ -24,7 +24,7 @@ from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.contracts import check_codes
 from marginweave.tasks.encode import codes as coding
 from marginweave.tasks.encode.codes import Codes, EncodedBlocks, EncodedTable, code_type
-from marginweave.tasks.mechanisms.randomness import KeyedBits, RecordWords, UniformWords
+from marginweave.tasks.mechanisms.randomness import CellWords, KeyedBits, RecordWords
 from marginweave.tasks.preprocess.clean import CleanBlock, CleanBlocks
 from marginweave.tasks.preprocess.task import open_clean
 from marginweave.tasks.references import RunReference, StageResult
@@ -32,7 +32,7 @@ from marginweave.tasks.stage import stage_task
 
 _WORD = 1 << 64
 Numbers = NDArray[np.int64]
-Streams = Callable[[str, Numbers], UniformWords]
+Streams = Callable[[str, Numbers], CellWords]
 """Gives the secret words of a purpose for the records of these numbers; those of different purposes are independent."""
 
 
@@ -113,7 +113,7 @@ def imputed_codes(weights: tuple[float, ...], words: NDArray[np.uint64]) -> NDAr
     return np.searchsorted(reached, words, side="right").astype(np.int64)
 
 
-def sampled_rows(rows: int, settings: ResizeSettings, unit: Stability, words: UniformWords) -> NDArray[np.int64]:
+def sampled_rows(rows: int, settings: ResizeSettings, unit: Stability, words: CellWords) -> NDArray[np.int64]:
     """Row numbers of the records that stay, each up to c times, at most n of them, in increasing order; private.
 
     docs/sources/data-processing.md: of c n~ copied rows m are sampled, and n of them where m is larger. Under
@@ -131,9 +131,9 @@ def sampled_rows(rows: int, settings: ResizeSettings, unit: Stability, words: Un
         rows: n~, the number of rows.
         settings: n and p, with c = ceil(p) copies and the rate s = p/c.
         unit: theta, and the neighboring relation.
-        words: secret randomness; c n~ words are taken.
+        words: secret randomness; each copy of a row has a slot.
     """
-    word = words.uniform_words(settings.copies * rows)
+    word = np.concatenate([words.words_of(np.arange(rows), copy) for copy in range(settings.copies)])
     if unit.neighbors == "replace-one" and unit.records == 1:
         kept = np.arange(len(word))
         most = min(math.floor(settings.rate * len(word)), settings.records)
@@ -181,7 +181,7 @@ def _imputed(table: EncodedTable, numbers: Numbers, configuration: Configuration
     codes = list(table.codes)
     for j, weights in _weights(configuration, table.labels).items():
         words = streams(f"impute {configuration.attributes[j].name}", numbers)
-        drawn = imputed_codes(weights, words.uniform_words(table.records))
+        drawn = imputed_codes(weights, words.words_of(np.arange(table.records)))
         codes[j] = np.where(codes[j] == table.sizes[j], drawn, codes[j]).astype(codes[j].dtype)
     return replace(table, codes=tuple(codes))
 
@@ -215,7 +215,7 @@ def _added(table: EncodedTable, added: Numbers, configuration: Configuration, st
         kind = code_type(table.sizes[j])
         if j not in weights:  # sets alone have no imputation
             return np.full((len(added), *table.codes[j].shape[1:]), table.sizes[j], kind)
-        words = streams(f"augment {attribute.name}", added).uniform_words(len(added))
+        words = streams(f"augment {attribute.name}", added).words_of(np.arange(len(added)))
         return imputed_codes(weights[j], words).astype(kind)
 
     return replace(table, codes=tuple(codes(j, attribute) for j, attribute in enumerate(configuration.attributes)))

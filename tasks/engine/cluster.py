@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -148,58 +149,45 @@ def _local_cluster(private: Path) -> Iterator[LocalCluster]:
 
 
 def _started(scratch: Path) -> LocalCluster:
-    """The processes, which may be killed, or find no memory, while they start.
-
-    Raises:
-        MachineError: they do not start.
-    """
-    try:
-        return LocalCluster(
-            n_workers=available_cores(),
-            threads_per_worker=1,
-            processes=True,
-            host="127.0.0.1",
-            protocol="tls",
-            security=Security.temporary(),
-            dashboard_address=None,  # pyright: ignore[reportArgumentType] - annotated as a text, and may be None
-            # all the same the scheduler opens a port without a page, by default one that may be taken
-            scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
-            memory_limit=0,
-            local_directory=str(scratch),
-            silence_logs=logging.CRITICAL,
-        )
-    except Exception as error:
-        fault = f"engine: the workers of this machine do not start ({type(error).__name__})"
-    raise MachineError(fault)
+    """The processes, which may be killed, or find no memory, while they start: raises MachineError."""
+    start = partial(
+        LocalCluster,
+        n_workers=available_cores(),
+        threads_per_worker=1,
+        processes=True,
+        host="127.0.0.1",
+        protocol="tls",
+        security=Security.temporary(),
+        dashboard_address=None,  # pyright: ignore[reportArgumentType] - annotated as a text, and may be None
+        # all the same the scheduler opens a port without a page, by default one that may be taken
+        scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
+        memory_limit=0,
+        local_directory=str(scratch),
+        silence_logs=logging.CRITICAL,
+    )
+    return _attempt(start, MachineError, "the workers of this machine do not start")
 
 
 @contextmanager
 def _engine(address: str, security: Security) -> Iterator[DaskEngine]:
-    client, fault = None, ""
+    connect = partial(Client, address, security=security, timeout=_PATIENCE, set_as_default=False)
+    client: Any = _attempt(connect, StageError, f"the scheduler at {address} cannot be reached")
     try:
-        client = Client(address, security=security, timeout=_PATIENCE, set_as_default=False)
-    except Exception as error:
-        fault = f"engine: the scheduler at {address} cannot be reached ({type(error).__name__})"
-    if client is None:
-        raise StageError(fault)
-    try:
-        yield DaskEngine(client, max(1, _cores(client)))
+        _attempt(partial(client.wait_for_workers, 1, timeout=_PATIENCE), StageError, "the scheduler has no worker")
+        yield DaskEngine(client, max(1, sum(client.nthreads().values())))
     finally:
         # where the scheduler is lost this may fail too: what it has done is taken, and the rest has an error of its own
         with suppress(Exception):
             client.close()
 
 
-def _cores(client: Any) -> int:
-    """Threads of all workers."""
-    late = False
+def _attempt(call: Callable[[], R], kind: type[MarginweaveError], text: str) -> R:
+    """What `call` returns; a failure is raised as `kind`, and what Dask has raised is not even its context."""
     try:
-        client.wait_for_workers(1, timeout=_PATIENCE)
-    except TimeoutError:
-        late = True
-    if late:
-        raise StageError("engine: the scheduler has no worker")
-    return sum(client.nthreads().values())
+        return call()
+    except Exception as error:
+        fault = f"engine: {text} ({type(error).__name__})"
+    raise kind(fault)
 
 
 def _taken(client: Client, future: Any) -> Any:

@@ -34,7 +34,7 @@ def fixed_order(records: int, purpose: str) -> NDArray[np.intp]:
 
     An evaluation repeats to the digit. No choice of it is released, so its key may be public. DP: none of its own.
     """
-    return np.argsort(KeyedBits(key=_PUBLIC_KEY, purpose=purpose).uniform_words(records), kind="stable")
+    return np.argsort(KeyedBits(key=_PUBLIC_KEY, purpose=purpose).words_at(0, records), kind="stable")
 
 
 def take(table: Codes, rows: NDArray[np.intp]) -> list[NDArray[np.integer]]:

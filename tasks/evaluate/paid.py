@@ -22,7 +22,7 @@ from marginweave.schemas.draws import DrawKind
 from marginweave.schemas.released.aggregates import Domain
 from marginweave.schemas.released.evaluation import Estimate, PaidEvaluation
 from marginweave.tasks.aggregate.marginal_rows import Rows
-from marginweave.tasks.checkpoint.codecs import CodeBlocks, pack_arrays, unpack_arrays
+from marginweave.tasks.checkpoint.codecs import Unpacked, pack_arrays, unpack_arrays, unpack_codes
 from marginweave.tasks.checkpoint.draws import PreparedDraw
 from marginweave.tasks.digests import counts_digest, text_digest
 from marginweave.tasks.draw import draw_once
@@ -89,7 +89,7 @@ def _prepared(
     private = {j: counts.domain.labels[j] for j, attribute in enumerate(configuration.attributes) if attribute.private}
     rows = Rows(encoded=blocks, private=private, sizes=counts.domain.sizes)
     _, marginals = _compared(configuration)
-    records = CodeBlocks(made)
+    records = Unpacked(unpack_codes, made)
     error = mean_count_error(rows, records, counts.domain, marginals, counts.record_count, configuration.memory)
     sigma = query_sigma(reference.plan.draw(DrawKind.EVALUATION), configuration.stability)
     exact, digest = np.array([error], np.int64), _digest(made)

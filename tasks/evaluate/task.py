@@ -6,7 +6,7 @@ from typing import Any
 
 from marginweave.schemas.released.evaluation import BrokenRule, DistanceBounds, Evaluation
 from marginweave.tasks.aggregate.payloads import unpack_aggregates, unpack_marginals
-from marginweave.tasks.checkpoint.codecs import CodeBlocks, unpack_table
+from marginweave.tasks.checkpoint.codecs import Unpacked, unpack_codes, unpack_table
 from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.estimate.mixture.model import unpack_mixture
 from marginweave.tasks.evaluate.agreement import error_parts
@@ -47,7 +47,7 @@ def evaluate(reference: DerivedReference, parts: dict[str, StageResult]) -> Stag
 
     def compute() -> bytes:
         configuration, counts = reference.resolved, released_counts(reference, normalized)
-        blocks = CodeBlocks(reference.load_blocks(synthesized))
+        blocks = Unpacked(unpack_codes, reference.load_blocks(synthesized))
         records = Records(blocks, counts.domain, configuration.memory)
         rules = _broken_rules(reference, parts["decode"])
         agreement = evaluate_release(records, counts, ordered=configuration.ordered, rules=rules)

@@ -32,13 +32,13 @@ from marginweave.schemas.arrays import Integers
 from marginweave.schemas.budget import Cost, amount
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.mechanisms.base import DrawMechanism
+from marginweave.tasks.mechanisms.noise_table import exponential, uniform_numbers
 from marginweave.tasks.mechanisms.randomness import DrawBits, WordStream
-from marginweave.tasks.mechanisms.sampler import uniform_numbers
 
 Distances = NDArray[np.uint64]
 
 _PRECISION = 128
-# Products of rounded factors lose less than 2^24 units, so that 32 bits more than F leave one unit of 2^-F (`_Powers`).
+# Products of rounded factors lose less than 2^24 units, so that 32 bits more than F leave one unit of 2^-F (`_power_tables`).
 _GUARD = 32
 _DIGIT = 10
 # ln 2 < 7/10: what is so many times (F + 1) away has a weight below 2^-(F + 1).
@@ -76,15 +76,16 @@ class _Levels:
     distances: Distances
     members: Integers
     candidates: int
-    powers: _Powers
+    tables: tuple[NDArray[np.object_], ...]
+    precision: int
 
     @classmethod
     def near(cls, distances: Distances, rate: Fraction, precision: int) -> _Levels:
         """Of all candidates, by their distances."""
         most = min(_LARGEST, int(_LN2 * (precision + 1) / rate))
         found, members = np.unique(distances[distances <= np.uint64(most)], return_counts=True)
-        powers = _Powers.of(rate, most, precision)
-        return cls(distances=found, members=members, candidates=len(distances), powers=powers)
+        tables = _power_tables(rate, most, precision + _GUARD)
+        return cls(distances=found, members=members, candidates=len(distances), tables=tables, precision=precision)
 
     def sums(self) -> list[int]:
         """A_i at the end of each chunk of levels."""
@@ -92,8 +93,17 @@ class _Levels:
 
     def _weights(self, first: int) -> list[int]:
         part = slice(first, first + _CHUNK)
-        weights: list[int] = (self.powers.below(self.distances[part]) * self.members[part].astype(object)).tolist()
+        weights: list[int] = (self.powers_below(self.distances[part]) * self.members[part].astype(object)).tolist()
         return weights
+
+    def powers_below(self, distances: Distances) -> NDArray[np.object_]:
+        """A_d: 2^F r^d, rounded down by less than 2, and exactly 2^F for d = 0; shape of `distances`."""
+        bits, digit = self.precision + _GUARD, np.uint64((1 << _DIGIT) - 1)
+        product = self.tables[0][(distances & digit).astype(np.int64)]
+        for place, table in enumerate(self.tables[1:], 1):
+            product = product * table[(distances >> np.uint64(_DIGIT * place) & digit).astype(np.int64)] >> bits
+        rounded: NDArray[np.object_] = product >> _GUARD
+        return rounded
 
     def within(self, chunk: int, below: int) -> list[int]:
         """A_i of the levels of a chunk, before which there is `below`."""
@@ -123,61 +133,23 @@ def _certain(levels: _Levels, uniform: int, precision: int) -> int | None:
     return int(levels.distances[place])
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Powers:
-    """r^d for distances d up to a largest one, from tables of r^(j 1024^t), j = 0 ... 1023, of the digits t of d.
+def _power_tables(rate: Fraction, largest: int, bits: int) -> tuple[NDArray[np.object_], ...]:
+    """r^(j 1024^t), j = 0 ... 1023, for the digits t of distances up to `largest`; rate * largest is at most 7/10 (F + 1).
 
-    With G = F + 32 bits, a table is made by 1023 products at most from its first factor, which is less than 2 units too small;
-    each product loses one unit more than its factors did, so that entries lose less than 1023 * 3, and products of the at most
-    seven digits less than 2^15. `below` is then at most 2^F r^d, and by less than 2 smaller.
+    With G = F + 32 `bits`, a table is made by 1023 products at most from its first factor, which is less than 2 units too
+    small; each product loses one unit more than its factors did, so that entries lose less than 1023 * 3, and products of the
+    at most seven digits less than 2^15. `_Levels.powers_below` is then at most 2^F r^d, and by less than 2 smaller.
     """
-
-    tables: tuple[NDArray[np.object_], ...]
-    precision: int
-
-    @classmethod
-    def of(cls, rate: Fraction, largest: int, precision: int) -> _Powers:
-        """For distances up to `largest`, for which rate * largest is at most 7/10 (F + 1)."""
-        bits, tables = precision + _GUARD, []
-        for place in range(0, max(1, largest.bit_length()), _DIGIT):
-            most = min((1 << _DIGIT) - 1, largest >> place)
-            entries = [1 << bits]
-            if most:
-                factor = exponential(rate * (1 << place), bits)
-                for _ in range(most):
-                    entries.append(entries[-1] * factor >> bits)
-            tables.append(np.array(entries, object))
-        return cls(tables=tuple(tables), precision=precision)
-
-    def below(self, distances: Distances) -> NDArray[np.object_]:
-        """A_d: 2^F r^d, rounded down by less than 2, and exactly 2^F for d = 0; shape of `distances`."""
-        bits, digit = self.precision + _GUARD, np.uint64((1 << _DIGIT) - 1)
-        product = self.tables[0][(distances & digit).astype(np.int64)]
-        for place, table in enumerate(self.tables[1:], 1):
-            product = product * table[(distances >> np.uint64(_DIGIT * place) & digit).astype(np.int64)] >> bits
-        rounded: NDArray[np.object_] = product >> _GUARD
-        return rounded
-
-
-def exponential(x: Fraction, bits: int) -> int:
-    """2^bits e^{-x}, x >= 0, rounded down by less than 2 units, as long as x and bits are below 2^13.
-
-    e^{-x} = (e^{-y})^(2^s), y = x / 2^s <= 1/2. With H = bits + 64, rounding y down moves e^{-y} by less than a unit of 2^-H,
-    and each of the fewer than H terms of its series loses at most 2; each squaring doubles an error and adds 2. Together that
-    is less than 2^s 4 H < 2^32 units of 2^-H, which are taken off before the last 64 bits are.
-    """
-    inner = bits + 64
-    squarings = int(2 * x).bit_length()
-    y = int(x * (1 << inner) / (1 << squarings))
-    total = term = 1 << inner
-    i = 0
-    while term:
-        i += 1
-        term = (term * y >> inner) // i
-        total += -term if i & 1 else term
-    for _ in range(squarings):
-        total = total * total >> inner
-    return max(0, total - (1 << 32)) >> 64
+    tables = []
+    for place in range(0, max(1, largest.bit_length()), _DIGIT):
+        most = min((1 << _DIGIT) - 1, largest >> place)
+        entries = [1 << bits]
+        if most:
+            factor = exponential(rate * (1 << place), bits)
+            for _ in range(most):
+                entries.append(entries[-1] * factor >> bits)
+        tables.append(np.array(entries, object))
+    return tuple(tables)
 
 
 def selection_mu(epsilon: float) -> float:

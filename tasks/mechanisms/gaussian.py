@@ -21,10 +21,9 @@ from marginweave.schemas.errors import InputError
 from marginweave.tasks.digests import fractions_digest, text_digest
 from marginweave.tasks.mechanisms.base import CountNoise, check_room
 from marginweave.tasks.mechanisms.exponential import choose
-from marginweave.tasks.mechanisms.noise_table import MAX_SIGMA, noise_table
+from marginweave.tasks.mechanisms.noise_table import MAX_SIGMA, SAMPLER_FORMAT, draw_signed, noise_table
 from marginweave.tasks.mechanisms.percentile import rank_scores, score_sensitivity
 from marginweave.tasks.mechanisms.randomness import DrawBits
-from marginweave.tasks.mechanisms.sampler import SAMPLER_FORMAT, Sampler
 
 _CHUNK = 1 << 17
 _SIGMA_STEP = 1024
@@ -141,11 +140,11 @@ def add_noise(
         raise InputError(f"counts ({counts.dtype}) must be int64")
     distribution = noise_table(sigma)
     check_room(counts, distribution.largest)
-    sampler, flat = Sampler(distribution), counts.ravel()
+    flat = counts.ravel()
     noisy = np.empty(flat.size, np.int64)
     for first in range(0, flat.size, _CHUNK):
         part = flat[first : first + _CHUNK]
-        noisy[first : first + _CHUNK] = part + sampler.draw(bits, table, start + first, len(part))
+        noisy[first : first + _CHUNK] = part + draw_signed(distribution, bits, table, start + first, len(part))
     return noisy.reshape(counts.shape)
 
 
@@ -173,10 +172,8 @@ def select_percentile(
     """
     if histogram.dtype != np.int64 or histogram.ndim != 1 or len(histogram) < 2:
         raise InputError("histogram must be a vector of int64 with at least one candidate")
-    return (
-        select_candidate(rank_scores(histogram, percentile), score_sensitivity(percentile, stability), epsilon, bits)
-        + 1
-    )
+    scores = rank_scores(histogram, percentile)
+    return 1 + select_candidate(scores, score_sensitivity(percentile, stability), epsilon, bits)
 
 
 def select_candidate(scores: NDArray[np.int64], sensitivity: int, epsilon: float, bits: DrawBits) -> int:

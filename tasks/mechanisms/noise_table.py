@@ -1,4 +1,4 @@
-"""The cumulative table of the rounded Gaussian, to 128 bits, in integers alone.
+"""The cumulative table of the rounded Gaussian, to 128 bits, in integers alone, and exact draws from such tables.
 
 X = round(Z), Z normal with a rational standard deviation, so P(|X| <= j) is the mass of |t| < j + 1/2. Adding X to an
 integer count is rounding count + Z: post-processing of a real Gaussian, with its mu-GDP and rho-zCDP exactly.
@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import math
 from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -20,7 +21,9 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from marginweave.schemas.arrays import Integers, Words
 from marginweave.schemas.errors import InputError
+from marginweave.tasks.mechanisms.randomness import REST_BITS, DrawBits, WordStream
 
 BITS = 128
 MAX_SIGMA = 2**17
@@ -32,18 +35,40 @@ _ONE = 1 << _FRACTION
 _SERIES = 200
 _TAIL = 15
 
+# Which noise bits select, here, in `zero_cells` and in `exponential`: a part of the context of every draw, and another
+# one whenever the same bits would select another noise.
+SAMPLER_FORMAT = "marginweave/sampler/1"
+
+_FIRST_BITS = BITS - REST_BITS
+_GUIDE_BITS = 16
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class NoiseTable:
-    """Distribution of one noise: `cumulative[j]` = 2^128 P(|X| <= j) for j = 0 … J, the last one 2^128.
+class CumulativeTable:
+    """A distribution on `first`, `first` + 1, …: `cumulative[i]` = 2^128 P(K <= first + i), the last one 2^128."""
 
-    `high` (shape (J + 1,), uint64) has the top 63 bits of each: what a draw is compared with first. The sign of X is a
-    separate fair bit.
-    """
+    cumulative: tuple[int, ...]
+    first: int = 0
+
+    @cached_property
+    def high(self) -> Words:
+        """The top 63 bits of each entry, shape (entries,): what a draw is compared with first."""
+        return np.array([entry >> REST_BITS for entry in self.cumulative], np.uint64)
+
+    def draw(self, stream: WordStream) -> int:
+        """One draw, by inversion of a uniform 128-bit integer."""
+        return self.first + self.reached(stream.integer(BITS))
+
+    def reached(self, uniform: int) -> int:
+        """How many entries are at most `uniform`."""
+        return bisect_right(self.cumulative, uniform)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NoiseTable(CumulativeTable):
+    """Distribution of the |x| of one noise, 0 … J; the sign of X is a separate fair bit."""
 
     sigma: Fraction
-    cumulative: tuple[int, ...]
-    high: NDArray[np.uint64]
 
     @cached_property
     def digest(self) -> str:
@@ -62,10 +87,6 @@ class NoiseTable:
             return 1 - self.upper_tail(1 - least)
         within = self.cumulative[min(least - 1, self.largest)]
         return Fraction((1 << BITS) - within, 1 << (BITS + 1))
-
-    def magnitude(self, uniform: int) -> int:
-        """The |x| that a uniform integer below 2^128 selects: how many entries are at most `uniform`."""
-        return bisect_right(self.cumulative, uniform)
 
 
 @lru_cache(maxsize=16)
@@ -90,9 +111,7 @@ def noise_table(sigma: Fraction) -> NoiseTable:
             break
         cumulative.append(scaled)
     cumulative.append(1 << BITS)
-    high = np.array([entry >> (BITS - 63) for entry in cumulative], np.uint64)
-    high.flags.writeable = False
-    return NoiseTable(sigma=sigma, cumulative=tuple(cumulative), high=high)
+    return NoiseTable(sigma=sigma, cumulative=tuple(cumulative))
 
 
 def _cells(sigma: Fraction) -> list[int]:
@@ -106,7 +125,7 @@ def _cells(sigma: Fraction) -> list[int]:
     rate = (a.numerator << _FRACTION) // a.denominator
     half_rate = rate >> 1
     terms = _series_length(sigma)
-    ratio = _exponential(rate)
+    ratio = exponential(a, _FRACTION)
     step = (ratio * ratio) >> _FRACTION
     density, cells = _ONE, []
     for j in range(math.ceil(_TAIL * sigma) + 2):
@@ -135,11 +154,97 @@ def _series_length(sigma: Fraction) -> int:
     return 2 * half
 
 
-def _exponential(rate: int) -> int:
-    """e^{-rate} for a fixed-point rate of at most 1/2."""
-    term, total, i = _ONE, _ONE, 0
+def exponential(x: Fraction, bits: int) -> int:
+    """2^bits e^{-x}, x >= 0, rounded down by less than 2 units, as long as x and bits are below 2^13.
+
+    e^{-x} = (e^{-y})^(2^s), y = x / 2^s <= 1/2. With H = bits + 64, rounding y down moves e^{-y} by less than a unit of 2^-H,
+    and each of the fewer than H terms of its series loses at most 2; each squaring doubles an error and adds 2. Together that
+    is less than 2^s 4 H < 2^32 units of 2^-H, which are taken off before the last 64 bits are.
+    """
+    inner = bits + 64
+    squarings = int(2 * x).bit_length()
+    y = int(x * (1 << inner) / (1 << squarings))
+    total = term = 1 << inner
+    i = 0
     while term:
         i += 1
-        term = -((term * rate) >> _FRACTION) // i
-        total += term
-    return total
+        term = (term * y >> inner) // i
+        total += -term if i & 1 else term
+    for _ in range(squarings):
+        total = total * total >> inner
+    return max(0, total - (1 << 32)) >> 64
+
+
+def draw_signed(table: CumulativeTable, bits: DrawBits, number: int, start: int, count: int) -> Integers:
+    """Independent draws for cells `start` to `start + count - 1` of table `number` of the draw, shape (count,), int64.
+
+    64 bits a draw, one for the sign, 63 for the entry; the other 65 bits only where those tie.
+    """
+    words = bits.words(number, start, count)
+    magnitude = reached_entries(table, words >> np.uint64(1), lambda place: bits.rest(number, start + place))
+    return np.where(words & np.uint64(1), -magnitude, magnitude)
+
+
+def reached_entries(table: CumulativeTable, first: Words, rest: Callable[[int], int]) -> Integers:
+    """How many entries of the table each uniform 128-bit integer reaches; shape of `first`, which has its top 63 bits.
+
+    Comparing these with the top bits of entries first, and the rest when they are equal, gives the same entry as comparing
+    all: the distribution is the table's, exactly. A guide narrows the search by the top 16 bits. `rest` has the low 65 bits of
+    the integer at a place, and is asked where these decide.
+    """
+    guide, settled = _guide(table)
+    bucket = first >> np.uint64(_FIRST_BITS - _GUIDE_BITS)
+    reached: Integers = guide[bucket]
+    open_ = np.flatnonzero(~settled[bucket])
+    if len(open_):
+        wanted = first[open_]
+        found = np.searchsorted(table.high, wanted, side="left")
+        for tie in np.flatnonzero(table.high[found] == wanted).tolist():
+            found[tie] = table.reached(int(wanted[tie]) << REST_BITS | rest(int(open_[tie])))
+        reached[open_] = found
+    return reached
+
+
+def draw_tail(table: CumulativeTable, count: int, stream: WordStream) -> Integers:
+    """`count` independent draws from `zero_cells.tail_table`, shape (count,), int64; its sentinel is no value."""
+    last = len(table.cumulative) - 1
+    drawn = np.zeros(0, np.int64)
+    while len(drawn) < count:
+        words = stream.words(count - len(drawn)) >> np.uint64(1)
+        reached = reached_entries(table, words, lambda _: stream.integer(REST_BITS))
+        drawn = np.concatenate([drawn, reached[reached < last]])
+    return drawn + table.first
+
+
+def draw_positions(count: int, size: int, stream: WordStream) -> Integers:
+    """A uniformly chosen set of `count` of the numbers below `size`, ascending; shape (count,), int64.
+
+    Numbers are drawn one after the other and those that were drawn before dropped, until there are `count`; as many at a time
+    as are missing, all of which the loop of single draws would make as well.
+    """
+    found = np.zeros(0, np.int64)
+    while len(found) < count:
+        found = np.sort(np.concatenate([found, uniform_numbers(count - len(found), size, stream)]), kind="stable")
+        found = found[np.concatenate([[True], found[1:] != found[:-1]])]  # np.unique hashes, which is ten times slower
+    return found
+
+
+def uniform_numbers(count: int, size: int, stream: WordStream) -> Integers:
+    """`count` independent uniform numbers below `size` <= 2^62, shape (count,): of words of as many bits, those below it."""
+    if size == 1:
+        return np.zeros(count, np.int64)
+    drawn, shift = [np.zeros(0, np.int64)], np.uint64(64 - (size - 1).bit_length())
+    while missing := count - sum(map(len, drawn)):
+        words = stream.words(missing) >> shift
+        drawn.append(words[words < np.uint64(size)].astype(np.int64))
+    return np.concatenate(drawn)
+
+
+@lru_cache(maxsize=16)
+def _guide(table: CumulativeTable) -> tuple[Integers, NDArray[np.bool_]]:
+    """For the top 16 bits of a draw: how many entries are below all such draws, and whether none lies among them."""
+    edges = np.arange((1 << _GUIDE_BITS) + 1, dtype=np.uint64) << np.uint64(_FIRST_BITS - _GUIDE_BITS)
+    guide = np.searchsorted(table.high, edges, side="left").astype(np.int64)
+    # a range of draws without an entry inside, its lower end included, needs no comparison at all
+    settled = np.searchsorted(table.high, edges[1:] - np.uint64(1), side="right") == guide[:-1]
+    return guide, settled

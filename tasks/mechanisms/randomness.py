@@ -52,14 +52,6 @@ class WordStream:
         return whole >> 64 * len(words) - bits
 
 
-class UniformWords(Protocol):
-    """A secret stream of uniform 64-bit words, for choices on private rows."""
-
-    def uniform_words(self, count: int) -> Words:
-        """The next `count` words."""
-        ...
-
-
 class NumberedWords(Protocol):
     """A secret family of uniform 64-bit words, each with the number of the record whose choices it is for."""
 
@@ -181,7 +173,6 @@ class KeyedBits:
 
     key: bytes = field(repr=False)
     purpose: str
-    position: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         if len(self.key) < _KEY:
@@ -211,12 +202,6 @@ class KeyedBits:
         enciphered = cipher.update(blocks.tobytes())
         return np.frombuffer(enciphered, "<u8")[::2].astype(np.uint64)
 
-    def uniform_words(self, count: int) -> Words:
-        """The next `count` words of the stream, shape (count,), uint64."""
-        words = self.words_at(self.position, count)
-        self.position += count
-        return words
-
 
 @dataclass(frozen=True, kw_only=True)
 class RecordWords:
@@ -224,18 +209,6 @@ class RecordWords:
 
     words: CellWords
     records: NDArray[np.int64]
-
-    def uniform_words(self, count: int) -> Words:
-        """One word a record, or as many as there are copies of the table, one copy after the other.
-
-        Raises:
-            ValueError: `count` is no multiple of the number of records.
-        """
-        copies, rest = divmod(count, max(1, len(self.records)))
-        if rest or (copies and not len(self.records)):
-            raise ValueError("words are one a record of each copy")
-        parts = [self.words.words_of(self.records, copy) for copy in range(copies)]
-        return np.concatenate([np.empty(0, np.uint64), *parts])
 
     def words_of(self, records: NDArray[np.int64], slots: NDArray[np.int64] | int = 0) -> Words:
         """The word of each slot of the records that stand at the places `records` of these."""

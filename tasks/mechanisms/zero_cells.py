@@ -8,9 +8,7 @@ within 2^-100 (`binomial_table`), which a release adds to what `noise_table` sta
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
@@ -18,29 +16,16 @@ import numpy as np
 
 from marginweave.schemas.arrays import Integers
 from marginweave.schemas.errors import InputError
-from marginweave.tasks.mechanisms.noise_table import BITS, noise_table
-from marginweave.tasks.mechanisms.randomness import DrawBits, WordStream
-from marginweave.tasks.mechanisms.sampler import TailTable, draw_positions, draw_tail
+from marginweave.tasks.mechanisms.noise_table import BITS, CumulativeTable, draw_positions, draw_tail, noise_table
+from marginweave.tasks.mechanisms.randomness import DrawBits
 
 # Fixed point, relative to the largest probability, and where a tail is cut: see `binomial_table`.
 _FRACTION = 320
 _CUT = 200
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class BinomialTable:
-    """`cumulative[i]` = 2^128 P(K <= first + i), the last one 2^128."""
-
-    first: int
-    cumulative: tuple[int, ...]
-
-    def draw(self, stream: WordStream) -> int:
-        """One draw, by inversion of a uniform 128-bit integer."""
-        return self.first + bisect_right(self.cumulative, stream.integer(BITS))
-
-
 @lru_cache(maxsize=16)
-def binomial_table(trials: int, probability: Fraction) -> BinomialTable:
+def binomial_table(trials: int, probability: Fraction) -> CumulativeTable:
     """The table of K ~ Binomial(n, p), in total variation at most (entries + 4) 2^-128 from it: below 2^-100.
 
     From the mode m = floor((n + 1) p) outwards, P(k + 1) / P(k) = (n - k) p / ((k + 1)(1 - p)), p a fraction of integers:
@@ -69,7 +54,7 @@ def binomial_table(trials: int, probability: Fraction) -> BinomialTable:
     for weight in weights:
         running += weight
         cumulative.append((running << BITS) // whole)
-    return BinomialTable(first=k, cumulative=tuple(cumulative))
+    return CumulativeTable(first=k, cumulative=tuple(cumulative))
 
 
 # Positions are chosen block by block, in each of which about so many pass.
@@ -77,7 +62,6 @@ _PASSING = 1 << 20
 _LONGEST = 1 << 62
 # Streams of a draw: which zeros pass, by block, and their noise, by table.
 _POSITIONS, _NOISE = 0, 1
-# A number of passing cells that is exceeded with probability 2^-60.
 
 
 def passing_probability(threshold: int, sigma: Fraction) -> Fraction:
@@ -120,7 +104,7 @@ def passing_noise(count: int, threshold: int, sigma: Fraction, bits: DrawBits, t
     _check(threshold)
     if not count:
         return np.zeros(0, np.int64)
-    return draw_tail(_tail(threshold, sigma), count, bits.stream(_NOISE, table))
+    return draw_tail(tail_table(threshold, sigma), count, bits.stream(_NOISE, table))
 
 
 def prepare_passing(cells: int, threshold: int, sigma: Fraction) -> None:
@@ -130,7 +114,7 @@ def prepare_passing(cells: int, threshold: int, sigma: Fraction) -> None:
         block = min(_LONGEST, int(_PASSING / probability))
         for size in {min(block, cells), cells % block}:
             binomial_table(size, probability)
-        _tail(threshold, sigma)
+        tail_table(threshold, sigma)
 
 
 def _check(threshold: int) -> None:
@@ -139,8 +123,16 @@ def _check(threshold: int) -> None:
 
 
 @lru_cache(maxsize=4)
-def _tail(threshold: int, sigma: Fraction) -> TailTable:
+def tail_table(threshold: int, sigma: Fraction) -> CumulativeTable:
+    """X given X >= threshold >= 1: entry i is 2^s (2^129 P(threshold <= X <= threshold + i)).
+
+    s scales the last of them, before the sentinel 2^128, to at least 2^127: a uniform 128-bit integer below it selects with
+    exactly the probabilities of the noise table, and one that is not is drawn anew.
+    """
     table = noise_table(sigma)
     if threshold > table.largest:
         raise InputError(f"threshold ({threshold}) must be at most the largest noise")
-    return TailTable.of(table, threshold)
+    below = table.cumulative[threshold - 1]
+    scale = BITS - ((1 << BITS) - below).bit_length()
+    entries = ((entry - below) << scale for entry in table.cumulative[threshold:])
+    return CumulativeTable(first=threshold, cumulative=(*entries, 1 << BITS))

@@ -29,7 +29,7 @@ from marginweave.tasks.checkpoint.codecs import compact_table, pack_table, plain
 from marginweave.tasks.checkpoint.spill import Spill
 from marginweave.tasks.columns.base import distinct_texts
 from marginweave.tasks.columns.category import distinct_sets, lowest_words
-from marginweave.tasks.mechanisms.randomness import KeyedBits, RecordWords, UniformWords
+from marginweave.tasks.mechanisms.randomness import CellWords, KeyedBits, RecordWords
 from marginweave.tasks.preprocess.clean import CleanBlock, clean_table
 
 _WIDTH = 16
@@ -182,7 +182,7 @@ def subject_digests(
     return subjects, known
 
 
-def kept_rows(subjects: NDArray[np.int64], most: int, words: UniformWords) -> NDArray[np.bool_]:
+def kept_rows(subjects: NDArray[np.int64], most: int, words: CellWords) -> NDArray[np.bool_]:
     """Which rows are counted: all rows of a subject that has at most `most`, a uniformly chosen `most` of any other's.
 
     The rows of a subject with the smallest words are kept; words are one a row, so that no row's word depends on another
@@ -192,9 +192,9 @@ def kept_rows(subjects: NDArray[np.int64], most: int, words: UniformWords) -> ND
     Args:
         subjects: the number of each row's subject, shape (rows,).
         most: theta, at least 1.
-        words: secret randomness; as many words as rows are taken, whatever the subjects are.
+        words: secret randomness; a word a row is taken, whatever the subjects are.
     """
-    word = words.uniform_words(len(subjects))
+    word = words.words_of(np.arange(len(subjects)))
     kept = np.ones(len(subjects), np.bool_)
     over = np.flatnonzero(np.bincount(subjects)[subjects] > most)
     kept[over] = lowest_words(subjects[over], word[over], most)

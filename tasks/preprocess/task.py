@@ -16,7 +16,7 @@ from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.contracts import check_contract, clean_schema
 from marginweave.schemas.draws import PlannedDraw
 from marginweave.tasks.accounting.plan.draws import BOUND_KINDS, column_position
-from marginweave.tasks.checkpoint.codecs import TableBlocks, pack_number, unpack_number
+from marginweave.tasks.checkpoint.codecs import Unpacked, pack_number, unpack_number, unpack_table
 from marginweave.tasks.checkpoint.draws import PreparedDraw
 from marginweave.tasks.digests import counts_digest
 from marginweave.tasks.draw import draw_once
@@ -42,7 +42,7 @@ def preprocess(reference: RunReference, validated: StageResult) -> StageResult:
     schema = clean_schema(configuration)
 
     def blocks() -> Iterator[CleanBlock]:
-        raw = TableBlocks(reference.load_blocks(validated))
+        raw = Unpacked(unpack_table, reference.load_blocks(validated))
         for block in prepare_blocks(raw, configuration, reference.key_file.read_bytes(), folder):
             check_contract(schema, clean_frame(block.table), "preprocess")
             yield block

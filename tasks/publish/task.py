@@ -12,7 +12,7 @@ from marginweave.schemas.released.aggregates import Aggregates
 from marginweave.schemas.released.evaluation import Evaluation, InternalEvaluation
 from marginweave.schemas.released.statement import MarginalsStatement, ReleaseFacts
 from marginweave.tasks.aggregate.payloads import unpack_aggregates, unpack_marginals
-from marginweave.tasks.checkpoint.codecs import CodeBlocks, unpack_table
+from marginweave.tasks.checkpoint.codecs import Unpacked, unpack_codes, unpack_table
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place, read_file, replace_file
 from marginweave.tasks.evaluate.intervals import Intervals, marginal_intervals, release_intervals
 from marginweave.tasks.normalize.task import released_counts
@@ -58,7 +58,7 @@ def publish(
     published = PublishedRelease(
         configuration=reference.resolved, aggregates=aggregates, intervals=intervals, statement=statement
     )
-    blocks = CodeBlocks(reference.load_blocks(parts["synthesize"]))
+    blocks = Unpacked(unpack_codes, reference.load_blocks(parts["synthesize"]))
     shown = show_records(blocks, evaluation.records, aggregates.domain, reference.resolved)
     files = {
         "aggregates.parquet": parquet_bytes(counts),

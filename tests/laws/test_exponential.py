@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from marginweave.tasks.mechanisms import exponential as exponential_module
-from marginweave.tasks.mechanisms.exponential import _certain, _Levels, choose, exponential
+from marginweave.tasks.mechanisms.exponential import _certain, _Levels, choose
 from marginweave.tasks.mechanisms.gaussian import select_candidate
+from marginweave.tasks.mechanisms.noise_table import exponential
 from tests.support.seeded_bits import SeededBits
 
 FALSE_ALARM = 1e-6
@@ -61,7 +62,7 @@ def test_every_weight_is_bounded_as_the_proof_says(rate: Fraction, far: list[int
     levels = _Levels.near(np.array([0, *far], np.uint64), rate, precision)
     with mpmath.workprec(precision + 400):
         slope = mpmath.mpf(rate.numerator) / rate.denominator
-        for distance, below in zip(levels.distances.tolist(), levels.powers.below(levels.distances), strict=True):
+        for distance, below in zip(levels.distances.tolist(), levels.powers_below(levels.distances), strict=True):
             assert below <= mpmath.exp(-slope * distance) * 2**precision < below + 2
         for distance in set(far) - set(levels.distances.tolist()):
             assert mpmath.exp(-slope * distance) * 2**precision < 1

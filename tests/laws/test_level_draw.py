@@ -22,7 +22,7 @@ from marginweave.schemas.budget import Stability
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.released.aggregates import Level
 from marginweave.tasks.aggregate.candidates import CandidateSet
-from marginweave.tasks.aggregate.domain import recode, released_values, to_released
+from marginweave.tasks.aggregate.domain import recode, released_level
 from marginweave.tasks.aggregate.level import draw_level
 from marginweave.tasks.encode.codes import EncodedTable
 from marginweave.tasks.mechanisms.gaussian import noise_sigma
@@ -246,8 +246,7 @@ def two_levels(rows: Sequence[Sequence[str]], sd: Fraction) -> tuple[Any, ...]:
     first = CandidateSet(length=1, sizes=table.sizes)
     mechanism = planned(MIXED, first, 4, sd)
     drawn = draw_level(bounded(table, first, 4), first, mechanism, SeededBits(5, 1))
-    released = released_values(drawn, table, sorted(mechanism.private_columns))
-    level = to_released(drawn, table, released)
+    level, released = released_level(drawn, table.labels, sorted(mechanism.private_columns))
     table = recode(table, released)
     second = CandidateSet.above(level, table.sizes)
     again = planned(MIXED, second, 6, sd, survivors=len(level))
@@ -279,12 +278,12 @@ def test_private_labels_leave_only_if_they_survived(rows: list[tuple[str, ...]],
     mechanism = planned(MIXED, first, 4, Fraction(4))
     drawn = draw_level(bounded(table, first, 4), first, mechanism, SeededBits(seed))
     counts = {table.labels[1][v]: n for (j, v), n in zip(_cells(drawn), drawn.counts.tolist(), strict=True) if j == 1}
-    released = released_values(drawn, table, [1])
+    level, released = released_level(drawn, table.labels, [1])
     assert released == {1: tuple(sorted(counts))}
     assert all(n >= mechanism.private_threshold > 1 for n in counts.values())
     assert set(counts) <= {row[1] for row in rows} - {""}
 
-    level, coded = to_released(drawn, table, released), recode(table, released)
+    coded = recode(table, released)
     renamed = {coded.labels[1][v]: n for (j, v), n in zip(_cells(level), level.counts.tolist(), strict=True) if j == 1}
     assert renamed == counts
     assert [cell for cell in _cells(level) if cell[0] != 1] == [cell for cell in _cells(drawn) if cell[0] != 1]

@@ -23,9 +23,9 @@ from marginweave.schemas.budget import Stability
 from marginweave.schemas.configuration.columns import NumberColumn
 from marginweave.tasks.accounting.plan.draws import BOUND_KINDS, column_position
 from marginweave.tasks.aggregate import marginals_task, task
-from marginweave.tasks.aggregate.payloads import unpack_level, unpack_measurements, unpack_scores
+from marginweave.tasks.aggregate.payloads import unpack_level, unpack_measurements
 from marginweave.tasks.aggregate.selection import scoring
-from marginweave.tasks.checkpoint.codecs import unpack_number
+from marginweave.tasks.checkpoint.codecs import unpack_arrays, unpack_number
 from marginweave.tasks.mechanisms.percentile import rank_scores, score_sensitivity
 from marginweave.tasks.preprocess import task as preprocess_task
 from marginweave.tasks.preprocess.clean import HIGH_PERCENTILE, LOW_PERCENTILE
@@ -167,6 +167,6 @@ def test_scores_of_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     stages, _ = marginal_stages(tmp_path, monkeypatch)
     marginals_task.measure_one_way.fn(stages.reference, ENCODED)
     marginals_task.score_pairs.fn(stages.reference, ENCODED)
-    scores = np.array([unpack_scores(stages.makes["selection"]()) for _ in range(2000)])
+    scores = np.array([unpack_arrays(stages.makes["selection"]())[0]["scores"] for _ in range(2000)])
     told = scoring(stages.reference.configuration, stages.reference.plan).score_sigma
     assert np.abs(scores.std(axis=0, ddof=1) / told - 1).max() < 0.01 + Z * math.sqrt(1 / (2 * 2000))

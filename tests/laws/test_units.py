@@ -43,12 +43,11 @@ class RowWords:
     def __init__(self, names: list[Any], seed: int) -> None:
         self._names, self._seed = names, seed
 
-    def uniform_words(self, count: int) -> np.ndarray:
-        """The word of every row in turn; of copies, one copy of the table after the other."""
-        repeats = count // max(1, len(self._names))
-        return np.array([self._word(name, copy) for copy in range(repeats) for name in self._names], np.uint64)
+    def words_of(self, records: np.ndarray, slots: np.ndarray | int = 0) -> np.ndarray:
+        """The word of each row, of the copy `slots` of it."""
+        return np.array([self._word(self._names[i], slots) for i in records.tolist()], np.uint64)
 
-    def _word(self, name: Any, copy: int) -> int:
+    def _word(self, name: Any, copy: Any) -> int:
         return int(np.random.default_rng([self._seed, copy, *name]).integers(0, 2**64, dtype=np.uint64))
 
 

@@ -21,8 +21,8 @@ from scipy.stats import binom, chisquare
 from marginweave.tasks.aggregate import level as level_module
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.level import LevelMechanism, draw_level, draw_unvisited, draw_visited
-from marginweave.tasks.mechanisms import sampler, zero_cells
-from marginweave.tasks.mechanisms.noise_table import noise_table
+from marginweave.tasks.mechanisms import zero_cells
+from marginweave.tasks.mechanisms.noise_table import noise_table, uniform_numbers
 from tests.support.counting import WholeCounts
 from tests.support.seeded_bits import SeededBits
 from tests.support.tables import level_from
@@ -91,7 +91,7 @@ def test_the_joint_distribution_is_the_exact_one(draw: Callable[..., Any]) -> No
 
 def repeating(monkeypatch: pytest.MonkeyPatch) -> None:
     def drawn(count: int, size: int, bits: Any) -> Any:
-        return np.sort(sampler.uniform_numbers(count, size, bits))
+        return np.sort(uniform_numbers(count, size, bits))
 
     monkeypatch.setattr(zero_cells, "draw_positions", drawn)
 

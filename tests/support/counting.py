@@ -54,7 +54,6 @@ class WholeCounts(BoundedCounts):
         none = np.zeros(0, np.int64)
         found = [[(none, none), *bounded.pieces(columns)] for columns in bounded.column_sets]
         cells, counts = ([np.concatenate([piece[i] for piece in pieces]) for pieces in found] for i in (0, 1))
-        assert sum(map(len, cells)) == bounded.occurring
         return cls(column_sets=bounded.column_sets, cells=tuple(cells), counts=tuple(counts))
 
     def pieces(self, columns: tuple[int, ...]) -> Iterator[SortedCounts]:

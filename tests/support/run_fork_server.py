@@ -33,7 +33,7 @@ from marginweave.schemas.errors import MarginweaveError
 from marginweave.schemas.program import Program
 from marginweave.tasks import draw as drawing
 from marginweave.tasks import references
-from marginweave.tasks.aggregate import marginals_task
+from marginweave.tasks.aggregate import marginal_rows, marginals_task, selection
 from marginweave.tasks.aggregate import rounds_task as adaptive
 from marginweave.tasks.aggregate import task as aggregate
 from marginweave.tasks.budget import task as budget_stage
@@ -92,10 +92,9 @@ POINTS: dict[str, tuple[Any, str]] = {
     "draw percentile": (aggregate, "select_percentile"),
     "draw bound": (preprocess_stage, "select_percentile"),
     "draw values": (marginals_task, "discover_labels"),
-    "draw marginals": (marginals_task, "measure_marginals"),
-    "draw scores": (marginals_task, "measure_indif"),
+    "draw marginals": (marginal_rows, "measure_marginals"),
+    "draw scores": (selection, "measure_indif"),
     "draw pick": (adaptive, "select_candidate"),
-    "draw share": (adaptive, "measure_marginals"),
     "draw evaluation": (paid, "add_noise"),
     "words": (DrawBits, "words"),
     "Laplace noise": (laplace, "draw_laplace_noise"),

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.draws import PlannedDraw
 from marginweave.schemas.ledger.records import State
+from marginweave.tasks import draw
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.aggregate import marginal_rows, marginals_task, rounds_task, task
 from marginweave.tasks.checkpoint.draws import PreparedDraw
@@ -44,7 +45,7 @@ class Stages:
             key_file=folder / "key",
             folder=SimpleNamespace(private=folder),
         )
-        for module in (task, marginals_task, marginal_rows, rounds_task):
+        for module in (draw, task, marginals_task, marginal_rows, rounds_task):
             patch.setattr(module, "draw_once", self.once)
             patch.setattr(module, "is_committed", lambda _, draw: str(draw) in self.drawn, raising=False)
             patch.setattr(

@@ -17,7 +17,7 @@ from marginweave.schemas.released.aggregates import Level
 from marginweave.tasks.encode.codes import EncodedTable, encode_table, encoded_labels, with_labels
 from marginweave.tasks.encode.task import complete_blocks
 from marginweave.tasks.evaluate.internal import joined_tables
-from marginweave.tasks.mechanisms.randomness import KeyedBits, UniformWords
+from marginweave.tasks.mechanisms.randomness import CellWords, KeyedBits
 from marginweave.tasks.preprocess.clean import clean_table
 from marginweave.tasks.preprocess.rows import prepare_blocks
 
@@ -29,9 +29,7 @@ def encoded(rows: Sequence[Sequence[str]], configuration: Configuration) -> Enco
     return encode_table(with_labels(clean, encoded_labels([clean], configuration)), configuration)
 
 
-def completed(
-    table: EncodedTable, configuration: Configuration, streams: Callable[[str], UniformWords]
-) -> EncodedTable:
+def completed(table: EncodedTable, configuration: Configuration, streams: Callable[[str], CellWords]) -> EncodedTable:
     """The table imputed and resized as a run does it, with the words of each purpose in the order of records."""
     numbers = np.arange(table.records)
     blocks = complete_blocks([(table, numbers)], lambda: [numbers], configuration, lambda purpose, _: streams(purpose))
@@ -73,19 +71,15 @@ class FixedWords:
     def __init__(self, seed: int) -> None:
         self._seed, self._calls = seed, 0
 
-    def uniform_words(self, count: int) -> NDArray[np.uint64]:
-        """The first `count` words of this call's own stream."""
-        self._calls += 1
-        generator = np.random.default_rng([self._seed, self._calls])
-        return generator.integers(0, 2**64, 4096, dtype=np.uint64)[:count]
-
     def words_at(self, start: int, count: int) -> NDArray[np.uint64]:
         """Words number `start` to `start + count - 1`."""
         return np.random.default_rng(self._seed).integers(0, 2**64, start + count, dtype=np.uint64)[start:]
 
     def words_of(self, records: NDArray[np.int64], slots: NDArray[np.int64] | int = 0) -> NDArray[np.uint64]:  # noqa: ARG002
         """The first words of this call's own stream, one a record."""
-        return self.uniform_words(len(records))
+        self._calls += 1
+        generator = np.random.default_rng([self._seed, self._calls])
+        return generator.integers(0, 2**64, 4096, dtype=np.uint64)[: len(records)]
 
 
 def fixed_streams(purpose: str) -> KeyedBits:

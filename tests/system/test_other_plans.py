@@ -67,7 +67,7 @@ def _stopped_after_level_1(home: Path, monkeypatch: pytest.MonkeyPatch, **change
     config = people(home, 200, **changes)
     with monkeypatch.context() as patch:
         patch.setattr(aggregate, "_candidates_above", _stop)
-        patch.setattr(sys.modules["marginweave.tasks.aggregate.rounds_task"], "candidate_sets", _stop)
+        patch.setattr(sys.modules["marginweave.tasks.aggregate.rounds"], "candidate_sets", _stop)
         with pytest.raises(_Stopped):
             _run(home, config)
     return config

@@ -24,8 +24,8 @@ FAULTS = (
     Fault(
         name="the names of all values of a private domain are released",
         file="tasks/aggregate/domain.py",
-        text="tuple(sorted(table.labels[j][v] for v in survived.tolist()))",
-        instead="tuple(sorted(table.labels[j]))",
+        text="released[j] = tuple(sorted(names))",
+        instead="released[j] = tuple(sorted(labels[j]))",
         killed_by=("tests/laws/test_level_draw.py::test_private_labels_leave_only_if_they_survived",),
     ),
     Fault(

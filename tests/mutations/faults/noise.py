@@ -17,7 +17,7 @@ _KEYED = "tests/laws/test_keyed_noise.py::"
 _CHUNKS = _KEYED + "test_noise_does_not_depend_on_chunks"
 _OTHERS = _KEYED + "test_words_of_other_addresses_are_independent"
 
-_ADDED = "part + sampler.draw(bits, table, start + first, len(part))"
+_ADDED = "part + draw_signed(distribution, bits, table, start + first, len(part))"
 _SQUARED_NORM = 'stability.records**2 * contribution_bound * (2 if stability.neighbors == "replace-one" else 1)'
 
 FAULTS = (
@@ -51,15 +51,15 @@ FAULTS = (
     ),
     Fault(
         name="noise only ever adds",
-        file="tasks/mechanisms/sampler.py",
+        file="tasks/mechanisms/noise_table.py",
         text="return np.where(words & np.uint64(1), -magnitude, magnitude)",
         instead="return magnitude",
         killed_by=(_EXACT, _SCAN),
     ),
     Fault(
         name="a tie of the first 63 bits is not settled by the rest",
-        file="tasks/mechanisms/sampler.py",
-        text="found[tie] = self._table.magnitude(int(wanted[tie]) << REST_BITS | rest(int(open_[tie])))",
+        file="tasks/mechanisms/noise_table.py",
+        text="found[tie] = table.reached(int(wanted[tie]) << REST_BITS | rest(int(open_[tie])))",
         instead="found[tie] += 0 * rest(int(open_[tie]))",
         killed_by=("tests/unit/mechanisms/test_gaussian.py::test_draws_compare_all_128_bits",),
     ),

@@ -27,9 +27,10 @@ FAULTS = (
     Fault(
         name="a marginal is chosen past the ledger",
         file="tasks/aggregate/rounds_task.py",
-        text="        payload, _ = draw_once(reference, draw, partial(prepare, draw.epsilon))\n",
-        instead='        fresh = __import__("marginweave.tasks.mechanisms.randomness", fromlist=["fresh_bits"]).fresh_bits()\n'
-        '        payload = prepare(draw.epsilon).make(fresh, b"")\n',
+        text="            payload, _ = draw_once(self.reference, draw, partial(prepare, draw.epsilon))\n",
+        instead='            seeds = __import__("marginweave.tasks.mechanisms.randomness", fromlist=["fresh_bits"])\n'
+        "            fresh = seeds.fresh_bits()\n"
+        '            payload = prepare(draw.epsilon).make(fresh, b"")\n',
         killed_by=("tests/laws/test_rounds.py::test_all_that_a_round_draws_is_booked",),
     ),
     Fault(
@@ -41,16 +42,16 @@ FAULTS = (
     ),
     Fault(
         name="an annealed round has half the noise for the price of one share",
-        file="tasks/aggregate/rounds_task.py",
-        text="parts = split_noise(noise, draw.parameter, picks, ground.sizes, ground.allocation)",
-        instead="parts = split_noise(noise, draw.parameter / 2, picks, ground.sizes, ground.allocation)",
+        file="tasks/aggregate/marginal_rows.py",
+        text="parts = split_noise(noise, draw.parameter, cliques, sizes, allocation)",
+        instead="parts = split_noise(noise, draw.parameter / 2, cliques, sizes, allocation)",
         killed_by=(_PRICE,),
     ),
     Fault(
         name="all marginals of a round have the noise of one",
-        file="tasks/aggregate/rounds_task.py",
-        text="parts = split_noise(noise, draw.parameter, picks, ground.sizes, ground.allocation)",
-        instead="parts = split_noise(noise, draw.parameter, picks[:1], ground.sizes, ground.allocation) * len(picks)",
+        file="tasks/aggregate/marginal_rows.py",
+        text="parts = split_noise(noise, draw.parameter, cliques, sizes, allocation)",
+        instead="parts = split_noise(noise, draw.parameter, cliques[:1], sizes, allocation) * len(cliques)",
         killed_by=(_PRICE,),
     ),
     Fault(

@@ -84,8 +84,8 @@ FAULTS = (
     Fault(
         name="the noise of empty cells that passed is that of any count",
         file="tasks/mechanisms/zero_cells.py",
-        text="return draw_tail(_tail(threshold, sigma), count,",
-        instead="return threshold - 1 + draw_tail(_tail(1, sigma), count,",
+        text="return draw_tail(tail_table(threshold, sigma), count,",
+        instead="return threshold - 1 + draw_tail(tail_table(1, sigma), count,",
         killed_by=(_MANY,),
     ),
     Fault(

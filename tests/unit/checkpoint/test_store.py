@@ -132,7 +132,7 @@ def test_a_draw_is_never_written_over(draw_store: DrawStore) -> None:
     digest = stage_draw(draw_store, "r", "count", "A", b"draw")
     with pytest.raises(StageError, match="must be new"):
         stage_draw(draw_store, "r", "count", "A", b"draw")
-    assert digest == draw_store.mend("r", "count", "A", b"draw")
+    assert digest == draw_store.mend(b"draw", "r", "count", "A")
 
 
 def test_private_files_are_the_owners_alone(folder: RunFolder, store: Store, draw_store: DrawStore) -> None:

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from scipy.stats import binom, chisquare
 
 from marginweave.schemas.errors import InputError
-from marginweave.tasks.mechanisms.noise_table import BITS, noise_table
-from marginweave.tasks.mechanisms.sampler import TailTable, draw_positions, draw_tail
+from marginweave.tasks.mechanisms.noise_table import BITS, draw_positions, draw_tail, noise_table
 from marginweave.tasks.mechanisms.zero_cells import (
     binomial_table,
     passing_noise,
     passing_probability,
     passing_zeros,
     prepare_passing,
+    tail_table,
 )
 from tests.support.seeded_bits import SeededBits
 
@@ -70,8 +70,8 @@ def test_binomials_that_are_certain() -> None:
 def test_the_tail_has_the_probabilities_of_the_noise_table(sd: str, least: int) -> None:
     """Exactly: P(X = x | X >= T) is a fraction of whole numbers of the noise table."""
     whole = noise_table(Fraction(sd))
-    tail = TailTable.of(whole, least)
-    *entries, sentinel = tail.entries
+    tail = tail_table(least, Fraction(sd))
+    *entries, sentinel = tail.cumulative
     assert sentinel == ONE
     assert 2 * entries[-1] >= ONE >= entries[-1]
     for i, (low, high) in enumerate(itertools.pairwise([0, *entries])):
@@ -82,7 +82,7 @@ def test_the_tail_has_the_probabilities_of_the_noise_table(sd: str, least: int) 
 def test_draws_of_a_tail_follow_it() -> None:
     """200,000 draws, chi-square, false alarm 1e-6; a tail that is one off is 60 deviations away."""
     table = noise_table(Fraction(4))
-    drawn = draw_tail(TailTable.of(table, 5), 200_000, SeededBits(2).stream())
+    drawn = draw_tail(tail_table(5, Fraction(4)), 200_000, SeededBits(2).stream())
     tails = np.array([float(table.upper_tail(t)) for t in range(5, 20)])
     expected = np.append(-np.diff(tails), tails[-1]) / tails[0] * len(drawn)
     observed = np.bincount(np.minimum(drawn - 5, len(expected) - 1), minlength=len(expected))

@@ -27,10 +27,12 @@ GRADE = {"type": "category", "values": [1, 2, 3], "impute": {"weights": {"1": 1,
 
 def samples(records: int, proportion: float, neighbors: Neighbors, theta: int = 1) -> list[np.ndarray]:
     """TRIALS samples of 100 rows under one fixed key: the tests below give the same numbers every time."""
-    words = KeyedBits(key=bytes(range(32)), purpose="resize")
     settings = ResizeSettings(records=records, proportion=proportion)
     unit = Stability(records=theta, neighbors=neighbors)
-    return [sampled_rows(ROWS, settings, unit, words) for _ in range(TRIALS)]
+    return [
+        sampled_rows(ROWS, settings, unit, KeyedBits(key=bytes(range(32)), purpose=f"resize {i}"))
+        for i in range(TRIALS)
+    ]
 
 
 @pytest.mark.parametrize("neighbors", RELATIONS)

@@ -88,7 +88,7 @@ def test_every_choice_of_rows_is_as_likely(most: int) -> None:
     """20,000 subjects with 1 to 4 rows, shuffled: min(theta, rows) are kept, every subset of 4 rows as often; alarm 1e-6."""
     people = 20_000
     owners = np.repeat(np.arange(people), np.arange(people) % 4 + 1)
-    order = np.argsort(words("shuffle").uniform_words(len(owners)))
+    order = np.argsort(words("shuffle").words_at(0, len(owners)))
     subjects, place = owners[order], np.empty(len(owners), np.int64)
     place[order] = np.arange(len(owners))
     kept = kept_rows(subjects, most, words())[place]
@@ -114,8 +114,8 @@ class Fixed:
     def __init__(self, values: list[int]) -> None:
         self._values = values
 
-    def uniform_words(self, count: int) -> np.ndarray:
-        assert count == len(self._values)
+    def words_of(self, records: np.ndarray, slots: np.ndarray | int = 0) -> np.ndarray:
+        assert (len(records), slots) == (len(self._values), 0)
         return np.array(self._values, np.uint64)
 
 
