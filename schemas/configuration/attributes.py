@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
-from marginweave.schemas.configuration.columns import Column, MeasuredColumn
+from marginweave.schemas.configuration.columns import Column
 from marginweave.schemas.configuration.structure import Structure
 from marginweave.schemas.configuration.values import ValueMatcher
 
@@ -40,27 +40,6 @@ class Attribute:
     width: int = 1
     is_set: bool = False
     of_set: bool = False
-
-    @classmethod
-    def of_column(cls, name: str, column: MeasuredColumn, optional: bool) -> Attribute:
-        """The attribute of a measured column, whose value a record can lack if `optional`."""
-        return cls(
-            name=name,
-            columns=(name,),
-            labels=column.labels,
-            private=column.private,
-            optional=optional,
-            width=column.width,
-            is_set=column.is_set,
-        )
-
-    @property
-    def values(self) -> tuple[Attribute, ...]:
-        """The values of a set, an attribute each: its one value says that a record has it, a missing value that it lacks it."""
-        return tuple(
-            Attribute(name=f"{self.name}={label}", columns=self.columns, labels=(label,), of_set=True)
-            for label in self.labels
-        )
 
 
 def most_combinations(widths: Iterable[int], length: int) -> int:
