@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from marginweave.schemas.configuration.attributes import Attribute
 from marginweave.schemas.configuration.columns import ConstantColumn, MeasuredColumn
@@ -64,54 +65,6 @@ def output_schema(configuration: Configuration) -> pa.DataFrameSchema:
     return _table(columns)
 
 
-def codes_schema(attributes: Sequence[Attribute], sizes: Sequence[int], *, complete: bool) -> pa.DataFrameSchema:
-    """The contract of codes, one column a slot (`codes_frame`): 0 … size; with `complete`, size only where optional."""
-    import pandera.pandas as pa
-
-    columns = {}
-    for attribute, size in zip(attributes, sizes, strict=True):
-        largest = size if attribute.optional or not complete else size - 1
-        for slot in range(attribute.width):
-            check = pa.Check.in_range(0, largest, name=RULE_CODES)
-            columns[slot_name(attribute.name, slot)] = ([check], False)
-    return _table(columns)
-
-
-def slot_name(attribute: str, slot: int) -> str:
-    """Name of a column of codes: an attribute's own, or that of one of its slots."""
-    return attribute if slot == 0 else f"{attribute}[{slot}]"
-
-
-def level_schema(length: int, sizes: Sequence[int]) -> pa.DataFrameSchema:
-    """The contract of released combinations of one length (`level_frame`): order, domain, positive counts."""
-    import numpy as np
-    import pandera.pandas as pa
-
-    names = [(f"column_{i}", f"value_{i}") for i in range(1, length + 1)]
-    columns = {
-        column: pa.Column(checks=pa.Check.in_range(0, len(sizes) - 1, name=RULE_DECLARED)) for column, _ in names
-    }
-    columns |= {value: pa.Column(checks=pa.Check.ge(0, name=RULE_CODES)) for _, value in names}
-    columns["count"] = pa.Column(checks=pa.Check.ge(1, name=RULE_COUNTS))
-    known = np.asarray([*sizes, 0])
-
-    def in_domain(frame: pd.DataFrame) -> bool:
-        return all(bool((frame[value] < known[frame[column]]).all()) for column, value in names)
-
-    def increases(frame: pd.DataFrame) -> bool:
-        return all(bool((frame[low] < frame[high]).all()) for (low, _), (high, _) in pairwise(names))
-
-    def canonical(frame: pd.DataFrame) -> bool:
-        keys = [frame[name].to_numpy() for name in (*(c for c, _ in names), *(v for _, v in names))]
-        order = np.lexsort(tuple(reversed(keys)))
-        return (
-            bool((np.diff(order) > 0).all()) and not frame.duplicated([name for pair in names for name in pair]).any()
-        )
-
-    rules = ((in_domain, RULE_CODES), (increases, RULE_COLUMNS), (canonical, RULE_ORDER))
-    return pa.DataFrameSchema(columns, checks=[pa.Check(rule, name=name) for rule, name in rules], strict=True)
-
-
 def check_contract(schema: pa.DataFrameSchema, frame: pd.DataFrame, stage: str) -> None:
     """Hold `frame` against `schema`; the error names stage, column and rule, never a value.
 
@@ -142,40 +95,45 @@ def refuse(stage: str, broken: Set[tuple[str, str]]) -> None:
 
 
 def check_aggregates(aggregates: Aggregates, stage: str) -> None:
-    """Hold every length of released counts against its contract; raises StageError as `check_contract` does."""
+    """Check order, domain and sign of the released counts of every length; raises StageError as `check_contract` does."""
     for level in aggregates.levels:
-        check_contract(level_schema(level.length, aggregates.domain.sizes), level_frame(level), stage)
+        refuse(stage, _broken_level(level, aggregates.domain.sizes))
+
+
+def _broken_level(level: Level, sizes: Sequence[int]) -> set[tuple[str, str]]:
+    """Every rule that the combinations of one length break, with the column (column_1 …, value_1 …, count) or `table`."""
+    known = (level.columns >= 0) & (level.columns < len(sizes))
+    largest = np.asarray([*sizes, 0])[np.where(known, level.columns, -1)]
+    keys = np.concatenate([level.columns, level.values], axis=1)
+    in_order = (np.diff(np.lexsort(keys.T[::-1])) > 0).all()
+    each_once = (keys[1:] != keys[:-1]).any(axis=1).all()
+    kept = {
+        **{(f"column_{i + 1}", RULE_DECLARED): known[:, i] for i in range(level.length)},
+        **{(f"value_{i + 1}", RULE_CODES): level.values[:, i] >= 0 for i in range(level.length)},
+        ("count", RULE_COUNTS): level.counts >= 1,
+        ("table", RULE_CODES): level.values < largest,
+        ("table", RULE_COLUMNS): level.columns[:, :-1] < level.columns[:, 1:],
+        ("table", RULE_ORDER): in_order and each_once,
+    }
+    return {rule for rule, holds in kept.items() if not np.all(holds)}
 
 
 def check_codes(
     attributes: Sequence[Attribute], sizes: Sequence[int], codes: Sequence[Any], stage: str, *, complete: bool
 ) -> None:
-    """Hold codes and the sizes of public domains against their contract; raises StageError as `check_contract` does."""
-    for attribute, size in zip(attributes, sizes, strict=True):
+    """Check the sizes of public domains, and that codes lie in 0 … size; with `complete`, size only where optional.
+
+    Codes of an attribute have shape (n,), or (n, width) for a set. Raises StageError as `check_contract` does.
+    """
+    broken: set[tuple[str, str]] = set()
+    for attribute, size, values in zip(attributes, sizes, codes, strict=True):
         if not attribute.private and size != len(attribute.labels):
-            raise StageError(f"{stage}: column {attribute.name!r} breaks the rule '{RULE_LABELS}'")
-    frame = codes_frame({a.name: values for a, values in zip(attributes, codes, strict=True)})
-    check_contract(codes_schema(attributes, sizes, complete=complete), frame, stage)
-
-
-def level_frame(level: Level) -> pd.DataFrame:
-    """A level as a frame: column_1 …, value_1 …, count."""
-    import pandas as pd
-
-    parts: dict[str, Any] = {f"column_{i + 1}": level.columns[:, i] for i in range(level.length)}
-    parts |= {f"value_{i + 1}": level.values[:, i] for i in range(level.length)}
-    return pd.DataFrame({**parts, "count": level.counts})
-
-
-def codes_frame(codes: Mapping[str, Any]) -> pd.DataFrame:
-    """Codes as a frame, one column a slot of an attribute; shapes (n,), or (n, width) for a set."""
-    import pandas as pd
-
-    columns = {}
-    for name, values in codes.items():
-        for slot, part in enumerate([values] if values.ndim == 1 else values.T):
-            columns[slot_name(name, slot)] = part
-    return pd.DataFrame(columns)
+            broken.add((attribute.name, RULE_LABELS))
+        largest = size if attribute.optional or not complete else size - 1
+        slots = [values] if values.ndim == 1 else values.T
+        if len(slots) != attribute.width or not all(((slot >= 0) & (slot <= largest)).all() for slot in slots):
+            broken.add((attribute.name, RULE_CODES))
+    refuse(stage, broken)
 
 
 def _rule(error: Any) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
-from marginweave.schemas.configuration.columns import Column, MeasuredColumn
+from marginweave.schemas.configuration.columns import Column
 from marginweave.schemas.configuration.structure import Structure
 from marginweave.schemas.configuration.values import ValueMatcher
 
@@ -40,27 +40,6 @@ class Attribute:
     width: int = 1
     is_set: bool = False
     of_set: bool = False
-
-    @classmethod
-    def of_column(cls, name: str, column: MeasuredColumn, optional: bool) -> Attribute:
-        """The attribute of a measured column, whose value a record can lack if `optional`."""
-        return cls(
-            name=name,
-            columns=(name,),
-            labels=column.labels,
-            private=column.private,
-            optional=optional,
-            width=column.width,
-            is_set=column.is_set,
-        )
-
-    @property
-    def values(self) -> tuple[Attribute, ...]:
-        """The values of a set, an attribute each: its one value says that a record has it, a missing value that it lacks it."""
-        return tuple(
-            Attribute(name=f"{self.name}={label}", columns=self.columns, labels=(label,), of_set=True)
-            for label in self.labels
-        )
 
 
 def most_combinations(widths: Iterable[int], length: int) -> int:
@@ -203,44 +182,28 @@ def tied_parts(groups: Iterable[Sequence[int]]) -> list[set[int]]:
 
 
 def _search(values: Mapping[int, Sequence[Value]], order: Sequence[int], rules: Rules[Value]) -> dict[int, Value]:
-    """Backtracking in `order`; a rule is looked at where the last of its attributes gets its value."""
-    ending = _by_last(order, rules)
+    """Backtracking in `order`; a rule is checked where the last of its attributes gets its value."""
+    turn = {place: depth for depth, place in enumerate(order)}
+    ending: defaultdict[int, list[tuple[int, ...]]] = defaultdict(list)
+    for places in rules:
+        if places[0] in turn:
+            ending[max(turn[place] for place in places)].append(places)
     chosen: dict[int, Value] = {}
 
     def candidates(depth: int) -> Iterator[Value]:
-        blocked: set[Value] = set()
-        for others, found in ending[depth]:
-            blocked |= found.get(tuple(chosen[place] for place in others), set())
-        return (value for value in values[order[depth]] if value not in blocked)
+        for value in values[order[depth]]:
+            chosen[order[depth]] = value
+            if all(tuple(chosen[place] for place in places) not in rules[places] for places in ending[depth]):
+                yield value
 
     open_choices = [candidates(0)]
     for _ in range(MAX_STEPS):
-        depth = len(open_choices) - 1
-        try:
-            chosen[order[depth]] = next(open_choices[-1])
-        except StopIteration:
+        if next(open_choices[-1], None) is None:
             open_choices.pop()
             if not open_choices:
-                raise ContradictionError(sorted(order)) from None
-            continue
-        if depth == len(order) - 1:
+                raise ContradictionError(sorted(order))
+        elif len(open_choices) == len(order):
             return chosen
-        open_choices.append(candidates(depth + 1))
+        else:
+            open_choices.append(candidates(len(open_choices)))
     raise UndecidedError(f"{MAX_STEPS} steps decide nothing")
-
-
-def _by_last(
-    order: Sequence[int], rules: Rules[Value]
-) -> list[list[tuple[tuple[int, ...], Mapping[tuple[Value, ...], set[Value]]]]]:
-    """For each place in the order: the earlier attributes of a rule, and the values that their values block."""
-    turn = {place: depth for depth, place in enumerate(order)}
-    ending: list[list[tuple[tuple[int, ...], Mapping[tuple[Value, ...], set[Value]]]]] = [[] for _ in order]
-    for places, combinations in rules.items():
-        if places[0] not in turn:
-            continue
-        last = max(range(len(places)), key=lambda i: turn[places[i]])
-        blocked: defaultdict[tuple[Value, ...], set[Value]] = defaultdict(set)
-        for values in combinations:
-            blocked[values[:last] + values[last + 1 :]].add(values[last])
-        ending[turn[places[last]]].append((places[:last] + places[last + 1 :], blocked))
-    return ending

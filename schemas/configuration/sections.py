@@ -158,10 +158,16 @@ class Sections(Execution):
                 attribute = Attribute(name=group.name, columns=group.columns, labels=group.labels, optional=optional)
                 found[group.name] = (attribute,)
             elif isinstance(column, MeasuredColumn) and structure.rule_of(name) is None:
-                apart = self.marginals is not None and column.is_set and not column.private
-                attribute = Attribute.of_column(name, column, self.lacks_values(name))
-                found[name] = attribute.values if apart else (attribute,)
+                found[name] = self._of_column(name, column)
         return tuple(itertools.chain.from_iterable(found.values()))
+
+    def _of_column(self, name: str, column: MeasuredColumn) -> tuple[Attribute, ...]:
+        """The attribute of a column; of a set in marginals one for each value, which a record has or lacks."""
+        if self.marginals is not None and column.is_set and not column.private:
+            labels = column.labels
+            return tuple(Attribute(name=f"{name}={v}", columns=(name,), labels=(v,), of_set=True) for v in labels)
+        traits = {key: getattr(column, key) for key in ("labels", "private", "width", "is_set")}
+        return (Attribute(name=name, columns=(name,), optional=self.lacks_values(name), **traits),)
 
     @cached_property
     def forbidden(self) -> tuple[Forbidden, ...]:
