@@ -17,8 +17,8 @@ from marginweave.schemas.released.aggregates import Aggregates, Level, LevelNois
 from marginweave.schemas.released.measurements import CensoredMeasurement, Clique, Mask, Measurement, allowed_cells
 from marginweave.tasks.accounting.plan.default_records import MOST_SECONDS, fitting_seconds
 from marginweave.tasks.aggregate.candidates import CandidateSet
-from marginweave.tasks.estimate.mixture.calibrate import nearest_column
 from marginweave.tasks.estimate.mixture.targets import expected_below, surprise
+from marginweave.tasks.estimate.rounding import nearest_column
 from marginweave.tasks.normalize.consistency import TOLERANCE
 
 Tables = dict[Clique, Floats]

@@ -28,7 +28,7 @@ from marginweave.tasks.encode.codes import code_type, value_slots
 from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.estimate.graphical.junction import choose_measurements
 from marginweave.tasks.estimate.graphical.tree import fit_tree
-from marginweave.tasks.estimate.mixture.fit import MixtureSettings, fit_mixture
+from marginweave.tasks.estimate.mixture.fit import fit_mixture
 from marginweave.tasks.estimate.mixture.model import Mixture
 from marginweave.tasks.normalize.marginals import all_pairs, compression_of, measured_marginals
 from marginweave.tasks.normalize.tuples import tuple_marginals, tuple_measurements
@@ -44,7 +44,7 @@ class EstimationInput:
     """What is known of a table: marginals over attributes of `sizes` codes, its number of records, and structural zeros.
 
     `measurements` are as they were drawn, each with its noise; `consistent` gives them in agreement. `noise` is how far a
-    model should be from them (`MixtureSettings`).
+    model should be from them (`fit_mixture`).
     """
 
     measurements: Sequence[Measurement]
@@ -85,10 +85,8 @@ def fit_known(known: EstimationInput, settings: MixtureSynthesis) -> Mixture:
 
     DP: post-processing. Raises InputError as `fit_mixture`.
     """
-    chosen = MixtureSettings(
-        noise=known.noise, **settings.model_dump(include={"components", "fits", "iterations", "seed"})
-    )
-    return fit_mixture(known.measurements, known.sizes, max(known.total, 1.0), known.masks, chosen)
+    total = max(known.total, 1.0)
+    return fit_mixture(known.measurements, known.sizes, total, known.masks, settings, noise=known.noise)
 
 
 def expand_records(records: Records, compression: Compression, generator: np.random.Generator) -> Records:

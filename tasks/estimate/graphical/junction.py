@@ -13,7 +13,7 @@ from marginweave.schemas.arrays import Floats
 from marginweave.schemas.configuration.attributes import tied_parts
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Clique, Mask, Measurement
-from marginweave.tasks.estimate.mixture.calibrate import nearest_column
+from marginweave.tasks.estimate.rounding import nearest_column
 
 _BYTES = 8  # a cell
 
