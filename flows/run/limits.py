@@ -19,7 +19,7 @@ from marginweave.tasks.aggregate.domain import structural_masks
 from marginweave.tasks.aggregate.marginals import all_cliques, cells
 from marginweave.tasks.aggregate.noise import planned_sigmas, public_sizes
 from marginweave.tasks.aggregate.selection import declared_cliques
-from marginweave.tasks.estimate.graphical.junction import check_model_size, check_room
+from marginweave.tasks.estimate.graphical import check_model_size
 from marginweave.tasks.mechanisms.catalogue import pure_noise
 from marginweave.tasks.mechanisms.gaussian import marginal_sigma, query_sigma
 from marginweave.tasks.mechanisms.noise_table import MAX_SIGMA
@@ -89,9 +89,8 @@ def _check_model(configuration: Configuration, sizes: tuple[int, ...], cliques: 
     """Refuse declared marginals, and structural zeros, of which a graphical model would be too large."""
     if isinstance(configuration.synthesize, PgmSynthesis):
         masks = structural_masks(configuration, [attribute.labels for attribute in configuration.attributes])
-        zeros, most = [mask.attributes for mask in masks], configuration.synthesize.model_size
-        check_room(sizes, zeros, most)
-        check_model_size(sizes, [*zeros, *cliques], most)
+        zeros = [mask.attributes for mask in masks]
+        check_model_size(sizes, zeros, cliques, configuration.synthesize.model_size)
 
 
 def check_mixture(configuration: Configuration) -> None:

@@ -25,7 +25,7 @@ from marginweave.tasks.aggregate.marginals import (
     in_passes,
 )
 from marginweave.tasks.encode.codes import Codes
-from marginweave.tasks.estimate.graphical.junction import model_fits
+from marginweave.tasks.estimate.graphical import model_fits
 from marginweave.tasks.mechanisms.catalogue import count_noise
 from marginweave.tasks.mechanisms.gaussian import add_noise, noise_sigma
 from marginweave.tasks.mechanisms.randomness import DrawBits

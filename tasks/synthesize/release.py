@@ -26,8 +26,7 @@ from marginweave.schemas.released.measurements import CensoredMeasurement, Margi
 from marginweave.tasks.aggregate.domain import Compression, compress_mask, domain_sizes, structural_masks
 from marginweave.tasks.encode.codes import code_type, value_slots
 from marginweave.tasks.engine.local import LocalEngine
-from marginweave.tasks.estimate.graphical.junction import choose_measurements
-from marginweave.tasks.estimate.graphical.tree import fit_tree
+from marginweave.tasks.estimate.graphical import choose_measurements, fit_tree
 from marginweave.tasks.estimate.mixture.fit import fit_mixture
 from marginweave.tasks.estimate.mixture.model import Mixture
 from marginweave.tasks.normalize.marginals import all_pairs, compression_of, measured_marginals
