@@ -20,8 +20,6 @@ from marginweave.tasks.estimate.mixture.targets import expected_below, surprise
 from marginweave.tasks.estimate.rounding import nearest_column
 from marginweave.tasks.normalize.consistency import TOLERANCE
 
-Tables = dict[Clique, Floats]
-
 # A set of columns counts when it differs from what its parts imply by more than so many deviations of pure noise.
 EVIDENCE = 2.0
 _STEPS = 30
@@ -103,7 +101,7 @@ def tuple_marginals(
     """
     total = float(max(aggregates.record_count, 1))
     together = [mask for mask in masks if len(mask.attributes) > 1]
-    known: Tables = {(): np.array(total)}
+    known: dict[Clique, Floats] = {(): np.array(total)}
     found: list[Measurement] = []
     for tables in _tables(aggregates, sizes, together):
         parts, known = known, {}

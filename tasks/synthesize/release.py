@@ -10,7 +10,6 @@ import numpy as np
 
 from marginweave.schemas.arrays import Codes, Flags, Records
 from marginweave.schemas.configuration.attributes import forbidden_codes
-from marginweave.schemas.configuration.columns import SetColumn
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.synthesis import (
     AnySynthesis,
@@ -162,7 +161,7 @@ def _from_combinations(aggregates: Aggregates, configuration: Configuration, set
 
     def make(shard: int) -> Sequence[Codes]:
         records = maker.records(shard)
-        _cap_sets(records, configuration, settings, shard)
+        cap_values(records, configuration, stream([settings.seed, _SETS], shard))  # post-processing
         return join_sets(records, layout, stream([settings.seed, _SETS], shard))  # post-processing
 
     return maker.plan.shards, make
@@ -178,17 +177,11 @@ def _from_marginals(
         records = maker.records(shard)
         if compression is not None:
             records = expand_records(records, compression, stream(settings.seed, shard))  # post-processing
-        _cap_sets(records, configuration, settings, shard)
+        cap_values(records, configuration, stream([settings.seed, _SETS], shard))  # post-processing
         most = None if settings.max_records is None else maker.plan.records(settings.max_records, shard)
         return tuple(records[:most].T)
 
     return maker.plan.shards, make
-
-
-def _cap_sets(records: Records, configuration: Configuration, settings: AnySynthesis, shard: int) -> None:
-    """Leave records as many values of each column of sets as they may have, in place."""
-    caps = {name: column.width for name, column in configuration.columns.items() if isinstance(column, SetColumn)}
-    cap_values(records, configuration.attributes, caps, stream([settings.seed, _SETS], shard))  # post-processing
 
 
 def estimation_input(
