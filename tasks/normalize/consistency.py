@@ -166,7 +166,9 @@ def _sizes(measurements: Sequence[Measurement], masks: Sequence[Mask]) -> dict[i
 
 def _shared_sets(cliques: Sequence[Clique]) -> list[Clique]:
     """All intersections of two and more of the cliques, and the empty set, from small to large."""
-    found = {frozenset(clique) for clique, times in Counter(cliques).items() if times > 1} | {frozenset()}
+    found: set[frozenset[int]] = {frozenset(clique) for clique, times in Counter(cliques).items() if times > 1} | {
+        frozenset()
+    }
     fresh = _intersections(set(map(frozenset, cliques))) - found
     while fresh:
         found |= fresh
@@ -190,7 +192,7 @@ def _spread_zeros(tables: Tables, shared: Sequence[Shared]) -> None:
         changed = False
         for subset in shared:
             possible = _sums(tables, subset)[1] > 0
-            forbidden = ~possible.all(axis=0)
+            forbidden = ~np.asarray(possible.all(axis=0))
             if (possible & forbidden).any():
                 _forbid(tables, subset, forbidden)
                 changed = True

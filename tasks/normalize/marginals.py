@@ -69,7 +69,8 @@ def marginal_counts(marginals: Marginals, configuration: Configuration) -> Aggre
         configuration: what is declared, bounds resolved.
     """
     deviations = cell_deviations([*marginals.one_way, *marginals.larger])
-    counts, levels = _LevelCounts(marginals, configuration), []
+    counts = _LevelCounts(marginals, configuration)
+    levels: list[Level] = []
     for length in range(1, max(map(len, deviations)) + 1):
         cliques = [c for c in sorted(deviations) if len(c) == length]
         levels.append(counts.level(length, cliques, levels, deviations))

@@ -18,7 +18,7 @@ from marginweave.schemas.released.aggregates import Aggregates
 from marginweave.tasks.synthesize.combinations import Combinations, count_missing, number_combinations, packed
 from marginweave.tasks.synthesize.grow import grow_records
 from marginweave.tasks.synthesize.growing_state import Chances, GrowingState, Prohibitions, Rules
-from marginweave.tasks.synthesize.shards import SHARD, ShardPlan, stream
+from marginweave.tasks.synthesize.shards import ShardPlan, stream
 
 Rule = Sequence[tuple[int, int]]
 
@@ -47,7 +47,6 @@ class SeededSynthesis:
         forbidden: Combinations of (column, value) that no record holds, whatever is released.
         sets: For each column the set (0, 1, …) that it is a value of, or -1. Combinations of two
             columns of one set are not counted, so they neither hinder nor weigh.
-        most: Records of a shard at most.
 
     Raises:
         InputError: if the aggregates have no levels or are not normalized.
@@ -60,8 +59,6 @@ class SeededSynthesis:
         optional: Sequence[bool],
         forbidden: Sequence[Rule],
         sets: Sequence[int],
-        *,
-        most: int = SHARD,
     ) -> None:
         levels = [replace(m, counts=np.ceil(m.counts * settings.scale).astype(np.int64)) for m in aggregates.levels]
         count = math.ceil(aggregates.record_count * settings.scale)
@@ -72,7 +69,7 @@ class SeededSynthesis:
         self.combinations = number_combinations(counted, sets)
         wanted = settings.records
         self._number = None if wanted == "exhaust" else count if wanted == "count" else wanted
-        self.plan = ShardPlan.of(count, self._number, most=most)
+        self.plan = ShardPlan.of(count, self._number)
 
     def records(self, shard: int) -> Records:
         """The records of a shard in random order, at most its part of `max_records`; shape (n, columns).

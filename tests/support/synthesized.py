@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +17,10 @@ from marginweave.schemas.configuration.synthesis import AnySynthesis, GumSynthes
 from marginweave.schemas.released.aggregates import Aggregates
 from marginweave.schemas.released.measurements import Marginals, Mask, Measurement
 from marginweave.tasks.engine.local import LocalEngine
+from marginweave.tasks.synthesize import synthesize
 from marginweave.tasks.synthesize.gum.synthesize import Gum
 from marginweave.tasks.synthesize.release import EstimationInput, sampler, synthesize_blocks
-from marginweave.tasks.synthesize.shards import SHARD, RecordSampler
+from marginweave.tasks.synthesize.shards import SHARD, RecordSampler, ShardPlan
 from marginweave.tasks.synthesize.synthesize import SeededSynthesis
 
 
@@ -36,7 +39,8 @@ def seeded(
     """What grows records from released combinations without sets; every column can be missing unless `optional` says so."""
     columns = len(aggregates.domain.sizes)
     optional = [True] * columns if optional is None else optional
-    return SeededSynthesis(aggregates, settings, optional, forbidden, [-1] * columns, most=most)
+    with mock.patch.object(synthesize, "ShardPlan", mock.Mock(of=partial(ShardPlan.of, most=most))):
+        return SeededSynthesis(aggregates, settings, optional, forbidden, [-1] * columns)
 
 
 def synthesize_records(*arguments: Any, **named: Any) -> Records:

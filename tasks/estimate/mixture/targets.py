@@ -69,7 +69,8 @@ class Feature:
     @property
     def width(self) -> int:
         """Cells of the table."""
-        return self.columns.stop - self.columns.start
+        width: int = self.columns.stop - self.columns.start
+        return width
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -90,7 +91,7 @@ class FeatureTarget:
     @property
     def expected(self) -> float:
         """chi^2 of the counts where the model is the truth; of hidden ones, where there are no records."""
-        known = np.count_nonzero(self.weight)
+        known = float(np.count_nonzero(self.weight))
         if self.hidden is None:
             return known
         surplus = expected_below(np.zeros(1), self.sigma, self.cut) / self.sigma
