@@ -18,7 +18,7 @@ from marginweave.tasks.aggregate.domain import structural_masks
 from marginweave.tasks.aggregate.marginals import all_cliques, cells
 from marginweave.tasks.aggregate.noise import planned_sigmas, public_sizes
 from marginweave.tasks.aggregate.selection import declared_cliques
-from marginweave.tasks.estimate.graphical.junction import check_model_size, check_room
+from marginweave.tasks.estimate.graphical import check_model_size
 from marginweave.tasks.mechanisms.catalogue import pure_noise
 from marginweave.tasks.mechanisms.gaussian import marginal_sigma
 from marginweave.tasks.mechanisms.noise_table import MAX_SIGMA
@@ -108,8 +108,7 @@ def _check_models(configuration: Configuration, sizes: tuple[int, ...], cliques:
     if isinstance(settings, PgmSynthesis):
         masks = structural_masks(configuration, [attribute.labels for attribute in configuration.attributes])
         zeros = [mask.attributes for mask in masks]
-        check_room(sizes, zeros, settings.model_size)
-        check_model_size(sizes, [*zeros, *cliques], settings.model_size)
+        check_model_size(sizes, zeros, cliques, settings.model_size)
     elif isinstance(settings, MixtureSynthesis):
         needed = 8 * settings.fits * settings.components * sum(sizes)
         if needed > MAX_MODEL:

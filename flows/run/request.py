@@ -15,7 +15,7 @@ from marginweave.schemas.errors import InputError, MarginweaveError, StageError
 from marginweave.tasks.accounting.plan.resolve import load_configuration
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, read_file, replace_file
 from marginweave.tasks.checkpoint.run_folder import RunFolder
-from marginweave.tasks.estimate.graphical.tree import check_installed
+from marginweave.tasks.estimate.graphical import check_installed
 from marginweave.tasks.ledger import LedgerLocation, example_ledger_location, ledger_location
 from marginweave.tasks.validate.expectations import read_suite
 

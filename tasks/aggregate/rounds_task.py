@@ -14,6 +14,7 @@ from functools import cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
+from marginweave.schemas.configuration.synthesis import MixtureSynthesis
 from marginweave.schemas.draws import DrawKind, PlannedDraw
 from marginweave.schemas.released.measurements import Clique, Measurement
 from marginweave.tasks.accounting.plan.marginals import rounds_of
@@ -31,7 +32,7 @@ from marginweave.tasks.aggregate.rounds import Round
 from marginweave.tasks.checkpoint.draws import PreparedDraw
 from marginweave.tasks.digests import counts_digest, text_digest
 from marginweave.tasks.draw import draw_once, is_committed
-from marginweave.tasks.estimate.mixture.fit import MixtureSettings, fit_mixture
+from marginweave.tasks.estimate.mixture.fit import fit_mixture
 from marginweave.tasks.estimate.mixture.model import Mixture, pack_mixture, unpack_mixture
 from marginweave.tasks.mechanisms.gaussian import marginal_sigma, select_candidate
 from marginweave.tasks.mechanisms.randomness import DrawBits
@@ -39,7 +40,7 @@ from marginweave.tasks.references import RunReference, StageResult
 from marginweave.tasks.stage import stage_task
 
 # A model that chooses needs less than one that records are made of; each round goes on from the one before.
-_MODEL = MixtureSettings(components=200, fits=1, iterations=200)
+_MODEL = MixtureSynthesis(components=200, fits=1, iterations=200)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

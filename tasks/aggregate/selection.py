@@ -20,7 +20,7 @@ from marginweave.schemas.errors import InputError, StageError
 from marginweave.schemas.released.measurements import Clique, Mask
 from marginweave.tasks.aggregate.marginals import all_cliques, cells, count_marginals, in_passes
 from marginweave.tasks.encode.codes import Codes
-from marginweave.tasks.estimate.graphical.junction import model_fits
+from marginweave.tasks.estimate.graphical import model_fits
 from marginweave.tasks.mechanisms.catalogue import count_noise
 from marginweave.tasks.mechanisms.gaussian import add_noise, noise_sigma
 from marginweave.tasks.mechanisms.randomness import DrawBits

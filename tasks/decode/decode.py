@@ -63,29 +63,27 @@ def _column_codes(
     codes: Sequence[Codes], domain: Domain, configuration: Configuration
 ) -> dict[str, tuple[Codes, tuple[str, ...]]]:
     """Codes and labels of each counted column."""
-    places = {name: j for j, name in enumerate(domain.names)}
+    coded = {name: (codes[j], labels) for j, (name, labels) in enumerate(zip(domain.names, domain.labels, strict=True))}
     groups = {group.name: group for group in configuration.structure.grouped} if configuration.structure else {}
     found: dict[str, tuple[Codes, tuple[str, ...]]] = {}
     values: defaultdict[str, list[Codes]] = defaultdict(list)
     for attribute in configuration.attributes:
-        if attribute.name not in places:
+        if attribute.name not in coded:
             raise InputError(f"{attribute.name} is not in the domain of the records")
-        own, labels = codes[places[attribute.name]], domain.labels[places[attribute.name]]
+        own, labels = coded[attribute.name]
         if not attribute.private and len(labels) != len(attribute.labels):
             raise InputError(
                 f"{attribute.name} has {len(attribute.labels)} values; the domain of the records has {len(labels)}"
             )
         if attribute.of_set:
             values[attribute.columns[0]].append(own)
-            continue
-        if attribute.name not in groups:
+        elif attribute.name in groups:
+            names = [configuration.columns[name].labels for name in attribute.columns]
+            members = [*configuration.member_codes(groups[attribute.name]), [len(labels) for labels in names]]
+            for name, labels, member in zip(attribute.columns, names, np.array(members, np.int64).T, strict=True):
+                found[name] = member[own], labels
+        else:
             found[attribute.name] = own, labels
-            continue
-        members = np.array(configuration.member_codes(groups[attribute.name]), np.int64)
-        names = [configuration.columns[name].labels for name in attribute.columns]
-        members = np.vstack([members, [len(values) for values in names]])
-        for position, name in enumerate(attribute.columns):
-            found[name] = members[own, position], names[position]
     for name, label_cells in values.items():
         size = len(label_cells)
         cells = np.where(np.column_stack(label_cells) == 0, np.arange(size), size)

@@ -37,24 +37,19 @@ def decode(
         configuration, blocks = reference.resolved, reference.load_blocks(synthesized)
         domain = released_counts(reference, normalized).domain
         contract, tables = output_schema(configuration), []
-
-        seed = configuration.synthesize.seed
         # one block at a time: its texts take room, and threads would gain nothing
         for block, codes in enumerate(map(unpack_codes, blocks)):
-            table = decode_table(codes, domain, configuration, seed, block)
+            table = decode_table(codes, domain, configuration, configuration.synthesize.seed, block)
             check_contract(contract, table.to_pandas(), "decode")
             yield pack_table(table)
             if suite is not None:
                 tables.append(table)
         if suite is not None:
-            _check_suite(suite, pa.concat_tables(tables))
+            # the whole table, as the suite may have rules about all of a column
+            broken = Suite(suite, raw_input=False).broken(pa.concat_tables(tables).to_pandas())
+            if broken:
+                rules = "; ".join(broken)
+                raise StageError(f"decode: the synthetic table does not meet the suite of expectations: {rules}")
 
     files = [] if suite is None else [suite]
     return reference.checkpoint_blocks("decode", [synthesized, normalized], compute, files)
-
-
-def _check_suite(suite: Path, table: pa.Table) -> None:
-    """Hold the whole table against its suite, which may have rules about all of a column."""
-    broken = Suite(suite, raw_input=False).broken(table.to_pandas())
-    if broken:
-        raise StageError(f"decode: the synthetic table does not meet the suite of expectations: {'; '.join(broken)}")

@@ -6,6 +6,7 @@ import numpy as np
 from numba import njit
 
 from marginweave.schemas.arrays import Floats, Integers
+from marginweave.schemas.released.measurements import CensoredMeasurement, Measurement
 
 
 def apportion(shares: Floats, number: int, generator: np.random.Generator) -> Integers:
@@ -74,3 +75,19 @@ def to_simplex(values: Floats, total: float) -> None:  # pragma: no cover - comp
         left, threshold = number, (added - total) / number
     for i in range(values.size):
         values[i] = max(values[i] - threshold, 0.0)
+
+
+def nearest_column(measurement: Measurement, likely: Floats, total: float) -> Floats:
+    """Counts of one attribute that are not negative and add up to `total`, as near as can be to those that are known.
+
+    Of a suppressed code as many as are `likely`, but fewer than its threshold; codes that were never counted share what is
+    left, in proportion. Shapes (codes,). DP: post-processing.
+    """
+    counts: Floats = np.asarray(measurement.counts * measurement.scale(total), np.float64)
+    if isinstance(measurement, CensoredMeasurement):  # always complete
+        counts[measurement.hidden] = np.clip(likely[measurement.hidden], 0.0, max(measurement.cut, 0.0))
+        never = ~(measurement.released | measurement.hidden)
+        if never.any():
+            rest, shares = max(total - counts[~never].sum(), 0.0), likely[never]
+            counts[never] = rest * shares / shares.sum() if shares.sum() > 0 else rest / len(shares)
+    return project_simplex(counts, total)

@@ -1,52 +1,100 @@
 """Noisy marginals that agree with each other, have no negative cell, and no count where none can be.
 
 Weighted averaging over shared attributes (PrivSyn, section 4.3) and projection onto the simplex, in turns: both are
-projections in the norm that weighs every marginal by 1/deviation^2, so the turns approach a common point.
+projections in the norm that weighs every marginal by 1/sigma^2, so the turns approach a common point. Sums that many tables
+have in common are made equal in compiled passes: most tables are too small for calls of numpy each.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple, Self
 
 import numpy as np
+from numba import njit
+from numpy.typing import NDArray
 
-from marginweave.schemas.arrays import Floats
+from marginweave.schemas.arrays import Flags, Floats, Integers
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Clique, Mask, Measurement, allowed_cells
 from marginweave.tasks.aggregate.marginals import estimate_total
-from marginweave.tasks.normalize.averaging import Shared, Tables, project_tables
+from marginweave.tasks.estimate.rounding import project_simplex, to_simplex
 
-
-def bits(attributes: Iterable[int]) -> int:
-    """A set of attributes as a number, one bit each: where many sets are compared, numbers are compared fastest."""
-    return sum(1 << attribute for attribute in attributes)
+Places = NDArray[np.int32]
 
 
 class Holders:
-    """Finds the sets among `cliques` that have all of some attributes: it looks at those only that have the rarest of them."""
+    """Finds the sets among `cliques` that have all of some attributes, without a look at every set."""
 
     def __init__(self, cliques: Sequence[Clique]) -> None:
         self._all = range(len(cliques))
-        self._with: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        self._with: dict[int, set[int]] = defaultdict(set)
         for place, clique in enumerate(cliques):
-            mine = bits(clique)
             for attribute in clique:
-                self._with[attribute].append((place, mine))
+                self._with[attribute].add(place)
 
     def of(self, attributes: Clique) -> list[int]:
         """Places of the sets that have all of these, in order; of no attributes, all places."""
         if not attributes:
             return list(self._all)
-        wanted = bits(attributes)
-        fewest = min((self._with.get(a, []) for a in attributes), key=len)
-        return [place for place, mine in fewest if mine & wanted == wanted]
+        return sorted(set.intersection(*(self._with.get(a, set()) for a in attributes)))
 
 
 # What averaging may leave below zero, or apart, as a share of the record count: far below one record.
 TOLERANCE = 1e-8
+
+
+class Tables(NamedTuple):
+    """Tables of counts end to end, each in C order: table i has the cells `starts[i]` to `starts[i + 1]`.
+
+    `values` change; a cell that is not `allowed` is 0 and stays so. `shapes` has a row for each table, with ones in front of
+    those of fewer axes than others. `precision` is 1/sigma^2.
+    """
+
+    values: Floats
+    allowed: Flags
+    starts: Integers
+    shapes: Integers
+    precision: Floats
+
+    @classmethod
+    def of(cls, measurements: Sequence[Measurement], masks: Sequence[Mask], total: float) -> Self:
+        """The counts of these marginals, of `total` records each, without what `masks` forbid."""
+        shapes = [m.counts.shape for m in measurements]
+        axes = max(map(len, shapes))
+        allowed = np.concatenate([allowed_cells(m.attributes, m.counts.shape, masks).ravel() for m in measurements])
+        return cls(
+            values=np.where(allowed, np.concatenate([np.ravel(m.counts * m.scale(total)) for m in measurements]), 0.0),
+            allowed=allowed,
+            starts=np.cumsum([0, *map(math.prod, shapes)]),
+            shapes=np.array([[1] * (axes - len(shape)) + list(shape) for shape in shapes], np.int64),
+            precision=np.array([m.deviation**-2 for m in measurements], np.float64),
+        )
+
+
+class Shared(NamedTuple):
+    """A set of attributes and the tables that have it: a table of it alone has `cells` cells.
+
+    `strides` has a row for each of the `members`, the step in that table for a step along each axis of the member.
+    """
+
+    attributes: int
+    cells: int
+    members: Integers
+    strides: Integers
+
+    @classmethod
+    def of(cls, subset: Clique, members: Sequence[int], cliques: Sequence[Clique], sizes: Mapping[int, int]) -> Self:
+        """For the tables `members`, of the attributes that `cliques` say of all of them, whose numbers of codes are `sizes`."""
+        axes = max(map(len, cliques))
+        steps = {a: math.prod(sizes[b] for b in subset[place + 1 :]) for place, a in enumerate(subset)}
+        strides = [[0] * (axes - len(cliques[m])) + [steps.get(a, 0) for a in cliques[m]] for m in members]
+        cells = math.prod(sizes[a] for a in subset)
+        return cls(len(subset), cells, np.array(members, np.int64), np.array(strides, np.int64).reshape(-1, axes))
 
 
 def make_consistent(
@@ -54,9 +102,9 @@ def make_consistent(
 ) -> tuple[Measurement, ...]:
     """The marginals with equal sums over whatever attributes they share, one total, no negative and no forbidden cell.
 
-    A shared set A of attributes gets T_A = sum_i w_i M_i[A], w_i proportional to 1 / (g_i deviation_i^2), g_i the cells of
+    A shared set A of attributes gets T_A = sum_i w_i M_i[A], w_i proportional to 1 / (g_i sigma_i^2), g_i the cells of
     marginal i that add up to one of A; each such cell takes (T_A - M_i[A]) / g_i. Sets go from small to large, the empty
-    one (the record count of `estimate_total`) first; without structural zeros no step undoes another, with them it may, as
+    one first; without structural zeros no step undoes another, with them it may, as
     g_i then differs from cell to cell. Then the simplex; again, until averaging leaves at most 1e-8 of the count below zero,
     and apart in any shared sum, or `rounds` are over. Consistent marginals are returned as they are. A total or a cell below
     zero becomes 0, incomplete marginals are first scaled up to the record count.
@@ -80,73 +128,164 @@ def make_consistent(
         InputError: no measurements, shapes that disagree on an attribute, or masks that allow no record.
     """
     total = float(estimate_total(measurements) if total is None else total)
-    _check_shapes(measurements, masks)
-    cliques = [m.attributes for m in measurements]
-    tables = Tables.of(
-        [np.asarray(m.counts * m.scale(total), np.float64) for m in measurements],
-        [allowed_cells(m.attributes, m.counts.shape, masks) for m in measurements],
-        [m.deviation**-2 for m in measurements],
-    )
-    shared = list(_shared(cliques, tables))
+    sizes, cliques = _sizes(measurements, masks), [m.attributes for m in measurements]
+    tables, holders = Tables.of(measurements, masks, total), Holders(cliques)
+    shared = [Shared.of(subset, holders.of(subset), cliques, sizes) for subset in _shared_sets(cliques)]
     masked = not tables.allowed.all()
     if masked:
         _spread_zeros(tables, shared)
+    weighted_mean = np.zeros(0)
     anchors: dict[int, Floats] = {}
     for turn in range(rounds):
         for place, subset in enumerate(shared):
             if turn == 0 and subset.attributes <= 1:
-                anchors[place] = subset.likely(tables, total)
-            subset.average(tables, anchors.get(place))
+                anchors[place] = _likely(tables, subset, total)
+            average(tables, subset, anchors.get(place, weighted_mean))
         wrong = -float(tables.values.min(initial=0.0))
         if masked:  # without zeros every step keeps what the ones before it have made equal
-            wrong = max(wrong, *(subset.disagreement(tables) for subset in shared))
+            wrong = max(wrong, *(float(np.ptp(_sums(tables, subset)[0], axis=0).max()) for subset in shared))
         project_tables(tables, total)
         if wrong <= TOLERANCE * total:
             break
-        if masked and turn + 1 == rounds // 2:  # zeros may be at odds with what is held
+        if masked and turn + 1 == rounds // 2:  # zeros may be at odds with the anchors
             anchors = {place: target for place, target in anchors.items() if not shared[place].attributes}
-    return tuple(replace(m, counts=tables.table(i, m.counts.shape), complete=True) for i, m in enumerate(measurements))
+    parts = zip(measurements, np.split(tables.values, tables.starts[1:-1]), strict=True)
+    return tuple(replace(m, counts=counts.reshape(m.counts.shape), complete=True) for m, counts in parts)
 
 
-def _shared(cliques: Sequence[Clique], tables: Tables) -> Iterator[Shared]:
-    """Every set that cliques share, with the tables that have it."""
-    holders = Holders(cliques)
-    for subset in _shared_sets([bits(clique) for clique in cliques]):
-        attributes = tuple(a for a in range(subset.bit_length()) if subset >> a & 1)
-        yield Shared.of(attributes, holders.of(attributes), cliques, tables)
-
-
-def _shared_sets(cliques: Sequence[int]) -> list[int]:
-    """All intersections of two and more of the cliques, and the empty set, from small to large, as `bits`."""
-    found = {clique for clique, times in Counter(cliques).items() if times > 1} | {0}
-    fresh = _intersections(set(cliques)) - found
-    while fresh:
-        found |= fresh
-        fresh = _intersections(found) - found
-    return sorted(found, key=lambda subset: (subset.bit_count(), subset))
-
-
-def _intersections(sets: set[int]) -> set[int]:
-    """What two of the sets share, where they share an attribute."""
-    found: set[int] = set()
-    for attribute in range(max(sets).bit_length()):
-        holders = [members for members in sets if members >> attribute & 1]
-        found.update(one & other for one, other in itertools.combinations(holders, 2))
-    return found
-
-
-def _spread_zeros(tables: Tables, shared: Sequence[Shared]) -> None:
-    """Structural zeros reach every marginal that shares the attributes, until nothing changes."""
-    while sum(subset.spread_zeros(tables) for subset in shared):
-        continue
-    if not np.logical_or.reduceat(tables.allowed, tables.starts[:-1]).all():
-        raise InputError("masks must allow at least one record")
-
-
-def _check_shapes(measurements: Sequence[Measurement], masks: Sequence[Mask]) -> None:
+def _sizes(measurements: Sequence[Measurement], masks: Sequence[Mask]) -> dict[int, int]:
+    """The number of codes of each attribute, which all marginals and masks have to agree on."""
     sizes: dict[int, int] = {}
     shaped = [(m.attributes, m.counts.shape) for m in measurements] + [(k.attributes, k.allowed.shape) for k in masks]
     for attributes, shape in shaped:
         for attribute, size in zip(attributes, shape, strict=True):
             if sizes.setdefault(attribute, size) != size or size < 1:
                 raise InputError(f"attribute {attribute} must have the same size in every marginal and mask")
+    return sizes
+
+
+def _shared_sets(cliques: Sequence[Clique]) -> list[Clique]:
+    """All intersections of two and more of the cliques, and the empty set, from small to large."""
+    found: set[frozenset[int]] = {frozenset(clique) for clique, times in Counter(cliques).items() if times > 1} | {
+        frozenset()
+    }
+    fresh = _intersections(set(map(frozenset, cliques))) - found
+    while fresh:
+        found |= fresh
+        fresh = _intersections(found) - found
+    return [tuple(reversed(last_first)) for _, last_first in sorted((len(s), sorted(s, reverse=True)) for s in found)]
+
+
+def _intersections(sets: set[frozenset[int]]) -> set[frozenset[int]]:
+    """What two of the sets share, where they share an attribute."""
+    holders = defaultdict[int, list[frozenset[int]]](list)
+    for members in sets:
+        for attribute in members:
+            holders[attribute].append(members)
+    return {one & other for some in holders.values() for one, other in itertools.combinations(some, 2)}
+
+
+def _spread_zeros(tables: Tables, shared: Sequence[Shared]) -> None:
+    """Structural zeros reach every marginal that shares the attributes, until nothing changes."""
+    changed = True
+    while changed:
+        changed = False
+        for subset in shared:
+            possible = _sums(tables, subset)[1] > 0
+            forbidden = ~np.asarray(possible.all(axis=0))
+            if (possible & forbidden).any():
+                _forbid(tables, subset, forbidden)
+                changed = True
+    if not np.logical_or.reduceat(tables.allowed, tables.starts[:-1]).all():
+        raise InputError("masks must allow at least one record")
+
+
+def _likely(tables: Tables, shared: Shared, total: float) -> Floats:
+    """The weighted mean of the members' sums, the nearest to it that adds up to `total`: shape (cells,)."""
+    sums, numbers, _ = _sums(tables, shared)
+    mean, possible = _mean(tables, shared, sums, numbers), numbers[0] > 0
+    mean[~possible] = 0.0
+    mean[possible] = project_simplex(mean[possible], total)
+    return mean
+
+
+@njit(cache=True, nogil=True)
+def _places(tables: Tables, shared: Shared) -> Places:  # pragma: no cover - compiled
+    """Where each cell of each member belongs in the table of the shared set, member after member."""
+    places = np.zeros((tables.starts[shared.members + 1] - tables.starts[shared.members]).sum(), np.int32)
+    begin = 0
+    for m, member in enumerate(shared.members):
+        mine, done = places[begin:], 1
+        for axis, size in enumerate(tables.shapes[member]):  # each place of the axes so far is spread over the next one
+            for i in range(done - 1, -1, -1):
+                for j in range(size - 1, -1, -1):  # backwards: place 0 is read by all of its own
+                    mine[i * size + j] = mine[i] + j * shared.strides[m, axis]
+            done *= size
+        begin += done
+    return places
+
+
+@njit(cache=True, nogil=True)
+def _sums(tables: Tables, shared: Shared) -> tuple[Floats, Integers, Places]:  # pragma: no cover - compiled
+    """Of each member the sums over the shared set, and how many possible cells add up to each: shape (members, cells).
+
+    And the `_places` of these cells.
+    """
+    places = _places(tables, shared)
+    sums = np.zeros((len(shared.members), shared.cells))
+    numbers = np.zeros((len(shared.members), shared.cells), np.int64)
+    at = 0
+    for m, member in enumerate(shared.members):
+        for cell in range(tables.starts[member], tables.starts[member + 1]):
+            if tables.allowed[cell]:
+                sums[m, places[at]] += tables.values[cell]
+                numbers[m, places[at]] += 1
+            at += 1
+    return sums, numbers, places
+
+
+@njit(cache=True, nogil=True)
+def _mean(tables: Tables, shared: Shared, sums: Floats, numbers: Integers) -> Floats:  # pragma: no cover - compiled
+    """The weighted mean of the members' sums, by the precision of each: shape (cells,)."""
+    weights = tables.precision[shared.members].reshape(-1, 1) / np.maximum(numbers, 1)
+    return np.asarray((weights * sums).sum(axis=0) / weights.sum(axis=0))
+
+
+@njit(cache=True, nogil=True)
+def average(tables: Tables, shared: Shared, target: Floats) -> None:  # pragma: no cover - compiled
+    """Add to every possible cell of each member, in equal parts, what its sum over the shared set lacks.
+
+    The sums become those of `target`; their weighted mean where it is empty.
+    """
+    sums, numbers, places = _sums(tables, shared)
+    common = target if len(target) else _mean(tables, shared, sums, numbers)
+    steps = (common - sums) / np.maximum(numbers, 1)
+    at = 0
+    for m, member in enumerate(shared.members):
+        for cell in range(tables.starts[member], tables.starts[member + 1]):
+            if tables.allowed[cell]:
+                tables.values[cell] += steps[m, places[at]]
+            at += 1
+
+
+@njit(cache=True, nogil=True)
+def _forbid(tables: Tables, shared: Shared, forbidden: Flags) -> None:  # pragma: no cover - compiled
+    """Forbid and empty what falls into forbidden cells of the shared set."""
+    places, at = _places(tables, shared), 0
+    for member in shared.members:
+        for cell in range(tables.starts[member], tables.starts[member + 1]):
+            if forbidden[places[at]]:
+                tables.allowed[cell] = False
+                tables.values[cell] = 0.0
+            at += 1
+
+
+@njit(cache=True, nogil=True)
+def project_tables(tables: Tables, total: float) -> None:  # pragma: no cover - compiled
+    """Every table becomes the nearest without a negative or forbidden cell that adds up to `total`, in place."""
+    for i in range(len(tables.starts) - 1):
+        values = tables.values[tables.starts[i] : tables.starts[i + 1]]
+        allowed = tables.allowed[tables.starts[i] : tables.starts[i + 1]]
+        possible = values[allowed]
+        to_simplex(possible, total)
+        values[allowed] = possible

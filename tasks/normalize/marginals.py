@@ -61,28 +61,26 @@ def compression_of(marginals: Marginals, configuration: Configuration) -> tuple[
 def marginal_counts(marginals: Marginals, configuration: Configuration) -> Aggregates:
     """Counts of single values, of pairs inside a marginal, and of each larger marginal, as combinations without missing values.
 
-    Consistent counts, rounded, those above 0; none is above a part of it (`capped`). A merged value's count is shared by its
+    Consistent counts, rounded, those above 0; none is above a part of it. A merged value's count is shared by its
     values in proportion to their noisy one-way counts, as in the records. DP: post-processing.
 
     Args:
         marginals: normalized ones.
         configuration: what is declared, bounds resolved.
     """
-    spread = Spread.of(compression_of(marginals, configuration)[1])
     deviations = cell_deviations([*marginals.one_way, *marginals.larger])
-    sizes = marginals.domain.sizes
+    counts = _LevelCounts(marginals, configuration)
     levels: list[Level] = []
     for length in range(1, max(map(len, deviations)) + 1):
         cliques = [c for c in sorted(deviations) if len(c) == length]
-        level = level_of(length, cliques, marginals.consistent, spread, sizes)
-        levels.append(capped(level, levels, deviations, sizes))
-    total, deviation = _total(marginals, configuration)
+        levels.append(counts.level(length, cliques, levels, deviations))
+    total, sigma = _total(marginals, configuration)
     return Aggregates(
         domain=marginals.domain,
         record_count=round(total),
-        record_deviation=deviation,
+        record_deviation=sigma,
         levels=tuple(levels),
-        noise=tuple(_noise(level, deviations) for level in levels),
+        noise=tuple(_noise(level.length, deviations) for level in levels),
         measured=deviations,
     )
 
@@ -104,7 +102,7 @@ def cell_deviations(measurements: Sequence[Measurement]) -> dict[Clique, float]:
 
 
 def _total(marginals: Marginals, configuration: Configuration) -> tuple[float, float]:
-    """The number of records and its deviation, of marginals over the codes that they were measured in."""
+    """The number of records and its sigma, of marginals over the codes that they were measured in."""
     if configuration.resize is not None:
         return float(configuration.resize.records), 0.0
     drawn = [*marginals.one_way, *marginals.larger]
@@ -139,38 +137,41 @@ class Spread:
         return spread
 
 
-def level_of(
-    length: int, cliques: Sequence[Clique], consistent: Sequence[Measurement], spread: Spread, sizes: Sequence[int]
-) -> Level:
-    """Counts above 0 of sets of attributes, each the sum of the smallest marginal that holds it. DP: post-processing."""
-    holders = Holders([m.attributes for m in consistent])
-    tables = []
-    for clique in cliques:
-        holder = min((consistent[i] for i in holders.of(clique)), key=lambda m: m.counts.size)
-        others = tuple(axis for axis, a in enumerate(holder.attributes) if a not in clique)
-        summed = np.asarray(holder.counts.sum(axis=others), np.float64)
-        table = np.rint(spread.counts(clique, summed)).astype(np.int64)[tuple(slice(sizes[a]) for a in clique)]
-        tables.append((clique, np.argwhere(table > 0), table[table > 0]))
-    return Level.join(length, tables)
+class _LevelCounts:
+    """Rounded counts of combinations of a length, from consistent marginals."""
 
+    def __init__(self, marginals: Marginals, configuration: Configuration) -> None:
+        self._consistent, self._sizes = marginals.consistent, marginals.domain.sizes
+        self._spread = Spread.of(compression_of(marginals, configuration)[1])
+        self.holders = Holders([m.attributes for m in marginals.consistent])
 
-def capped(level: Level, shorter: Sequence[Level], covered: Collection[Clique], sizes: tuple[int, ...]) -> Level:
-    """No count above that of a combination inside it whose attributes are `told`; what is 0 then goes.
+    def level(
+        self, length: int, cliques: Sequence[Clique], shorter: Sequence[Level], covered: Collection[Clique]
+    ) -> Level:
+        """Counts above 0 of sets of attributes, each the sum of the smallest marginal that holds it.
 
-    Consistent counts differ in their last digits, so that two that should be equal may round to different numbers.
-    DP: post-processing.
-    """
-    counts = level.counts.copy()
-    for part in shorter:
-        for rows, places in _places(level, part.length, covered):
-            found = find_rows(part, level.columns[rows][:, places], level.values[rows][:, places], sizes)
-            limit = np.append(part.counts, 0)[found]  # -1, not among them, is a count of 0
-            counts[rows] = np.minimum(counts[rows], limit)
-    return level.positive(counts)
+        No count is above that of a combination inside it whose attributes are `covered`: consistent counts differ in their
+        last digits, so that two that should be equal may round to different numbers.
+        """
+        tables = []
+        for clique in cliques:
+            holder = min((self._consistent[i] for i in self.holders.of(clique)), key=lambda m: m.counts.size)
+            others = tuple(axis for axis, a in enumerate(holder.attributes) if a not in clique)
+            spread = self._spread.counts(clique, np.asarray(holder.counts.sum(axis=others), np.float64))
+            table = np.rint(spread).astype(np.int64)[tuple(slice(self._sizes[a]) for a in clique)]
+            tables.append((clique, np.argwhere(table > 0), table[table > 0]))
+        level = Level.join(length, tables)
+        counts = level.counts.copy()
+        for part in shorter:
+            for rows, places in _places(level, part.length, covered):
+                found = find_rows(part, level.columns[rows][:, places], level.values[rows][:, places], self._sizes)
+                limit = np.append(part.counts, 0)[found]  # -1, not among them, is a count of 0
+                counts[rows] = np.minimum(counts[rows], limit)
+        return level.positive(counts)
 
 
 def _places(level: Level, length: int, covered: Collection[Clique]) -> Iterator[tuple[slice, list[int]]]:
-    """Rows of a level, and the positions of told attributes in them; single ones and pairs are told of every row."""
+    """Rows of a level, and the positions of covered attributes in them; single ones and pairs are covered in every row."""
     if length <= 2:
         yield from ((slice(None), list(places)) for places in itertools.combinations(range(level.length), length))
         return
@@ -179,16 +180,11 @@ def _places(level: Level, length: int, covered: Collection[Clique]) -> Iterator[
         yield from ((rows, [columns.index(a) for a in part]) for part in longer if set(part) <= set(columns))
 
 
-def _noise(level: Level, deviations: Mapping[Clique, float]) -> LevelNoise:
-    """The largest noise of a length; every count above 0 is told."""
-    widest = max((sd for clique, sd in deviations.items() if len(clique) == level.length), default=0.0)
+def _noise(length: int, deviations: Mapping[Clique, float]) -> LevelNoise:
+    """The largest noise of a length; every count above 0 is released."""
+    sigma = max((sd for clique, sd in deviations.items() if len(clique) == length), default=0.0)
     return LevelNoise(
-        length=level.length,
-        contribution_bound=1,
-        deviation=widest,
-        threshold=1,
-        private_threshold=0,
-        candidates=None,
+        length=length, contribution_bound=1, deviation=sigma, threshold=1, private_threshold=0, candidates=None
     )
 
 
@@ -207,40 +203,31 @@ def all_pairs(marginals: Marginals, configuration: Configuration) -> Aggregates:
         Counts of lengths 1..R, R at least 2 where there are two columns; `noise` and `measured` as `marginal_counts` has
         them.
     """
-    counts = marginal_counts(marginals, configuration)
-    columns, sizes = range(len(counts.domain.names)), counts.domain.sizes
-    holders = Holders([m.attributes for m in marginals.consistent])
-    covered: set[Clique] = {pair for pair in itertools.combinations(columns, 2) if holders.of(pair)}
-    pairs = {
-        pair: (level.values[rows], level.counts[rows])
-        for level in counts.levels[1:2]
-        for pair, rows in level.by_columns()
-    }
-    pairs |= _independent(counts, [pair for pair in itertools.combinations(columns, 2) if pair not in covered])
+    counts, inside = marginal_counts(marginals, configuration), _LevelCounts(marginals, configuration)
+    columns, covered = range(len(counts.domain.names)), set[Clique]()
+    pairs = {pair: (m.values[rows], m.counts[rows]) for m in counts.levels[1:2] for pair, rows in m.by_columns()}
+    singles = {names[0]: rows for names, rows in counts.levels[0].by_columns()}
+    for pair in itertools.combinations(columns, 2):
+        if inside.holders.of(pair):
+            covered.add(pair)
+        elif singles.keys() >= {*pair}:
+            pairs[pair] = _independent(counts, *(singles[column] for column in pair))
     levels = [counts.levels[0]]
     if len(columns) > 1:
         levels.append(Level.join(2, ((pair, *pairs[pair]) for pair in sorted(pairs))))
-    spread = Spread.of(compression_of(marginals, configuration)[1])
     for length in range(3, len(counts.levels) + 1):
         sets = list(itertools.combinations(columns, length))
-        if not all(map(holders.of, sets)):
+        if not all(map(inside.holders.of, sets)):
             break
         covered.update(sets)
-        levels.append(capped(level_of(length, sets, marginals.consistent, spread, sizes), levels, covered, sizes))
+        levels.append(inside.level(length, sets, levels, covered))
     return replace(counts, levels=tuple(levels), noise=counts.noise[: len(levels)])
 
 
-def _independent(counts: Aggregates, pairs: Sequence[Clique]) -> dict[Clique, tuple[Integers, Integers]]:
-    """What single counts alone say of pairs of columns: values and counts of each."""
-    found: dict[Clique, tuple[Integers, Integers]] = {}
-    singles = {columns[0]: rows for columns, rows in counts.levels[0].by_columns()}
+def _independent(counts: Aggregates, one: slice, other: slice) -> tuple[Integers, Integers]:
+    """What the single counts in some rows say of pairs of their values: values and counts."""
     values, number = counts.levels[0].values[:, 0], counts.levels[0].counts
-    for first, second in pairs:
-        if not (first in singles and second in singles):
-            continue
-        a, b = (singles[column] for column in (first, second))
-        product = np.multiply.outer(number[a].astype(np.float64), number[b]) / max(counts.record_count, 1)
-        expected = np.maximum(np.rint(product).astype(np.int64), 1).ravel()  # no value has more records than there are
-        both = np.stack([np.repeat(values[a], len(values[b])), np.tile(values[b], len(values[a]))], axis=1)
-        found[first, second] = both, expected
-    return found
+    product = np.multiply.outer(number[one].astype(np.float64), number[other]) / max(counts.record_count, 1)
+    expected = np.maximum(np.rint(product).astype(np.int64), 1).ravel()  # no value has more records than there are
+    first, second = np.meshgrid(values[one], values[other], indexing="ij")
+    return np.stack([first.ravel(), second.ravel()], axis=1), expected

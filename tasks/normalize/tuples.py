@@ -7,7 +7,6 @@ import heapq
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,11 +16,9 @@ from marginweave.schemas.released.aggregates import Aggregates, Level, LevelNois
 from marginweave.schemas.released.measurements import CensoredMeasurement, Clique, Mask, Measurement, allowed_cells
 from marginweave.tasks.accounting.plan.default_records import MOST_SECONDS, fitting_seconds
 from marginweave.tasks.aggregate.candidates import CandidateSet
-from marginweave.tasks.estimate.mixture.calibrate import nearest_column
 from marginweave.tasks.estimate.mixture.targets import expected_below, surprise
+from marginweave.tasks.estimate.rounding import nearest_column
 from marginweave.tasks.normalize.consistency import TOLERANCE
-
-Tables = dict[Clique, Floats]
 
 # A set of columns counts when it differs from what its parts imply by more than so many deviations of pure noise.
 EVIDENCE = 2.0
@@ -62,43 +59,23 @@ class InformativeTables:
         return [table for _, _, table in sorted(kept, key=lambda entry: -entry[1])]
 
     def _surprise(self, table: CensoredMeasurement) -> float:
-        """In deviations of what noise alone makes of it."""
+        """In standard deviations of what noise alone makes of it."""
         if not set(table.attributes) <= self._shares.keys():
             return 0.0
         shares = (self._shares[a] for a in table.attributes)
-        means = self._total * functools.reduce(np.multiply.outer, shares)
-        known = table.released | table.hidden
-        means, deviation, cut = means[known], table.deviation, table.cut
-        counts = np.where(table.released[known], table.counts[known], expected_below(means, deviation, cut))
-        return surprise(counts - means, means, deviation, cut)
+        return _difference(table, self._total * functools.reduce(np.multiply.outer, shares))
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Counted:
-    """What is known of one set of columns: noisy counts where released, below the cut where a candidate was not.
+def _filled(table: CensoredMeasurement, means: Floats) -> Floats:
+    """Released counts; what suppressed ones are expected to be, and the means themselves where nothing was counted."""
+    suppressed = np.where(table.hidden, expected_below(means, table.deviation, table.cut), means)
+    return np.where(table.released, table.counts, suppressed)
 
-    Cells that are `possible` and no candidates (a missing value, a value that was suppressed before) were never counted.
-    """
 
-    measured: CensoredMeasurement
-    possible: Flags
-
-    @property
-    def candidates(self) -> Flags:
-        """The cells that were counted."""
-        return self.measured.released | self.measured.hidden
-
-    def filled(self, means: Floats) -> Floats:
-        """Released counts; what suppressed ones are expected to be, and the means themselves where nothing was counted."""
-        m = self.measured
-        suppressed = np.where(m.hidden, expected_below(means, m.deviation, m.cut), means)
-        return np.where(self.possible, np.where(m.released, m.counts, suppressed), 0.0)
-
-    def differs(self, means: Floats) -> bool:
-        """Whether the counts say more than `means` do."""
-        m, cells = self.measured, self.candidates
-        residuals = (self.filled(means) - means)[cells]
-        return surprise(residuals, means[cells], m.deviation, m.cut) > EVIDENCE
+def _difference(table: CensoredMeasurement, means: Floats) -> float:
+    """How far the counts are from `means`, in standard deviations of what noise alone makes of these."""
+    known = table.released | table.hidden
+    return surprise((_filled(table, means) - means)[known], means[known], table.deviation, table.cut)
 
 
 def tuple_marginals(
@@ -124,26 +101,22 @@ def tuple_marginals(
     """
     total = float(max(aggregates.record_count, 1))
     together = [mask for mask in masks if len(mask.attributes) > 1]
-    known: Tables = {(): np.array(total)}
+    known: dict[Clique, Floats] = {(): np.array(total)}
     found: list[Measurement] = []
-    candidates = CandidateSet(length=1, sizes=aggregates.domain.sizes)
-    for level, noise in zip(aggregates.levels, aggregates.noise, strict=True):
+    for tables in _tables(aggregates, sizes, together):
         parts, known = known, {}
-        for counted in _tables(level, noise, candidates, sizes, together):
-            clique = counted.measured.attributes
-            others = [(axis, clique[:axis] + clique[axis + 1 :]) for axis in range(len(clique))]
-            facets = [
-                (axis, parts[rest]) for axis, rest in others if rest in parts
-            ]  # of every axis the table of the others
+        for table in tables:
+            clique = table.attributes
+            others = ((axis, clique[:axis] + clique[axis + 1 :]) for axis in range(len(clique)))
+            facets = [(axis, parts[rest]) for axis, rest in others if rest in parts]
             if len(facets) < len(clique):
                 continue
-            implied = _implied(facets, counted.possible)
-            known[clique] = implied
-            if level.length == 1 or counted.differs(implied):
-                known[clique] = _estimate(counted, implied, facets, total)
+            possible = allowed_cells(clique, table.counts.shape, together)
+            known[clique] = implied = _implied(facets, possible)
+            if len(clique) == 1 or _difference(table, implied) > EVIDENCE:
+                known[clique] = _estimate(table, possible, implied, facets, total)
                 kept = _without_suppressed(known[clique], clique, masks)
-                found.append(Measurement(attributes=clique, counts=kept, deviation=noise.deviation))
-        candidates = CandidateSet.above(level, aggregates.domain.sizes)
+                found.append(Measurement(attributes=clique, counts=kept, deviation=table.deviation))
     return tuple(found)
 
 
@@ -159,41 +132,48 @@ def tuple_measurements(aggregates: Aggregates, sizes: Sequence[int]) -> tuple[Ce
     """
     found: list[CensoredMeasurement] = []
     informative: InformativeTables | None = None
-    candidates = CandidateSet(length=1, sizes=aggregates.domain.sizes)
-    for level, noise in zip(aggregates.levels, aggregates.noise, strict=True):
-        drawn = _tables(level, noise, candidates, sizes, ())
-        tables = (table.measured for table in drawn if table.candidates.any())
+    for drawn in _tables(aggregates, sizes, ()):
+        tables = (table for table in drawn if (table.released | table.hidden).any())
         found += tables if informative is None else informative.pick(tables)
         informative = informative or InformativeTables(found, aggregates.record_count, MOST_SECONDS)
-        candidates = CandidateSet.above(level, aggregates.domain.sizes)
     return tuple(found)
 
 
 def _tables(
-    level: Level, noise: LevelNoise, candidates: CandidateSet, sizes: Sequence[int], masks: Sequence[Mask]
-) -> Iterator[_Counted]:
-    """All sets of columns of a length with at most MAX_TABLE cells."""
-    rows, counted = dict(level.by_columns()), set(candidates.column_sets())
-    for clique in itertools.combinations(range(len(sizes)), level.length):
-        shape = tuple(sizes[a] for a in clique)
-        if math.prod(shape) > MAX_TABLE:
-            continue
-        counts, released, possible = np.zeros(shape), np.zeros(shape, np.bool_), allowed_cells(clique, shape, masks)
-        if clique in rows:
-            cells = tuple(level.values[rows[clique]].T)
-            counts[cells], released[cells] = level.counts[rows[clique]], True
-        inside = np.zeros(shape, np.bool_)
-        if clique in counted:
-            inside = candidates.mask(clique)[tuple(slice(size) for size in shape)]
-        measured = CensoredMeasurement(
-            attributes=clique,
-            counts=counts,
-            deviation=noise.deviation,
-            released=released & possible,
-            hidden=inside & possible & ~released,
-            cut=noise.threshold - 0.5,  # counts are whole
-        )
-        yield _Counted(measured=measured, possible=possible)
+    aggregates: Aggregates, sizes: Sequence[int], masks: Sequence[Mask]
+) -> Iterator[Iterator[CensoredMeasurement]]:
+    """For each length what is known of all sets of columns with at most MAX_TABLE cells, but of cells that masks forbid.
+
+    Counts are noisy where they were released, and below the cut where a candidate was not; other cells (a missing value, a
+    value that was suppressed before) were never counted.
+    """
+
+    def of_length(level: Level, noise: LevelNoise, candidates: CandidateSet) -> Iterator[CensoredMeasurement]:
+        rows, counted = dict(level.by_columns()), set(candidates.column_sets())
+        for clique in itertools.combinations(range(len(sizes)), level.length):
+            shape = tuple(sizes[a] for a in clique)
+            if math.prod(shape) > MAX_TABLE:
+                continue
+            counts, released, inside = np.zeros(shape), np.zeros(shape, np.bool_), np.zeros(shape, np.bool_)
+            if clique in rows:
+                cells = tuple(level.values[rows[clique]].T)
+                counts[cells], released[cells] = level.counts[rows[clique]], True
+            if clique in counted:
+                inside = candidates.mask(clique)[tuple(slice(size) for size in shape)]
+            possible = allowed_cells(clique, shape, masks)
+            yield CensoredMeasurement(
+                attributes=clique,
+                counts=counts,
+                deviation=noise.deviation,
+                released=released & possible,
+                hidden=inside & possible & ~released,
+                cut=noise.threshold - 0.5,  # counts are whole
+            )
+
+    candidates = CandidateSet(length=1, sizes=aggregates.domain.sizes)
+    for level, noise in zip(aggregates.levels, aggregates.noise, strict=True):
+        yield of_length(level, noise, candidates)
+        candidates = CandidateSet.above(level, aggregates.domain.sizes)
 
 
 def _implied(facets: Sequence[tuple[int, Floats]], possible: Flags) -> Floats:
@@ -209,14 +189,17 @@ def _implied(facets: Sequence[tuple[int, Floats]], possible: Flags) -> Floats:
     return table
 
 
-def _estimate(counted: _Counted, implied: Floats, facets: Sequence[tuple[int, Floats]], total: float) -> Floats:
+def _estimate(
+    counted: CensoredMeasurement, possible: Flags, implied: Floats, facets: Sequence[tuple[int, Floats]], total: float
+) -> Floats:
     """The table that fits both the counts and the facets."""
-    variance = np.where(counted.candidates, counted.measured.deviation**2, implied**2 + 1.0) * counted.possible
+    known, sigma = counted.released | counted.hidden, counted.deviation
+    variance = np.where(known, sigma**2, implied**2 + 1.0) * possible
     sums = (variance.sum(axis=axis, keepdims=True) for axis, _ in facets)
     shares = [_ratio(variance, np.broadcast_to(together, variance.shape)) for together in sums]
     table = implied
     for _ in range(_STEPS):
-        before, table = table, counted.filled(table)
+        before, table = table, _filled(counted, table)
         for _ in range(_TURNS):
             for (axis, facet), share in zip(facets, shares, strict=True):
                 table = table + share * np.expand_dims(facet - table.sum(axis=axis), axis)
@@ -224,7 +207,7 @@ def _estimate(counted: _Counted, implied: Floats, facets: Sequence[tuple[int, Fl
             table = np.maximum(table, 0.0)
             if lowest >= -TOLERANCE * total:
                 break
-        if np.abs(table - before).max(initial=0.0) <= _SETTLED * counted.measured.deviation:
+        if np.abs(table - before).max(initial=0.0) <= _SETTLED * sigma:
             break
     together = float(table.sum())
     return table * (total / together) if together > 0 else table

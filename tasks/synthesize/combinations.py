@@ -135,21 +135,16 @@ def count_missing(aggregates: Aggregates, optional: Sequence[bool], sets: Sequen
     for level in aggregates.levels:
         cells = level
         for position in range(level.length):
-            cells = _join(cells, _left_over(cells, lower, position, sizes, may_lack, groups))
+            cells = _with_missing(cells, lower, position, sizes, may_lack, groups)
         lower = _consistent(cells, lower, sizes)
         levels.append(lower)
     return replace(aggregates, levels=tuple(levels))
 
 
-def _left_over(
-    cells: Level,
-    lower: Level,
-    position: int,
-    sizes: tuple[int, ...],
-    optional: NDArray[np.bool_],
-    groups: IntArray,
+def _with_missing(
+    cells: Level, lower: Level, position: int, sizes: tuple[int, ...], optional: NDArray[np.bool_], groups: IntArray
 ) -> Level:
-    """The combinations of which `position` is the last missing value: `lower` less the sum of `cells` over its values."""
+    """`cells` and the combinations of which `position` is the last missing value: `lower` less their sum over its values."""
     width, missing = len(sizes), np.array(sizes, np.int64)
     rows = find_rows(lower, *part(cells, position), sizes)
     known = rows >= 0
@@ -162,18 +157,9 @@ def _left_over(
     chosen, columns = np.nonzero((rest > 0) & fits & last & optional)
     return Level(
         length=cells.length,
-        columns=np.insert(lower.columns[chosen], position, columns, axis=1),
-        values=np.insert(lower.values[chosen], position, missing[columns], axis=1),
-        counts=rest[chosen, columns],
-    )
-
-
-def _join(left: Level, right: Level) -> Level:
-    return Level(
-        length=left.length,
-        columns=np.concatenate([left.columns, right.columns]),
-        values=np.concatenate([left.values, right.values]),
-        counts=np.concatenate([left.counts, right.counts]),
+        columns=np.concatenate([cells.columns, np.insert(lower.columns[chosen], position, columns, axis=1)]),
+        values=np.concatenate([cells.values, np.insert(lower.values[chosen], position, missing[columns], axis=1)]),
+        counts=np.concatenate([cells.counts, rest[chosen, columns]]),
     )
 
 

@@ -7,7 +7,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from marginweave.tasks.synthesize.combinations import Combinations, Numbers
-from marginweave.tasks.synthesize.growing_state import GrowingState, Rules, change, clear, draw_free, quantile
+from marginweave.tasks.synthesize.growing_state import GrowingState, Rules, change, draw_free, quantile
 
 _NONE = np.iinfo(np.int32).min  # below every weight
 _ALL = -1  # candidates: every value of a column that is not used
@@ -42,7 +42,8 @@ def _refill(combinations: Combinations, state: GrowingState) -> None:
     """Begin again with the released counts."""
     state.left[:] = combinations.counts
     state.left[0] = _NONE
-    clear(state.alone)
+    state.alone.weights[:] = 0
+    state.alone.sums[:] = 0
     for attribute in range(len(state.available)):
         count = combinations.counts[combinations.children[attribute]]
         state.available[attribute] = count

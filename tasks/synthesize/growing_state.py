@@ -13,41 +13,24 @@ from marginweave.tasks.synthesize.combinations import Numbers
 
 
 class Chances(NamedTuple):
-    """Weights of attributes, of which those of one column stand together, as a tree of partial sums.
+    """Weights of attributes, of which those of one column stand together, and their sums."""
 
-    The binary indexed tree of Fenwick (1994): a weight changes, and an attribute is found, in steps that grow with the
-    logarithm of how many there are.
-    """
-
-    tree: Integers  # `tree[i]` is the sum of the lowbit(i) weights before place i, shape (attributes + 1,)
+    weights: Integers  # of each attribute, shape (attributes,)
     sums: Integers  # of the weights of each column, shape (columns,)
     starts: Integers  # where the attributes of each column begin, shape (columns + 1,)
 
     @classmethod
     def of(cls, columns: NDArray[np.int32], width: int) -> Chances:
         """Without any weight; `columns` has the column of each attribute, ascending."""
-        return cls(
-            tree=np.zeros(len(columns) + 1, np.int64),
-            sums=np.zeros(width, np.int64),
-            starts=np.searchsorted(columns, np.arange(width + 1)).astype(np.int64),
-        )
+        starts = np.searchsorted(columns, np.arange(width + 1)).astype(np.int64)
+        return cls(weights=np.zeros(len(columns), np.int64), sums=np.zeros(width, np.int64), starts=starts)
 
 
 @njit(cache=True)
 def change(chances: Chances, attribute: int, column: int, by: int) -> None:
     """Add to the weight of an attribute of a column."""
+    chances.weights[attribute] += by
     chances.sums[column] += by
-    place = attribute + 1
-    while place < len(chances.tree):
-        chances.tree[place] += by
-        place += place & -place
-
-
-@njit(cache=True)
-def clear(chances: Chances) -> None:
-    """Take all weight away."""
-    chances.tree[:] = 0
-    chances.sums[:] = 0
 
 
 @njit(cache=True)
@@ -66,25 +49,11 @@ def draw_free(chances: Chances, used: Flags, chance: float) -> int:
     while used[column] or point >= chances.sums[column]:
         point -= 0 if used[column] else int(chances.sums[column])
         column += 1
-    place = chances.starts[column]
-    while place > 0:
-        point += int(chances.tree[place])
-        place -= place & -place
-    return _find(chances, point)
-
-
-@njit(cache=True)
-def _find(chances: Chances, point: int) -> int:
-    """The first attribute for which the weights up to it exceed `point`."""
-    step, place = 1, 0
-    while 2 * step < len(chances.tree):
-        step *= 2
-    while step > 0:
-        if place + step < len(chances.tree) and chances.tree[place + step] <= point:
-            place += step
-            point -= chances.tree[place]
-        step //= 2
-    return place
+    attribute = chances.starts[column]
+    while point >= chances.weights[attribute]:
+        point -= int(chances.weights[attribute])
+        attribute += 1
+    return int(attribute)
 
 
 class Rules(NamedTuple):

@@ -13,7 +13,7 @@ from marginweave.schemas.arrays import Flags, Integers, Records
 from marginweave.schemas.released.measurements import Mask
 from marginweave.tasks.estimate.mixture.model import Mixture
 from marginweave.tasks.estimate.rounding import apportion, round_shares
-from marginweave.tasks.synthesize.gum.start import Drawing
+from marginweave.tasks.synthesize.gum.synthesize import replace_dead
 
 
 def sample_stratified(model: Mixture, records: int, generator: np.random.Generator) -> tuple[Records, Integers]:
@@ -136,10 +136,8 @@ def _exchange(one: Records, other: Records, block: Integers, offsets: Integers, 
             p, q = offsets[x] + one[x], offsets[x] + other[x]
             if u == v or p == q or x in block:
                 continue
-            for source, target, beside in (
-                (u, v, p),
-                (v, u, q),
-            ):  # a record with `beside` has `target` in place of `source`
+            # a record with `beside` has `target` in place of `source`
+            for source, target, beside in ((u, v, p), (v, u, q)):
                 residual[source, beside] -= 1
                 residual[beside, source] -= 1
                 residual[target, beside] += 1
@@ -177,14 +175,9 @@ def repair_structural_zeros(records: Records, owners: Integers, model: Mixture, 
         first, last = (np.searchsorted(owners, owners[bad], side) for side in ("left", "right"))
         partners = first + np.floor(generator.random(len(bad)) * (last - first)).astype(np.int64)
         _swap(records, bad, partners, block, model.masks)
-    drawing = Drawing(
-        records=records,
-        one_way=[model.marginal((a,)) for a in range(len(model.sizes))],
-        masks=[*model.masks, *model.inside],
-        generator=generator,
-    )
-    drawing.dead[:] = ~allowed_records(records, model.masks)
-    drawing.revive()
+    one_way = [model.marginal((a,)) for a in range(len(model.sizes))]
+    dead = ~allowed_records(records, model.masks)
+    replace_dead(records, dead, one_way, [*model.masks, *model.inside], generator)
 
 
 def allowed_records(records: Records, masks: Sequence[Mask]) -> Flags:

@@ -10,7 +10,6 @@ import numpy as np
 
 from marginweave.schemas.arrays import Codes, Flags, Records
 from marginweave.schemas.configuration.attributes import forbidden_codes
-from marginweave.schemas.configuration.columns import SetColumn
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.synthesis import (
     AnySynthesis,
@@ -26,9 +25,8 @@ from marginweave.schemas.released.measurements import CensoredMeasurement, Margi
 from marginweave.tasks.aggregate.domain import Compression, compress_mask, domain_sizes, structural_masks
 from marginweave.tasks.encode.codes import code_type, value_slots
 from marginweave.tasks.engine.local import LocalEngine
-from marginweave.tasks.estimate.graphical.junction import choose_measurements
-from marginweave.tasks.estimate.graphical.tree import fit_tree
-from marginweave.tasks.estimate.mixture.fit import MixtureSettings, fit_mixture
+from marginweave.tasks.estimate.graphical import choose_measurements, fit_tree
+from marginweave.tasks.estimate.mixture.fit import fit_mixture
 from marginweave.tasks.estimate.mixture.model import Mixture
 from marginweave.tasks.normalize.marginals import all_pairs, compression_of, measured_marginals
 from marginweave.tasks.normalize.tuples import tuple_marginals, tuple_measurements
@@ -44,7 +42,7 @@ class EstimationInput:
     """What is known of a table: marginals over attributes of `sizes` codes, its number of records, and structural zeros.
 
     `measurements` are as they were drawn, each with its noise; `consistent` gives them in agreement. `noise` is how far a
-    model should be from them (`MixtureSettings`).
+    model should be from them (`fit_mixture`).
     """
 
     measurements: Sequence[Measurement]
@@ -85,10 +83,8 @@ def fit_known(known: EstimationInput, settings: MixtureSynthesis) -> Mixture:
 
     DP: post-processing. Raises InputError as `fit_mixture`.
     """
-    chosen = MixtureSettings(
-        noise=known.noise, **settings.model_dump(include={"components", "fits", "iterations", "seed"})
-    )
-    return fit_mixture(known.measurements, known.sizes, max(known.total, 1.0), known.masks, chosen)
+    total = max(known.total, 1.0)
+    return fit_mixture(known.measurements, known.sizes, total, known.masks, settings, noise=known.noise)
 
 
 def expand_records(records: Records, compression: Compression, generator: np.random.Generator) -> Records:
@@ -165,7 +161,7 @@ def _from_combinations(aggregates: Aggregates, configuration: Configuration, set
 
     def make(shard: int) -> Sequence[Codes]:
         records = maker.records(shard)
-        _cap_sets(records, configuration, settings, shard)
+        cap_values(records, configuration, stream([settings.seed, _SETS], shard))  # post-processing
         return join_sets(records, layout, stream([settings.seed, _SETS], shard))  # post-processing
 
     return maker.plan.shards, make
@@ -181,17 +177,11 @@ def _from_marginals(
         records = maker.records(shard)
         if compression is not None:
             records = expand_records(records, compression, stream(settings.seed, shard))  # post-processing
-        _cap_sets(records, configuration, settings, shard)
+        cap_values(records, configuration, stream([settings.seed, _SETS], shard))  # post-processing
         most = None if settings.max_records is None else maker.plan.records(settings.max_records, shard)
         return tuple(records[:most].T)
 
     return maker.plan.shards, make
-
-
-def _cap_sets(records: Records, configuration: Configuration, settings: AnySynthesis, shard: int) -> None:
-    """Leave records as many values of each column of sets as they may have, in place."""
-    caps = {name: column.width for name, column in configuration.columns.items() if isinstance(column, SetColumn)}
-    cap_values(records, configuration.attributes, caps, stream([settings.seed, _SETS], shard))  # post-processing
 
 
 def estimation_input(

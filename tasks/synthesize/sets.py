@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
 from marginweave.schemas.arrays import Codes, Integers, Records, Words
 from marginweave.schemas.configuration.attributes import Attribute
+from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.released.aggregates import Aggregates, Domain
 from marginweave.tasks.columns.category import cut_sets, pad_sets
 
 
 class SetLayout:
-    """Where the attributes of a domain stand once sets are expanded: attribute j begins at column `starts[j]`.
+    """Where the attributes of a domain are once sets are expanded: attribute j begins at column `starts[j]`.
 
     A set of s released values has s columns, each with one value, whose missing value says that the set lacks it. For each
     column, `optional` says whether a record can lack it, and `sets` the number of the set that it is a value of, or -1.
@@ -35,9 +37,9 @@ class SetLayout:
 
 
 def expand_sets(aggregates: Aggregates, layout: SetLayout) -> Aggregates:
-    """Released counts with the values of every set as columns of their own.
+    """Released counts with a column for each value of every set.
 
-    A combination holds at most one value of a set, so no two columns of one set stand in a combination. DP: post-processing.
+    A combination has at most one value of a set, so no two columns of one set are in a combination. DP: post-processing.
     """
     if not layout.is_set.any():
         return aggregates
@@ -62,35 +64,36 @@ def join_sets(records: Records, layout: SetLayout, rng: np.random.Generator) -> 
     Shapes (n,), and (n, width) for a set. DP: post-processing.
     """
     found: list[Codes] = []
-    for j, attribute in enumerate(layout.attributes):
-        start, stop = layout.starts[j : j + 2]
-        if not attribute.is_set:
+    for attribute, size, (start, stop) in zip(layout.attributes, layout.sizes, pairwise(layout.starts), strict=True):
+        if attribute.is_set:
+            kept = _cut(records, slice(start, stop), attribute.width, rng)
+            found.append(pad_sets(*kept, attribute.width, size))
+        else:
             found.append(np.ascontiguousarray(records[:, start]))
-            continue
-        owners, codes = np.nonzero(records[:, start:stop] == 0)
-        lengths = np.bincount(owners, minlength=len(records))
-        owners, codes, lengths = cut_sets(owners, codes, lengths, attribute.width, _Words(rng))
-        found.append(pad_sets(owners, codes, lengths, attribute.width, layout.sizes[j]))
     return tuple(found)
 
 
-def cap_values(
-    records: Records, attributes: Sequence[Attribute], caps: Mapping[str, int], rng: np.random.Generator
-) -> None:
-    """Take values out of records that hold more of a set than its public cap, in place: a uniform choice of them stays.
+def cap_values(records: Records, configuration: Configuration, rng: np.random.Generator) -> None:
+    """Take values out of records that have more of a set than its public cap, in place: a uniform choice of them stays.
 
     `records` has shape (n, attributes); of an attribute that is a value of a set (`Attribute.of_set`) code 0 has the value and
-    1 lacks it. `caps` has the cap of each set by column. DP: post-processing.
+    1 lacks it. DP: post-processing.
     """
-    for name, cap in caps.items():
-        places = [j for j, attribute in enumerate(attributes) if attribute.of_set and name in attribute.columns]
-        if not places:  # the set is one attribute, which `join_sets` caps
-            continue
-        owners, values = np.nonzero(records[:, places] == 0)
-        lengths = np.bincount(owners, minlength=len(records))
-        owners, values, _ = cut_sets(owners, values, lengths, cap, _Words(rng))
-        records[:, places] = 1
-        records[owners, np.array(places)[values]] = 0
+    for name, column in configuration.columns.items():
+        places = [j for j, a in enumerate(configuration.attributes) if a.of_set and name in a.columns]
+        if places:  # otherwise the column is no set, or one attribute, which `join_sets` caps
+            owners, values, _ = _cut(records, places, column.width, rng)
+            records[:, places] = 1
+            records[owners, np.array(places)[values]] = 0
+
+
+def _cut(
+    records: Records, places: slice | list[int], cap: int, rng: np.random.Generator
+) -> tuple[Integers, Integers, Integers]:
+    """At most `cap` values of a set for each record, as `cut_sets` returns them; code 0 at a place has its value."""
+    owners, values = np.nonzero(records[:, places] == 0)
+    lengths = np.bincount(owners, minlength=len(records))
+    return cut_sets(owners, values, lengths, cap, _Words(rng))
 
 
 @dataclass(frozen=True)

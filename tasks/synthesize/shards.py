@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from marginweave.schemas.arrays import Records
-from marginweave.schemas.errors import InputError
 from marginweave.tasks.synthesize.combinations import Numbers
 
 SHARD = 250_000
@@ -61,20 +60,15 @@ def stream(seed: int | Sequence[int], shard: int) -> np.random.Generator:
 
 @dataclass(frozen=True, kw_only=True)
 class RecordSampler:
-    """Makes `number` records in shards of at most `most`; `sample` makes as many as it is told, by draws of a generator.
+    """Makes `number` records in shards of at most `most`; `sample` makes as many as it is asked for, by draws of a generator.
 
-    A shard depends on no other, and any of them can be made at any time; the same seed makes the same records. Raises
-    InputError for a negative number.
+    A shard depends on no other, and any of them can be made at any time; the same seed makes the same records.
     """
 
     sample: Callable[[int, np.random.Generator], Records]
     number: int
     seed: int
     most: int = SHARD
-
-    def __post_init__(self) -> None:
-        if self.number < 0:
-            raise InputError(f"records ({self.number}) must not be negative")
 
     @property
     def plan(self) -> ShardPlan:

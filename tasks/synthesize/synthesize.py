@@ -18,7 +18,7 @@ from marginweave.schemas.released.aggregates import Aggregates
 from marginweave.tasks.synthesize.combinations import Combinations, count_missing, number_combinations, packed
 from marginweave.tasks.synthesize.grow import grow_records
 from marginweave.tasks.synthesize.growing_state import Chances, GrowingState, Prohibitions, Rules
-from marginweave.tasks.synthesize.shards import SHARD, ShardPlan, stream
+from marginweave.tasks.synthesize.shards import ShardPlan, stream
 
 Rule = Sequence[tuple[int, int]]
 
@@ -43,11 +43,10 @@ class SeededSynthesis:
     Args:
         aggregates: Normalized counts of lengths 1..R.
         settings: What to make; the same settings and counts make the same records.
-        optional: For each column whether it can be missing; all of them if not given.
+        optional: For each column whether it can be missing.
         forbidden: Combinations of (column, value) that no record holds, whatever is released.
-        sets: For each column the set (0, 1, …) that it is a value of, or -1, as it is if not given. Combinations of two
+        sets: For each column the set (0, 1, …) that it is a value of, or -1. Combinations of two
             columns of one set are not counted, so they neither hinder nor weigh.
-        most: Records of a shard at most.
 
     Raises:
         InputError: if the aggregates have no levels or are not normalized.
@@ -57,22 +56,20 @@ class SeededSynthesis:
         self,
         aggregates: Aggregates,
         settings: SynthesisSettings,
-        optional: Sequence[bool] | None = None,
-        forbidden: Sequence[Rule] = (),
-        sets: Sequence[int] | None = None,
-        *,
-        most: int = SHARD,
+        optional: Sequence[bool],
+        forbidden: Sequence[Rule],
+        sets: Sequence[int],
     ) -> None:
-        columns = len(aggregates.domain.sizes)
-        self._settings, self._forbidden, self._aggregates = settings, forbidden, _scale(aggregates, settings.scale)
-        self._optional = [True] * columns if optional is None else optional
-        self._sets = [-1] * columns if sets is None else sets
-        counted = self._aggregates
+        levels = [replace(m, counts=np.ceil(m.counts * settings.scale).astype(np.int64)) for m in aggregates.levels]
+        count = math.ceil(aggregates.record_count * settings.scale)
+        self._aggregates = counted = replace(aggregates, record_count=count, levels=tuple(levels))
+        self._settings, self._optional, self._forbidden, self._sets = settings, optional, forbidden, sets
         if settings.sample_missing:
-            counted = count_missing(counted, self._optional, self._sets)
-        self.combinations = number_combinations(counted, self._sets)
-        wanted = settings.records if isinstance(settings.records, int) else None
-        self.plan = ShardPlan.of(max(self._aggregates.record_count, 0), wanted, most=most)
+            counted = count_missing(counted, optional, sets)
+        self.combinations = number_combinations(counted, sets)
+        wanted = settings.records
+        self._number = None if wanted == "exhaust" else count if wanted == "count" else wanted
+        self.plan = ShardPlan.of(count, self._number)
 
     def records(self, shard: int) -> Records:
         """The records of a shard in random order, at most its part of `max_records`; shape (n, columns).
@@ -89,7 +86,7 @@ class SeededSynthesis:
         rules = Rules(
             longest=longest,
             shortest=1 if settings.relax else longest,
-            records=self._wanted(shard),
+            records=-1 if self._number is None else self.plan.records(self._number, shard),
             subtract=settings.use_synthetic_counts,
             fraction=fraction,
             kept=ranks_needed(members, fraction),
@@ -101,18 +98,6 @@ class SeededSynthesis:
             complete_records(records, self._aggregates, self._optional, self._forbidden, rng)
         most = None if settings.max_records is None else self.plan.records(settings.max_records, shard)
         return records[rng.permutation(len(records))][:most]
-
-    def _wanted(self, shard: int) -> int:
-        """How many records the shard makes, or -1 to use its counts up."""
-        wanted = self._settings.records
-        if wanted == "exhaust":
-            return -1
-        return self.plan.records(self._aggregates.record_count if wanted == "count" else wanted, shard)
-
-
-def _scale(aggregates: Aggregates, scale: float) -> Aggregates:
-    levels = tuple(replace(level, counts=np.ceil(level.counts * scale).astype(np.int64)) for level in aggregates.levels)
-    return replace(aggregates, record_count=math.ceil(aggregates.record_count * scale), levels=levels)
 
 
 def ranks_needed(members: int, fraction: float) -> int:
@@ -212,12 +197,7 @@ def _weights(aggregates: Aggregates, column: int) -> Floats:
 
 
 def _fill_allowed(
-    records: Records,
-    rows: Integers,
-    column: int,
-    weights: Floats,
-    rules: Sequence[Rule],
-    rng: np.random.Generator,
+    records: Records, rows: Integers, column: int, weights: Floats, rules: Sequence[Rule], rng: np.random.Generator
 ) -> Flags:
     """Fill a column of some rows with allowed values; returns for which of them there was one."""
     allowed = np.ones((len(rows), len(weights)), np.bool_)

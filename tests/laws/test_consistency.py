@@ -16,8 +16,7 @@ from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Mask, Measurement
 from marginweave.tasks.aggregate.marginals import estimate_total
 from marginweave.tasks.estimate.rounding import project_simplex
-from marginweave.tasks.normalize.averaging import Shared, Tables
-from marginweave.tasks.normalize.consistency import Holders, make_consistent
+from marginweave.tasks.normalize.consistency import Holders, Shared, Tables, average, make_consistent
 
 SIZES = (2, 3, 5, 7)
 SETS = {
@@ -274,9 +273,14 @@ def test_averaging_gives_every_cell_of_a_shared_sum_the_same_step(
     order = {a: i for i, a in enumerate(sorted(shared))}
     allowed = [_spread(possible, clique, order) for clique in cliques]
     weights = rng.uniform(0.1, 9, len(cliques))
-    tables = Tables.of(values, allowed, list(weights))
-    target = None if shared else np.array([700.0])
-    Shared.of(tuple(sorted(shared)), range(len(cliques)), cliques, tables).average(tables, target)
+    measured = [
+        Measurement(attributes=clique, counts=np.where(kept, value, 0.0), deviation=weight**-0.5)
+        for clique, kept, value, weight in zip(cliques, allowed, values, weights, strict=True)
+    ]
+    tables = Tables.of(measured, [], 700.0)._replace(allowed=np.concatenate([kept.ravel() for kept in allowed]))
+    target = np.zeros(0) if shared else np.array([700.0])
+    average(tables, Shared.of(tuple(sorted(shared)), range(len(cliques)), cliques, dict(enumerate(SIZES))), target)
+    averaged = np.split(tables.values, tables.starts[1:-1])
     sums, groups = [], []
     for value, clique in zip(values, cliques, strict=True):
         others = tuple(axis for axis, a in enumerate(clique) if a not in shared)
@@ -286,7 +290,7 @@ def test_averaging_gives_every_cell_of_a_shared_sum_the_same_step(
     for i, clique in enumerate(cliques):
         step = np.where(possible, (mean - sums[i]) / groups[i], 0.0)
         wanted = (values[i] + _spread(step, clique, order)) * allowed[i]
-        assert np.allclose(tables.table(i, values[i].shape), wanted)
+        assert np.allclose(averaged[i].reshape(values[i].shape), wanted)
 
 
 def _spread(table: np.ndarray, clique: tuple[int, ...], order: dict[int, int]) -> np.ndarray:

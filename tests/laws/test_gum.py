@@ -344,7 +344,6 @@ def test_it_stops_at_noise_and_is_nearer_to_the_truth_for_it() -> None:
     [
         ([(0, 1)], SIZES, 10, "attribute 2 must be in at least one marginal"),
         ([(0, 1), (2, 3)], (2, 3, 5, 8), 10, r"attributes \(2, 3\) must have the shape that sizes say"),
-        ([(0, 1), (2, 3)], SIZES, -1, r"records \(-1\) must not be negative"),
     ],
 )
 def test_what_does_not_fit_is_refused(cliques: list, sizes: tuple, records: int, message: str) -> None:

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import log_ndtr
 
+from marginweave.schemas.configuration.synthesis import MixtureSynthesis
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import CensoredMeasurement, Clique, Mask, Measurement
-from marginweave.tasks.estimate.mixture.fit import MixtureSettings, Parameters, fit_mixture
+from marginweave.tasks.estimate.mixture.fit import Parameters, fit_mixture
 from marginweave.tasks.estimate.mixture.model import Mixture, join_attributes, pack_mixture, unpack_mixture
 from marginweave.tasks.estimate.mixture.objective import Objective
 from marginweave.tasks.estimate.mixture.targets import F32, FeatureLayout
@@ -23,7 +24,7 @@ from marginweave.tasks.synthesize.shards import RecordSampler
 from tests.support.synthesized import every_record
 
 SIZES = (2, 3, 5, 4)
-SMALL = MixtureSettings(components=20, fits=2, iterations=200)
+SMALL = MixtureSynthesis(components=20, fits=2, iterations=200)
 
 
 def noisy(clique: Clique, seed: int, deviation: float = 2.0) -> Measurement:
@@ -135,7 +136,7 @@ def test_a_product_is_found_from_its_pairs() -> None:
         for a, b in itertools.combinations(range(4), 2)
     ]
     table = 1e5 * np.einsum("i,j,k,l->ijkl", *parts)
-    model = fit_mixture(pairs, SIZES, 1e5, [], MixtureSettings(components=20, fits=2, noise=0.1))
+    model = fit_mixture(pairs, SIZES, 1e5, [], MixtureSynthesis(components=20, fits=2), noise=0.1)
     assert np.abs(model.marginal(range(4)) - table).sum() < 0.01 * 1e5
 
 
@@ -145,7 +146,7 @@ def test_a_dependence_is_found() -> None:
     truth[[0, 1, 2, 3, 4], [3, 1, 0, 2, 3]] = [100, 400, 50, 250, 200]
     noise = np.random.default_rng(0).normal(0, 5, truth.shape)
     measured = [Measurement(attributes=(0, 1), counts=truth + noise, deviation=5.0)]
-    model = fit_mixture(measured, (5, 4), 1000.0, [], MixtureSettings(components=20, fits=2, rate=0.2, noise=0.0))
+    model = fit_mixture(measured, (5, 4), 1000.0, [], MixtureSynthesis(components=20, fits=2), noise=0.0)
     assert np.abs(model.marginal((0, 1)) - truth).sum() < 0.8 * np.abs(noise).sum()
 
 
@@ -162,12 +163,12 @@ def test_a_fit_ends_at_the_noise_and_goes_on_from_a_model() -> None:
         )
         for c in cliques
     ]
-    one = MixtureSettings(components=30, fits=1, iterations=500)
+    one = MixtureSynthesis(components=30, fits=1, iterations=500)
     model = fit_mixture(measured, SIZES, 300.0, [], one)
     assert 0.9 < chi(model, measured) <= 1.001
     again = fit_mixture(measured, SIZES, 300.0, [], one, model)
     assert again.marginal(range(4)) == pytest.approx(model.marginal(range(4)), abs=1e-3)
-    assert chi(fit_mixture(measured, SIZES, 300.0, [], MixtureSettings(components=30, noise=0.0), None), measured) < 0.8
+    assert chi(fit_mixture(measured, SIZES, 300.0, [], MixtureSynthesis(components=30), noise=0.0), measured) < 0.8
 
 
 def chi(model: Mixture, measured: list[Measurement]) -> float:
@@ -180,7 +181,7 @@ def test_equal_arguments_give_equal_bytes_and_other_seeds_others() -> None:
     assert models[0].weights.tobytes() == models[1].weights.tobytes()
     assert all(a.tobytes() == b.tobytes() for a, b in zip(models[0].shares, models[1].shares, strict=True))
     other = fit_mixture(
-        MEASURED + WIDE, SIZES, 300.0, [], MixtureSettings(components=20, fits=2, iterations=200, seed=1)
+        MEASURED + WIDE, SIZES, 300.0, [], MixtureSynthesis(components=20, fits=2, iterations=200, seed=1)
     )
     assert not np.array_equal(other.shares[0], models[0].shares[0])
 
@@ -292,7 +293,7 @@ def test_what_was_suppressed_is_below_its_cut_and_not_zero() -> None:
         hidden=np.array([False, False, True, False]),
         cut=30.0,
     )
-    found = fit_mixture([one], (4,), 1000.0, [], MixtureSettings(components=3, fits=1, noise=0.0)).marginal((0,))
+    found = fit_mixture([one], (4,), 1000.0, [], MixtureSynthesis(components=3, fits=1), noise=0.0).marginal((0,))
     assert found[:2] == pytest.approx([500, 200], abs=5)
     assert found[2] < 30
     assert found[3] > 260
@@ -317,6 +318,6 @@ def test_the_steward_is_told_what_does_not_fit() -> None:
         fit_mixture([pair], SIZES[:2], 10.0, nothing, SMALL).conditioned()
     model = fit_mixture([pair], SIZES[:2], 10.0, [], SMALL)
     with pytest.raises(InputError, match=r"^start \(40 components\)"):
-        fit_mixture([pair], SIZES[:2], 10.0, [], MixtureSettings(components=3), model)
+        fit_mixture([pair], SIZES[:2], 10.0, [], MixtureSynthesis(components=3), model)
     with pytest.raises(InputError, match="distinct"):
         model.marginal((0, 0))

@@ -19,8 +19,7 @@ from pydantic import ByteSize
 from marginweave.schemas.configuration.synthesis import PgmSynthesis
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Measurement
-from marginweave.tasks.estimate.graphical.junction import model_cells
-from marginweave.tasks.estimate.graphical.tree import fit_tree
+from marginweave.tasks.estimate.graphical import fit_tree, model_cells
 from marginweave.tasks.synthesize.mixture import allowed_records
 from tests.support.graphical_tables import MASKS, PAIRS, SIZES, decomposable, marginal, mask, measurements_of
 from tests.support.released_tuples import WITH_MISSING, four_columns, random_rows, released

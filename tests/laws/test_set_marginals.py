@@ -156,7 +156,7 @@ def test_what_the_cap_keeps_is_a_uniform_choice() -> None:
     records = np.zeros((2 * n, 7), np.int32)
     records[n:, 1:6] = [1, 0, 1, 0, 0]
     records[:, 6] = 2
-    cap_values(records, CONFIGURATION.attributes, {"signs": 3}, np.random.default_rng(7))
+    cap_values(records, CONFIGURATION, np.random.default_rng(7))
     assert np.unique(records[n:], axis=0).tolist() == [[0, 1, 0, 1, 0, 0, 2]]
     kept, seen = np.unique(records[:n], axis=0, return_counts=True)
     assert len(kept) == len(list(itertools.combinations(VALUES, 3)))

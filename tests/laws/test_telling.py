@@ -9,16 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from marginweave.schemas.configuration.synthesis import MixtureSynthesis
 from marginweave.schemas.released.measurements import CensoredMeasurement, Clique, Measurement
 from marginweave.tasks.accounting.plan.default_records import fitting_seconds
-from marginweave.tasks.estimate.mixture.calibrate import calibrate_one_way, nearest_column
-from marginweave.tasks.estimate.mixture.fit import MixtureSettings, fit_mixture
+from marginweave.tasks.estimate.mixture.fit import calibrate_one_way, fit_mixture
 from marginweave.tasks.estimate.mixture.model import Mixture
+from marginweave.tasks.estimate.rounding import nearest_column
 from marginweave.tasks.normalize.tuples import InformativeTables
 
 SIZES = (2, 3, 5, 7)
 TOTAL = 4200.0
-FEW = MixtureSettings(components=20, fits=2, iterations=100)
+FEW = MixtureSynthesis(components=20, fits=2, iterations=100)
 
 
 def known(clique: Clique, counts: np.ndarray, deviation: float, threshold: int = 1) -> CensoredMeasurement:

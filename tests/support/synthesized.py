@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.schemas.arrays import Records
 from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.configuration.synthesis import AnySynthesis, GumSynthesis, PgmSynthesis
+from marginweave.schemas.configuration.synthesis import AnySynthesis, GumSynthesis, PgmSynthesis, SynthesisSettings
 from marginweave.schemas.released.aggregates import Aggregates
 from marginweave.schemas.released.measurements import Marginals, Mask, Measurement
 from marginweave.tasks.engine.local import LocalEngine
+from marginweave.tasks.synthesize import synthesize
 from marginweave.tasks.synthesize.gum.synthesize import Gum
 from marginweave.tasks.synthesize.release import EstimationInput, sampler, synthesize_blocks
-from marginweave.tasks.synthesize.shards import SHARD, RecordSampler
+from marginweave.tasks.synthesize.shards import SHARD, RecordSampler, ShardPlan
 from marginweave.tasks.synthesize.synthesize import SeededSynthesis
 
 
@@ -26,9 +29,23 @@ def every_record(maker: RecordSampler | SeededSynthesis) -> Records:
     return np.concatenate(list(LocalEngine().map(maker.records, range(maker.plan.shards))))
 
 
+def seeded(
+    aggregates: Aggregates,
+    settings: SynthesisSettings,
+    optional: Sequence[bool] | None = None,
+    forbidden: Sequence[Sequence[tuple[int, int]]] = (),
+    most: int = SHARD,
+) -> SeededSynthesis:
+    """What grows records from released combinations without sets; every column can be missing unless `optional` says so."""
+    columns = len(aggregates.domain.sizes)
+    optional = [True] * columns if optional is None else optional
+    with mock.patch.object(synthesize, "ShardPlan", mock.Mock(of=partial(ShardPlan.of, most=most))):
+        return SeededSynthesis(aggregates, settings, optional, forbidden, [-1] * columns)
+
+
 def synthesize_records(*arguments: Any, **named: Any) -> Records:
-    """Records grown from released combinations; the arguments are those of `SeededSynthesis`."""
-    return every_record(SeededSynthesis(*arguments, **named))
+    """All records of `seeded`, whose arguments these are."""
+    return every_record(seeded(*arguments, **named))
 
 
 def synthesize_gum(

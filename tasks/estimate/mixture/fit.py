@@ -1,48 +1,28 @@
-"""Fits the mixture of products that is nearest to noisy marginals."""
+"""Fits the mixture of products that is nearest to noisy marginals, and calibrates it to single attributes."""
 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from marginweave.schemas.arrays import Floats
+from marginweave.schemas.configuration.synthesis import MixtureSynthesis
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Mask, Measurement
 from marginweave.tasks.engine.local import LocalEngine
-from marginweave.tasks.estimate.mixture.calibrate import calibrate_one_way
-from marginweave.tasks.estimate.mixture.model import Block, Mixture, is_whole, join_attributes
+from marginweave.tasks.estimate.mixture.model import Block, Mixture, is_whole
 from marginweave.tasks.estimate.mixture.objective import Objective
 from marginweave.tasks.estimate.mixture.start import TreeStart
 from marginweave.tasks.estimate.mixture.targets import F32, FeatureLayout, Float32s
+from marginweave.tasks.estimate.rounding import nearest_column
 
-
-@dataclass(frozen=True, kw_only=True)
-class MixtureSettings:
-    """Parameters of the fit.
-
-    `components`: how many products of independent columns one fit mixes. `fits`: how many fits are averaged, each from a
-    different start; they disagree about what the counts do not say, and the average does not claim it. `iterations`: most
-    steps of Adam. `rate`: length of the first steps, in logits; it falls to 0 as a cosine. `anchor_weight`: which share of an
-    initial component lies on one record; the smaller, the closer the fit stays to independence where the counts say little.
-    `noise`: a fit ends where its mean squared distance to the counts, over their variance, is at most this, in all and nearly
-    so for single attributes, pairs and larger sets each, as what is nearer follows the noise; 0 never ends early. `seed`:
-    public, for the starts.
-    """
-
-    components: int = 300
-    fits: int = 8
-    iterations: int = 1000
-    rate: float = 0.1
-    anchor_weight: float = 0.2
-    noise: float = 1.0
-    seed: int = 0
-
-
+_RATE = 0.1  # length of the first steps, in logits
 _MOMENTS = (0.9, 0.999)
 _LEAST = 1e-8
 _SLACK = 4.0
@@ -93,14 +73,14 @@ class Parameters:
         by_logits -= shares * np.add.reduceat(by_logits, self._starts, axis=1)[:, self._owner]
         return chi, np.asarray(by_logits, F32), np.asarray(weights * (by_weights - weights @ by_weights), F32)
 
-    def descend(self, objective: Objective, settings: MixtureSettings) -> None:
-        """Adam with a rate that falls as a cosine, until the noise is reached or the iterations are over."""
+    def descend(self, objective: Objective, iterations: int, noise: float) -> None:
+        """Adam with a rate that falls to 0 as a cosine, until the noise is reached or the iterations are over."""
         by_logits, by_mixing = Adam(self.logits), Adam(self.mixing)
-        for step in range(1, settings.iterations + 1):
+        for step in range(1, iterations + 1):
             chi, logits, mixing = self.gradient(objective)
-            if _is_near(chi, settings.noise * objective.expected):
+            if _is_near(chi, noise * objective.expected):
                 break
-            rate = settings.rate * 0.5 * (1 + math.cos(math.pi * step / settings.iterations))
+            rate = _RATE * 0.5 * (1 + math.cos(math.pi * step / iterations))
             self.logits -= by_logits.step(logits, rate, step)
             self.mixing -= by_mixing.step(mixing, rate, step)
 
@@ -111,13 +91,13 @@ class Parameters:
             if is_whole(feature.places, feature.width):
                 columns[:, feature.columns] = mine
             else:
-                np.add.at(columns.T, feature.start + feature.places, mine.T)
+                np.add.at(columns.T, feature.columns.start + feature.places, mine.T)
         return columns
 
     def _back(self, by_columns: Float32s) -> Float32s:
         by_shares = np.zeros(self.logits.shape, F32)
         for feature in self._layout.features:
-            by_shares[:, self._blocks[feature.block]] += by_columns[:, feature.start + feature.places]
+            by_shares[:, self._blocks[feature.block]] += by_columns[:, feature.columns.start + feature.places]
         return by_shares
 
 
@@ -141,8 +121,10 @@ def fit_mixture(
     sizes: Sequence[int],
     total: float,
     masks: Sequence[Mask],
-    settings: MixtureSettings,
+    settings: MixtureSynthesis,
     start: Mixture | None = None,
+    *,
+    noise: float = 1.0,
 ) -> Mixture:
     """Fit a mixture of products to marginals, each with the weight of its precision.
 
@@ -160,8 +142,11 @@ def fit_mixture(
         total: the number of records.
         masks: structural zeros; those of one attribute only apply to records (`Mixture.conditioned`), as noise was measured
             there, and what was suppressed is counted there.
-        settings: the same settings and marginals make the same model.
-        start: a model of the same sizes, masks, fits and components to go on from, in place of new components.
+        settings: how many products one fit mixes, how many fits are averaged (they disagree about what the counts do not say,
+            and the average does not claim it), most steps of Adam, and the seed of the starts.
+        start: a model of the same sizes, masks, fits and components to start from, in place of new components.
+        noise: a fit ends where its mean squared distance to the counts, over their variance, is at most this, in all and
+            nearly so for single attributes, pairs and larger sets each: what is nearer follows the noise; 0 never ends early.
 
     Returns:
         The model. DP: post-processing.
@@ -173,23 +158,23 @@ def fit_mixture(
     if not 0 < total < math.inf:
         raise InputError(f"total ({total}) must be positive")
     check_marginals(measurements, sizes, masks)
-    together = [mask for mask in masks if len(mask.attributes) > 1]
-    blocks, across = join_attributes(sizes, together)
+    unfitted = Mixture.of(np.ones(0), (), sizes, total, masks)
+    blocks = unfitted.blocks
     if not all(len(block.cells) for block in blocks):
         raise InputError("masks must allow at least one record")
     if start is None:
         tree = TreeStart(measurements, blocks, sizes, total)
         generators = np.random.default_rng(settings.seed).spawn(settings.fits)  # post-processing
-        shares = [tree.shares(settings.components, settings.anchor_weight, generator) for generator in generators]
+        shares = [tree.shares(settings.components, generator) for generator in generators]
         initial = [(np.log(mine).astype(F32), np.zeros(settings.components, F32)) for mine in shares]
     else:
         initial = _warm_start(start, blocks, settings)
 
     def fit(first: Start) -> tuple[Floats, Floats]:
         layout = FeatureLayout(blocks, sizes)
-        objective = Objective(layout, measurements, across, total, settings.components)
+        objective = Objective(layout, measurements, unfitted.masks, total, settings.components)
         parameters = Parameters(layout, *first)
-        parameters.descend(objective, settings)
+        parameters.descend(objective, settings.iterations, noise)
         shares, weights = parameters.shares()
         return shares.astype(np.float64), normal(weights.astype(np.float64))
 
@@ -198,10 +183,11 @@ def fit_mixture(
     ends = np.cumsum([len(block.cells) for block in blocks[:-1]])
     parts = np.split(np.concatenate([shares for shares, _ in fitted]), ends, axis=1)
     weights = np.concatenate([weights for _, weights in fitted]) / len(fitted)
-    return calibrate_one_way(Mixture.of(weights, list(map(normal, parts)), sizes, total, masks), measurements)
+    fitted_model = replace(unfitted, weights=weights, shares=tuple(map(normal, parts)))
+    return calibrate_one_way(fitted_model, measurements)
 
 
-def _warm_start(start: Mixture, blocks: Sequence[Block], settings: MixtureSettings) -> list[Start]:
+def _warm_start(start: Mixture, blocks: Sequence[Block], settings: MixtureSynthesis) -> list[Start]:
     shapes = [(block.attributes, block.cells.shape) for block in start.blocks]
     if shapes != [(block.attributes, block.cells.shape) for block in blocks]:
         raise InputError("start must be a mixture of the same attributes and masks")
@@ -221,3 +207,43 @@ def check_marginals(measurements: Sequence[Measurement], sizes: Sequence[int], m
             raise InputError(f"marginal or mask of attributes {attributes} must have the shape that sizes say")
     if missing := set(range(len(sizes))) - {a for attributes, _ in shaped for a in attributes}:
         raise InputError(f"attribute {min(missing)} must be in at least one marginal")
+
+
+_CALIBRATIONS = (
+    3  # each leaves a tenth of the distance, or less: shares are made to add up to 1 in every component again
+)
+
+
+def calibrate_one_way(model: Mixture, measurements: Sequence[Measurement]) -> Mixture:
+    """The model with every attribute calibrated to its own counts, as far as these are more exact than the larger tables.
+
+    Own method; evidence: docs/accuracy.md. A fit ends where all its counts are as near as their noise allows, and the most
+    exact ones, those of single attributes, are left farther behind than they need be. The target is the mean of the model's
+    counts m and of y, the nearest to those measured: (v y + w m) / (v + w), v = 1 / deviation^2 and w the sum over all larger
+    tables with the attribute of 1 / (deviation^2 cells / codes), the precision of their sums. Shares of a code are multiplied
+    by target over m in all components (iterative proportional fitting), so that dependence stays as it is. DP: post-processing.
+    """
+    shares = [part.copy() for part in model.shares]
+    trust = _trust(measurements)
+    for _ in range(_CALIBRATIONS):
+        for measurement in (m for m in measurements if len(m.attributes) == 1):
+            attribute, size = measurement.attributes[0], len(measurement.counts)
+            b = next(i for i, block in enumerate(model.blocks) if attribute in block.attributes)
+            codes = model.blocks[b].cells[:, model.blocks[b].attributes.index(attribute)]
+            counts: Floats = model.total * np.bincount(codes, model.weights @ shares[b], size).astype(np.float64)
+            target = counts + trust[attribute] * (nearest_column(measurement, counts, model.total) - counts)
+            scaled = shares[b] * np.divide(target, counts, out=np.zeros(size), where=counts > 0)[codes]
+            sums = scaled.sum(axis=1, keepdims=True)  # a component of which nothing is left stays as it is
+            shares[b] = np.divide(scaled, sums, out=shares[b].copy(), where=sums > 0)
+    return replace(model, shares=tuple(shares))
+
+
+def _trust(measurements: Sequence[Measurement]) -> dict[int, float]:
+    """Of all that is known of the counts of an attribute, the part that a table of it alone tells."""
+    alone, all_of_them = defaultdict[int, float](float), defaultdict[int, float](float)
+    for m in measurements:
+        for attribute, size in zip(m.attributes, m.counts.shape, strict=True):
+            precision = size / m.counts.size / m.deviation**2
+            all_of_them[attribute] += precision
+            alone[attribute] += precision if len(m.attributes) == 1 else 0.0
+    return {attribute: alone[attribute] / known for attribute, known in all_of_them.items()}

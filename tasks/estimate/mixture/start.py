@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations, product
 
 import numpy as np
@@ -41,6 +41,9 @@ def mutual_information(counts: Floats) -> float:
 
 
 _NEVER = 0.5  # records of a value that nothing was counted of, so that a fit can find some
+# Share of an initial component that lies on one record: the smaller, the closer the fit stays to independence where the counts
+# say little.
+_ANCHOR_WEIGHT = 0.2
 
 
 class TreeStart:
@@ -65,28 +68,35 @@ class TreeStart:
             for pair in spanning_tree(len(sizes), tables)[:1]:
                 pairs[one, other] = (pair, tables[pair])
         self._pairs = pairs
-        self._tree = spanning_tree(len(blocks), {edge: table for edge, (_, table) in pairs.items()})
+        self._near: list[list[int]] = [[] for _ in blocks]  # the blocks next to each in the tree
+        for one, other in spanning_tree(len(blocks), {edge: table for edge, (_, table) in pairs.items()}):
+            self._near[one].append(other)
+            self._near[other].append(one)
 
-    def shares(self, components: int, anchor_weight: float, generator: np.random.Generator) -> Floats:
-        """Shape (components, cells of all blocks): `anchor_weight` on the cell of a record, the rest as if independent."""
+    def shares(self, components: int, generator: np.random.Generator) -> Floats:
+        """Shape (components, cells of all blocks): `_ANCHOR_WEIGHT` on the cell of a record, the rest as if independent."""
         records = self._records(components, generator)
-        shares = [np.tile((1 - anchor_weight) * base, (components, 1)) for base in self._base]
+        shares = [np.tile((1 - _ANCHOR_WEIGHT) * base, (components, 1)) for base in self._base]
         for mixed, cells in zip(shares, records, strict=True):
-            mixed[np.arange(components), cells] += anchor_weight
+            mixed[np.arange(components), cells] += _ANCHOR_WEIGHT
         return np.concatenate(shares, axis=1)
 
     def _records(self, number: int, generator: np.random.Generator) -> list[Integers]:
         """The cell of each block in each record, from the root of every tree down."""
         found: dict[int, Integers] = {}
-        for block, parent in _downwards(len(self._blocks), self._tree):
-            if parent is None:
-                found[block] = _draw(self._base[block], number, generator)
-                continue
-            values, rows = self._given(block, parent, found[parent])
-            found[block] = np.zeros(number, np.int64)
-            for value in np.unique(values):
-                here = np.flatnonzero(values == value)
-                found[block][here] = _draw(rows[value], len(here), generator)
+        for root in range(len(self._blocks)):
+            waiting: list[tuple[int, int | None]] = [] if root in found else [(root, None)]
+            while waiting:
+                block, parent = waiting.pop()
+                if parent is None:
+                    found[block] = _draw(self._base[block], number, generator)
+                else:
+                    values, rows = self._given(block, parent, found[parent])
+                    found[block] = np.zeros(number, np.int64)
+                    for value in np.unique(values):
+                        here = np.flatnonzero(values == value)
+                        found[block][here] = _draw(rows[value], len(here), generator)
+                waiting.extend((child, block) for child in self._near[block] if child not in found)
         return [found[block] for block in range(len(self._blocks))]
 
     def _given(self, block: int, parent: int, cells: Integers) -> tuple[Integers, Floats]:
@@ -103,15 +113,18 @@ class TreeStart:
 
 
 def _best_sources(measurements: Sequence[Measurement]) -> dict[Clique, Measurement]:
-    """Of every attribute and pair inside the measurements the one that knows it best."""
-    found: dict[Clique, tuple[float, Measurement]] = {}
+    """For every attribute and pair inside the measurements the one whose sums over it have the least noise."""
+
+    def variance(m: Measurement, part: Clique) -> float:
+        kept = np.prod([m.counts.shape[m.attributes.index(a)] for a in part])
+        return m.deviation**2 * m.counts.size / float(kept)
+
+    found: dict[Clique, Measurement] = {}
     for m in measurements:
         for part in (*combinations(m.attributes, 1), *combinations(m.attributes, 2)):
-            kept = np.prod([m.counts.shape[m.attributes.index(a)] for a in part])
-            variance = m.deviation**2 * m.counts.size / float(kept)
-            if part not in found or variance < found[part][0]:
-                found[part] = (variance, m)
-    return {part: best for part, (_, best) in found.items()}
+            if part not in found or variance(m, part) < variance(found[part], part):
+                found[part] = m
+    return found
 
 
 def _table(best: Measurement, attributes: Clique, total: float) -> Floats:
@@ -127,9 +140,8 @@ def _table(best: Measurement, attributes: Clique, total: float) -> Floats:
 def _cells(block: Block, one_way: Sequence[Floats]) -> Floats:
     """Shares of the cells of a block if its attributes were independent but for the structural zeros."""
     shares = np.ones(len(block.cells))
-    for place, attribute in enumerate(block.attributes):
-        counts = one_way[attribute]
-        shares *= (counts / counts.sum())[block.cells[:, place]]
+    for attribute, codes in zip(block.attributes, block.cells.T, strict=True):
+        shares *= (one_way[attribute] / one_way[attribute].sum())[codes]
     return np.asarray(shares / shares.sum())
 
 
@@ -139,19 +151,3 @@ def _draw(shares: Floats, number: int, generator: np.random.Generator) -> Intege
     points = (generator.permutation(number) + generator.random()) * (reached[-1] / number)
     last = int(np.flatnonzero(shares)[-1])
     return np.asarray(np.minimum(np.searchsorted(reached, points, side="right"), last), np.int64)
-
-
-def _downwards(blocks: int, tree: Sequence[Clique]) -> Iterator[tuple[int, int | None]]:
-    """Every block once, with the one that it hangs on, which comes before it."""
-    near: list[list[int]] = [[] for _ in range(blocks)]
-    for a, b in tree:
-        near[a].append(b)
-        near[b].append(a)
-    seen: set[int] = set()
-    for root in range(blocks):
-        waiting: list[tuple[int, int | None]] = [] if root in seen else [(root, None)]
-        while waiting:
-            block, parent = waiting.pop()
-            seen.add(block)
-            yield block, parent
-            waiting.extend((child, block) for child in near[block] if child not in seen)

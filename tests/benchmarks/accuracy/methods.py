@@ -10,7 +10,7 @@ from typing import Any
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.accounting.plan.resolve import parse_configuration
-from marginweave.tasks.estimate.graphical.tree import check_installed
+from marginweave.tasks.estimate.graphical import check_installed
 from tests.benchmarks.accuracy.figures import Cell
 from tests.benchmarks.accuracy.tables import TABLES, delta, table
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marginweave.schemas.configuration.marginals import AdaptiveCliques
+from marginweave.schemas.configuration.synthesis import MixtureSynthesis
 from marginweave.schemas.released.measurements import Mask, Measurement
 from marginweave.tasks.aggregate.payloads import (
     pack_pick,
@@ -28,7 +29,7 @@ from marginweave.tasks.aggregate.rounds import (
     shares_of,
     weight,
 )
-from marginweave.tasks.estimate.mixture.fit import MixtureSettings, fit_mixture
+from marginweave.tasks.estimate.mixture.fit import fit_mixture
 from marginweave.tasks.estimate.mixture.model import pack_mixture, unpack_mixture
 
 SIZES = (2, 3, 5, 7)
@@ -103,11 +104,11 @@ def test_what_rounds_keep_is_read_back() -> None:
         Measurement(attributes=(a,), counts=np.arange(1, size + 1), deviation=1.0) for a, size in enumerate(SIZES)
     ]
     masks = [Mask(attributes=(0, 1), allowed=np.array([[True, True, False], [True, True, True]]))]
-    model = fit_mixture(one_way, SIZES, 30.0, masks, MixtureSettings(components=4, fits=1, iterations=3))
+    model = fit_mixture(one_way, SIZES, 30.0, masks, MixtureSynthesis(components=4, fits=1, iterations=3))
     again = unpack_mixture(pack_mixture(model))
     for clique in ((0, 1), (1, 2, 3), (3,)):
         assert np.array_equal(again.marginal(clique), model.marginal(clique))
     assert (
-        fit_mixture(one_way, SIZES, 30.0, masks, MixtureSettings(components=4, fits=1, iterations=0), again).total
+        fit_mixture(one_way, SIZES, 30.0, masks, MixtureSynthesis(components=4, fits=1, iterations=1), again).total
         == 30.0
     )

