@@ -45,9 +45,8 @@ def _refill(combinations: Combinations, state: GrowingState) -> None:
     state.alone.weights[:] = 0
     state.alone.sums[:] = 0
     for attribute in range(len(state.available)):
-        count = combinations.counts[combinations.children[attribute]]
-        state.available[attribute] = count
-        change(state.alone, attribute, combinations.columns[attribute], int(count))
+        state.available[attribute] = combinations.counts[combinations.children[attribute]]
+        change(state.alone, attribute, combinations.columns[attribute], int(state.available[attribute]))
 
 
 @njit(cache=True)

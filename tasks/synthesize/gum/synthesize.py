@@ -1,7 +1,4 @@
-"""Synthetic records from consistent marginals by the gradually updating method.
-
-First the order in which attributes are filled: the first records, and the attributes appended at the end; then the updates.
-"""
+"""Synthetic records from consistent marginals by the gradually updating method: order, first records, updates."""
 
 from __future__ import annotations
 
