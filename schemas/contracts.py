@@ -125,7 +125,7 @@ def check_codes(
 
     Codes of an attribute have shape (n,), or (n, width) for a set. Raises StageError as `check_contract` does.
     """
-    broken: set[tuple[str, str]] = set()
+    broken = {("table", RULE_CODES)} if len(set(map(len, codes))) > 1 else set()
     for attribute, size, values in zip(attributes, sizes, codes, strict=True):
         if not attribute.private and size != len(attribute.labels):
             broken.add((attribute.name, RULE_LABELS))

@@ -166,8 +166,16 @@ class Sections(Execution):
         if self.marginals is not None and column.is_set and not column.private:
             labels = column.labels
             return tuple(Attribute(name=f"{name}={v}", columns=(name,), labels=(v,), of_set=True) for v in labels)
-        traits = {key: getattr(column, key) for key in ("labels", "private", "width", "is_set")}
-        return (Attribute(name=name, columns=(name,), optional=self.lacks_values(name), **traits),)
+        attribute = Attribute(
+            name=name,
+            columns=(name,),
+            labels=column.labels,
+            private=column.private,
+            optional=self.lacks_values(name),
+            width=column.width,
+            is_set=column.is_set,
+        )
+        return (attribute,)
 
     @cached_property
     def forbidden(self) -> tuple[Forbidden, ...]:
