@@ -6,6 +6,9 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint
 SETUP := pyproject.toml constraints.txt
 PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder --durations 10
 
+# Hundreds of processes import the same modules and rewrite the same asserts: compiled once, whatever the shell has set.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help run test test-unit test-long test-versions lint bench bench-accuracy audit-dependencies release clean
 
 help: ## show the commands
