@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import signal
 from collections.abc import Callable
 from datetime import timedelta
 from decimal import Decimal
@@ -15,8 +16,10 @@ from rich.console import Console
 from rich.table import Table
 
 from marginweave.flows.orchestration.environment import home_directory
+from marginweave.flows.run.stopping import obeying_signals
 from marginweave.schemas.configuration.values import number
 from marginweave.schemas.errors import EXIT_FAILED, InputError, MarginweaveError, OperatorError, place_of
+from marginweave.tasks.interruption import Stopped
 
 if TYPE_CHECKING:
     from marginweave.schemas.configuration.release import Configuration
@@ -52,7 +55,9 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
         except MarginweaveError as error:
             message, code = error.detail if isinstance(error, OperatorError) else str(error), error.exit_code
         except KeyboardInterrupt:
-            message, code = "stopped. The same command resumes it", 130
+            message, code = "stopped", 130
+        except Stopped as stop:
+            message, code = stopped_words(stop.number), 128 + stop.number
         except typer.Exit:
             raise
         except Exception as error:
@@ -61,6 +66,22 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
         raise typer.Exit(code)
 
     return call
+
+
+def stoppable(function: Callable[P, R]) -> Callable[P, R]:
+    """End on SIGTERM and SIGINT as a long command does: in two seconds at most, but not within a draw."""
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        with obeying_signals(lambda number: tell(stopped_words(number))):
+            return function(*args, **kwargs)
+
+    return call
+
+
+def stopped_words(number: int) -> str:
+    """What goes on after a signal."""
+    return f"stopped by {signal.Signals(number).name}. Nothing is lost or charged twice: the same command resumes it"
 
 
 def tell(message: str) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from marginweave.flows.cli import console
-from marginweave.flows.cli.console import Config, Home, RunName, Source, command, out
+from marginweave.flows.cli.console import Config, Home, RunName, Source, command, out, stoppable
 from marginweave.flows.orchestration.environment import home_directory, importing, prepare_environment
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.account import AccountStatement
@@ -36,6 +36,7 @@ _FILES = """\
 
 
 @command
+@stoppable
 def run(
     config: Config, run_name: _Run = None, source: Source = None, supersedes: _Supersedes = None, home: Home = None
 ) -> None:
@@ -58,6 +59,7 @@ def run(
 
 
 @command
+@stoppable
 def resume(run_name: RunName, home: Home = None) -> None:
     """Resume a run that was stopped, with its original configuration and source.
 
