@@ -27,7 +27,7 @@ from marginweave.flows.run.preparation import check_request, internal_evaluation
 from marginweave.flows.run.process_hardening import closed_to_others, protect_process
 from marginweave.flows.run.progress import reporter
 from marginweave.flows.run.request import read_request
-from marginweave.flows.run.stopping import obey_signals
+from marginweave.flows.run.stopping import obey_signals, take_signals
 from marginweave.schemas.configuration.synthesis import MixtureSynthesis
 from marginweave.schemas.errors import BudgetError, InputError, MarginweaveError
 from marginweave.schemas.released.manifest import RunState
@@ -49,7 +49,6 @@ from marginweave.tasks.engine.choice import prepare_engine
 from marginweave.tasks.evaluate.internal import compare_internally
 from marginweave.tasks.evaluate.paid_task import buy_evaluation
 from marginweave.tasks.evaluate.task import evaluate
-from marginweave.tasks.interruption import INTERRUPTION
 from marginweave.tasks.normalize.task import normalize_counts
 from marginweave.tasks.preprocess.task import preprocess, release_bounds
 from marginweave.tasks.publish.task import publish, report_internally
@@ -98,8 +97,6 @@ def release(
         InputError, BudgetError, StageError: see `schemas.errors`; no message holds a value of the table.
     """
     _settle_in()
-    if INTERRUPTION.obeyed:
-        obey_signals()  # Prefect's engine has taken SIGTERM
     path = Path(configuration)
     with closed_to_others(), announced(flow_run.name or path.stem) as ending:
         where = _home_of(home)
@@ -133,7 +130,9 @@ def _settle_in() -> None:
     protect_process()
     os.environ.update(ANALYTICS_OFF)
     if service := os.environ.get(SERVICE):
-        end_with(int(service), signal.SIGKILL)()
+        obey_signals(lambda _: None)
+        end_with(int(service), signal.SIGTERM)()
+    take_signals()
 
 
 def _home_of(home: str | None) -> Path:

@@ -18,7 +18,7 @@ class Stopped(BaseException):
 class Interruption:
     """Whether this process has been asked to end, and whether it is in the middle of a draw.
 
-    A draw that is cut short costs nothing either, as it is made again byte for byte; but it would leave work to the next attempt.
+    A draw that is cut short is made again byte for byte, and costs nothing; but whoever looks meanwhile finds it begun.
     """
 
     def __init__(self) -> None:

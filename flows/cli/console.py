@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from marginweave.flows.orchestration.environment import home_directory
-from marginweave.flows.run.stopping import obeying_signals
+from marginweave.flows.run.stopping import obey_signals
 from marginweave.schemas.configuration.values import number
 from marginweave.schemas.errors import EXIT_FAILED, InputError, MarginweaveError, OperatorError, place_of
 from marginweave.tasks.interruption import Stopped
@@ -68,15 +68,9 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
-def stoppable(function: Callable[P, R]) -> Callable[P, R]:
+def end_on_signals() -> None:
     """End on SIGTERM and SIGINT as a long command does: in two seconds at most, but not within a draw."""
-
-    @functools.wraps(function)
-    def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        with obeying_signals(lambda number: tell(stopped_words(number))):
-            return function(*args, **kwargs)
-
-    return call
+    obey_signals(lambda number: tell(stopped_words(number)))
 
 
 def stopped_words(number: int) -> str:

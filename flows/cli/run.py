@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from marginweave.flows.cli import console
-from marginweave.flows.cli.console import Config, Home, RunName, Source, command, out, stoppable
+from marginweave.flows.cli.console import Config, Home, RunName, Source, command, out
 from marginweave.flows.orchestration.environment import home_directory, importing, prepare_environment
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.account import AccountStatement
@@ -36,7 +36,6 @@ _FILES = """\
 
 
 @command
-@stoppable
 def run(
     config: Config, run_name: _Run = None, source: Source = None, supersedes: _Supersedes = None, home: Home = None
 ) -> None:
@@ -48,6 +47,7 @@ def run(
     Example: `marginweave run deployments/examples/affairs.yaml`, or
     `marginweave run census.yaml --run census-2026-b --supersedes census-2026-a`
     """
+    console.end_on_signals()
     from marginweave.tasks.accounting.plan.resolve import load_configuration
 
     console.warn_of_former_keys(load_configuration(config))  # refuses a broken file before anything heavy is imported
@@ -59,12 +59,12 @@ def run(
 
 
 @command
-@stoppable
 def resume(run_name: RunName, home: Home = None) -> None:
     """Resume a run that was stopped, with its original configuration and source.
 
     Example: `marginweave resume affairs-1a2b3c4d`
     """
+    console.end_on_signals()
     with importing():
         from marginweave.flows.run.request import original_request, read_request
 
@@ -165,6 +165,7 @@ def serve(configs: _Configs, cron: _Cron, timezone: _Zone = "UTC", port: _Port =
 
     Example: `marginweave serve deployments/examples/affairs.yaml --cron "30 1 * * *" --timezone Europe/Oslo`
     """
+    console.end_on_signals()
     place = home_directory(home)
     prepare_environment(place)  # before Prefect is imported
     from marginweave.flows.service import check_times, datasets_of, serve_releases
@@ -174,7 +175,7 @@ def serve(configs: _Configs, cron: _Cron, timezone: _Zone = "UTC", port: _Port =
     out.print(f"Serving {', '.join(datasets)}: {cron} ({timezone}); stop with Ctrl-C")
     if port is not None:
         out.print(f"Prefect's pages: http://127.0.0.1:{port}")
-    serve_releases(datasets, cron, timezone, place, port)
+    serve_releases(datasets, cron, timezone, place, port, out.print)
 
 
 @command

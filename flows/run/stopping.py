@@ -8,8 +8,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
@@ -22,33 +21,25 @@ _HOUR = 3600.0
 _PATIENCE = 1.2  # seconds that the main thread has to end in an orderly way, draws aside
 
 
-@contextmanager
-def obeying_signals(last_words: Callable[[int], None]) -> Iterator[None]:
-    """End the process on SIGTERM or SIGINT with exit code 128 + signal, inside.
+def obey_signals(last_words: Callable[[int], None]) -> None:
+    """End this process on SIGTERM or SIGINT with exit code 128 + signal, from now on.
 
     The main thread gets `Stopped`, after the draw that it is in. Where it does not end in time (compiled code, a library that
     waits) a second thread says `last_words` and ends the process: every file and row is written so that this loses nothing.
     A second signal ends it at once. A parent that ignores SIGINT, as a shell does for `marginweave serve … &`, changes nothing.
     """
     reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    before = [signal.getsignal(number) for number in _SIGNALS]
-    obey_signals()
-    woken = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-    threading.Thread(target=_watch, args=(reading, last_words), daemon=True, name="signals").start()
-    try:
-        yield
-    finally:
-        signal.set_wakeup_fd(woken)
-        os.close(writing)  # ends the thread
-        for number, handler in zip(_SIGNALS, before, strict=True):
-            signal.signal(number, handler)
-
-
-def obey_signals() -> None:
-    """Take the two signals ourselves (again: Prefect's engine takes SIGTERM while a flow runs)."""
     INTERRUPTION.obeyed = True
-    for number in _SIGNALS:
-        signal.signal(number, _ask)
+    take_signals()
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    threading.Thread(target=_watch, args=(reading, last_words), daemon=True, name="signals").start()
+
+
+def take_signals() -> None:
+    """Take the two signals, where they are obeyed: Prefect's engine takes SIGTERM when a flow begins."""
+    if INTERRUPTION.obeyed:
+        for number in _SIGNALS:
+            signal.signal(number, _ask)
 
 
 def begin_again() -> None:
@@ -83,27 +74,21 @@ def _ask(number: int, _frame: FrameType | None) -> None:
     INTERRUPTION.ask(number)
 
 
-def _watch(reading: int, last_words: Callable[[int], None]) -> None:
+def _watch(pipe: int, last_words: Callable[[int], None]) -> None:
     """Wait for one of the signals, which the interpreter writes to the pipe at once, whatever the main thread does."""
-    with os.fdopen(reading, "rb", buffering=0) as pipe:
-        number = _next_signal(pipe.fileno(), None)
-        if number is None:
-            return
-        end = time.monotonic() + _PATIENCE
-        while time.monotonic() < end or not INTERRUPTION.may_end:
-            if _next_signal(pipe.fileno(), 0.02) is not None:
-                os._exit(128 + number)
-        last_words(number)
-        os._exit(128 + number)
+    number = _next_signal(pipe, None)
+    end = time.monotonic() + _PATIENCE
+    while time.monotonic() < end or not INTERRUPTION.may_end:
+        if _next_signal(pipe, 0.02):
+            os._exit(128 + number)
+    last_words(number)
+    os._exit(128 + number)
 
 
-def _next_signal(pipe: int, seconds: float | None) -> int | None:
-    """One of our signals, or None where the other end was closed or none came in time."""
+def _next_signal(pipe: int, seconds: float | None) -> int:
+    """One of our signals, or 0 where none came in time."""
     while select.select([pipe], [], [], seconds)[0]:
-        sent = os.read(pipe, 1)
-        if not sent:
-            time.sleep(seconds or 0)
-            return None
-        if sent[0] in _SIGNALS:
-            return sent[0]
-    return None
+        (number,) = os.read(pipe, 1)
+        if number in _SIGNALS:
+            return number
+    return 0
