@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import os
 import threading
 import warnings
@@ -100,7 +101,8 @@ def _run_until_stopped(deployments: list[RunnerDeployment], say: Callable[[str],
             """Do nothing: `obey_signals` ends the process."""
 
     os.environ[SERVICE] = str(os.getpid())
-    threading.Thread(target=supervise, args=(threading.Event(), say), daemon=True, name="supervisor").start()
+    watching = contextvars.copy_context().run  # with Prefect's settings, which belong to a context
+    threading.Thread(target=watching, args=(supervise, threading.Event(), say), daemon=True, name="supervisor").start()
     runner = Service(pause_on_shutdown=False)
     for deployment in deployments:
         runner.add_deployment(deployment)
