@@ -24,8 +24,8 @@ from marginweave.flows.run.counting import CountingStage, counting_method
 from marginweave.flows.run.lookup import place_of_files, record_stop_reason, run_lock
 from marginweave.flows.run.prefect_records import announced, end_dead_attempts, shown_in_prefect, warn_of_exhaustion
 from marginweave.flows.run.preparation import check_request, internal_evaluation_due, prepare_run
-from marginweave.flows.run.process_hardening import closed_to_others, protect_process
-from marginweave.flows.run.progress import reporter
+from marginweave.flows.run.process_hardening import closed_to_others, outlive_the_reader, protect_process
+from marginweave.flows.run.progress import report_to_prefect, reporter
 from marginweave.flows.run.request import read_request
 from marginweave.flows.run.stopping import obey_signals, take_signals
 from marginweave.schemas.configuration.synthesis import MixtureSynthesis
@@ -133,6 +133,9 @@ def _settle_in() -> None:
         obey_signals(lambda _: None)
         end_with(int(service), signal.SIGTERM)()
     take_signals()
+    if run_names.deployed_run() is not None:
+        outlive_the_reader()
+        report_to_prefect()
 
 
 def _home_of(home: str | None) -> Path:
@@ -154,7 +157,7 @@ def _release(private: RunReference) -> None:
     stages = counting.stages(plan)
     bought, paid = bool(configuration.private_bounds), configuration.evaluate.paid is not None
     fits = isinstance(configuration.synthesize, MixtureSynthesis)
-    book = Bookkeeper(private.folder, stages=_ALWAYS + bought + fits + paid + len(stages))
+    book = Bookkeeper(private.folder, configuration.dataset, stages=_ALWAYS + bought + fits + paid + len(stages))
 
     validated = book.stage("validate", validate, private)
     preprocessed = book.stage("preprocess", preprocess, private, validated)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -176,6 +177,26 @@ def serve(configs: _Configs, cron: _Cron, timezone: _Zone = "UTC", port: _Port =
     if port is not None:
         out.print(f"Prefect's pages: http://127.0.0.1:{port}")
     serve_releases(datasets, cron, timezone, place, port, out.print)
+
+
+@command
+def supervise() -> None:
+    """Resume releases of a Prefect server whose worker or process has vanished, once each, until it is stopped.
+
+    One for a Prefect server, beside its workers; `serve` has its own. PREFECT_API_URL says which server.
+
+    Example: `marginweave supervise`
+    """
+    console.end_on_signals()
+    from prefect.settings import PREFECT_API_URL
+
+    from marginweave.flows.orchestration.supervisor import supervise as look_after
+
+    url = PREFECT_API_URL.value()
+    if url is None:
+        raise InputError("PREFECT_API_URL is not set: it says which Prefect server to look after")
+    out.print(f"Looking after the releases of {url}; stop with Ctrl-C")
+    look_after(threading.Event(), out.print)
 
 
 @command

@@ -7,21 +7,30 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from datetime import UTC, datetime
 from typing import TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 from rich.text import Text
 
+from marginweave.schemas.errors import BudgetError, MarginweaveError
+from marginweave.tasks.interruption import Stopped
+
 
 class Reporter:
-    """Hears what begins and ends. This one shows nothing: in notebooks and workers Prefect's own pages show the stages."""
+    """Hears what begins and ends. This one shows nothing."""
 
-    def begin(self, stages: int) -> None:
+    lease: str | None = None
+    run = dataset = ""
+
+    def begin(self, run: str, dataset: str, stages: int) -> None:  # noqa: ARG002 - a bar shows it
         """A run of so many stages begins."""
+        self.run, self.dataset = run, dataset
 
     def attempt(self, lease: str) -> None:
         """The run continues under `lease`, which every draw that it begins will carry in the ledger."""
+        self.lease = lease
 
     def note(self, text: str) -> None:
         """Something that the operator should know; public facts alone."""
@@ -29,44 +38,68 @@ class Reporter:
     def started(self, stage: str) -> None:
         """A stage begins."""
 
-    def finished(self, stage: str, charged: tuple[str, ...]) -> None:
+    def finished(self, stage: str, charged: tuple[str, ...], seconds: float) -> None:
         """A stage ended; `charged` names the draws that it was charged for."""
+
+    def stopped(self, error: BaseException, exit_code: int) -> None:
+        """The command ends with an error."""
 
     def end(self) -> None:
         """The run is over, one way or another."""
 
 
-class CommandReporter(Reporter):
-    """Of the command line, which asks at the end for the lease that the run continued under."""
-
-    lease: str | None = None
-
-    def attempt(self, lease: str) -> None:
-        """Keep the lease for the summary."""
-        self.lease = lease
-
-
-class LineReporter(CommandReporter):
-    """One JSON line a stage, for pipelines; without clock or duration, so that two runs print the same."""
+class LineReporter(Reporter):
+    """One JSON line for whatever happens, for pipelines; `time` is UTC."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
     def note(self, text: str) -> None:
         """Print it."""
-        self._print({"event": "note", "text": text})
+        self.line("note", text=text)
 
-    def finished(self, stage: str, charged: tuple[str, ...]) -> None:
-        """Print the stage and its charges."""
-        self._print({"event": "stage", "stage": stage, "charged": list(charged)})
+    def finished(self, stage: str, charged: tuple[str, ...], seconds: float) -> None:
+        """Print the stage, its time and its charges."""
+        self.line("stage", stage=stage, seconds=round(seconds, 3), charged=charged)
 
-    def _print(self, line: dict[str, object]) -> None:
+    def stopped(self, error: BaseException, exit_code: int) -> None:
+        """Print what kind of error it was; what an error of data says is for the terminal alone."""
+        event = "refused" if isinstance(error, BudgetError) else "stopped" if isinstance(error, Stopped) else "failed"
+        said = str(error) if isinstance(error, MarginweaveError | Stopped) else ""
+        self.line(event, error=type(error).__name__, message=said, exit_code=exit_code)
+
+    def line(self, event: str, **facts: object) -> None:
+        """Print one line."""
+        time = datetime.now(UTC).isoformat(timespec="milliseconds")
+        line = {"time": time, "event": event, "run": self.run, "dataset": self.dataset, **facts}
         with suppress(OSError):  # nobody listens any more: no reason to stop a release
             self._stream.write(json.dumps(line) + "\n")
             self._stream.flush()
 
 
-class TerminalReporter(CommandReporter):
+class LogReporter(Reporter):
+    """Lines in Prefect's log of the flow run, where a worker has started it."""
+
+    def note(self, text: str) -> None:
+        """Log it."""
+        _log(text)
+
+    def finished(self, stage: str, charged: tuple[str, ...], seconds: float) -> None:
+        """Log the stage and its charges."""
+        _log(f"{stage}: {seconds:.1f} s{_charges(charged)}")
+
+
+def _log(text: str) -> None:
+    from prefect import get_run_logger  # a command that makes no run needs no Prefect
+
+    get_run_logger().info(text)
+
+
+def _charges(charged: tuple[str, ...]) -> str:
+    return f", charged {', '.join(charged)}" if charged else ""
+
+
+class TerminalReporter(Reporter):
     """A progress bar over the stages."""
 
     def __init__(self, console: Console) -> None:
@@ -75,8 +108,9 @@ class TerminalReporter(CommandReporter):
         self._bar = self._progress.add_task("starting", total=None)
         self._progress.start()
 
-    def begin(self, stages: int) -> None:
+    def begin(self, run: str, dataset: str, stages: int) -> None:
         """Show how many stages there are."""
+        super().begin(run, dataset, stages)
         self._progress.update(self._bar, total=stages)
 
     def note(self, text: str) -> None:
@@ -87,10 +121,10 @@ class TerminalReporter(CommandReporter):
         """Show the stage's name."""
         self._progress.update(self._bar, description=stage)
 
-    def finished(self, stage: str, charged: tuple[str, ...]) -> None:
+    def finished(self, stage: str, charged: tuple[str, ...], seconds: float) -> None:
         """Leave a line behind and go on."""
-        spent = f" charged {', '.join(charged)}" if charged else ""
-        self._progress.console.print(Text.assemble(("✓", "green"), f" {stage}", (spent, "dim")))
+        text = f"  {seconds:.1f} s{_charges(charged)}"
+        self._progress.console.print(Text.assemble(("✓", "green"), f" {stage}", (text, "dim")))
         self._progress.advance(self._bar)
 
     def end(self) -> None:
@@ -106,8 +140,13 @@ def reporter() -> Reporter:
     return _REPORTER.get()
 
 
+def report_to_prefect() -> None:
+    """Report in the log of the flow run from now on."""
+    _REPORTER.set(LogReporter())
+
+
 @contextmanager
-def reporting(console: Console | None) -> Iterator[CommandReporter]:
+def reporting(console: Console | None) -> Iterator[Reporter]:
     """Report on `console` if it is a terminal, else in JSON lines on standard output."""
     chosen = TerminalReporter(console) if console and console.is_terminal else LineReporter(sys.stdout)
     token = _REPORTER.set(chosen)
