@@ -1,4 +1,4 @@
-"""Tell somebody what becomes of releases, and go on with those whose process has vanished: automations of a Prefect server.
+"""Tell somebody how releases end: automations of a Prefect server.
 
     read -rs MARGINWEAVE_WEBHOOK_URL; read -rs MARGINWEAVE_MAIL_URL
     export MARGINWEAVE_WEBHOOK_URL MARGINWEAVE_MAIL_URL && python deployments/automations.py
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from datetime import timedelta
 from uuid import UUID
 
 from prefect.automations import Automation, EventTrigger, Posture
@@ -20,8 +19,7 @@ from prefect.blocks.core import Block
 from prefect.blocks.notifications import SlackWebhook
 from prefect.blocks.webhook import Webhook
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.objects import StateType
-from prefect.events.actions import CallWebhook, ChangeFlowRunState, SendNotification
+from prefect.events.actions import CallWebhook, SendNotification
 from prefect.types import SecretDict
 from pydantic import SecretStr
 
@@ -29,15 +27,9 @@ from marginweave.flows.run.prefect_records import ReleaseEvent
 from marginweave.flows.run.run_names import FLOW
 
 BLOCK = "marginweave"
-# A worker sends a heartbeat every 30 seconds (prefect.yaml): two of them missing, the process is gone.
-SILENCE = timedelta(seconds=75)
-HEARTBEAT = "prefect.flow-run.heartbeat"
+OF_0_1_0 = "marginweave: resume what has vanished"  # what `marginweave supervise` does now
 LATE, CRASHED, CANCELLED = (f"prefect.flow-run.{state}" for state in ("Late", "Crashed", "Cancelled"))
 FLOW_RUNS: dict[str, str | list[str]] = {"prefect.resource.id": "prefect.flow-run.*"}
-# Both tell the end: Prefect's triggers may see the events of states late (flows/run/prefect_records.py), and its server knows
-# of a crash first.
-ENDS = {event.value for event in ReleaseEvent if event != ReleaseEvent.NEARLY_EXHAUSTED}
-ENDS |= {f"prefect.flow-run.{state}" for state in ("Completed", "Failed", "Cancelled", "Crashed")}
 OF_RELEASES: dict[str, str | list[str]] = {"prefect.resource.role": "flow", "prefect.resource.name": FLOW}
 
 # Prefect's own events are told by name only: their payload holds the message of a state.
@@ -64,27 +56,6 @@ def state_events(*events: str) -> EventTrigger:
         posture=Posture.Reactive,
         threshold=1,
     )
-
-
-def vanished() -> Automation:
-    """Schedules a release anew whose worker or machine has died: it goes on where it stopped, and is charged once."""
-    silent = EventTrigger(
-        after={HEARTBEAT},
-        expect={HEARTBEAT, *ENDS},
-        match=FLOW_RUNS,
-        match_related=OF_RELEASES,
-        for_each={"prefect.resource.id"},
-        posture=Posture.Proactive,
-        threshold=1,
-        within=SILENCE,
-    )
-    again = ChangeFlowRunState(
-        state=StateType.SCHEDULED,
-        name="AwaitingRetry",
-        message="No sign of life: another worker goes on with the release.",
-        force=False,
-    )
-    return Automation(name="marginweave: resume what has vanished", trigger=silent, actions=[again])
 
 
 def saved(block: Block) -> UUID:
@@ -129,23 +100,24 @@ def by_mail(url: str) -> Iterator[Automation]:
     )
 
 
-def replace(automation: Automation) -> None:
-    """Create the automation in the place of those of its name."""
+def remove(name: str) -> None:
+    """Remove the automations of a name."""
     with get_client(sync_client=True) as client:
-        for present in client.read_automations_by_name(automation.name):
+        for present in client.read_automations_by_name(name):
             client.delete_automation(present.id)
-    automation.create()
 
 
 def main() -> None:
     """Create what the environment gives an address for."""
-    automations = [vanished()]
+    automations: list[Automation] = []
     if webhook := os.environ.get("MARGINWEAVE_WEBHOOK_URL"):
         automations += by_webhook(webhook)
     if mail := os.environ.get("MARGINWEAVE_MAIL_URL"):
         automations += by_mail(mail)
+    remove(OF_0_1_0)
     for automation in automations:
-        replace(automation)
+        remove(automation.name)
+        automation.create()
         print(automation.name)  # noqa: T201 - a command
 
 

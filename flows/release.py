@@ -26,9 +26,10 @@ from marginweave.flows.run.bookkeeping import Bookkeeper, account_statement, rel
 from marginweave.flows.run.lookup import place_of_files, record_stop_reason, run_lock
 from marginweave.flows.run.prefect_records import announced, end_dead_attempts, shown_in_prefect, warn_of_exhaustion
 from marginweave.flows.run.preparation import check_request, internal_evaluation_due, prepare_run
-from marginweave.flows.run.process_hardening import closed_to_others, protect_process
-from marginweave.flows.run.progress import reporter
+from marginweave.flows.run.process_hardening import closed_to_others, outlive_the_reader, protect_process
+from marginweave.flows.run.progress import report_to_prefect, reporter
 from marginweave.flows.run.request import read_request
+from marginweave.flows.run.stopping import obey_signals, take_signals
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.synthesis import MixtureSynthesis
 from marginweave.schemas.draws import BudgetPlan, DrawKind
@@ -108,7 +109,8 @@ def release(
         request = read_request(path, run=named, source=source, home=where, supersedes=supersedes)
         with record_stop_reason(request.folder):
             quiet("check")(check_request)(request)  # a run that is refused leaves no folder behind
-        with run_lock(request.folder), record_stop_reason(request.folder):
+        # An earlier attempt that lives after all ends its release first.
+        with run_lock(request.folder, waiting=run_names.is_resumed()), record_stop_reason(request.folder):
             private, state = quiet("prepare")(prepare_run)(request)
             end_dead_attempts(private.manifest.release)
             if state == RunState.RUNNING:
@@ -133,7 +135,12 @@ def _settle_in() -> None:
     protect_process()
     os.environ.update(ANALYTICS_OFF)
     if service := os.environ.get(SERVICE):
-        end_with(int(service), signal.SIGKILL)()
+        obey_signals(lambda _: None)
+        end_with(int(service), signal.SIGTERM)()
+    take_signals()
+    if run_names.deployed_run() is not None:
+        outlive_the_reader()
+        report_to_prefect()
 
 
 def _home_of(home: str | None) -> Path:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import os
-import signal
+import threading
 import warnings
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,7 +54,9 @@ def datasets_of(configurations: Sequence[Path]) -> dict[str, Path]:
     return found
 
 
-def serve_releases(datasets: dict[str, Path], cron: str, zone: str, home: Path, port: int | None) -> None:
+def serve_releases(
+    datasets: dict[str, Path], cron: str, zone: str, home: Path, port: int | None, say: Callable[[str], None]
+) -> None:
     """Release each dataset whenever its time comes, until stopped; runs that the last service left unfinished come first.
 
     Args:
@@ -63,6 +65,7 @@ def serve_releases(datasets: dict[str, Path], cron: str, zone: str, home: Path, 
         zone: the time zone of `cron`.
         home: where `runs/` lives; Prefect's database too, so that a restart knows what was scheduled.
         port: of Prefect's pages on loopback; None: no pages.
+        say: takes a line for the operator.
 
     Raises:
         StageError: another service has the home, or Prefect's server does not start.
@@ -79,28 +82,31 @@ def serve_releases(datasets: dict[str, Path], cron: str, zone: str, home: Path, 
         schedule = Cron(cron, timezone=zone)
         deployments = [_deployment(dataset, path, schedule, home) for dataset, path in datasets.items()]
         _resume_interrupted(list(datasets))
-        _run_until_stopped(deployments)
+        _run_until_stopped(deployments, say)
 
 
-def _run_until_stopped(deployments: list[RunnerDeployment]) -> None:
-    """Run what is due until SIGINT or SIGTERM, then end what is under way.
+def _run_until_stopped(deployments: list[RunnerDeployment], say: Callable[[str], None]) -> None:
+    """Run what is due, and resume what vanishes, until a signal ends this process and those that it has started.
 
     The schedules stay: what falls due meanwhile is late, and made up for at the next start.
     """
     from prefect.runner import Runner
 
+    from marginweave.flows.orchestration.supervisor import supervise
+
     class Service(Runner):
-        """Ends at SIGTERM as at SIGINT: Prefect 3.8's own handler never waits for what it starts."""
+        """Leaves SIGTERM to us: Prefect 3.8's own handler never waits for what it starts."""
 
         def handle_sigterm(self, *_: object) -> None:
-            signal.raise_signal(signal.SIGINT)
+            """Do nothing: `obey_signals` ends the process."""
 
     os.environ[SERVICE] = str(os.getpid())
+    watching = contextvars.copy_context().run  # with Prefect's settings, which belong to a context
+    threading.Thread(target=watching, args=(supervise, threading.Event(), say), daemon=True, name="supervisor").start()
     runner = Service(pause_on_shutdown=False)
     for deployment in deployments:
         runner.add_deployment(deployment)
-    with suppress(KeyboardInterrupt):
-        asyncio.run(runner.start())
+    asyncio.run(runner.start())
 
 
 def _deployment(dataset: str, path: Path, schedule: Schedule, home: Path) -> RunnerDeployment:

@@ -27,7 +27,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 _COMMANDS: tuple[Callable[..., None], ...] = (
-    *(run.run, run.resume, run.serve, init.init, plan.plan, plan.audit),
+    *(run.run, run.resume, run.serve, run.supervise, init.init, plan.plan, plan.audit),
     *(released.synthesize, released.evaluate, released.report, released.approve, released.reject),
     *(released.publish, released.handover, run.runs, run.purge),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -15,9 +16,11 @@ from rich.table import Table
 from typer.core import TyperGroup
 
 from marginweave.flows.orchestration.environment import home_directory
+from marginweave.flows.run.stopping import obey_signals
 from marginweave.schemas.budget import BasicAmount
 from marginweave.schemas.configuration.values import number
 from marginweave.schemas.errors import EXIT_FAILED, InputError, MarginweaveError, OperatorError, place_of
+from marginweave.tasks.interruption import Stopped
 
 if TYPE_CHECKING:
     from marginweave.tasks.ledger import Ledger, LedgerLocation
@@ -59,11 +62,23 @@ class Commands(TyperGroup):
         except MarginweaveError as error:
             message, code = error.detail if isinstance(error, OperatorError) else str(error), error.exit_code
         except KeyboardInterrupt:
-            message, code = "stopped. The same command resumes it", 130
+            message, code = "stopped", 130
+        except Stopped as stop:
+            message, code = stopped_words(stop.number), 128 + stop.number
         except Exception as error:
             message, code = f"internal error: {type(error).__name__} at {place_of(error)}", EXIT_FAILED
         tell(message)
         raise typer.Exit(code)
+
+
+def end_on_signals() -> None:
+    """End on SIGTERM and SIGINT as a long command does: in two seconds at most, but not within a draw."""
+    obey_signals(lambda number: tell(stopped_words(number)))
+
+
+def stopped_words(number: int) -> str:
+    """What goes on after a signal."""
+    return f"stopped by {signal.Signals(number).name}. Nothing is lost or charged twice: the same command resumes it"
 
 
 def tell(message: str) -> None:

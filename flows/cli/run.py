@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import json
+import sys
+import threading
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -46,6 +47,7 @@ def run(
     Example: `marginweave run deployments/examples/affairs.yaml`, or
     `marginweave run census.yaml --run census-2026-b --supersedes census-2026-a`
     """
+    console.end_on_signals()
     console.warn_of_former_keys(config)  # refuses a broken file before anything heavy is imported
     with importing():
         from marginweave.flows.run.request import read_request
@@ -58,6 +60,7 @@ def resume(run_name: RunName, home: Home = Path()) -> None:
 
     Example: `marginweave resume affairs-1a2b3c4d`
     """
+    console.end_on_signals()
     with importing():
         from marginweave.flows.run.request import original_request, read_request
 
@@ -73,14 +76,15 @@ def execute(request: Request) -> None:
         from marginweave.flows.run.progress import reporting
         from marginweave.schemas.released.manifest import RunState
 
-    check_request(request)
-    with run_lock(request.folder):
-        reference, state = prepare_run(request)
-    fresh, lease = state == RunState.RUNNING, None
-    if fresh or internal_evaluation_due(reference):
-        with reporting(out) as reporter:
+    with reporting(out, request.folder.run, request.configuration.dataset) as reporter:
+        check_request(request)
+        with run_lock(request.folder):
+            reference, state = prepare_run(request)
+        fresh = state == RunState.RUNNING
+        if fresh or internal_evaluation_due(reference):
+            reporter.started("starting Prefect")
             _release(request, reference)
-        lease = reporter.lease
+    lease = reporter.lease
     from marginweave.flows.run.bookkeeping import account_statement
     from marginweave.flows.run.lookup import place_of_files
 
@@ -112,23 +116,25 @@ def _summarize(
 ) -> None:
     """Print where the files are, and what the release guarantees or who decides on it: for a terminal, or as JSON."""
     from marginweave.flows.run.lookup import what_to_do
+    from marginweave.flows.run.progress import LineReporter
 
     run, privacy, here = request.folder.run, request.configuration.privacy, Path.cwd()
     shown = place.relative_to(here) if place.is_relative_to(here) else place
     if is_waiting:
         report, following = str(shown / "report.html"), what_to_do(run)
-        line = {"event": "awaiting approval", "run": run, "report": report, "next": following}
+        event, line = "awaiting approval", {"report": report, "next": following}
         title = f"Awaiting approval: {run}; nothing is published yet"
         text = f"What may leave: {report}\nThen {following}"
     else:
-        line = {"event": "finished", "release": str(shown)}
+        event, line = "finished", {"release": str(shown)}
         released = "Already released" if not (fresh or charged) else "Released"
         title = f"{released}{'' if charged else ', nothing charged'}: {shown}"
         text = (
             f"{_FILES}\nGuarantee: epsilon {privacy.epsilon:g}, delta {privacy.delta:g}, for one {privacy.unit_words}"
         )
     if not out.is_terminal:
-        out.file.write(json.dumps({**line, "charged_now": charged, "account": account.model_dump(mode="json")}) + "\n")
+        lines = LineReporter(sys.stdout, run, account.dataset)
+        lines.line(event, **line, charged_now=charged, account=account.model_dump(mode="json"))
         return
     out.print(f"\n{title}", style="bold")
     out.print(
@@ -153,6 +159,7 @@ def serve(configs: _Configs, cron: _Cron, timezone: _Zone = "UTC", port: _Port =
 
     Example: `marginweave serve deployments/examples/affairs.yaml --cron "30 1 * * *" --timezone Europe/Oslo`
     """
+    console.end_on_signals()
     prepare_environment(home)  # before Prefect is imported
     from marginweave.flows.service import check_times, datasets_of, serve_releases
 
@@ -161,7 +168,26 @@ def serve(configs: _Configs, cron: _Cron, timezone: _Zone = "UTC", port: _Port =
     out.print(f"Serving {', '.join(datasets)}: {cron} ({timezone}); stop with Ctrl-C")
     if port is not None:
         out.print(f"Prefect's pages: http://127.0.0.1:{port}")
-    serve_releases(datasets, cron, timezone, home, port)
+    serve_releases(datasets, cron, timezone, home, port, out.print)
+
+
+def supervise() -> None:
+    """Resume releases of a Prefect server whose worker or process has vanished, once each, until it is stopped.
+
+    One for a Prefect server, beside its workers; `serve` has its own. PREFECT_API_URL says which server.
+
+    Example: `marginweave supervise`
+    """
+    console.end_on_signals()
+    from prefect.settings import PREFECT_API_URL
+
+    from marginweave.flows.orchestration.supervisor import supervise as look_after
+
+    url = PREFECT_API_URL.value()
+    if url is None:
+        raise InputError("PREFECT_API_URL is not set: it says which Prefect server to look after")
+    out.print(f"Looking after the releases of {url}; stop with Ctrl-C")
+    look_after(threading.Event(), out.print)
 
 
 def runs(home: Home = Path()) -> None:

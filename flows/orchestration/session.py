@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -20,6 +21,7 @@ from pathlib import Path
 from marginweave.flows.orchestration.environment import prepare_environment, service_directory
 from marginweave.flows.run.lookup import exclusive_lock
 from marginweave.flows.run.process_hardening import closed_to_others
+from marginweave.flows.run.stopping import begin_again, check_servers
 from marginweave.schemas.errors import MarginweaveError, StageError
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place, staged_file
 
@@ -46,9 +48,12 @@ def prefect_server(log: Path, port: int | None = None) -> Iterator[str]:
     if named := os.environ.get("PREFECT_API_URL"):
         yield named
         return
+    check_servers(log)
     place = Path(os.environ["PREFECT_HOME"])
     with _alone_at_start(place):
         server, url = _started(place, log, port)
+    over = threading.Event()
+    threading.Thread(target=_watch, args=(server, over), daemon=True, name="server").start()
     try:
         yield url
     except MarginweaveError:
@@ -57,7 +62,15 @@ def prefect_server(log: Path, port: int | None = None) -> Iterator[str]:
         _check_room(place)
         raise
     finally:
+        over.set()
         _end(server)
+
+
+def _watch(server: subprocess.Popen[bytes], over: threading.Event) -> None:
+    """Where our server ends before we do, begin the command again: Prefect's client would wait for minutes."""
+    while not over.wait(0.1):
+        if server.poll() is not None and not over.is_set():
+            begin_again()
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -49,9 +50,10 @@ class Bookkeeper:
     def step(self, name: str, task: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run a task that leaves no checkpoint."""
         reporter().started(name)
+        begun = time.monotonic()
         result = task(*args, **kwargs)
         charged = result.charged if isinstance(result, StageResult) else ()
-        reporter().finished(name, charged)
+        reporter().finished(name, charged, time.monotonic() - begun)
         return result
 
     def stage(self, name: str, task: Callable[P, StageResult], *args: P.args, **kwargs: P.kwargs) -> StageResult:

@@ -22,18 +22,18 @@ _LOCKED: ContextVar[frozenset[Path]] = ContextVar("locked", default=frozenset())
 
 
 @contextmanager
-def run_lock(folder: RunFolder) -> Iterator[None]:
+def run_lock(folder: RunFolder, *, waiting: bool = False) -> Iterator[None]:
     """Lock the run for this context, until the end of the process at the latest; a context that has the lock may take it twice.
 
     Raises:
-        StageError: another process, or another thread, has the run.
+        StageError: another process, or another thread, has the run; not if `waiting`: then, once it has not.
     """
     folder.check_links()
     lock = (folder.path / ".lock").absolute()
     if lock in _LOCKED.get():
         yield
         return
-    with exclusive_lock(lock, f"run {folder.run} is in progress in another process"):
+    with exclusive_lock(lock, None if waiting else f"run {folder.run} is in progress in another process"):
         token = _LOCKED.set(_LOCKED.get() | {lock})
         try:
             yield

@@ -38,3 +38,18 @@ def protect_process() -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
     os.umask(os.umask(_WRITTEN_BY_OTHERS) | _WRITTEN_BY_OTHERS)
+
+
+def outlive_the_reader() -> None:
+    """Drop what is printed once nobody reads it any more: rich, which Prefect prints with, would end the process.
+
+    The output of a flow process goes to its worker; one that is killed must not take the release with it.
+    """
+    from rich.console import Console
+
+    def drop(self: Console) -> None:  # noqa: ARG001
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for stream in (1, 2):
+            os.dup2(nowhere, stream)
+
+    Console.on_broken_pipe = drop  # type: ignore[method-assign]

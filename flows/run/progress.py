@@ -7,51 +7,93 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from datetime import UTC, datetime
 from typing import TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 from rich.text import Text
 
+from marginweave.schemas.errors import BudgetError, MarginweaveError
+from marginweave.tasks.interruption import Stopped
+
 
 class Reporter:
-    """Prints one JSON line a stage, for pipelines; without clock or duration, so that two runs print the same.
-
-    Without a stream it prints nothing: in notebooks and workers Prefect's own pages show the stages. The command line asks at
-    the end for the lease that the run continued under.
-    """
+    """Hears what begins and ends. This one shows nothing."""
 
     lease: str | None = None
 
-    def __init__(self, stream: TextIO | None = None) -> None:
-        self._stream = stream
-
     def begin(self, stages: int) -> None:
-        """A run of so many stages begins."""
+        """The stages begin, so many of them."""
 
     def attempt(self, lease: str) -> None:
         """The run continues under `lease`, which every draw that it begins will carry in the ledger."""
         self.lease = lease
 
     def note(self, text: str) -> None:
-        """Print something that the operator should know; public facts alone."""
-        self._print({"event": "note", "text": text})
+        """Something that the operator should know; public facts alone."""
 
     def started(self, stage: str) -> None:
         """A stage begins."""
 
-    def finished(self, stage: str, charged: tuple[str, ...]) -> None:
-        """Print a stage that ended, and the draws that it was charged for."""
-        self._print({"event": "stage", "stage": stage, "charged": list(charged)})
+    def finished(self, stage: str, charged: tuple[str, ...], seconds: float) -> None:
+        """A stage ended; `charged` names the draws that it was charged for."""
+
+    def stopped(self, error: BaseException) -> None:
+        """The run ends with an error, before all of its stages have ended."""
 
     def end(self) -> None:
         """The run is over, one way or another."""
 
-    def _print(self, line: dict[str, object]) -> None:
-        if self._stream is not None:
-            with suppress(OSError):  # nobody listens any more: no reason to stop a release
-                self._stream.write(json.dumps(line) + "\n")
-                self._stream.flush()
+
+class LineReporter(Reporter):
+    """One JSON line for whatever happens, for pipelines; `time` is UTC."""
+
+    def __init__(self, stream: TextIO, run: str, dataset: str) -> None:
+        self._stream, self._run, self._dataset = stream, run, dataset
+
+    def note(self, text: str) -> None:
+        """Print it."""
+        self.line("note", text=text)
+
+    def finished(self, stage: str, charged: tuple[str, ...], seconds: float) -> None:
+        """Print the stage, its time and its charges."""
+        self.line("stage", stage=stage, seconds=round(seconds, 3), charged=charged)
+
+    def stopped(self, error: BaseException) -> None:
+        """Print what kind of error it was; what depends on the data is said on standard error alone (`OperatorError`)."""
+        event = "refused" if isinstance(error, BudgetError) else "stopped" if isinstance(error, Stopped) else "failed"
+        self.line(event, error=type(error).__name__, message=str(error) if isinstance(error, MarginweaveError) else "")
+
+    def line(self, event: str, **facts: object) -> None:
+        """Print one line."""
+        time = datetime.now(UTC).isoformat(timespec="milliseconds")
+        line = {"time": time, "event": event, "run": self._run, "dataset": self._dataset, **facts}
+        with suppress(OSError):  # nobody listens any more: no reason to stop a release
+            self._stream.write(json.dumps(line) + "\n")
+            self._stream.flush()
+
+
+class LogReporter(Reporter):
+    """Lines in Prefect's log of the flow run, where a worker has started it."""
+
+    def note(self, text: str) -> None:
+        """Log it."""
+        _log(text)
+
+    def finished(self, stage: str, charged: tuple[str, ...], seconds: float) -> None:
+        """Log the stage and its charges."""
+        _log(f"{stage}: {seconds:.1f} s{_charges(charged)}")
+
+
+def _log(text: str) -> None:
+    from prefect import get_run_logger  # a command that makes no run needs no Prefect
+
+    get_run_logger().info(text)
+
+
+def _charges(charged: tuple[str, ...]) -> str:
+    return f", charged {', '.join(charged)}" if charged else ""
 
 
 class TerminalReporter(Reporter):
@@ -76,10 +118,10 @@ class TerminalReporter(Reporter):
         """Show the stage's name."""
         self._progress.update(self._bar, description=stage)
 
-    def finished(self, stage: str, charged: tuple[str, ...]) -> None:
+    def finished(self, stage: str, charged: tuple[str, ...], seconds: float) -> None:
         """Leave a line behind and go on."""
-        spent = f" charged {', '.join(charged)}" if charged else ""
-        self._progress.console.print(Text.assemble(("✓", "green"), f" {stage}", (spent, "dim")))
+        text = f"  {seconds:.1f} s{_charges(charged)}"
+        self._progress.console.print(Text.assemble(("✓", "green"), f" {stage}", (text, "dim")))
         self._progress.advance(self._bar)
 
     def end(self) -> None:
@@ -95,13 +137,21 @@ def reporter() -> Reporter:
     return _REPORTER.get(None) or Reporter()
 
 
+def report_to_prefect() -> None:
+    """Report in the log of the flow run from now on."""
+    _REPORTER.set(LogReporter())
+
+
 @contextmanager
-def reporting(console: Console | None) -> Iterator[Reporter]:
-    """Report on `console` if it is a terminal, else in JSON lines on standard output."""
-    chosen = TerminalReporter(console) if console and console.is_terminal else Reporter(sys.stdout)
+def reporting(console: Console | None, run: str = "", dataset: str = "") -> Iterator[Reporter]:
+    """Report on `console` if it is a terminal, else in JSON lines on standard output; an error that ends the run as well."""
+    chosen = TerminalReporter(console) if console and console.is_terminal else LineReporter(sys.stdout, run, dataset)
     token = _REPORTER.set(chosen)
     try:
         yield chosen
+    except BaseException as error:
+        chosen.stopped(error)
+        raise
     finally:
         chosen.end()
         _REPORTER.reset(token)

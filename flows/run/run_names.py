@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
-from zoneinfo import ZoneInfo
+from uuid import UUID
 
+from prefect.client.schemas.filters import DeploymentFilter, FlowFilter
 from prefect.context import FlowRunContext
 
+from marginweave.flows.run.periods import period_name
 from marginweave.flows.run.request import default_run
 from marginweave.tasks.accounting.plan.resolve import load_configuration
 
@@ -23,9 +26,9 @@ _TAG = "marginweave-run:"
 
 
 def run_name(configuration: Path, run: str | None, home: Path) -> str:
-    """`run` if it is given, `<dataset>-<date>` where a schedule made the flow run, the default name in `home` otherwise.
+    """`run` if it is given, `<dataset>-<period>` where a schedule made the flow run, the default name in `home` otherwise.
 
-    The date is that of the scheduled time in the schedule's own time zone. Of a deployed flow run, the name is a tag from the
+    The period is the schedule's (`periods.period_name`), in its time zone. Of a deployed flow run, the name is a tag from the
     first attempt on: a retry goes on with the same release, by whatever worker, and also where the schedule or the
     configuration was changed meanwhile, which is refused then, and never a second release.
 
@@ -48,6 +51,12 @@ def deployed_run() -> FlowRun | None:
     return None if found is None or found.deployment_id is None else found
 
 
+def is_resumed() -> bool:
+    """Whether this is a later attempt of a deployed flow run."""
+    deployed = deployed_run()
+    return deployed is not None and deployed.run_count > 1
+
+
 def _kept(configuration: Configuration, deployed: FlowRun, home: Path) -> str:
     """The name of a first attempt, kept in Prefect before anything is charged under it."""
     from prefect.client.orchestration import get_client
@@ -61,14 +70,28 @@ def _kept(configuration: Configuration, deployed: FlowRun, home: Path) -> str:
 
 
 def _dated(client: SyncPrefectClient, dataset: str, scheduled: FlowRun) -> str:
-    """The name by the date, in the time zone of the schedule that made the flow run.
+    """The name by the period, in the time zone of the schedule that made the flow run.
 
-    Where that was replaced by now, in that of the deployment's first one.
+    Where that was replaced by now, in that of the deployment's first one. A dataset with several deployments has the name of
+    the deployment in the place of its own, so that two schedules of a dataset do not collide.
     """
     assert scheduled.deployment_id is not None
+    assert scheduled.expected_start_time is not None  # Prefect sets it with the first state
     schedules = client.read_deployment_schedules(scheduled.deployment_id)
     maker = scheduled.created_by.id if scheduled.created_by is not None else None
     schedules.sort(key=lambda schedule: schedule.id != maker)
     zone = getattr(schedules[0].schedule, "timezone", None) if schedules else None
-    assert scheduled.expected_start_time is not None  # Prefect sets it with the first state
-    return f"{dataset}-{scheduled.expected_start_time.astimezone(ZoneInfo(zone or 'UTC')).date()}"
+    period = period_name([each.schedule for each in schedules], zone or "UTC", scheduled.expected_start_time)
+    return f"{_prefix(client, dataset, scheduled.deployment_id)}-{period}"
+
+
+def _prefix(client: SyncPrefectClient, dataset: str, deployment: UUID) -> str:
+    """The dataset, or dataset and deployment where several deployments have the dataset as a tag."""
+    of_releases = FlowFilter.model_validate({"name": {"any_": [FLOW]}})
+    tagged = DeploymentFilter.model_validate({"tags": {"all_": [dataset]}})
+    deployments = client.read_deployments(flow_filter=of_releases, deployment_filter=tagged)
+    found = {each.id: each.name for each in deployments}
+    if len(found) < 2 or deployment not in found:
+        return dataset
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", found[deployment])
+    return name if name.startswith(dataset) else f"{dataset}-{name}"

@@ -12,6 +12,7 @@ from marginweave.schemas.ledger.records import DrawRecord, ReleaseRecord, State
 from marginweave.schemas.program import Program
 from marginweave.tasks.checkpoint.draw_files import BEGUN_STATES, DrawSecret, DrawSecrets, DrawStore
 from marginweave.tasks.checkpoint.files import remove_temporary_files
+from marginweave.tasks.interruption import INTERRUPTION
 from marginweave.tasks.mechanisms.randomness import DrawBits
 
 SMALL = 1 << 12
@@ -101,7 +102,20 @@ def run_draw(
         raise lost(draw)
     if prepared is None:
         raise StageError(f"draw {name} must be committed before a later stage reads it")
-    lease = draw.lease or attempt.lease
+    with INTERRUPTION.deferred():
+        return _drawn(ledger, store, secrets, attempt, draw, prepared)
+
+
+def _drawn(
+    ledger: DrawLedger,
+    store: DrawStore,
+    secrets: DrawSecrets,
+    attempt: Attempt,
+    draw: DrawRecord,
+    prepared: PreparedDraw,
+) -> bytes:
+    """Charge, draw, commit: `run_draw` of a draw that is still to be made."""
+    name, lease = draw.name, draw.lease or attempt.lease
     with store.room(draw.name, lease, prepared.size, redrawn=draw.state == State.DRAWN) as room:
         secret = _begun(ledger, secrets, attempt, draw, prepared)
         bits = DrawBits(

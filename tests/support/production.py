@@ -107,9 +107,21 @@ class Site:
     @contextmanager
     def worker(self) -> Iterator[subprocess.Popen[bytes]]:
         """A worker of the pool; it and what it has started end with the block, if they did not before."""
-        with (self.home / "worker.log").open("ab") as log:
+        with self.process("prefect worker start") as process:
+            try:
+                yield process
+            finally:
+                _end(process)
+                for left in self.flow_processes():
+                    with suppress(ProcessLookupError):
+                        os.kill(left, signal.SIGKILL)
+
+    @contextmanager
+    def process(self, beginning: str) -> Iterator[subprocess.Popen[bytes]]:
+        """The documented command that begins so, until the end of the block."""
+        with (self.home / f"{beginning.split()[1]}.log").open("ab") as log:
             process = subprocess.Popen(
-                in_environment(*documented("prefect worker start")),
+                in_environment(*documented(beginning)),
                 cwd=self.home,
                 env=self.environment,
                 stdout=log,
@@ -119,25 +131,29 @@ class Site:
         try:
             yield process
         finally:
-            with suppress(ProcessLookupError):
-                os.kill(process.pid, signal.SIGTERM)
-            try:
-                process.wait(30)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-            for left in self.processes():
-                with suppress(ProcessLookupError):
-                    os.kill(left, signal.SIGKILL)
+            _end(process)
 
     def processes(self) -> list[int]:
         """Living processes of this site: its workers, and the flows that they run."""
         mark = f"MARGINWEAVE_HOME={self.home}\0".encode()
         return [pid for pid in _processes() if mark in _read(pid, "environ") and _read(pid, "cmdline")]
 
-    def flow_processes(self) -> list[int]:
-        """Those of them that run a flow."""
-        return [pid for pid in self.processes() if b"prefect worker" not in _read(pid, "cmdline").replace(b"\0", b" ")]
+    def flow_processes(self, flow_run: str = "") -> list[int]:
+        """Those of them that run a flow, or the flow run of this id."""
+        services = b"prefect worker", b"marginweave supervise"
+        named = {pid: _read(pid, "cmdline").replace(b"\0", b" ") for pid in self.processes()}
+        flows = [pid for pid, command in named.items() if not any(service in command for service in services)]
+        return [pid for pid in flows if flow_run.encode() in _read(pid, "environ")]
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(process.pid, signal.SIGTERM)
+    try:
+        process.wait(30)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _processes() -> list[int]:
@@ -177,10 +193,11 @@ def site(home: Path, databases: Server) -> Iterator[Site]:
             "MARGINWEAVE_MAIL_URL": f"mailto://127.0.0.1:{mail}?from=site@example.org&to=steward@example.org",
         }
         made.run(*documented("python deployments/automations.py"), folder=REPOSITORY, **addresses)
-        try:
-            yield made
-        finally:
-            assert made.processes() == []
+        with made.process("marginweave supervise"):
+            try:
+                yield made
+            finally:
+                assert made.flow_processes() == []
 
 
 def _ledger(home: Path, databases: Server, environment: dict[str, str]) -> dict[str, str]:

@@ -110,11 +110,11 @@ def releases(place: Site, name: str) -> list[ReleaseRecord]:
 
 
 def kill_in_the_middle(place: Site, worker: int, name: str, run: str) -> None:
-    """Send SIGKILL to the worker and its flow when something is charged, and nothing is between charge and commit."""
+    """Send SIGKILL to the worker and the flow of `name` when something is charged, and nothing is between charge and commit."""
     manifest = place.home / "runs" / run / "manifest.json"
     until(lambda: manifest.exists() and "count records" in json.loads(manifest.read_text())["stages"], pause=0.005)
     while True:
-        stopped = place.flow_processes()
+        stopped = place.flow_processes(place.flow_runs(name)[0]["id"])
         for process in stopped:
             os.kill(process, signal.SIGSTOP)
         (record,) = releases(place, name)
@@ -132,16 +132,18 @@ def kill_in_the_middle(place: Site, worker: int, name: str, run: str) -> None:
 
 @pytest.fixture(scope="module")
 def killed(place: Site) -> Iterator[str]:
-    """A run begun by its schedule and killed with its worker; the worker that goes on with it is there until the end.
+    """A run begun by its schedule and killed with its worker; the worker that resumes it is there until the end.
 
-    It does so after more than a minute of silence, and the tests that need nothing of it come first.
+    It does so after more than a minute of silence, and the tests that need nothing of it come first. Another run of that
+    worker is not killed; it has lost the reader of its output alone.
     """
-    deploy(place, "people.yaml", {"people": dataset(place, "people")})
-    with place.worker() as first:
-        run = dated("people", due_soon(place, ["people"]))
+    deploy(place, "people.yaml", {"people": dataset(place, "people"), "orphan": dataset(place, "orphan", 450)})
+    with place.process("prefect worker start") as first:
+        run = dated("people", due_soon(place, ["people", "orphan"]))
+        until(lambda: place.flow_runs("orphan") and place.flow_processes(place.flow_runs("orphan")[0]["id"]), pause=0.1)
         kill_in_the_middle(place, first.pid, "people", run)
         first.wait()
-        until(lambda: not place.processes(), pause=0.1)
+        until(lambda: not place.flow_processes(), pause=0.1)
     with place.worker():
         yield run
 
@@ -192,6 +194,15 @@ def test_a_late_release_is_told(place: Site, killed: str) -> None:
         f"/flow_runs/{made['id']}/set_state", {"state": {"type": "CANCELLED", "name": "Cancelled"}, "force": True}
     )
     until(lambda: place.told("prefect.flow-run.Cancelled", late["run"]))
+
+
+def test_a_worker_killed_alone_takes_no_release_with_it(place: Site, killed: str) -> None:
+    """Its flow process ends the release, in one attempt and without a worker."""
+    flow_run = place.ended("orphan")
+    assert flow_run is not None
+    assert (flow_run["state_type"], flow_run["run_count"]) == ("COMPLETED", 1), flow_run["state"]
+    (record,) = releases(place, "orphan")
+    assert {draw.state for draw in record.draws} == {State.COMMITTED}
 
 
 def test_a_killed_worker_costs_nothing(place: Site, resumed: tuple[str, dict[str, Any]]) -> None:

@@ -1,0 +1,145 @@
+"""The supervisor against a real Prefect server: what vanished is resumed once, and what has ended never is."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import urllib.request
+import uuid
+from typing import Any
+
+import pytest
+from prefect.client.orchestration import get_client
+from prefect.settings import PREFECT_API_URL, temporary_settings
+
+from marginweave.flows.orchestration import supervisor as module
+from marginweave.flows.orchestration.supervisor import ATTEMPTS, SILENCE, START, Supervisor
+from marginweave.flows.run.run_names import FLOW
+
+pytestmark = pytest.mark.system
+ENDS = ("COMPLETED", "FAILED", "CANCELLED")
+
+
+class Site:
+    """Flow runs of one deployment, made through the API."""
+
+    def __init__(self, server: str) -> None:
+        self.server = server
+        flow = self.ask("/flows/", {"name": FLOW})["id"]
+        self.deployment = self.ask("/deployments/", {"name": uuid.uuid4().hex, "flow_id": flow})["id"]
+        self.flow = flow
+
+    def ask(self, path: str, body: dict[str, Any] | None = None, method: str = "POST") -> Any:
+        content = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(
+            f"{self.server}{path}", content, {"Content-Type": "application/json"}, method=method
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.loads(answer.read() or "null")
+
+    def run(self, *states: str, deployed: bool = True) -> str:
+        """A flow run that has gone through the states."""
+        made = {"flow_id": self.flow, "deployment_id": self.deployment if deployed else None, "name": uuid.uuid4().hex}
+        found: str = self.ask("/flow_runs/", {**made, "state": {"type": "PENDING"}})["id"]
+        for state in states:
+            self.set(found, state)
+        return found
+
+    def set(self, run: str, state: str) -> None:
+        self.ask(f"/flow_runs/{run}/set_state", {"state": {"type": state}, "force": True})
+
+    def heartbeat(self, run: str) -> None:
+        event = {
+            "id": str(uuid.uuid4()),
+            "event": "prefect.flow-run.heartbeat",
+            "occurred": datetime.datetime.now(datetime.UTC).isoformat(),
+            "resource": {"prefect.resource.id": f"prefect.flow-run.{run}"},
+            "payload": {},
+        }
+        self.ask("/events", [event])  # type: ignore[arg-type]
+
+    def state(self, run: str) -> tuple[str, str]:
+        found = self.ask(f"/flow_runs/{run}", method="GET")["state"]
+        return found["type"], found["name"]
+
+
+@pytest.fixture
+def site(server: str) -> Any:
+    with temporary_settings({PREFECT_API_URL: server}):
+        yield Site(server)
+
+
+def after(seconds: float) -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=seconds)
+
+
+LATER = SILENCE.total_seconds() + 1
+
+
+def test_what_has_vanished_is_resumed_once(site: Site) -> None:
+    """Running without a sign of life, or crashed under a worker that lives: scheduled, and left alone from then on."""
+    supervisor, silent, crashed = Supervisor(), site.run("RUNNING"), site.run("RUNNING", "CRASHED")
+    supervisor.look(after(1))
+    assert site.state(silent) == ("RUNNING", "Running")  # it may still give a sign of life
+    assert site.state(crashed) == ("SCHEDULED", "AwaitingRetry")
+    supervisor.look(after(LATER))
+    assert site.state(silent) == ("SCHEDULED", "AwaitingRetry")
+    resumed = [site.ask(f"/flow_runs/{run}", method="GET")["state_id"] for run in (silent, crashed)]
+    supervisor.look(after(2 * LATER))
+    assert [site.ask(f"/flow_runs/{run}", method="GET")["state_id"] for run in (silent, crashed)] == resumed
+
+
+def test_what_is_alive_is_left_alone(site: Site) -> None:
+    """A sign of life within the silence; a process that is starting; and nothing is known right after an outage."""
+    alive, starting = site.run("RUNNING"), site.run()
+    supervisor = Supervisor()
+    site.heartbeat(alive)
+    for _ in range(100):
+        wanted = {"filter": {"resource": {"id": [f"prefect.flow-run.{alive}"]}}}
+        if site.ask("/events/filter", wanted)["events"]:
+            break
+    supervisor.look(after(SILENCE.total_seconds() - 5))
+    assert site.state(alive)[0] == "RUNNING"
+    supervisor.look(after(LATER))
+    assert site.state(starting)[0] == "PENDING"
+    running = site.run("RUNNING")
+    supervisor.since = after(LATER)  # the server came back just now
+    supervisor.look(after(2 * LATER - 5))
+    assert site.state(running)[0] == "RUNNING"
+    supervisor.look(after(START.total_seconds() + 2 * LATER))
+    assert site.state(starting) == ("SCHEDULED", "AwaitingRetry")
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_what_has_ended_is_never_resumed(site: Site, end: str) -> None:
+    """Also where its last heartbeat is told after its end, and where it ends while the supervisor looks."""
+    supervisor, ended = Supervisor(), site.run("RUNNING", end)
+    site.heartbeat(ended)
+    supervisor.look(after(LATER))
+    assert site.state(ended)[0] == end
+
+    ending = site.run("RUNNING")
+    with get_client(sync_client=True) as client:
+        seen = client.read_flow_run(uuid.UUID(ending))
+        site.set(ending, end)  # between the look and the decision
+        assert not module._is_ended(client, seen)
+        assert not module._is_resumed(client, seen)
+    assert site.state(ending)[0] == end
+
+
+def test_a_cancelled_release_whose_process_is_gone_ends_as_cancelled(site: Site) -> None:
+    supervisor, run = Supervisor(), site.run("RUNNING", "CANCELLING")
+    supervisor.look(after(LATER))
+    supervisor.look(after(LATER))
+    assert site.state(run)[0] == "CANCELLED"
+
+
+def test_others_and_hopeless_ones_are_left_alone(site: Site) -> None:
+    """Flow runs of no deployment, crashes of yesterday, and one that has vanished too often."""
+    own, old = site.run("RUNNING", deployed=False), site.run("RUNNING", "CRASHED")
+    Supervisor().look(after(25 * 3600))
+    assert site.state(own)[0] == "RUNNING"
+    assert site.state(old)[0] == "CRASHED"
+    often = site.run(*["RUNNING", "SCHEDULED"] * (ATTEMPTS - 1), "RUNNING", "CRASHED")
+    Supervisor().look(after(1))
+    assert site.state(often)[0] == "CRASHED"
