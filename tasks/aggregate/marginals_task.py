@@ -112,7 +112,8 @@ def collect_marginals(reference: RunReference) -> StageResult:
         inputs.insert(0, draw_once(reference, reference.plan.draw(DrawKind.VALUES))[1])
 
     def compute() -> bytes:
-        domain = Domain(names=reference.resolved.names, labels=marginal_rows.released_labels(reference))
+        names = tuple(attribute.name for attribute in reference.resolved.attributes)
+        domain = Domain(names=names, labels=marginal_rows.released_labels(reference))
         one_way = payloads.unpack_measurements(payload)
         return payloads.pack_marginals(Marginals(domain=domain, one_way=one_way, larger=larger))
 

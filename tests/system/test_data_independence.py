@@ -74,6 +74,7 @@ ROUNDS: dict[str, Any] = {
 CHANGING = re.compile(
     r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\b[0-9a-f]{32}\b|\b[0-9a-f]{64}\b"
     r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[0-9.,+:Z]*"
+    r'|"seconds": [0-9.]+'
 )
 Rows = list[tuple[str, ...]]
 

@@ -163,12 +163,13 @@ class Flow:
             SHOWN(private),
         ):
             RELEASE(private)
-        found.release, found.printed = contents(self.folder.release), printed.getvalue()
+        found.release, found.printed = contents(self.folder.release), CLOCK.sub("", printed.getvalue())
         written = self.log.read_bytes()[begun:].decode()
         found.log = [TIME.sub("", line) for line in written.splitlines()]
 
 
 SHOWN, RELEASE = flow_module.shown_in_prefect, flow_module._release
+CLOCK = re.compile(r'"time": "[^"]*", |"seconds": [0-9.]+, ')
 TIME = re.compile(r"^[0-9-]+ [0-9:,]+ ")
 
 

@@ -19,6 +19,7 @@ from tests.support.command_line import CommandLine
 from tests.support.people_table import people
 from tests.support.places import EXAMPLES
 from tests.support.release_checks import RELEASED, contents, only_run, opened, processes_of
+from tests.support.samples import every
 
 pytestmark = pytest.mark.system
 
@@ -213,10 +214,16 @@ def test_killed_in_the_middle_nothing_survives_and_resume_goes_on(settled: Comma
     assert shown.count("level-1") == 1
 
 
+@pytest.mark.parametrize(
+    ("sent", "ignored"), every(2, [(signal.SIGINT, False), (signal.SIGINT, True), (signal.SIGTERM, True)], first=1)
+)
 def test_an_interrupted_terminal_stops_the_run_and_no_file_beside_it_is_run(
-    settled: CommandLine, tmp_path: Path
+    settled: CommandLine, tmp_path: Path, sent: signal.Signals, ignored: bool
 ) -> None:
-    """Ctrl-C reaches a terminal's group of processes, not the server; modules in the working directory are not ours."""
+    """Ctrl-C reaches a terminal's group of processes, not the server; modules in the working directory are not ours.
+
+    Also where the parent ignores SIGINT, as a shell does for what it starts in the background.
+    """
     cli, path = opened(settled, 3.0), people(tmp_path)
     (cli.home / "uvicorn.py").write_text("raise SystemExit(3)")
     process = subprocess.Popen(
@@ -227,14 +234,16 @@ def test_an_interrupted_terminal_stops_the_run_and_no_file_beside_it_is_run(
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        # what runs these tests in the background has them ignore it
-        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - it takes no lock
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_IGN if ignored else signal.SIG_DFL),  # noqa: PLW1509
     )
     assert process.stdout is not None
     assert any(json.loads(line)["stage"] == "validate" for line in process.stdout)
-    os.killpg(process.pid, signal.SIGINT)
-    _, told = process.communicate(timeout=60)
-    assert (process.returncode, told) == (130, "marginweave: stopped. The same command resumes it\n")
+    os.killpg(process.pid, sent)
+    _, told = process.communicate(timeout=20)
+    assert process.returncode == 128 + sent
+    assert (
+        told == f"marginweave: stopped by {sent.name}. Nothing is lost or charged twice: the same command resumes it\n"
+    )
     assert cli("run", path, "--run", "r").returncode == 0
 
 

@@ -14,14 +14,17 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 from rich.console import Console
 
 from marginweave.flows.cli import run as run_command
+from marginweave.flows.orchestration.session import SERVER
 from tests.support.command_line import CommandLine
 from tests.support.people_table import people
 from tests.support.published import ACCOUNT
 from tests.support.release_checks import opened
+from tests.support.samples import every
 
 pytestmark = pytest.mark.system
 ALIVE = {"RUNNING", "PENDING"}
@@ -207,3 +210,25 @@ def test_a_terminal_is_told_whether_this_command_charged(
     run_command._summarize(request, ACCOUNT, place, is_waiting=False, fresh=fresh, charged=charged)
     (line,) = [line for line in shown.getvalue().splitlines() if "eleased" in line]
     assert line.startswith(said)
+
+
+@pytest.mark.parametrize(("deaths", "code"), every(2, [(1, 0), (2, 1)]))
+def test_a_server_that_ends_is_started_once_more(settled: CommandLine, tmp_path: Path, deaths: int, code: int) -> None:
+    """The same process resumes its run with a new server; a second one that ends, ends the command, which can be resumed."""
+    cli, path = opened(settled, 3.0), people(tmp_path)
+    command = cli.command("run", path, "--run", "r")
+    process = subprocess.Popen(
+        command, cwd=cli.home, env=cli.variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    for line in process.stdout:
+        if deaths and json.loads(line).get("stage") == "validate":
+            (server,) = (child for child in psutil.Process(process.pid).children() if SERVER in child.cmdline())
+            server.kill()
+            deaths -= 1
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == code, told
+    assert ("ended twice" in told) == (code == 1)
+    assert "Traceback" not in told
+    assert cli("run", path, "--run", "r").returncode == 0
+    assert "1 release(s)" in cli("ledger", "list").stdout

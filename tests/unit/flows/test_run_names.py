@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from prefect.client import orchestration
 from prefect.client.schemas.objects import FlowRun
+from prefect.client.schemas.schedules import CronSchedule
 
 from marginweave.flows.run import run_names
 from marginweave.flows.run.run_names import run_name
@@ -27,6 +28,7 @@ class Server:
         self.facts = {"id": uuid.uuid4(), "flow_id": uuid.uuid4(), "expected_start_time": DUE, **facts}
         self.tags: list[str] = ["nightly"]
         self.zone = "Europe/Oslo"
+        self.deployments: list[SimpleNamespace] = []
         monkeypatch.setattr(orchestration, "get_client", lambda **_: nullcontext(self))
         monkeypatch.setattr(run_names, "FlowRunContext", SimpleNamespace(get=self.context))
 
@@ -34,7 +36,10 @@ class Server:
         return SimpleNamespace(flow_run=FlowRun(**self.facts, tags=list(self.tags)))
 
     def read_deployment_schedules(self, _: object) -> list[SimpleNamespace]:
-        return [SimpleNamespace(id=uuid.uuid4(), schedule=SimpleNamespace(timezone=self.zone))]
+        return [SimpleNamespace(id=uuid.uuid4(), schedule=CronSchedule(cron="30 0 * * *", timezone=self.zone))]
+
+    def read_deployments(self, **_: object) -> list[SimpleNamespace]:
+        return self.deployments
 
     def update_flow_run(self, _: object, *, tags: list[str]) -> None:
         self.tags = list(tags)
@@ -68,3 +73,17 @@ def test_without_a_deployment_the_name_is_that_of_the_configuration(
     first = run_name(written(tmp_path, "1"), None, tmp_path)
     assert run_name(written(tmp_path, "2"), None, tmp_path) != first
     assert server.tags == ["nightly"]
+
+
+def test_two_deployments_of_a_dataset_do_not_share_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Due in the same minute, each release is named by its deployment; a name that says the dataset says it once."""
+    own, other, path = uuid.uuid4(), uuid.uuid4(), written(tmp_path, "1")
+    names = set()
+    for deployment in (own, other):
+        server = Server(monkeypatch, deployment_id=deployment, auto_scheduled=True)
+        server.deployments = [
+            SimpleNamespace(id=own, name="fair-nightly"),
+            SimpleNamespace(id=other, name="for the ministry"),
+        ]
+        names.add(run_name(path, None, tmp_path))
+    assert names == {"fair-nightly-2026-11-21", "fair-for-the-ministry-2026-11-21"}
