@@ -160,7 +160,7 @@ def test_other_methods_have_no_model_and_say_nothing_of_one(tmp_path: Path, meth
 def test_a_model_is_fitted_once(tmp_path: Path, tuples: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that stopped after the fit goes on from the model: the same records, and the same bytes where it is fitted anew."""
     fits, fit = [], release.fit_mixture
-    monkeypatch.setattr(release, "fit_mixture", lambda *arguments: (fits.append(1), fit(*arguments))[1])
+    monkeypatch.setattr(release, "fit_mixture", lambda *given, **named: (fits.append(1), fit(*given, **named))[1])
     run = run_of(tmp_path / "one", "mixture", tuples=tuples)
     first, (model,) = run.synthesized(), run.models
     (run.reference.place / Path(first["synthesize"].file).name).unlink()
