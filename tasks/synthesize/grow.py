@@ -24,9 +24,7 @@ def grow_records(
     _refill(combinations, state)
     while (unlimited and np.any(state.alone.sums > 0)) or made < rules.records:
         if made == len(records):
-            longer = np.empty((2 * made, len(empty)), np.int32)
-            longer[:made] = records
-            records = longer
+            records = np.concatenate((records, np.empty((made, len(empty)), np.int32)))
         records[made] = empty
         filled = _grow_record(combinations, rules, state, records[made], rng)
         if unlimited and filled == 0:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, Self
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
 from marginweave.schemas.arrays import Integers, Records
+from marginweave.schemas.released.measurements import Mask
 
 Array = NDArray[np.float64]
 
@@ -42,6 +44,23 @@ class Zeros(NamedTuple):
     strides: Integers
     offsets: Integers  # where the cells of each mask begin in `allowed`
     allowed: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, masks: Sequence[Mask]) -> Self:
+        """These masks."""
+        none = np.zeros(0, np.int64)
+        return cls(
+            starts=np.cumsum([0, *(len(mask.attributes) for mask in masks)]),
+            attributes=np.concatenate([none, *(np.array(mask.attributes, np.int64) for mask in masks)]),
+            strides=np.concatenate([none, *(strides(mask.allowed.shape) for mask in masks)]),
+            offsets=np.cumsum([0, *(mask.allowed.size for mask in masks)])[:-1],
+            allowed=np.concatenate([np.zeros(0, np.bool_), *(mask.allowed.ravel() for mask in masks)]),
+        )
+
+
+def strides(shape: Sequence[int]) -> Integers:
+    """Step of each axis in the flat cell, the last one 1."""
+    return np.cumprod([1, *reversed(shape[1:])], dtype=np.int64)[::-1].copy()
 
 
 @njit(cache=True, nogil=True)

@@ -19,7 +19,7 @@ from marginweave.tasks.estimate.mixture.fit import check_marginals
 from marginweave.tasks.estimate.mixture.start import spanning_tree
 from marginweave.tasks.estimate.rounding import apportion
 from marginweave.tasks.normalize.consistency import Holders
-from marginweave.tasks.synthesize.gum.kernel import Pace, Target, Zeros, residual, update
+from marginweave.tasks.synthesize.gum.kernel import Pace, Target, Zeros, residual, strides, update
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,7 +204,7 @@ class Gum:
         self._pairs = {pair: self._marginals.counts(pair) for pair in pairs}
         core = {p: counts for p, counts in self._pairs.items() if self._graph.core.issuperset(p)}
         self._tree = spanning_tree(len(sizes), core) if settings.start == "tree" else ()
-        self._zeros = _zeros(masks)
+        self._zeros = Zeros.of(masks)
 
     def sample(self, records: int, generator: np.random.Generator) -> Records:
         """Records, shape (records, attributes), in random order. DP: post-processing.
@@ -243,7 +243,7 @@ class Gum:
         counts, sigma = self._marginals.counts(clique), self._marginals.source(clique).deviation
         return Target(
             attributes=np.array(clique, np.int64),
-            strides=_strides(counts.shape),
+            strides=strides(counts.shape),
             sizes=np.array(counts.shape, np.int64),
             counts=apportion(counts.ravel(), records, generator),
             margin=float(self._settings.tolerance * sigma * (records / counts.sum())),
@@ -282,19 +282,3 @@ class _Marginals:
         others = tuple(axis for axis, a in enumerate(source.attributes) if a not in clique)
         counts = np.maximum(source.counts.sum(axis=others, dtype=np.float64), 0.0)
         return counts if counts.any() else np.ones_like(counts)
-
-
-def _zeros(masks: Sequence[Mask]) -> Zeros:
-    none = np.zeros(0, np.int64)
-    return Zeros(
-        starts=np.cumsum([0, *(len(mask.attributes) for mask in masks)]),
-        attributes=np.concatenate([none, *(np.array(mask.attributes, np.int64) for mask in masks)]),
-        strides=np.concatenate([none, *(_strides(mask.allowed.shape) for mask in masks)]),
-        offsets=np.cumsum([0, *(mask.allowed.size for mask in masks)])[:-1],
-        allowed=np.concatenate([np.zeros(0, np.bool_), *(mask.allowed.ravel() for mask in masks)]),
-    )
-
-
-def _strides(shape: Sequence[int]) -> Integers:
-    """Step of each axis in the flat cell, the last one 1."""
-    return np.cumprod([1, *reversed(shape[1:])], dtype=np.int64)[::-1].copy()
