@@ -172,7 +172,7 @@ def _move(
         check_lease(record, lease)
     adopted = lease is not None and target != State.DRAWN and draw.lease != lease
     entry = Event(
-        kind=EventKind(target.value),
+        kind=target,
         account=record.dataset,
         release=release_id,
         draw=name,

@@ -267,7 +267,7 @@ def _continues(record: ReleaseRecord, event: Event) -> bool:
         return record.lease != event.lease and not (record.outputs or record.proposed)
     draw = record.draw(event.draw or "")
     possible = TRANSITIONS | RECONCILING
-    return event.kind in _DRAWING and draw is not None and (draw.state, State(event.kind.value)) in possible
+    return event.kind in _DRAWING and draw is not None and (draw.state, event.kind) in possible
 
 
 def _may_end(record: ReleaseRecord, event: Event) -> bool:

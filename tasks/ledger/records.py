@@ -12,7 +12,9 @@ from marginweave.schemas.budget import NOTHING, BasicAmount, Cost, stated
 from marginweave.schemas.draws import Discovery
 from marginweave.schemas.ledger.accounts import PERIODS, Account, Box, Policy, Reconciled
 from marginweave.schemas.ledger.records import (
+    RECONCILING,
     SPARE_PREFIX,
+    TRANSITIONS,
     Decision,
     DrawRecord,
     Event,
@@ -23,7 +25,7 @@ from marginweave.schemas.ledger.records import (
 from marginweave.schemas.program import Program
 from marginweave.tasks.ledger.tables import cost_of
 
-_DRAW_STATES = frozenset(kind for kind in EventKind if kind.value in set(State))
+_MOVES = frozenset(target for _, target in TRANSITIONS | RECONCILING)
 ACCOUNT_ROWS = frozenset(
     {EventKind.OPENED, EventKind.ACCOUNT_BOXED, EventKind.CAP_CHANGED, EventKind.ALIASED, EventKind.RECONCILED}
 )
@@ -227,11 +229,11 @@ def _with_draw(record: ReleaseRecord, event: Event) -> ReleaseRecord:
         )
         return replace(record, draws=(*record.draws, draw))
     known = record.draw(event.draw or "")
-    if known is None or event.kind not in _DRAW_STATES:
+    if known is None or event.kind not in _MOVES:
         return record
     moved = replace(
         known,
-        state=State(event.kind.value),
+        state=event.kind,
         lease=event.lease,
         digest=event.digest,
         replaces=known.replaces or event.body.get("replaces"),

@@ -189,7 +189,7 @@ class Replay:
             _expect(admitted(account, spent, record.reserved, statement) == how, over)
 
     def _check_move(self, record: ReleaseRecord, event: Event) -> None:
-        target, draw, late = State(event.kind.value), record.draw(event.draw or ""), _is_late(event)
+        target, draw, late = event.kind, record.draw(event.draw or ""), _is_late(event)
         if draw is None:
             raise AuditError(f"draw {event.draw} was never reserved")
         _expect(event.cost is None, f"draw {draw.name} is charged twice")
