@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from sqlalchemy import Connection, select
 
 from marginweave.schemas.errors import AuditError, BudgetError, InputError
@@ -22,19 +22,19 @@ from marginweave.tasks.ledger.location import LedgerLocation, opening_command
 from marginweave.tasks.ledger.replay import Replay, Standing
 from marginweave.tasks.ledger.tables import ACCOUNTS, EVENTS, GENESIS, check_key, event_of, guards_fault, row_hash
 
-_HASH = re.compile(r"[0-9a-f]{64}")
 
-
-@dataclass(frozen=True, kw_only=True)
-class Anchor:
+class Anchor(BaseModel):
     """Number and hash of one row. The hash covers every row before it, and no value of a table can be found from it."""
 
-    seq: int
-    hash: str
+    model_config = ConfigDict(frozen=True, strict=True)
+
+    format: Literal[1] = 1
+    seq: int = Field(gt=0)
+    hash: str = Field(pattern="^[0-9a-f]{64}$")
 
     def to_json(self) -> str:
         """The anchor as one line of JSON; `from_json` reads it back."""
-        return json.dumps({"format": 1, **asdict(self)}) + "\n"
+        return json.dumps(self.model_dump()) + "\n"
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Anchor:
@@ -44,14 +44,9 @@ class Anchor:
             InputError: something else.
         """
         try:
-            content = json.loads(text)
-            found = cls(seq=content["seq"], hash=content["hash"])
-            fits = content["format"] == 1 and type(found.seq) is int and found.seq > 0
-            if fits and _HASH.fullmatch(found.hash):
-                return found
-        except (ValueError, KeyError, TypeError):
-            pass
-        raise InputError("the anchor must be what `marginweave ledger anchor` wrote")
+            return cls.model_validate_json(text)
+        except ValidationError:
+            raise InputError("the anchor must be what `marginweave ledger anchor` wrote") from None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -75,7 +75,7 @@ def sqlite_engine(location: Path, *, still: bool = False) -> Engine:
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if _is_writing(connection) else "BEGIN")
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.get_execution_options().get("writing") else "BEGIN")
 
     return engine
 
@@ -91,7 +91,7 @@ def postgres_engine(url: URL) -> Engine:
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
-        if not _is_writing(connection):
+        if not connection.get_execution_options().get("writing"):
             connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
             return
         connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL READ COMMITTED READ WRITE")
@@ -193,10 +193,6 @@ def _is_lost(error: DBAPIError, engine: Engine) -> bool:
         return False
     code = getattr(error.orig, "sqlstate", None)
     return error.connection_invalidated or code is None or code.startswith(("08", "57P"))
-
-
-def _is_writing(connection: Connection) -> bool:
-    return bool(connection.get_execution_options().get("writing", False))
 
 
 def _words(error: DBAPIError, url: URL) -> str:

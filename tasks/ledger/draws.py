@@ -8,8 +8,7 @@ from datetime import timedelta
 
 from marginweave.schemas.errors import BudgetError, InputError
 from marginweave.schemas.ledger.records import TRANSITIONS, Event, EventKind, ReleaseRecord, State, now
-from marginweave.tasks.ledger.journal import Journal
-from marginweave.tasks.ledger.session import Session
+from marginweave.tasks.ledger.session import Journal, Session
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,7 +162,6 @@ def _move(
     Raises:
         BudgetError: no such release or draw, a transition that does not exist, or a lease that is not the current one.
     """
-    events = journal.release_events(release_id)
     record = journal.release(release_id)
     draw = record.draw(name)
     if draw is None:
@@ -180,7 +178,7 @@ def _move(
         digest=digest,
         body={**(facts or {}), **({"by": lease} if adopted else {})},
     )
-    newest = [event for event in events if event.draw == name][-1]
+    newest = [event for event in journal.release_events(release_id) if event.draw == name][-1]
     if newest == replace(entry, created=newest.created):
         return
     if (draw.state, target) not in TRANSITIONS:

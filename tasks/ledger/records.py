@@ -25,7 +25,7 @@ from marginweave.schemas.ledger.records import (
 from marginweave.schemas.program import Program
 from marginweave.tasks.ledger.tables import cost_of
 
-_MOVES = frozenset(target for _, target in TRANSITIONS | RECONCILING)
+MOVES = frozenset(target for _, target in TRANSITIONS | RECONCILING)
 ACCOUNT_ROWS = frozenset(
     {EventKind.OPENED, EventKind.ACCOUNT_BOXED, EventKind.CAP_CHANGED, EventKind.ALIASED, EventKind.RECONCILED}
 )
@@ -229,7 +229,7 @@ def _with_draw(record: ReleaseRecord, event: Event) -> ReleaseRecord:
         )
         return replace(record, draws=(*record.draws, draw))
     known = record.draw(event.draw or "")
-    if known is None or event.kind not in _MOVES:
+    if known is None or event.kind not in MOVES:
         return record
     moved = replace(
         known,

@@ -9,23 +9,23 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from sqlalchemy import Column, Connection, ForeignKey, Index, Integer, MetaData, Table, Text
+from sqlalchemy import Column, Connection, ForeignKey, Index, Integer, MetaData, String, Table, Text
 
 from marginweave.schemas.budget import BasicAmount, Cost
 from marginweave.schemas.errors import BudgetError
 from marginweave.schemas.ledger.records import Event, EventKind
 from marginweave.tasks.ledger.keys import Keyring, key_id, sealing_key
 
-SCHEMA_VERSION = "0004"  # the newest migration
+SCHEMA_VERSION = "0004"
 METADATA = MetaData()
 GENESIS = "0" * 64
 _AMOUNTS = tuple(Cost().texts)
 # Fields of an event that a row has as they are.
 _TEXTS = ("actor", "account", "release", "draw", "lease", "digest")
 _SEALS = frozenset({"row_hash", "mac", "prev_hash"})
-# Columns that later migrations added: empty where a row charges nothing in plain, and hashed where they are filled, so that
+# Columns that version 0002 added: empty where a row charges nothing in plain, and hashed where they are filled, so that
 # older rows keep their hashes.
-_PLAIN = frozenset({"plain_epsilon", "plain_delta"})
+PLAIN = ("plain_epsilon", "plain_delta")
 
 ACCOUNTS = Table(
     "accounts",
@@ -33,6 +33,9 @@ ACCOUNTS = Table(
     Column("dataset", Text, primary_key=True),
     Column("opened", Integer, nullable=False),  # seq of the OPENED event, which has the facts
 )
+
+# Named as Alembic named it, which made the tables until 0.2.0.
+VERSIONS = Table("alembic_version", METADATA, Column("version_num", String(32), primary_key=True))
 
 # An amount of budget is text, never a float.
 EVENTS = Table(
@@ -99,7 +102,7 @@ def cost_of(texts: Mapping[str, Any]) -> Cost:
 def row_hash(row: Mapping[str, Any]) -> str:
     """SHA-256(prev_hash || canonical JSON of the row without its seals, and without empty plain charges), hex."""
     content = {
-        name: value for name, value in row.items() if name not in _SEALS and not (name in _PLAIN and value is None)
+        name: value for name, value in row.items() if name not in _SEALS and not (name in PLAIN and value is None)
     }
     return hashlib.sha256(f"{row['prev_hash']}{_canonical(content)}".encode()).hexdigest()
 
@@ -167,7 +170,7 @@ def _amounts(cost: Cost | None) -> dict[str, str | None]:
     """What a row charges; the columns of plain charges stay empty where there is none."""
     if cost is None:
         return dict.fromkeys(_AMOUNTS)
-    return {name: None if name in _PLAIN and not cost.plain else text for name, text in cost.texts.items()}
+    return {name: None if name in PLAIN and not cost.plain else text for name, text in cost.texts.items()}
 
 
 def _canonical(content: Mapping[str, Any]) -> str:
