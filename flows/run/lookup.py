@@ -17,7 +17,7 @@ from marginweave.schemas.released.manifest import Manifest, RunState
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place, replace_file
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.ledger import Ledger, Witness
-from marginweave.tasks.ledger.approvals import check_words
+from marginweave.tasks.ledger.releases import check_words
 
 _LOCKED: ContextVar[frozenset[Path]] = ContextVar("locked", default=frozenset())
 

@@ -72,10 +72,13 @@ class Position(NamedTuple):
 
 
 def columns_of(entry: Event) -> dict[str, str | None]:
-    """The text columns of an event; the body is canonical JSON, amounts are plain decimals."""
+    """The text columns of an event; the body is canonical JSON, amounts are plain decimals, and no plain charge is empty."""
+    amounts: dict[str, str | None] = dict.fromkeys(_AMOUNTS)
+    if entry.cost is not None:
+        amounts |= entry.cost.texts | ({} if entry.cost.plain else dict.fromkeys(PLAIN))
     return {
         **{name: getattr(entry, name) for name in _TEXTS},
-        **_amounts(entry.cost),
+        **amounts,
         "kind": entry.kind.value,
         "body": canonical(entry.body),
         "created": entry.created.isoformat(timespec="microseconds"),
@@ -171,13 +174,6 @@ def check_key(row: Mapping[str, Any], sealed_by: str, keys: Keyring) -> str:
     if not fits:
         raise BudgetError(f"row {row['seq']} of the ledger is sealed with key {found}, which was not in use: wrong key")
     return found
-
-
-def _amounts(cost: Cost | None) -> dict[str, str | None]:
-    """What a row charges; the columns of plain charges stay empty where there is none."""
-    if cost is None:
-        return dict.fromkeys(_AMOUNTS)
-    return {name: None if name in PLAIN and not cost.plain else text for name, text in cost.texts.items()}
 
 
 def canonical(content: Mapping[str, Any]) -> str:
