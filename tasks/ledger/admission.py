@@ -16,11 +16,11 @@ from marginweave.schemas.ledger.accounts import Account, Spent
 from marginweave.schemas.ledger.records import Event, EventKind, ReleaseRecord
 from marginweave.schemas.program import Program
 from marginweave.tasks.ledger.boxes import Admitted, admitted, box_of_cap, coordinates, is_closed
+from marginweave.tasks.ledger.journal import Journal, View
 from marginweave.tasks.ledger.keys import SourceDigest
 from marginweave.tasks.ledger.location import raising_command
 from marginweave.tasks.ledger.records import ACCOUNT_ROWS, cap_body
 from marginweave.tasks.ledger.rules import period_forecast
-from marginweave.tasks.ledger.session import Journal, View
 
 _UP = Context(prec=4, rounding=ROUND_CEILING)
 _DOWN = Context(prec=4, rounding=ROUND_FLOOR)

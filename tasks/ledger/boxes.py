@@ -9,7 +9,7 @@ from typing import Literal
 
 from marginweave.schemas.budget import NOTHING, BasicAmount, Cost, amount, stated
 from marginweave.schemas.ledger.accounts import Account, AccountTotal, Box, Spent
-from marginweave.schemas.released.account import AccountBox, AccountSums, Amounts, ReconciledStatement
+from marginweave.schemas.released.account import AccountBox, AccountSums, Amounts
 from marginweave.tasks.accounting.accountants import gdp_epsilon, gdp_mu
 from marginweave.tasks.accounting.composition import account_epsilon, rounded
 from marginweave.tasks.ledger.records import box_body
@@ -149,7 +149,7 @@ def account_sums(total: AccountTotal) -> AccountSums:
         releases=total.spent.releases,
         releases_before_box=account.releases_before,
         weak_delta=account.weak_delta,
-        reconciled=tuple(ReconciledStatement(**each.facts) for each in account.reconciled) or None,
+        reconciled=account.reconciled or None,
     )
 
 

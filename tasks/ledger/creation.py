@@ -20,10 +20,10 @@ from marginweave.schemas.ledger.records import Event, EventKind, State
 from marginweave.tasks.checkpoint.files import sync_folder
 from marginweave.tasks.ledger.boxes import box_of_history, is_closed
 from marginweave.tasks.ledger.connection import connected, engine_for, postgres_engine, sqlite_engine
+from marginweave.tasks.ledger.journal import Journal, View
 from marginweave.tasks.ledger.keys import Keyring, environment_key, key_file, load_key, make_key_file
 from marginweave.tasks.ledger.location import LedgerLocation, PostgresLocation, check_local, opening_command, owner_url
 from marginweave.tasks.ledger.records import box_body
-from marginweave.tasks.ledger.session import Journal, View
 from marginweave.tasks.ledger.tables import ACCOUNTS, EVENTS, METADATA, PLAIN, SCHEMA_VERSION, VERSIONS, statements
 
 UPGRADE_COMMAND = "marginweave ledger upgrade"

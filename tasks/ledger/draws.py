@@ -8,7 +8,8 @@ from datetime import timedelta
 
 from marginweave.schemas.errors import BudgetError, InputError
 from marginweave.schemas.ledger.records import TRANSITIONS, Event, EventKind, ReleaseRecord, State, now
-from marginweave.tasks.ledger.session import Journal, Session
+from marginweave.tasks.ledger.journal import Journal
+from marginweave.tasks.ledger.session import Session
 
 
 @dataclass(frozen=True, kw_only=True)

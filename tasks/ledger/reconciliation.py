@@ -15,10 +15,11 @@ from marginweave.schemas.errors import BudgetError, InputError
 from marginweave.schemas.ledger.accounts import Account
 from marginweave.schemas.ledger.records import RECONCILING, TRANSITIONS, Event, EventKind, ReleaseRecord, State, now
 from marginweave.tasks.ledger.boxes import unaccounted_cost
+from marginweave.tasks.ledger.journal import Journal
 from marginweave.tasks.ledger.keys import Keyring
 from marginweave.tasks.ledger.plans import check_cap
 from marginweave.tasks.ledger.records import cap_body, release_with
-from marginweave.tasks.ledger.session import Journal, Session
+from marginweave.tasks.ledger.session import Session
 from marginweave.tasks.ledger.tables import check_row, event_of
 from marginweave.tasks.ledger.witness import BlindRun, Row, Sighting, blind_runs, sightings
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from marginweave.schemas.budget import NOTHING, BasicAmount, Cost, stated
 from marginweave.schemas.draws import Discovery
-from marginweave.schemas.ledger.accounts import PERIODS, Account, Box, Policy, Reconciled
+from marginweave.schemas.ledger.accounts import PERIODS, Account, Box, Policy
 from marginweave.schemas.ledger.records import (
     RECONCILING,
     SPARE_PREFIX,
@@ -23,6 +23,7 @@ from marginweave.schemas.ledger.records import (
     State,
 )
 from marginweave.schemas.program import Program
+from marginweave.schemas.released.account import EpsilonDelta, ReconciledStatement
 from marginweave.tasks.ledger.tables import cost_of
 
 _FACTS = ("inputs", "program", "version")
@@ -110,13 +111,14 @@ def _changed(account: Account, event: Event) -> dict[str, Any]:
             return {"box": _box(body), "history": cost_of(body["spent"]), "releases_before": int(body["releases"])}
         case EventKind.ALIASED:
             return {"aliases": account.aliases | {body["other"]}}
-    added = Reconciled(
-        created=event.created,
-        adopted=int(body["adopted"]),
-        lost=int(body["lost"]),
-        homes=int(body["homes"]),
+    charge = body.get("unaccounted")
+    added = ReconciledStatement(
+        on=event.created.date().isoformat(),
+        rows_adopted=int(body["adopted"]),
+        draws_charged_as_lost=int(body["lost"]),
+        homes_looked_at=int(body["homes"]),
         no_other_home=body.get("no_other_home"),
-        unaccounted=BasicAmount(**_pair(body["unaccounted"])) if body.get("unaccounted") else None,
+        unaccounted=charge and EpsilonDelta(epsilon=float(charge["epsilon"]), delta=float(charge["delta"])),
     )
     return {"reconciled": (*account.reconciled, added)}
 

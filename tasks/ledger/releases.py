@@ -12,10 +12,11 @@ from marginweave.tasks.ledger.accounts import account_in
 from marginweave.tasks.ledger.admission import ReleaseRequest, check_identity, record_refusal, refusal, reservation
 from marginweave.tasks.ledger.boxes import admitted
 from marginweave.tasks.ledger.draws import check_lease
+from marginweave.tasks.ledger.journal import View
 from marginweave.tasks.ledger.location import opening_for
 from marginweave.tasks.ledger.plans import check_plan, check_same_plan
 from marginweave.tasks.ledger.records import decision_of
-from marginweave.tasks.ledger.session import Session, View
+from marginweave.tasks.ledger.session import Session
 
 _LONGEST = 1000
 

@@ -21,7 +21,7 @@ from marginweave.tasks.checkpoint.files import PRIVATE_MODE, Reserve, at_place, 
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 
 if TYPE_CHECKING:
-    from marginweave.tasks.ledger.session import Journal
+    from marginweave.tasks.ledger.journal import Journal
 
 SEEN = "ledger.jsonl"
 RECONCILE = "marginweave ledger reconcile"

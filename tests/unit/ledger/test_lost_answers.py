@@ -9,7 +9,7 @@ from sqlalchemy import URL, make_url
 
 from marginweave.schemas.errors import BudgetError
 from marginweave.schemas.ledger.records import Event
-from marginweave.tasks.ledger import Ledger, ledger_location, session
+from marginweave.tasks.ledger import Ledger, journal, ledger_location
 from marginweave.tasks.ledger.connection import LostConnection
 from tests.support.commit_proxy import CommitProxy, Mode, commit_proxy
 from tests.support.releases import ACCOUNT, reserve_release, small_plan
@@ -99,14 +99,14 @@ def test_rows_that_others_have_overtaken_are_not_written(proxied, monkeypatch) -
     ledger = _open(environment)
     ledger.accounts.open(ACCOUNT, actor="steward")
     other = Ledger.open(ledger.location, environment=environment)
-    settle = session._write_once
+    settle = journal._write_once
 
     def overtaken(*given: object) -> None:
         proxy.order("cut before", None)
         other.accounts.change_cap("affairs", 3.0, 1e-6, "meanwhile", "steward")
         settle(*given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(session, "_write_once", overtaken)
+    monkeypatch.setattr(journal, "_write_once", overtaken)
     proxy.order("cut before", 1)
     with pytest.raises(LostConnection):
         reserve_release(ledger, small_plan())
