@@ -8,7 +8,7 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -89,17 +89,11 @@ def is_older(location: Path) -> bool:
     return found is not None and found < SCHEMA_VERSION
 
 
-def upgrade(
-    location: LedgerLocation,
-    environment: Mapping[str, str],
-    *,
-    writer: str | None = None,
-    tell: Callable[[str], None] = lambda _: None,
-) -> str:
-    """Bring the tables at `location` to this version as their owner, and let the role `writer` append to them; the version.
+def upgrade(location: LedgerLocation, environment: Mapping[str, str], *, writer: str | None = None) -> list[str]:
+    """Bring the tables at `location` to this version as their owner, and let the role `writer` append to them.
 
-    The tables of PostgreSQL are made where they are missing. No row is changed; accounts of 0.1.0 get a row each, of which
-    `tell` is given a line, and which needs the ledger's key.
+    The tables of PostgreSQL are made where they are missing. No row is changed; accounts of 0.1.0 get a row each, which needs
+    the ledger's key: what is returned are lines on these accounts for the operator.
 
     Raises:
         BudgetError: no file, no right to do so, no key where one is needed, or a role that does not exist.
@@ -111,15 +105,15 @@ def upgrade(
         check_local(location)
         engine = engine_for(location)
     with connected(engine, location, writing=True) as connection:
-        before = schema_version(connection)
+        before, lines = schema_version(connection), list[str]()
         if before is not None and before > SCHEMA_VERSION:
             check_schema(connection, location)
         migrate(connection)
         if before is not None and before < _BOXES:
-            box_accounts(connection, location, environment, tell)
+            lines = box_accounts(connection, location, environment)
         if writer is not None:
             _let_append(connection, writer)
-    return SCHEMA_VERSION
+    return lines
 
 
 def _let_append(connection: Connection, role: str) -> None:
@@ -133,19 +127,17 @@ def _let_append(connection: Connection, role: str) -> None:
     connection.exec_driver_sql(f"GRANT SELECT ON {VERSIONS.name} TO {name}")
 
 
-def box_accounts(
-    connection: Connection, location: LedgerLocation, environment: Mapping[str, str], tell: Callable[[str], None]
-) -> None:
-    """Append a row for each account of 0.1.0, after `tell` was given a line on each, and on each run stopped in a draw.
+def box_accounts(connection: Connection, location: LedgerLocation, environment: Mapping[str, str]) -> list[str]:
+    """Append a row for each account of 0.1.0; a line on each, and on each run that was stopped in a draw.
 
     Raises:
         BudgetError: a row was changed, or the key is missing or wrong.
     """
     if connection.execute(select(ACCOUNTS.c.dataset)).first() is None:
-        return
+        return []
     journal = Journal(connection=connection, key=load_key(location, environment))
     view = View().of(journal)
-    rows = []
+    rows, lines = [], []
     for account in view.accounts.values():
         if account.box is not None:
             continue
@@ -154,17 +146,18 @@ def box_accounts(
         if is_closed(replace(account, box=box, history=spent.cost), spent):
             words = "is more than its cap holds under the new sum: it admits nothing until `marginweave ledger cap`"
         body = {"box": box_body(box), "releases": spent.ever, "spent": spent.cost.texts}  # after which releases
-        tell(f"Account {account.dataset}, {spent.ever} release(s): what it has spent {words}")
+        lines.append(f"Account {account.dataset}, {spent.ever} release(s): what it has spent {words}")
         rows.append(Event(kind=EventKind.ACCOUNT_BOXED, account=account.dataset, body=body))
     for record in view.releases.values():
         begun = [draw.name for draw in record.draws if draw.state == State.DRAWN]
         if begun:
-            tell(
+            lines.append(
                 f"Run {record.run} of account {record.dataset}: 0.1.0 was stopped inside draw {', '.join(begun)}, and if its "
                 "file is not whole only 0.1.0 can finish the run, with a spare draw. For that, restore the backup of the "
                 "ledger from before this upgrade now, before anything else is booked"
             )
     journal.append(*rows)
+    return lines
 
 
 def create_ledger(location: LedgerLocation, environment: Mapping[str, str], first: Event) -> None:
