@@ -187,7 +187,7 @@ def _is_full(error: DBAPIError, location: LedgerLocation) -> bool:
 
 
 def _is_lost(error: DBAPIError, engine: Engine) -> bool:
-    """Whether the server went away, shuts down, or was never reached: then it has given no code of its own."""
+    """Whether the server went away, shuts down, or was never reached: then it has given no code."""
     if engine.dialect.name == "sqlite":
         return False
     code = getattr(error.orig, "sqlstate", None)
@@ -195,7 +195,7 @@ def _is_lost(error: DBAPIError, engine: Engine) -> bool:
 
 
 def _words(error: DBAPIError, url: URL) -> str:
-    """The database's first line on what is wrong, without a password, wherever in the URL that stands."""
+    """The database's first line on what is wrong, without a password, wherever the URL has it."""
     lines = str(error.orig).splitlines()
     text = lines[0] if lines else type(error.orig).__name__
     for secret in (url.password, *(url.query.get(name) for name in ("password", "sslpassword"))):

@@ -34,7 +34,7 @@ COMPOSITION = (
 def json_lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
     """One JSON object a row, the body as an object; the columns and hashes of the ledger, from which the chain is checked.
 
-    A row of 0.1.0 that reserved a release (or was refused) leaves without its digest of the source, which told whether two
+    A row of 0.1.0 that reserved a release (or was refused) leaves without its digest of the source, which says whether two
     releases were made from the same bytes: it says so by `redacted`, and of such a row the place in the chain alone is checked.
     """
     return "".join(f"{json.dumps(_exported(row), ensure_ascii=False)}\n" for row in rows).encode()

@@ -71,7 +71,7 @@ class Replay:
     def _take(self, seq: int, event: Event) -> None:
         _expect((event.kind == EventKind.LEDGER_CREATED) == (seq == 1), "the first row, and no other, makes a ledger")
         reserving = event.kind == EventKind.RESERVED and event.draw is not None and event.release == self._reserving
-        _expect(reserving or not self._expected, "it stands in the middle of a reservation")
+        _expect(reserving or not self._expected, "it is in the middle of a reservation")
         match event.kind:
             case EventKind.LEDGER_CREATED | EventKind.KEY_ROTATED:
                 pass
