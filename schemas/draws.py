@@ -7,7 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, get_args
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from marginweave.schemas.budget import AccountantName, BasicAmount, Cost, MechanismName, Neighbors, ParameterName
 
@@ -100,7 +103,7 @@ class PlannedDraw:
         }
 
 
-@dataclass(frozen=True, kw_only=True)
+@pydantic_dataclass(frozen=True, kw_only=True, config=ConfigDict(strict=True))
 class Discovery:
     """What `accountant: joint` knows of the draw that discovers private domains: public facts, from the configuration alone.
 
@@ -112,17 +115,9 @@ class Discovery:
     """
 
     draw: str
-    least_share: float
+    least_share: Annotated[float, Field(gt=0, le=1)]
     adaptive: bool
     neighbors: Neighbors
-
-    def __post_init__(self) -> None:
-        if not 0 < self.least_share <= 1:
-            raise ValueError(f"least_share ({self.least_share}) must lie in (0, 1]")
-        if self.neighbors not in get_args(Neighbors):
-            raise ValueError(f"neighbors ({self.neighbors}) must be {' or '.join(get_args(Neighbors))}")
-        if not isinstance(self.adaptive, bool):
-            raise ValueError(f"adaptive ({self.adaptive}) must be true or false")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -63,7 +63,7 @@ def quiet(stage: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
     What a library raised becomes a StageError that names its type and place; a broken rule of the input becomes an
     OperatorError, whose reason only the operator is shown. What a library warns of is not shown at all: its text may quote a
-    value or a count, and standard error stands in the logs of schedulers and of Prefect's workers.
+    value or a count, and standard error is in the logs of schedulers and of Prefect's workers.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:

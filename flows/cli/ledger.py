@@ -126,10 +126,12 @@ def upgrade_tables(
     Example: `marginweave ledger upgrade --writer steward`
     """
     from marginweave.tasks.ledger import upgrade
+    from marginweave.tasks.ledger.tables import SCHEMA_VERSION
 
     location = console.location_of(example, home)
-    version = upgrade(location, os.environ, writer=writer, tell=out.print)
-    out.print(f"The tables of the ledger {location} have version {version}")
+    for line in upgrade(location, os.environ, writer=writer):
+        out.print(line)
+    out.print(f"The tables of the ledger {location} have version {SCHEMA_VERSION}")
 
 
 @app.command("cap")

@@ -16,7 +16,6 @@ from marginweave.schemas.ledger.records import ReleaseRecord, State
 from marginweave.schemas.program import Program
 from marginweave.schemas.released.account import (
     AccountStatement,
-    CapStatement,
     LargestCap,
     LostDrawCost,
     PolicyStatement,
@@ -111,10 +110,7 @@ def account_statement(reference: RunReference) -> AccountStatement:
     dataset, accounts = reference.configuration.dataset, reference.ledger.accounts
     total, releases = accounts.total(dataset), reference.ledger.releases.of(dataset)
     own = next((record for record in releases if record.release == reference.manifest.release), None)
-    caps = tuple(
-        CapStatement(epsilon=float(cap.epsilon), delta=float(cap.delta), since=cap.since.isoformat())
-        for cap in accounts.cap_changes(dataset)
-    )
+    caps = accounts.cap_changes(dataset)
     largest = max((cap.epsilon for cap in caps), default=0.0), max((cap.delta for cap in caps), default=0.0)
     changed = LargestCap(epsilon=largest[0], delta=largest[1], meaning=CAP_WAS_CHANGED) if len(caps) > 1 else None
     return AccountStatement(

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from marginweave.schemas.budget import NOTHING, BasicAmount, Cost, Neighbors
 from marginweave.schemas.ledger.records import ReleaseRecord
+from marginweave.schemas.released.account import ReconciledStatement
 
 Period = Literal["day", "week", "month", "quarter", "year"]
 PERIODS: tuple[Period, ...] = get_args(Period)
@@ -75,39 +76,6 @@ class Box:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reconciled:
-    """What was added to an account after its ledger was restored, and what the steward said of homes not looked at.
-
-    `adopted` and `lost` count the account's rows and draws. While `frozen`, nobody has said anything of other homes.
-    """
-
-    created: datetime
-    adopted: int
-    lost: int
-    homes: int
-    no_other_home: str | None = None
-    unaccounted: BasicAmount | None = None
-
-    @property
-    def frozen(self) -> bool:
-        """Whether the account admits nothing."""
-        return self.no_other_home is None and self.unaccounted is None
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """The same for privacy.json."""
-        charge = self.unaccounted
-        return {
-            "on": self.created.date().isoformat(),
-            "rows_adopted": self.adopted,
-            "draws_charged_as_lost": self.lost,
-            "homes_looked_at": self.homes,
-            "no_other_home": self.no_other_home,
-            "unaccounted": charge and {"epsilon": float(charge.epsilon), "delta": float(charge.delta)},
-        }
-
-
-@dataclass(frozen=True, kw_only=True)
 class Account:
     """All releases about the same people: what may be spent, and what a person is.
 
@@ -115,6 +83,7 @@ class Account:
     with `old_allowance` as the part of the cap that was set aside then. `kind_of_plan` is what a release of the plan costs
     for which the box was chosen, if it was. `releases_before` counts those that were made before there was a box, `history`
     is what they had spent then: until the box holds it, nothing is admitted.
+    `reconciled` says what was added after its ledger was restored; while nobody has said anything of other homes, it is frozen.
     `aliases` are the accounts whose sources may, by decision, be released under this one as well.
     """
 
@@ -131,26 +100,18 @@ class Account:
     weak_delta: str | None = None
     aliases: frozenset[str] = frozenset()
     policy: Policy | None = None
-    reconciled: tuple[Reconciled, ...] = ()
+    reconciled: tuple[ReconciledStatement, ...] = ()
 
     @property
     def frozen(self) -> bool:
         """Whether its ledger was restored, and homes that may have drawn under it were not looked at."""
-        return bool(self.reconciled) and self.reconciled[-1].frozen
+        last = self.reconciled[-1] if self.reconciled else None
+        return last is not None and last.no_other_home is None and last.unaccounted is None
 
     @property
     def cap(self) -> BasicAmount:
         """(epsilon, delta) as an amount."""
         return BasicAmount(epsilon=self.epsilon, delta=self.delta)
-
-
-@dataclass(frozen=True, kw_only=True)
-class CapChange:
-    """A cap, and since when an account has it."""
-
-    epsilon: Decimal
-    delta: Decimal
-    since: datetime
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,41 +22,8 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-class State(StrEnum):
-    """States of a draw: RESERVED → DRAWN → COMMITTED, RESERVED → RETURNED, DRAWN → CHARGED_LOST; REFUSED is a release's.
-
-    Reconciling a restored ledger adds RESERVED → CHARGED_LOST and RETURNED → DRAWN: charges only.
-    """
-
-    RESERVED = "RESERVED"
-    DRAWN = "DRAWN"
-    COMMITTED = "COMMITTED"
-    RETURNED = "RETURNED"
-    REFUSED = "REFUSED"
-    CHARGED_LOST = "CHARGED_LOST"
-
-
-CHARGED = frozenset({State.RESERVED, State.DRAWN, State.COMMITTED, State.CHARGED_LOST})
-
-TRANSITIONS = frozenset(
-    {
-        (State.RESERVED, State.DRAWN),
-        (State.RESERVED, State.RETURNED),
-        (State.DRAWN, State.COMMITTED),
-        (State.DRAWN, State.CHARGED_LOST),
-    }
-)
-
-# What a reconciliation after a restore may do beside: nothing in it gives anything back.
-RECONCILING = frozenset(
-    {(State.RESERVED, State.CHARGED_LOST), (State.RETURNED, State.CHARGED_LOST), (State.RETURNED, State.DRAWN)}
-)
-
-SPARE_PREFIX = "spare-"
-
-
 class EventKind(StrEnum):
-    """What a row of the ledger says; the first six are the states of a draw or a release (`State`)."""
+    """What a row of the ledger says."""
 
     RESERVED = "RESERVED"
     DRAWN = "DRAWN"
@@ -78,6 +45,31 @@ class EventKind(StrEnum):
     REJECTED = "REJECTED"
     SUPERSEDED = "SUPERSEDED"
     RECONCILED = "RECONCILED"
+
+
+State = EventKind
+"""The state of a draw is the kind of its newest row: RESERVED → DRAWN → COMMITTED, RESERVED → RETURNED, DRAWN → CHARGED_LOST.
+
+Reconciling a restored ledger adds RESERVED → CHARGED_LOST and RETURNED → DRAWN: charges only.
+"""
+
+CHARGED = frozenset({State.RESERVED, State.DRAWN, State.COMMITTED, State.CHARGED_LOST})
+
+TRANSITIONS = frozenset(
+    {
+        (State.RESERVED, State.DRAWN),
+        (State.RESERVED, State.RETURNED),
+        (State.DRAWN, State.COMMITTED),
+        (State.DRAWN, State.CHARGED_LOST),
+    }
+)
+
+# What a reconciliation after a restore may do beside: nothing in it gives anything back.
+RECONCILING = frozenset(
+    {(State.RESERVED, State.CHARGED_LOST), (State.RETURNED, State.CHARGED_LOST), (State.RETURNED, State.DRAWN)}
+)
+
+SPARE_PREFIX = "spare-"
 
 
 @dataclass(frozen=True, kw_only=True)

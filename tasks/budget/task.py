@@ -19,7 +19,7 @@ from marginweave.tasks.validate.source import TableSource
 def reserve_budget(reference: RunReference, plan: BudgetPlan, actor: str) -> None:
     """Book every planned draw as RESERVED in the account of the dataset; the same release again changes nothing.
 
-    Every draw that is still to come has a secret of its own before it is booked. From here on this attempt holds the release's
+    Every draw that is still to come has its secret before it is booked. From here on this attempt holds the release's
     lease, and what an earlier one had begun is settled.
 
     Raises:

@@ -6,15 +6,15 @@ import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from decimal import Decimal
 from typing import Any, Literal
 
 from marginweave.schemas.budget import MOST_DELTA, BasicAmount, stated
 from marginweave.schemas.configuration.values import check_name
 from marginweave.schemas.draws import BudgetPlan
 from marginweave.schemas.errors import BudgetError, InputError
-from marginweave.schemas.ledger.accounts import Account, AccountTotal, CapChange, Policy
+from marginweave.schemas.ledger.accounts import Account, AccountTotal, Policy
 from marginweave.schemas.ledger.records import Event, EventKind
+from marginweave.schemas.released.account import CapStatement
 from marginweave.tasks.ledger.boxes import account_total, box_for, box_of_cap, total_with
 from marginweave.tasks.ledger.location import opening_command, opening_for
 from marginweave.tasks.ledger.plans import check_cap
@@ -127,18 +127,18 @@ class Accounts:
         """
         account_in(self.session.view().accounts, dataset, command)
 
-    def cap_changes(self, dataset: str) -> tuple[CapChange, ...]:
+    def cap_changes(self, dataset: str) -> tuple[CapStatement, ...]:
         """The caps that an account had since its first draw, oldest first: one where none was changed, none before a draw."""
-        changes: list[CapChange] = []
+        changes: list[CapStatement] = []
         drawn = False
         for event in self.session.events():
             if event.account != dataset:
                 continue
             drawn = drawn or event.kind == EventKind.DRAWN
             if event.kind in {EventKind.OPENED, EventKind.CAP_CHANGED}:
-                epsilon, delta = Decimal(event.body["epsilon"]), Decimal(event.body["delta"])
-                changes = changes if drawn else []
-                changes.append(CapChange(epsilon=epsilon, delta=delta, since=event.created))
+                epsilon, delta = float(event.body["epsilon"]), float(event.body["delta"])
+                cap = CapStatement(epsilon=epsilon, delta=delta, since=event.created.isoformat())
+                changes = [*changes, cap] if drawn else [cap]
         return tuple(changes) if drawn else ()
 
     def forecast(self, dataset: str, plan: BudgetPlan) -> tuple[float, bool]:

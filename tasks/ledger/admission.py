@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from functools import cached_property
@@ -15,13 +15,12 @@ from marginweave.schemas.errors import InputError
 from marginweave.schemas.ledger.accounts import Account, Spent
 from marginweave.schemas.ledger.records import Event, EventKind, ReleaseRecord
 from marginweave.schemas.program import Program
-from marginweave.tasks.ledger.boxes import admitted, box_of_cap, coordinates, is_closed
-from marginweave.tasks.ledger.journal import Journal
+from marginweave.tasks.ledger.boxes import Admitted, admitted, box_of_cap, coordinates, is_closed
+from marginweave.tasks.ledger.journal import Journal, View
 from marginweave.tasks.ledger.keys import SourceDigest
 from marginweave.tasks.ledger.location import raising_command
 from marginweave.tasks.ledger.records import ACCOUNT_ROWS, cap_body
 from marginweave.tasks.ledger.rules import period_forecast
-from marginweave.tasks.ledger.session import View
 
 _UP = Context(prec=4, rounding=ROUND_CEILING)
 _DOWN = Context(prec=4, rounding=ROUND_FLOOR)
@@ -136,6 +135,36 @@ def record_refusal(journal: Journal, request: ReleaseRequest, refused: Refusal, 
     journal.append(
         Event(kind=EventKind.REFUSED, actor=request.actor, created=moment, account=request.dataset, body=body)
     )
+
+
+def reservation(request: ReleaseRequest, how: Admitted | None, moment: datetime) -> list[Event]:
+    """The RESERVED rows of a release: its own, with its public facts and its whole plan, and one for each draw."""
+    assert request.source is not None
+    plan = request.plan
+    optional = {
+        "approval": "required" if request.needs_approval else None,
+        "supersedes": request.supersedes,
+        "discovery": plan.discovery and asdict(plan.discovery),
+        "program": request.program and request.program.model_dump(),
+        "admitted": how if how == "statement" else None,
+    }
+    body = {
+        **{name: value for name, value in optional.items() if value is not None},
+        **cap_body(plan.epsilon, plan.delta),
+        "run": request.run,
+        "plan_digest": request.plan_digest,
+        "source": request.source.mark(request.release),
+        "unit": request.unit,
+        "neighbors": plan.neighbors,
+        "accountant": plan.accountant,
+        "delta_threshold": plan.delta_threshold,
+        "spent_epsilon": plan.spent_epsilon,
+        "draws": [draw.facts for draw in plan.draws],
+    }
+    about = Event(
+        kind=EventKind.RESERVED, actor=request.actor, created=moment, account=request.dataset, release=request.release
+    )
+    return [replace(about, body=body), *(replace(about, draw=draw.name, cost=draw.cost) for draw in plan.draws)]
 
 
 def rounded_up(value: float | Decimal) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from sqlalchemy import Connection, select
 
 from marginweave.schemas.errors import AuditError, BudgetError, InputError
@@ -20,21 +20,21 @@ from marginweave.tasks.ledger.creation import check_schema
 from marginweave.tasks.ledger.keys import Keyring
 from marginweave.tasks.ledger.location import LedgerLocation, opening_command
 from marginweave.tasks.ledger.replay import Replay, Standing
-from marginweave.tasks.ledger.tables import ACCOUNTS, EVENTS, GENESIS, check_key, event_of, guards_fault, row_hash
-
-_HASH = re.compile(r"[0-9a-f]{64}")
+from marginweave.tasks.ledger.tables import ACCOUNTS, EVENTS, check_chain, event_of, guards_fault
 
 
-@dataclass(frozen=True, kw_only=True)
-class Anchor:
+class Anchor(BaseModel):
     """Number and hash of one row. The hash covers every row before it, and no value of a table can be found from it."""
 
-    seq: int
-    hash: str
+    model_config = ConfigDict(frozen=True, strict=True)
+
+    format: Literal[1] = 1
+    seq: int = Field(gt=0)
+    hash: str = Field(pattern="^[0-9a-f]{64}$")
 
     def to_json(self) -> str:
         """The anchor as one line of JSON; `from_json` reads it back."""
-        return json.dumps({"format": 1, **asdict(self)}) + "\n"
+        return json.dumps(self.model_dump()) + "\n"
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Anchor:
@@ -44,14 +44,9 @@ class Anchor:
             InputError: something else.
         """
         try:
-            content = json.loads(text)
-            found = cls(seq=content["seq"], hash=content["hash"])
-            fits = content["format"] == 1 and type(found.seq) is int and found.seq > 0
-            if fits and _HASH.fullmatch(found.hash):
-                return found
-        except (ValueError, KeyError, TypeError):
-            pass
-        raise InputError("the anchor must be what `marginweave ledger anchor` wrote")
+            return cls.model_validate_json(text)
+        except ValidationError:
+            raise InputError("the anchor must be what `marginweave ledger anchor` wrote") from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,23 +132,19 @@ def _check_database(connection: Connection) -> None:
 
 
 def _check_rows(rows: Sequence[Mapping[str, Any]], keys: Keyring) -> int:
-    previous, sealed_by, unchecked = GENESIS, "", 0
-    for number, row in enumerate(rows, start=1):
-        texts = [value for name, value in row.items() if name != "seq" and value is not None]
-        if not all(map(_is_text, texts)) or row["row_hash"] != row_hash(row):
-            raise AuditError(f"row {row['seq']} of the ledger was changed after it was written")
-        if row["seq"] != number or row["prev_hash"] != previous:
-            raise AuditError(f"the ledger is broken before row {row['seq']}: a row is missing or out of place")
-        sealed = keys.seals(row["mac"], row["row_hash"])
-        if sealed is False:
-            raise AuditError(f"row {number} of the ledger does not bear its seal: a changed row, or another key's")
-        unchecked += sealed is None
-        try:
-            sealed_by = check_key(row, sealed_by, keys)
-        except BudgetError as error:
-            raise AuditError(str(error)) from None
-        previous = row["row_hash"]
-    return unchecked
+    """Check the chain; the number of rows whose seal no key of the ring could check."""
+    try:
+        check_chain(map(_checked_texts, rows), keys, auditing=True)
+    except BudgetError as error:
+        raise AuditError(str(error)) from None
+    return sum(keys.seals(row["mac"], row["row_hash"]) is None for row in rows)
+
+
+def _checked_texts(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """`row`, if its columns are texts; else it was changed."""
+    if not all(_is_text(value) for name, value in row.items() if name != "seq" and value is not None):
+        raise AuditError(f"row {row['seq']} of the ledger was changed after it was written")
+    return row
 
 
 def _is_text(value: object) -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from decimal import ROUND_FLOOR, Context, Decimal
 from typing import Literal
 
 from marginweave.schemas.budget import NOTHING, BasicAmount, Cost, amount, stated
 from marginweave.schemas.ledger.accounts import Account, AccountTotal, Box, Spent
-from marginweave.schemas.released.account import AccountBox, AccountSums, Amounts, ReconciledStatement
+from marginweave.schemas.released.account import AccountBox, AccountSums, Amounts
 from marginweave.tasks.accounting.accountants import gdp_epsilon, gdp_mu
 from marginweave.tasks.accounting.composition import account_epsilon, rounded
 from marginweave.tasks.ledger.records import box_body
@@ -39,11 +40,9 @@ def box_for(cap: BasicAmount, kind_of_plan: Cost | None = None) -> Box:
         return _filled(cap, _EXACT.multiply(cap.delta, _THRESHOLDS), NOTHING)
     if not (kind_of_plan.delta or kind_of_plan.plain):
         return _filled(cap, Decimal(0), NOTHING)
-    fits, over = 0, _MOST
-    while over - fits > 1:
-        middle = (fits + over) // 2
-        fits, over = (middle, over) if _fits(_parts(kind_of_plan, middle), cap, slack=False) else (fits, middle)
-    return _parts(kind_of_plan, fits)
+    parts = range(1, _MOST)
+    fitting = bisect_left(parts, True, key=lambda number: not _fits(_parts(kind_of_plan, number), cap, slack=False))
+    return _parts(kind_of_plan, fitting)
 
 
 def box_of_cap(account: Account, cap: BasicAmount) -> Box:
@@ -150,7 +149,7 @@ def account_sums(total: AccountTotal) -> AccountSums:
         releases=total.spent.releases,
         releases_before_box=account.releases_before,
         weak_delta=account.weak_delta,
-        reconciled=tuple(ReconciledStatement(**each.facts) for each in account.reconciled) or None,
+        reconciled=account.reconciled or None,
     )
 
 

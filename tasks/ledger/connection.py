@@ -7,7 +7,6 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +62,7 @@ def sqlite_engine(location: Path, *, still: bool = False) -> Engine:
     """
 
     def connect() -> sqlite3.Connection:
-        address = database_uri(location, access_to(location), still=still)
+        address = database_uri(location, still=still)
         return sqlite3.connect(address, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
 
     engine = create_engine("sqlite://", creator=connect, poolclass=NullPool, hide_parameters=True)
@@ -75,7 +74,7 @@ def sqlite_engine(location: Path, *, still: bool = False) -> Engine:
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if _is_writing(connection) else "BEGIN")
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.get_execution_options().get("writing") else "BEGIN")
 
     return engine
 
@@ -91,7 +90,7 @@ def postgres_engine(url: URL) -> Engine:
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
-        if not _is_writing(connection):
+        if not connection.get_execution_options().get("writing"):
             connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
             return
         connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL READ COMMITTED READ WRITE")
@@ -137,7 +136,7 @@ def _begun(
     try:
         return _begin(engine, location, writing=writing)
     except FullDisk:  # read without the two files that there is no room for; else there may be what was set aside
-        if isinstance(location, Path) and not writing and not access_to(location).log_bytes:
+        if isinstance(location, Path) and not writing and not _log_bytes(location):
             return _begin(sqlite_engine(location, still=True), location, writing=False)
         reserve = reserve_beside(location)
         if reserve is None or not reserve.give_up():
@@ -188,19 +187,15 @@ def _is_full(error: DBAPIError, location: LedgerLocation) -> bool:
 
 
 def _is_lost(error: DBAPIError, engine: Engine) -> bool:
-    """Whether the server went away, shuts down, or was never reached: then it has given no code of its own."""
+    """Whether the server went away, shuts down, or was never reached: then it has given no code."""
     if engine.dialect.name == "sqlite":
         return False
     code = getattr(error.orig, "sqlstate", None)
     return error.connection_invalidated or code is None or code.startswith(("08", "57P"))
 
 
-def _is_writing(connection: Connection) -> bool:
-    return bool(connection.get_execution_options().get("writing", False))
-
-
 def _words(error: DBAPIError, url: URL) -> str:
-    """The database's first line on what is wrong, without a password, wherever in the URL that stands."""
+    """The database's first line on what is wrong, without a password, wherever the URL has it."""
     lines = str(error.orig).splitlines()
     text = lines[0] if lines else type(error.orig).__name__
     for secret in (url.password, *(url.query.get(name) for name in ("password", "sslpassword"))):
@@ -208,48 +203,31 @@ def _words(error: DBAPIError, url: URL) -> str:
     return text
 
 
-@dataclass(frozen=True, kw_only=True)
-class Access:
-    """What this process may do with a database file, its folder and the two files that SQLite keeps beside it.
-
-    `log_bytes` is the size of the write-ahead log, None where there is none; `shared` says that log and index are both
-    there and may be read.
-    """
-
-    folder_writable: bool
-    file_writable: bool
-    log_bytes: int | None
-    shared: bool
-
-
-def access_to(file: Path) -> Access:
-    """The facts as the system tells them now; a read-only mount counts for root, too."""
-    log, index = (file.with_name(file.name + suffix) for suffix in ("-wal", "-shm"))
+def _log_bytes(file: Path) -> int:
+    """The size of the write-ahead log of a database file; 0 where there is none."""
     try:
-        log_bytes = log.stat().st_size
+        return file.with_name(f"{file.name}-wal").stat().st_size
     except OSError:
-        log_bytes = None
-    return Access(
-        folder_writable=os.access(file.parent, os.W_OK | os.X_OK),
-        file_writable=os.access(file, os.W_OK),
-        log_bytes=log_bytes,
-        shared=os.access(log, os.R_OK) and os.access(index, os.R_OK),
-    )
+        return 0
 
 
-def database_uri(file: Path, access: Access, *, still: bool = False) -> str:
+def database_uri(file: Path, *, still: bool = False) -> str:
     """The URI under which SQLite opens `file`, which it never creates.
 
     SQLite reads a database with a write-ahead log through the log and its index, which it makes where the folder lets it. In
     a folder that cannot be written it needs both to be there, or a promise that nothing changes (`immutable`), which leaves
-    the log out: it is given only where the log is empty. So it does where the disk is full (`still`).
+    the log out: it is given only where the log is empty. So it does where the disk is full (`still`). A read-only mount counts
+    for root, too.
 
     Raises:
         BudgetError: newer rows are in a log that cannot be read here.
     """
-    if (access.folder_writable or access.shared) and not (still and not access.log_bytes):
-        query = "mode=rw" if access.file_writable else "mode=ro"
-    elif access.log_bytes:
+    shared = all(os.access(file.with_name(file.name + suffix), os.R_OK) for suffix in ("-wal", "-shm"))
+    readable = shared or os.access(file.parent, os.W_OK | os.X_OK)
+    log_bytes = _log_bytes(file)
+    if readable and not (still and not log_bytes):
+        query = "mode=rw" if os.access(file, os.W_OK) else "mode=ro"
+    elif log_bytes:
         raise BudgetError(
             f"the newest rows of the ledger {file} are in {file.name}-wal, which cannot be read where its folder cannot be "
             f"written; copy both into a folder that can, or close the program that writes the ledger and copy it then"

@@ -8,42 +8,34 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from sqlalchemy import Connection, column, inspect, select
-from sqlalchemy import table as sql_table
+from sqlalchemy import Connection, delete, insert, inspect, select
 
 from marginweave.schemas.errors import BudgetError
 from marginweave.schemas.ledger.records import Event, EventKind, State
 from marginweave.tasks.checkpoint.files import sync_folder
 from marginweave.tasks.ledger.boxes import box_of_history, is_closed
 from marginweave.tasks.ledger.connection import connected, engine_for, postgres_engine, sqlite_engine
-from marginweave.tasks.ledger.journal import Journal
+from marginweave.tasks.ledger.journal import Journal, View
 from marginweave.tasks.ledger.keys import Keyring, environment_key, key_file, load_key, make_key_file
 from marginweave.tasks.ledger.location import LedgerLocation, PostgresLocation, check_local, opening_command, owner_url
 from marginweave.tasks.ledger.records import box_body
-from marginweave.tasks.ledger.session import View
-from marginweave.tasks.ledger.tables import ACCOUNTS, EVENTS, SCHEMA_VERSION
+from marginweave.tasks.ledger.tables import ACCOUNTS, EVENTS, METADATA, PLAIN, SCHEMA_VERSION, VERSIONS, statements
 
 UPGRADE_COMMAND = "marginweave ledger upgrade"
-_VERSION_TABLE = "alembic_version"
-_FIRST = "0001"
 _BOXES = "0004"
-_UNVERSIONED = "0000"  # made before there were migrations, with the tables of the first
-# Alembic keeps the connection of the command that runs in globals of its modules: two threads would swap theirs.
-_MIGRATING = threading.Lock()
+_UNVERSIONED = "0000"  # made before tables had a version, as in 0001
 
 
 def schema_version(connection: Connection) -> str | None:
     """Version of the tables that are there, or None where there are none."""
     inspector = inspect(connection)
-    if inspector.has_table(_VERSION_TABLE):
-        found = connection.execute(select(sql_table(_VERSION_TABLE, column("version_num")))).scalar()
-        return None if found is None else str(found)
+    if inspector.has_table(VERSIONS.name):
+        return connection.scalar(select(VERSIONS.c.version_num))
     return _UNVERSIONED if inspector.has_table(EVENTS.name) else None
 
 
@@ -67,17 +59,21 @@ def check_schema(connection: Connection, location: LedgerLocation, command: str 
 
 
 def migrate(connection: Connection) -> None:
-    """Bring the tables to the version of this program, inside the transaction of `connection`."""
-    from alembic import command
-    from alembic.config import Config
+    """Bring the tables to the version of this program, inside the transaction of `connection`; no row changes.
 
-    config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
-    config.attributes["connection"] = connection
-    with _MIGRATING:
-        if schema_version(connection) == _UNVERSIONED:
-            command.stamp(config, _FIRST)
-        command.upgrade(config, "head")
+    Before 0002 there were no columns for plain charges: the hashes of older rows hold where they are empty. 0003 and 0004
+    brought rows of new kinds alone, which an older program must not pass over.
+    """
+    found = schema_version(connection)
+    METADATA.create_all(connection)
+    if found is None:
+        for statement in statements(connection.dialect.name):
+            connection.exec_driver_sql(statement)
+    elif found < "0002":
+        for name in PLAIN:
+            connection.exec_driver_sql(f"ALTER TABLE {EVENTS.name} ADD COLUMN {name} TEXT")
+    connection.execute(delete(VERSIONS))
+    connection.execute(insert(VERSIONS).values(version_num=SCHEMA_VERSION))
 
 
 def is_older(location: Path) -> bool:
@@ -93,17 +89,11 @@ def is_older(location: Path) -> bool:
     return found is not None and found < SCHEMA_VERSION
 
 
-def upgrade(
-    location: LedgerLocation,
-    environment: Mapping[str, str],
-    *,
-    writer: str | None = None,
-    tell: Callable[[str], None] = lambda _: None,
-) -> str:
-    """Bring the tables at `location` to this version as their owner, and let the role `writer` append to them; the version.
+def upgrade(location: LedgerLocation, environment: Mapping[str, str], *, writer: str | None = None) -> list[str]:
+    """Bring the tables at `location` to this version as their owner, and let the role `writer` append to them.
 
-    The tables of PostgreSQL are made where they are missing. No row is changed; accounts of 0.1.0 get a row each, of which
-    `tell` is given a line, and which needs the ledger's key.
+    The tables of PostgreSQL are made where they are missing. No row is changed; accounts of 0.1.0 get a row each, which needs
+    the ledger's key: what is returned are lines on these accounts for the operator.
 
     Raises:
         BudgetError: no file, no right to do so, no key where one is needed, or a role that does not exist.
@@ -115,13 +105,15 @@ def upgrade(
         check_local(location)
         engine = engine_for(location)
     with connected(engine, location, writing=True) as connection:
-        before = schema_version(connection)
+        before, lines = schema_version(connection), list[str]()
+        if before is not None and before > SCHEMA_VERSION:
+            check_schema(connection, location)
         migrate(connection)
         if before is not None and before < _BOXES:
-            box_accounts(connection, location, environment, tell)
+            lines = box_accounts(connection, location, environment)
         if writer is not None:
             _let_append(connection, writer)
-    return SCHEMA_VERSION
+    return lines
 
 
 def _let_append(connection: Connection, role: str) -> None:
@@ -130,24 +122,22 @@ def _let_append(connection: Connection, role: str) -> None:
         raise BudgetError("a ledger in a file has no roles: whoever may write the file writes the ledger")
     name = connection.dialect.identifier_preparer.quote_identifier(role)
     tables = f"{ACCOUNTS.name}, {EVENTS.name}"
-    connection.exec_driver_sql(f"REVOKE ALL ON {tables}, {_VERSION_TABLE} FROM {name}")
+    connection.exec_driver_sql(f"REVOKE ALL ON {tables}, {VERSIONS.name} FROM {name}")
     connection.exec_driver_sql(f"GRANT SELECT, INSERT ON {tables} TO {name}")
-    connection.exec_driver_sql(f"GRANT SELECT ON {_VERSION_TABLE} TO {name}")
+    connection.exec_driver_sql(f"GRANT SELECT ON {VERSIONS.name} TO {name}")
 
 
-def box_accounts(
-    connection: Connection, location: LedgerLocation, environment: Mapping[str, str], tell: Callable[[str], None]
-) -> None:
-    """Append a row for each account of 0.1.0, after `tell` was given a line on each, and on each run stopped in a draw.
+def box_accounts(connection: Connection, location: LedgerLocation, environment: Mapping[str, str]) -> list[str]:
+    """Append a row for each account of 0.1.0; a line on each, and on each run that was stopped in a draw.
 
     Raises:
         BudgetError: a row was changed, or the key is missing or wrong.
     """
     if connection.execute(select(ACCOUNTS.c.dataset)).first() is None:
-        return
+        return []
     journal = Journal(connection=connection, key=load_key(location, environment))
     view = View().of(journal)
-    rows = []
+    rows, lines = [], []
     for account in view.accounts.values():
         if account.box is not None:
             continue
@@ -156,17 +146,18 @@ def box_accounts(
         if is_closed(replace(account, box=box, history=spent.cost), spent):
             words = "is more than its cap holds under the new sum: it admits nothing until `marginweave ledger cap`"
         body = {"box": box_body(box), "releases": spent.ever, "spent": spent.cost.texts}  # after which releases
-        tell(f"Account {account.dataset}, {spent.ever} release(s): what it has spent {words}")
+        lines.append(f"Account {account.dataset}, {spent.ever} release(s): what it has spent {words}")
         rows.append(Event(kind=EventKind.ACCOUNT_BOXED, account=account.dataset, body=body))
     for record in view.releases.values():
         begun = [draw.name for draw in record.draws if draw.state == State.DRAWN]
         if begun:
-            tell(
+            lines.append(
                 f"Run {record.run} of account {record.dataset}: 0.1.0 was stopped inside draw {', '.join(begun)}, and if its "
                 "file is not whole only 0.1.0 can finish the run, with a spare draw. For that, restore the backup of the "
                 "ledger from before this upgrade now, before anything else is booked"
             )
     journal.append(*rows)
+    return lines
 
 
 def create_ledger(location: LedgerLocation, environment: Mapping[str, str], first: Event) -> None:
@@ -223,7 +214,7 @@ def _fill(location: PostgresLocation, environment: Mapping[str, str], first: Eve
         return
     with connected(engine, location, writing=True) as connection:
         journal = Journal(connection=connection, key=key)
-        if journal.is_empty():
+        if not journal.identity():
             journal.append(first)
 
 
@@ -236,7 +227,7 @@ def _fill_with_key_file(location: PostgresLocation, first: Event) -> None:
     place = location.key_file
     staged = place.with_name(f"{place.name}.new")
     with connected(postgres_engine(location.url), location, writing=True) as connection:
-        empty = Journal(connection=connection, key=Keyring(())).is_empty()
+        empty = not Journal(connection=connection, key=Keyring(())).identity()
         if empty and place.exists():
             raise _lost(location)
         if place.exists() or not (empty or staged.exists()):

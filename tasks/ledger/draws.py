@@ -26,10 +26,6 @@ class Draws:
 
     session: Session
 
-    def release(self, release_id: str) -> ReleaseRecord | None:
-        """The release of this id with its draws, or None if it was never reserved."""
-        return self.session.find(release_id)
-
     def take_lease(self, release_id: str, lease: str) -> None:
         """Make `lease`, a fresh name, the one attempt at the release: every earlier one is shut out from here on.
 
@@ -163,7 +159,6 @@ def _move(
     Raises:
         BudgetError: no such release or draw, a transition that does not exist, or a lease that is not the current one.
     """
-    events = journal.release_events(release_id)
     record = journal.release(release_id)
     draw = record.draw(name)
     if draw is None:
@@ -172,7 +167,7 @@ def _move(
         check_lease(record, lease)
     adopted = lease is not None and target != State.DRAWN and draw.lease != lease
     entry = Event(
-        kind=EventKind(target.value),
+        kind=target,
         account=record.dataset,
         release=release_id,
         draw=name,
@@ -180,7 +175,7 @@ def _move(
         digest=digest,
         body={**(facts or {}), **({"by": lease} if adopted else {})},
     )
-    newest = [event for event in events if event.draw == name][-1]
+    newest = [event for event in journal.release_events(release_id) if event.draw == name][-1]
     if newest == replace(entry, created=newest.created):
         return
     if (draw.state, target) not in TRANSITIONS:

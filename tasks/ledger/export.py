@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from marginweave.schemas.ledger.records import DrawRecord, ReleaseRecord, State
-from marginweave.tasks.ledger.tables import EVENTS
+from marginweave.tasks.ledger.tables import EVENTS, canonical
 from marginweave.tasks.mechanisms.catalogue import MECHANISMS
 
 _OLD_DIGEST = "source_digest"
@@ -34,11 +34,10 @@ COMPOSITION = (
 def json_lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
     """One JSON object a row, the body as an object; the columns and hashes of the ledger, from which the chain is checked.
 
-    A row of 0.1.0 that reserved a release (or was refused) leaves without its digest of the source, which told whether two
+    A row of 0.1.0 that reserved a release (or was refused) leaves without its digest of the source, which says whether two
     releases were made from the same bytes: it says so by `redacted`, and of such a row the place in the chain alone is checked.
     """
-    lines = (json.dumps({**_plain(row), "body": _exported_body(row)}, ensure_ascii=False) for row in rows)
-    return "".join(f"{line}\n" for line in lines).encode()
+    return "".join(f"{json.dumps(_exported(row), ensure_ascii=False)}\n" for row in rows).encode()
 
 
 def comma_separated(rows: Iterable[Mapping[str, Any]]) -> bytes:
@@ -46,10 +45,8 @@ def comma_separated(rows: Iterable[Mapping[str, Any]]) -> bytes:
     buffer = io.StringIO(newline="")
     writer = csv.DictWriter(buffer, fieldnames=_COLUMNS, lineterminator="\r\n")
     writer.writeheader()
-    for row in rows:
-        body = _exported_body(row)
-        text = json.dumps(body, sort_keys=True, separators=(",", ":")) if "redacted" in body else row["body"]
-        writer.writerow({**_plain(row), "body": text})
+    for row in map(_exported, rows):
+        writer.writerow({**row, "body": canonical(row["body"])})
     return buffer.getvalue().encode()
 
 
@@ -128,14 +125,12 @@ def _list(items: Iterable[str]) -> str:
     return "".join(f"- {item}\n" for item in items)
 
 
-def _exported_body(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The body of a row as it leaves the house: `redacted` names what it had, without which its hash cannot be computed.
+def _exported(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row as it leaves the house, its body as an object; `redacted` names what that had and its hash cannot do without.
 
     That is the digest of the source in rows of 0.1.0, which is equal for equal bytes.
     """
     body: dict[str, Any] = json.loads(row["body"])
-    return body if body.pop(_OLD_DIGEST, None) is None else {**body, "redacted": [_OLD_DIGEST]}
-
-
-def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: row[name] for name in _COLUMNS}
+    if body.pop(_OLD_DIGEST, None) is not None:
+        body["redacted"] = [_OLD_DIGEST]
+    return {**{name: row[name] for name in _COLUMNS}, "body": body}

@@ -1,4 +1,4 @@
-"""Transactions on the ledger's database: authenticated reading and sealed appending."""
+"""Transactions on a ledger, authenticated and sealed, and what was verified of it, brought up to date row by row."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from typing import Any
 from sqlalchemy import Connection, Engine, Select, Table, func, insert, select
 
 from marginweave.schemas.errors import BudgetError
+from marginweave.schemas.ledger.accounts import Account, Spent
 from marginweave.schemas.ledger.records import Event, ReleaseRecord
 from marginweave.tasks.ledger.connection import PAUSES, FullDisk, LostConnection, connected, reserve_beside
 from marginweave.tasks.ledger.keys import Keyring, key_id, sealing_key
 from marginweave.tasks.ledger.location import LedgerLocation
-from marginweave.tasks.ledger.records import release_of
-from marginweave.tasks.ledger.tables import ACCOUNTS, EVENTS, GENESIS, check_chain, check_row, event_of, seal
-
-_AT_ONCE = 500  # numbers in one question
+from marginweave.tasks.ledger.records import accounts_of, release_of, releases_of
+from marginweave.tasks.ledger.tables import ACCOUNTS, EVENTS, GENESIS, Position, check_chain, check_row, event_of, seal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,10 +33,13 @@ class Journal:
         Raises:
             BudgetError: it was never reserved, or as `release_events`.
         """
-        record = release_of(self.release_events(release))
-        if record is None:
+        if (record := self.find(release)) is None:
             raise BudgetError(f"release {release} is not in the ledger")
         return record
+
+    def find(self, release: str) -> ReleaseRecord | None:
+        """The release of this id, or None if it was never reserved; raises as `release_events`."""
+        return release_of(self.release_events(release))
 
     def release_events(self, release: str) -> tuple[Event, ...]:
         """All events of one release, oldest first, each checked by its own seal.
@@ -61,16 +63,13 @@ class Journal:
         return rows
 
     def identity(self) -> str:
-        """The hash of the first row, which no two ledgers have in common."""
+        """The hash of the first row, which no two ledgers have in common; empty where there is none."""
         return self.hashes([1]).get(1, "")
 
     def hashes(self, numbers: Sequence[int]) -> dict[int, str]:
         """The hashes of the rows of these numbers, as far as they are there."""
-        found: dict[int, str] = {}
-        for start in range(0, len(numbers), _AT_ONCE):
-            asked = EVENTS.c.seq.in_(numbers[start : start + _AT_ONCE])
-            found.update((row.seq, row.row_hash) for row in self.connection.execute(select(EVENTS).where(asked)))
-        return found
+        found = self.connection.execute(select(EVENTS).where(EVENTS.c.seq.in_(numbers)))
+        return {row.seq: row.row_hash for row in found}
 
     def all_events(self) -> tuple[Event, ...]:
         """All events, oldest first, with the whole chain checked.
@@ -94,10 +93,6 @@ class Journal:
         if row is None:
             raise BudgetError("the ledger is empty: it has lost its rows, or no account was ever opened")
         return row
-
-    def is_empty(self) -> bool:
-        """Whether there is no row, authentic or not."""
-        return self.connection.execute(select(func.count()).select_from(EVENTS)).scalar_one() == 0
 
     def append(self, *entries: Event, sealed_by: str | None = None) -> None:
         """Add `entries` as the newest rows, in their order, sealed with the key in use, or with `sealed_by` from here on.
@@ -194,3 +189,44 @@ def _write_once(engine: Engine, location: LedgerLocation, journal: Journal, lost
         else:
             return
     raise lost
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """Accounts, releases and sums as of the row at `position`; every row up to it fits chain and key.
+
+    The rows count as they were verified: a row that is changed in the database later changes no total, and is found by the
+    next process and by `Ledger.verify`.
+    """
+
+    position: Position = field(default_factory=Position)
+    accounts: Mapping[str, Account] = field(default_factory=dict)
+    releases: Mapping[str, ReleaseRecord] = field(default_factory=dict)
+    spent: Mapping[str, Spent] = field(default_factory=dict)  # by dataset
+
+    def spent_of(self, dataset: str) -> Spent:
+        """The sums over the releases of one account."""
+        return self.spent.get(dataset, Spent())
+
+    def of(self, journal: Journal) -> View:
+        """The whole ledger inside the transaction of `journal`, of which only the rows behind this view are read and checked.
+
+        Raises:
+            BudgetError: a row was changed, removed, inserted or moved, the key is wrong, or this view's newest row is gone.
+        """
+        rows = journal.rows_from(self.position.seq)
+        if self.position.seq:
+            if not rows or (rows[0]["seq"], rows[0]["row_hash"]) != self.position[:2]:
+                raise BudgetError(
+                    f"row {self.position.seq} of the ledger is not the one that was there: it has lost rows, or a backup was "
+                    "restored"
+                )
+            check_row(rows[0], journal.key)
+            rows = rows[1:]
+        position = check_chain(rows, journal.key, self.position)
+        events = tuple(map(event_of, rows))
+        releases, spent = releases_of(events, self.releases), dict(self.spent)
+        for name in dict.fromkeys(event.release for event in events if event.release in releases):
+            record, before = releases[name or ""], self.releases.get(name or "")
+            spent[record.dataset] = spent.get(record.dataset, Spent()).with_release(record, before)
+        return View(position=position, accounts=accounts_of(events, self.accounts), releases=releases, spent=spent)

@@ -10,7 +10,6 @@ from pathlib import Path
 from marginweave.schemas.errors import BudgetError, InputError
 from marginweave.schemas.ledger.records import Event, EventKind
 from marginweave.tasks.ledger.accounts import Accounts
-from marginweave.tasks.ledger.approvals import Approvals, Evaluations
 from marginweave.tasks.ledger.connection import connected, engine_for
 from marginweave.tasks.ledger.creation import check_schema, create_ledger
 from marginweave.tasks.ledger.draws import Draws
@@ -18,7 +17,7 @@ from marginweave.tasks.ledger.journal import Journal
 from marginweave.tasks.ledger.keys import SourceDigest, key_id, load_key, subkey, with_unused_key
 from marginweave.tasks.ledger.location import LedgerLocation, check_local, opening_command
 from marginweave.tasks.ledger.reconciliation import OtherHomes, Outcome, reconcile
-from marginweave.tasks.ledger.releases import Releases
+from marginweave.tasks.ledger.releases import Approvals, Evaluations, Releases
 from marginweave.tasks.ledger.session import Session
 from marginweave.tasks.ledger.witness import Witness
 

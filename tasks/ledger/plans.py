@@ -60,7 +60,7 @@ def stated_fault(statement: BasicAmount, names: Sequence[str]) -> str | None:
     if not (epsilon.is_finite() and delta.is_finite() and epsilon > 0 and 0 <= delta < 1):
         return f"the plan states epsilon {epsilon} and delta {delta}: no positive epsilon with a delta inside [0, 1)"
     if not names or len(set(names)) != len(names):
-        return "a plan must have draws, each with a name of its own"
+        return "a plan must have draws, each with another name"
     if any(name.startswith(SPARE_PREFIX) for name in names):
         return f"draws of a plan must not be named as spares ({SPARE_PREFIX}…)"
     return None

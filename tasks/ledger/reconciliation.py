@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,6 @@ from marginweave.tasks.ledger.session import Session
 from marginweave.tasks.ledger.tables import check_row, event_of
 from marginweave.tasks.ledger.witness import BlindRun, Row, Sighting, blind_runs, sightings
 
-_DRAWING = frozenset({EventKind.DRAWN, EventKind.COMMITTED, EventKind.CHARGED_LOST})
 _AFTER_THE_DRAWS = frozenset(
     {EventKind.SUBMITTED, EventKind.APPROVED, EventKind.REJECTED, EventKind.PUBLISHED, EventKind.SUPERSEDED}
 )
@@ -83,9 +83,12 @@ def reconcile(session: Session, homes: Sequence[Path], others: OtherHomes | None
         _check_accounts(missing, view.accounts)
         additions = _Additions(moment=now(), releases=dict(view.releases))
         if missing or blind:
-            additions.adopt(missing)
+            by_release: defaultdict[str, list[Row]] = defaultdict(list)  # each in the order in which it was
+            for row in missing:
+                by_release[str(row["release"])].append(row)
+            additions.adopt(chain.from_iterable(by_release.values()))
             additions.lose(blind)
-            additions.adopt_ends(missing)
+            additions.adopt(missing, ends=True)
         everyone = bool(missing or blind or charging)
         concerned = [account for account in view.accounts.values() if everyone or account.frozen]
         for account in concerned if everyone or others is not None else ():
@@ -115,31 +118,14 @@ class _Additions:
     adopted: Counter[str] = field(default_factory=Counter)
     lost: Counter[str] = field(default_factory=Counter)
 
-    def adopt(self, missing: Iterable[Row]) -> None:
-        """What was reserved, begun and ended of draws, release by release, each in the order in which it was."""
-        new: set[str] = set()
-        begun: dict[str, int] = {}
-        for row in missing:
-            begun.setdefault(str(row["release"]), row["seq"])
-        for row in sorted(missing, key=lambda row: (begun[str(row["release"])], str(row["release"]), row["seq"])):
-            event = event_of(row)
-            release = event.release or ""
-            record = self.releases.get(release)
-            if event.kind == EventKind.RESERVED and event.draw is None and record is None:
-                new.add(release)
-                self._adopt(row, event)
-            elif (event.kind == EventKind.RESERVED and event.draw is not None and release in new) or (
-                record is not None and _continues(record, event)
-            ):
-                self._adopt(row, event)
-
-    def adopt_ends(self, missing: Iterable[Row]) -> None:
-        """What followed from draws that have all ended: submitted, decided, published."""
-        for row in missing:
+    def adopt(self, rows: Iterable[Row], *, ends: bool = False) -> None:
+        """What was reserved, begun and ended of draws; or, with `ends`, what followed: submitted, decided, published."""
+        for row in rows:
             event = event_of(row)
             record = self.releases.get(event.release or "")
-            if event.kind in _AFTER_THE_DRAWS and record is not None and _may_end(record, event):
-                self._adopt(row, event)
+            if (event.kind in _AFTER_THE_DRAWS) == ends and _is_missing(record, event):
+                self._add(replace(event, created=self.moment, body={**event.body, "adopted": row["row_hash"]}))
+                self.adopted[event.account or ""] += 1
 
     def lose(self, runs: Iterable[BlindRun]) -> None:
         """Everything that is still RESERVED becomes CHARGED_LOST: nobody knows whether it was drawn.
@@ -196,10 +182,6 @@ class _Additions:
         self._add(replace(draw, draw=None, body=body))
         self._add(replace(draw, cost=unaccounted_cost(unaccounted)))
         self._add(replace(draw, kind=EventKind.CHARGED_LOST))
-
-    def _adopt(self, row: Row, event: Event) -> None:
-        self._add(replace(event, created=self.moment, body={**event.body, "adopted": row["row_hash"]}))
-        self.adopted[event.account or ""] += 1
 
     def _add(self, entry: Event) -> None:
         self.rows.append(entry)
@@ -259,25 +241,24 @@ def _check_accounts(missing: Iterable[Row], accounts: Iterable[str]) -> None:
         )
 
 
-def _continues(record: ReleaseRecord, event: Event) -> bool:
-    """Whether a signed row about draws, or an attempt, still has to be added to a release as it is."""
-    if event.kind == EventKind.EVALUATED_INTERNALLY:
-        return True
-    if event.kind == EventKind.LEASED:
-        return record.lease != event.lease and not (record.outputs or record.proposed)
-    draw = record.draw(event.draw or "")
-    possible = TRANSITIONS | RECONCILING
-    return event.kind in _DRAWING and draw is not None and (draw.state, State(event.kind.value)) in possible
-
-
-def _may_end(record: ReleaseRecord, event: Event) -> bool:
-    """Whether a signed row about the end of a release still has to be added to it."""
-    if event.kind == EventKind.SUPERSEDED:
-        return record.superseded_by is None
-    if record.pending:
-        return False
-    if event.kind == EventKind.SUBMITTED:
-        return not record.proposed
-    if event.kind == EventKind.PUBLISHED:
-        return not record.outputs
-    return bool(record.proposed) and record.decision is None
+def _is_missing(record: ReleaseRecord | None, event: Event) -> bool:
+    """Whether a signed row still has to be added to a release as it is."""
+    if record is None:
+        return event.kind == EventKind.RESERVED and event.draw is None
+    draw, kind, ended = record.draw(event.draw or ""), event.kind, not record.pending
+    moves = draw is not None and (draw.state, kind) in TRANSITIONS | RECONCILING
+    undecided = ended and bool(record.proposed) and record.decision is None
+    missing = {
+        EventKind.RESERVED: draw is None and event.draw in record.planned,
+        EventKind.DRAWN: moves,
+        EventKind.COMMITTED: moves,
+        EventKind.CHARGED_LOST: moves,
+        EventKind.LEASED: record.lease != event.lease and not (record.outputs or record.proposed),
+        EventKind.EVALUATED_INTERNALLY: True,
+        EventKind.SUBMITTED: ended and not record.proposed,
+        EventKind.APPROVED: undecided,
+        EventKind.REJECTED: undecided,
+        EventKind.PUBLISHED: ended and not record.outputs,
+        EventKind.SUPERSEDED: record.superseded_by is None,
+    }
+    return missing.get(kind, False)

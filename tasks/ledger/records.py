@@ -10,9 +10,11 @@ from typing import Any
 
 from marginweave.schemas.budget import NOTHING, BasicAmount, Cost, stated
 from marginweave.schemas.draws import Discovery
-from marginweave.schemas.ledger.accounts import PERIODS, Account, Box, Policy, Reconciled
+from marginweave.schemas.ledger.accounts import PERIODS, Account, Box, Policy
 from marginweave.schemas.ledger.records import (
+    RECONCILING,
     SPARE_PREFIX,
+    TRANSITIONS,
     Decision,
     DrawRecord,
     Event,
@@ -21,9 +23,12 @@ from marginweave.schemas.ledger.records import (
     State,
 )
 from marginweave.schemas.program import Program
+from marginweave.schemas.released.account import EpsilonDelta, ReconciledStatement
 from marginweave.tasks.ledger.tables import cost_of
 
-_DRAW_STATES = frozenset(kind for kind in EventKind if kind.value in set(State))
+_FACTS = ("inputs", "program", "version")
+_BOX = ("mu2", "delta_add", "allowance_epsilon", "allowance_delta")
+MOVES = frozenset(target for _, target in TRANSITIONS | RECONCILING)
 ACCOUNT_ROWS = frozenset(
     {EventKind.OPENED, EventKind.ACCOUNT_BOXED, EventKind.CAP_CHANGED, EventKind.ALIASED, EventKind.RECONCILED}
 )
@@ -47,13 +52,7 @@ def account_body(account: Account) -> dict[str, Any]:
 
 def box_body(box: Box) -> dict[str, str]:
     """A box as exact texts, as the body of a row has it."""
-    named = {
-        "mu2": box.mu2,
-        "delta_add": box.delta_add,
-        "allowance_epsilon": box.allowance.epsilon,
-        "allowance_delta": box.allowance.delta,
-    }
-    return {name: format(value, "f") for name, value in named.items()}
+    return {name: format(value, "f") for name, value in zip(_BOX, box.amounts, strict=True)}
 
 
 def cap_body(epsilon: float | Decimal, delta: float | Decimal) -> dict[str, Any]:
@@ -61,9 +60,9 @@ def cap_body(epsilon: float | Decimal, delta: float | Decimal) -> dict[str, Any]
     return {"epsilon": str(stated(epsilon)), "delta": str(stated(delta))}
 
 
-def policy_body(policy: Policy | None) -> dict[str, str] | None:
+def policy_body(policy: Policy | None) -> dict[str, Any] | None:
     """A policy as the body of a row has it."""
-    return None if policy is None else {"per": policy.per, "epsilon": str(policy.epsilon), "delta": str(policy.delta)}
+    return None if policy is None else {"per": policy.per, **cap_body(policy.epsilon, policy.delta)}
 
 
 def accounts_of(events: Iterable[Event], known: Mapping[str, Account] | None = None) -> dict[str, Account]:
@@ -112,13 +111,14 @@ def _changed(account: Account, event: Event) -> dict[str, Any]:
             return {"box": _box(body), "history": cost_of(body["spent"]), "releases_before": int(body["releases"])}
         case EventKind.ALIASED:
             return {"aliases": account.aliases | {body["other"]}}
-    added = Reconciled(
-        created=event.created,
-        adopted=int(body["adopted"]),
-        lost=int(body["lost"]),
-        homes=int(body["homes"]),
+    charge = body.get("unaccounted")
+    added = ReconciledStatement(
+        on=event.created.date().isoformat(),
+        rows_adopted=int(body["adopted"]),
+        draws_charged_as_lost=int(body["lost"]),
+        homes_looked_at=int(body["homes"]),
         no_other_home=body.get("no_other_home"),
-        unaccounted=BasicAmount(**_pair(body["unaccounted"])) if body.get("unaccounted") else None,
+        unaccounted=charge and EpsilonDelta(epsilon=float(charge["epsilon"]), delta=float(charge["delta"])),
     )
     return {"reconciled": (*account.reconciled, added)}
 
@@ -131,8 +131,8 @@ def _box(body: Mapping[str, Any]) -> Box | None:
     found = body.get("box")
     if found is None:
         return None
-    allowance = BasicAmount(epsilon=Decimal(found["allowance_epsilon"]), delta=Decimal(found["allowance_delta"]))
-    return Box(mu2=Decimal(found["mu2"]), delta_add=Decimal(found["delta_add"]), allowance=allowance)
+    mu2, delta_add, epsilon, delta = (Decimal(found[name]) for name in _BOX)
+    return Box(mu2=mu2, delta_add=delta_add, allowance=BasicAmount(epsilon=epsilon, delta=delta))
 
 
 def _policy(body: Mapping[str, Any]) -> Policy | None:
@@ -227,15 +227,16 @@ def _with_draw(record: ReleaseRecord, event: Event) -> ReleaseRecord:
         )
         return replace(record, draws=(*record.draws, draw))
     known = record.draw(event.draw or "")
-    if known is None or event.kind not in _DRAW_STATES:
+    if known is None or event.kind not in MOVES:
         return record
+    drawing = event.kind == EventKind.DRAWN  # its row has the bound inputs, and the program
     moved = replace(
         known,
-        state=State(event.kind.value),
+        state=event.kind,
         lease=event.lease,
         digest=event.digest,
         replaces=known.replaces or event.body.get("replaces"),
-        facts=_beginning(event.body) if event.kind == EventKind.DRAWN else known.facts,
+        facts={name: str(event.body[name]) for name in _FACTS if name in event.body} if drawing else known.facts,
     )
     return replace(record, draws=tuple(moved if draw is known else draw for draw in record.draws))
 
@@ -244,8 +245,3 @@ def decision_of(event: Event) -> Decision:
     """What an APPROVED or REJECTED row says."""
     approved, reason = event.kind == EventKind.APPROVED, str(event.body["reason"])
     return Decision(approved=approved, by=event.actor, reason=reason, created=event.created)
-
-
-def _beginning(body: Mapping[str, Any]) -> dict[str, str]:
-    """What a DRAWN row says of its draw: the bound inputs, and the program."""
-    return {name: str(body[name]) for name in ("inputs", "program", "version") if name in body}

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from marginweave.schemas.budget import BasicAmount
 from marginweave.schemas.errors import AuditError
@@ -15,11 +13,10 @@ from marginweave.schemas.ledger.accounts import Account, Spent
 from marginweave.schemas.ledger.records import CHARGED, RECONCILING, TRANSITIONS, Event, EventKind, ReleaseRecord, State
 from marginweave.tasks.ledger.boxes import admitted
 from marginweave.tasks.ledger.plans import draws_fault, stated_fault
-from marginweave.tasks.ledger.records import account_with, decision_of, release_of, release_with
+from marginweave.tasks.ledger.records import ACCOUNT_ROWS, MOVES, account_with, decision_of, release_of, release_with
 from marginweave.tasks.ledger.rules import account_fault, policy_overrun, within_old_cap
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-_MOVES = (EventKind.DRAWN, EventKind.COMMITTED, EventKind.RETURNED, EventKind.CHARGED_LOST)
 _MOST_SPARES = 3  # of a release that 0.1.0 reserved with `redraws`
 
 
@@ -74,53 +71,71 @@ class Replay:
     def _take(self, seq: int, event: Event) -> None:
         _expect((event.kind == EventKind.LEDGER_CREATED) == (seq == 1), "the first row, and no other, makes a ledger")
         reserving = event.kind == EventKind.RESERVED and event.draw is not None and event.release == self._reserving
-        _expect(reserving or not self._expected, "it stands in the middle of a reservation")
+        _expect(reserving or not self._expected, "it is in the middle of a reservation")
+        match event.kind:
+            case EventKind.LEDGER_CREATED | EventKind.KEY_ROTATED:
+                pass
+            case EventKind.REFUSED:
+                self._account(event)
+            case EventKind.RESERVED:
+                self._reserve(event)
+            case kind if kind in ACCOUNT_ROWS:
+                self._change_account(seq, event)
+            case _:
+                self._change_release(event)
         name = event.account or ""
-        if check := self._ACCOUNT_CHECKS.get(event.kind):
-            opening = event.kind == EventKind.OPENED
-            _expect(not opening or name not in self.accounts, f"account {name} is open already")
-            after = account_with(None if opening else self._account(event), event)
-            check(self, after, event)
-            self.accounts[name] = after
-            self.opened.setdefault(name, seq)  # the first row of an account opens it
-        elif event.kind == EventKind.REFUSED:
-            self._account(event)
-        elif event.kind == EventKind.RESERVED:
-            self._reserve(event)
-        elif check_release := self._RELEASE_CHECKS.get(event.kind):
-            record = self._release(event)
-            check_release(self, record, event)
-            self._change(record, event)
         if name in self.accounts:
             now = Standing(seq, self.accounts[name], self._spent[name])
             before = self.course.setdefault(name, [])
             if not before or before[-1].account is not now.account or before[-1].spent is not now.spent:
                 before.append(now)
 
-    def _change(self, record: ReleaseRecord, event: Event) -> None:
-        """`record` as `event` leaves it, and its account's sums where the charge becomes another one."""
-        after = release_with(record, event) or record
-        self.releases[record.release] = after
+    def _change_account(self, seq: int, event: Event) -> None:
+        """The account as `event` leaves it; the first row of an account opens it."""
+        name = event.account or ""
+        opening = event.kind == EventKind.OPENED
+        _expect(not opening or name not in self.accounts, f"account {name} is open already")
+        before = None if opening else self._account(event)
+        after = account_with(before, event)
+        match event.kind:
+            case EventKind.OPENED | EventKind.CAP_CHANGED:
+                _expect_none(account_fault(after, before))
+            case EventKind.ACCOUNT_BOXED:
+                spent = self._spent[name]
+                _expect(before is None or before.box is None, f"account {name} has a box already")
+                follows = (after.history, after.releases_before) == (spent.cost, spent.ever)
+                _expect(after.box is not None and follows, "its box does not follow from what was spent")
+                _expect_none(account_fault(after))
+            case EventKind.ALIASED:
+                other = event.body["other"]
+                _expect(other in self.accounts and other != name, f"account {other} is not open")
+        self.accounts[name] = after
+        self.opened.setdefault(name, seq)
+
+    def _change_release(self, event: Event) -> None:
+        """The release as `event` leaves it, and its account's sums where the charge becomes another one."""
+        record = self._release(event)
+        match event.kind:
+            case EventKind.LEASED:
+                self._check_lease(record, event)
+            case EventKind.SUBMITTED | EventKind.PUBLISHED:
+                _check_outputs(record, event)
+            case EventKind.APPROVED | EventKind.REJECTED:
+                decision = decision_of(event)
+                _expect(bool(record.proposed), f"release {record.release} was never submitted for approval")
+                _expect(record.decision is None, f"release {record.release} is decided on twice")
+                _expect(bool(decision.by.strip() and decision.reason.strip()), "a decision has no name or no reason")
+            case EventKind.SUPERSEDED:
+                by = self.releases.get(event.body["by"])
+                fits = by is not None and bool(by.outputs) and by.supersedes == record.release
+                _expect(fits, f"release {record.release} is superseded by what is not its published correction")
+                _expect(record.superseded_by is None, f"release {record.release} is superseded twice")
+            case kind if kind in MOVES:
+                _check_move(record, event)
+        after = self.releases[record.release] = release_with(record, event) or record
         draw, moved = record.draw(event.draw or ""), after.draw(event.draw or "")
         if draw is not None and moved is not None and (draw.state in CHARGED) != (moved.state in CHARGED):
             self._spent[record.dataset] = self._spent[record.dataset].with_release(after, record)
-
-    def _check_cap(self, after: Account, _event: Event) -> None:
-        _expect_none(account_fault(after, self.accounts.get(after.dataset)))
-
-    def _check_boxed(self, after: Account, event: Event) -> None:
-        spent = self._spent[after.dataset]
-        _expect(self._account(event).box is None, f"account {after.dataset} has a box already")
-        follows = (after.history, after.releases_before) == (spent.cost, spent.ever)
-        _expect(after.box is not None and follows, "its box does not follow from what was spent")
-        _expect_none(account_fault(after))
-
-    def _check_aliased(self, after: Account, event: Event) -> None:
-        other = event.body["other"]
-        _expect(other in self.accounts and other != after.dataset, f"account {other} is not open")
-
-    def _check_nothing(self, _after: Account | ReleaseRecord, _event: Event) -> None:
-        """Nothing to check but that its account or release is there."""
 
     def _reserve(self, event: Event) -> None:
         if event.draw is not None:
@@ -188,56 +203,12 @@ class Replay:
             how = "statement" if record.by_statement else "sums"
             _expect(admitted(account, spent, record.reserved, statement) == how, over)
 
-    def _check_move(self, record: ReleaseRecord, event: Event) -> None:
-        target, draw, late = State(event.kind.value), record.draw(event.draw or ""), _is_late(event)
-        if draw is None:
-            raise AuditError(f"draw {event.draw} was never reserved")
-        _expect(event.cost is None, f"draw {draw.name} is charged twice")
-        possible = TRANSITIONS | RECONCILING if late else TRANSITIONS
-        _expect((draw.state, target) in possible, f"draw {draw.name} is {draw.state}; it cannot become {target}")
-        if target == State.DRAWN:
-            _expect(bool(event.lease), f"draw {draw.name} is begun without a lease")
-            by, what = event.lease, "begun"
-            lost = record.standing(event.body["replaces"]) if draw.is_spare else None
-            replaces = lost is not None and lost.state == State.CHARGED_LOST
-            _expect(replaces or not draw.is_spare, f"{draw.name} replaces no lost draw")
-        else:
-            by, what = event.body.get("by", event.lease), "ended"
-            own = target == State.RETURNED or event.lease == draw.lease
-            _expect(own, f"draw {draw.name} was begun under another lease")
-        current = late or target == State.RETURNED or record.lease in {None, by}
-        _expect(current, f"draw {draw.name} is {what} by an attempt that was taken over")
-        digested = target != State.COMMITTED or _DIGEST.fullmatch(event.digest or "") is not None
-        _expect(digested, f"draw {draw.name} is committed without a digest")
-
     def _check_lease(self, record: ReleaseRecord, event: Event) -> None:
         lease = event.lease or ""
         _expect(not record.outputs, f"release {record.release} is published; it takes no lease")
         _expect(not record.proposed, f"release {record.release} was submitted for approval; it takes no lease")
         _expect(lease != "" and (record.release, lease) not in self._leases, "a lease is taken twice")
         self._leases.add((record.release, lease))
-
-    def _check_published(self, record: ReleaseRecord, event: Event) -> None:
-        outputs = _outputs(record, event)
-        approved = record.decision is not None and record.decision.approved and outputs == record.proposed
-        _expect(approved or not record.needs_approval, f"release {record.release} is published without an approval")
-
-    def _check_submitted(self, record: ReleaseRecord, event: Event) -> None:
-        outputs = _outputs(record, event)
-        _expect(record.needs_approval, f"release {record.release} is submitted, and needs no approval")
-        _expect(bool(outputs) and not record.proposed, f"release {record.release} is submitted twice, or with no files")
-
-    def _check_decided(self, record: ReleaseRecord, event: Event) -> None:
-        decision = decision_of(event)
-        _expect(bool(record.proposed), f"release {record.release} was never submitted for approval")
-        _expect(record.decision is None, f"release {record.release} is decided on twice")
-        _expect(bool(decision.by.strip() and decision.reason.strip()), "a decision has no name or no reason")
-
-    def _check_superseded(self, record: ReleaseRecord, event: Event) -> None:
-        by = self.releases.get(event.body["by"])
-        fits = by is not None and bool(by.outputs) and by.supersedes == record.release
-        _expect(fits, f"release {record.release} is superseded by what is not its published correction")
-        _expect(record.superseded_by is None, f"release {record.release} is superseded twice")
 
     def _account(self, event: Event) -> Account:
         _expect(event.account in self.accounts, f"account {event.account} is not open")
@@ -248,29 +219,6 @@ class Replay:
         record = self.releases[event.release or ""]
         _expect(event.account == record.dataset, f"release {record.release} is of account {record.dataset}")
         return record
-
-    # What is checked of the account, or the release, that a row is about; a reservation has rules of its own.
-    _ACCOUNT_CHECKS: ClassVar[Mapping[EventKind, Callable[[Replay, Account, Event], None]]] = MappingProxyType(
-        {
-            EventKind.OPENED: _check_cap,
-            EventKind.ACCOUNT_BOXED: _check_boxed,
-            EventKind.CAP_CHANGED: _check_cap,
-            EventKind.ALIASED: _check_aliased,
-            EventKind.RECONCILED: _check_nothing,
-        }
-    )
-    _RELEASE_CHECKS: ClassVar[Mapping[EventKind, Callable[[Replay, ReleaseRecord, Event], None]]] = MappingProxyType(
-        {
-            **dict.fromkeys(_MOVES, _check_move),
-            EventKind.LEASED: _check_lease,
-            EventKind.PUBLISHED: _check_published,
-            EventKind.SUBMITTED: _check_submitted,
-            EventKind.APPROVED: _check_decided,
-            EventKind.REJECTED: _check_decided,
-            EventKind.SUPERSEDED: _check_superseded,
-            EventKind.EVALUATED_INTERNALLY: _check_nothing,
-        }
-    )
 
 
 def _expect(holds: bool, fault: str) -> None:
@@ -283,13 +231,40 @@ def _expect_none(fault: str | None) -> None:
     _expect(fault is None, fault or "")
 
 
-def _outputs(record: ReleaseRecord, event: Event) -> Mapping[str, str]:
-    """The files that a row says a release consists of, all draws of which have ended."""
-    outputs = event.body["outputs"]
-    pending = ", ".join(record.pending)
+def _check_move(record: ReleaseRecord, event: Event) -> None:
+    target, draw, late = event.kind, record.draw(event.draw or ""), _is_late(event)
+    if draw is None:
+        raise AuditError(f"draw {event.draw} was never reserved")
+    _expect(event.cost is None, f"draw {draw.name} is charged twice")
+    possible = TRANSITIONS | RECONCILING if late else TRANSITIONS
+    _expect((draw.state, target) in possible, f"draw {draw.name} is {draw.state}; it cannot become {target}")
+    if target == State.DRAWN:
+        _expect(bool(event.lease), f"draw {draw.name} is begun without a lease")
+        by, what = event.lease, "begun"
+        lost = record.standing(event.body["replaces"]) if draw.is_spare else None
+        replaces = lost is not None and lost.state == State.CHARGED_LOST
+        _expect(replaces or not draw.is_spare, f"{draw.name} replaces no lost draw")
+    else:
+        by, what = event.body.get("by", event.lease), "ended"
+        own = target == State.RETURNED or event.lease == draw.lease
+        _expect(own, f"draw {draw.name} was begun under another lease")
+    current = late or target == State.RETURNED or record.lease in {None, by}
+    _expect(current, f"draw {draw.name} is {what} by an attempt that was taken over")
+    digested = target != State.COMMITTED or _DIGEST.fullmatch(event.digest or "") is not None
+    _expect(digested, f"draw {draw.name} is committed without a digest")
+
+
+def _check_outputs(record: ReleaseRecord, event: Event) -> None:
+    """What a row submits or publishes: files with digests, of a release all draws of which have ended."""
+    outputs, pending = dict(event.body["outputs"]), ", ".join(record.pending)
     _expect(not pending, f"release {record.release} is published with draws unsettled: {pending}")
     _expect(all(_DIGEST.fullmatch(digest) for digest in outputs.values()), "a released file has no digest")
-    return dict(outputs)
+    if event.kind == EventKind.SUBMITTED:
+        _expect(record.needs_approval, f"release {record.release} is submitted, and needs no approval")
+        _expect(bool(outputs) and not record.proposed, f"release {record.release} is submitted twice, or with no files")
+        return
+    approved = record.decision is not None and record.decision.approved and outputs == record.proposed
+    _expect(approved or not record.needs_approval, f"release {record.release} is published without an approval")
 
 
 def _is_late(event: Event) -> bool:

@@ -1,64 +1,20 @@
-"""One transaction at a time on a ledger, and what this process has verified of it, brought up to date row by row."""
+"""One transaction at a time on a ledger, under the eyes of its witness."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 
 from sqlalchemy import Engine
 
 from marginweave.schemas.errors import BudgetError
-from marginweave.schemas.ledger.accounts import Account, Spent
 from marginweave.schemas.ledger.records import Event, ReleaseRecord
 from marginweave.tasks.ledger.connection import reserve_beside
-from marginweave.tasks.ledger.journal import Journal, transaction
+from marginweave.tasks.ledger.journal import Journal, View, transaction
 from marginweave.tasks.ledger.keys import Keyring
 from marginweave.tasks.ledger.location import LedgerLocation
-from marginweave.tasks.ledger.records import accounts_of, release_of, releases_of
-from marginweave.tasks.ledger.tables import Position, check_chain, check_row, event_of
 from marginweave.tasks.ledger.witness import Witness
-
-
-@dataclass(frozen=True, kw_only=True)
-class View:
-    """Accounts, releases and sums as of the row at `position`; every row up to it fits chain and key.
-
-    The rows count as they were verified: a row that is changed in the database later changes no total, and is found by the
-    next process and by `Ledger.verify`.
-    """
-
-    position: Position = field(default_factory=Position)
-    accounts: Mapping[str, Account] = field(default_factory=dict)
-    releases: Mapping[str, ReleaseRecord] = field(default_factory=dict)
-    spent: Mapping[str, Spent] = field(default_factory=dict)  # by dataset
-
-    def spent_of(self, dataset: str) -> Spent:
-        """The sums over the releases of one account."""
-        return self.spent.get(dataset, Spent())
-
-    def of(self, journal: Journal) -> View:
-        """The whole ledger inside the transaction of `journal`, of which only the rows behind this view are read and checked.
-
-        Raises:
-            BudgetError: a row was changed, removed, inserted or moved, the key is wrong, or this view's newest row is gone.
-        """
-        rows = journal.rows_from(self.position.seq)
-        if self.position.seq:
-            if not rows or (rows[0]["seq"], rows[0]["row_hash"]) != self.position[:2]:
-                raise BudgetError(
-                    f"row {self.position.seq} of the ledger is not the one that was there: it has lost rows, or a backup was "
-                    "restored"
-                )
-            check_row(rows[0], journal.key)
-            rows = rows[1:]
-        position = check_chain(rows, journal.key, self.position)
-        events = tuple(map(event_of, rows))
-        releases, spent = releases_of(events, self.releases), dict(self.spent)
-        for name in dict.fromkeys(event.release for event in events if event.release in releases):
-            record, before = releases[name or ""], self.releases.get(name or "")
-            spent[record.dataset] = spent.get(record.dataset, Spent()).with_release(record, before)
-        return View(position=position, accounts=accounts_of(events, self.accounts), releases=releases, spent=spent)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -118,4 +74,4 @@ class Session:
     def find(self, release_id: str) -> ReleaseRecord | None:
         """The release of this id, or None if it was never reserved."""
         with self.reading() as journal:
-            return release_of(journal.release_events(release_id))
+            return journal.find(release_id)

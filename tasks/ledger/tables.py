@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from sqlalchemy import Column, Connection, ForeignKey, Index, Integer, MetaData, Table, Text
+from sqlalchemy import Column, Connection, ForeignKey, Index, Integer, MetaData, String, Table, Text
 
 from marginweave.schemas.budget import BasicAmount, Cost
 from marginweave.schemas.errors import BudgetError
 from marginweave.schemas.ledger.records import Event, EventKind
 from marginweave.tasks.ledger.keys import Keyring, key_id, sealing_key
 
-SCHEMA_VERSION = "0004"  # the newest migration
+SCHEMA_VERSION = "0004"
 METADATA = MetaData()
 GENESIS = "0" * 64
 _AMOUNTS = tuple(Cost().texts)
 # Fields of an event that a row has as they are.
 _TEXTS = ("actor", "account", "release", "draw", "lease", "digest")
 _SEALS = frozenset({"row_hash", "mac", "prev_hash"})
-# Columns that later migrations added: empty where a row charges nothing in plain, and hashed where they are filled, so that
+# Columns that version 0002 added: empty where a row charges nothing in plain, and hashed where they are filled, so that
 # older rows keep their hashes.
-_PLAIN = frozenset({"plain_epsilon", "plain_delta"})
+PLAIN = ("plain_epsilon", "plain_delta")
 
 ACCOUNTS = Table(
     "accounts",
@@ -33,6 +33,9 @@ ACCOUNTS = Table(
     Column("dataset", Text, primary_key=True),
     Column("opened", Integer, nullable=False),  # seq of the OPENED event, which has the facts
 )
+
+# Named as Alembic named it, which made the tables until 0.2.0.
+VERSIONS = Table("alembic_version", METADATA, Column("version_num", String(32), primary_key=True))
 
 # An amount of budget is text, never a float.
 EVENTS = Table(
@@ -69,12 +72,15 @@ class Position(NamedTuple):
 
 
 def columns_of(entry: Event) -> dict[str, str | None]:
-    """The text columns of an event; the body is canonical JSON, amounts are plain decimals."""
+    """The text columns of an event; the body is canonical JSON, amounts are plain decimals, and no plain charge is empty."""
+    amounts: dict[str, str | None] = dict.fromkeys(_AMOUNTS)
+    if entry.cost is not None:
+        amounts |= entry.cost.texts | ({} if entry.cost.plain else dict.fromkeys(PLAIN))
     return {
         **{name: getattr(entry, name) for name in _TEXTS},
-        **_amounts(entry.cost),
+        **amounts,
         "kind": entry.kind.value,
-        "body": _canonical(entry.body),
+        "body": canonical(entry.body),
         "created": entry.created.isoformat(timespec="microseconds"),
     }
 
@@ -99,9 +105,9 @@ def cost_of(texts: Mapping[str, Any]) -> Cost:
 def row_hash(row: Mapping[str, Any]) -> str:
     """SHA-256(prev_hash || canonical JSON of the row without its seals, and without empty plain charges), hex."""
     content = {
-        name: value for name, value in row.items() if name not in _SEALS and not (name in _PLAIN and value is None)
+        name: value for name, value in row.items() if name not in _SEALS and not (name in PLAIN and value is None)
     }
-    return hashlib.sha256(f"{row['prev_hash']}{_canonical(content)}".encode()).hexdigest()
+    return hashlib.sha256(f"{row['prev_hash']}{canonical(content)}".encode()).hexdigest()
 
 
 def seal(entry: Event, *, seq: int, prev_hash: str, keys: Keyring, sealed_by: str) -> dict[str, Any]:
@@ -118,19 +124,26 @@ def seal(entry: Event, *, seq: int, prev_hash: str, keys: Keyring, sealed_by: st
     return row
 
 
-def check_row(row: Mapping[str, Any], keys: Keyring) -> None:
-    """Refuse a row that was changed since it was sealed, or sealed with a key outside the ring.
+def check_row(row: Mapping[str, Any], keys: Keyring, *, auditing: bool = False) -> None:
+    """Refuse a row that was changed since it was sealed, or sealed with a key outside the ring, which an auditor may lack.
 
     Raises:
         BudgetError: the hash or the seal does not fit.
     """
-    if not keys.seals(str(row["mac"]), str(row["row_hash"])):
-        raise BudgetError(f"row {row['seq']} of the ledger is not sealed with this key: wrong key, or a changed row")
     if row["row_hash"] != row_hash(row):
         raise BudgetError(f"row {row['seq']} of the ledger was changed after it was written")
+    sealed = keys.seals(str(row["mac"]), row["row_hash"])
+    if not sealed and not (auditing and sealed is None):
+        raise BudgetError(f"row {row['seq']} of the ledger is not sealed with this key: wrong key, or a changed row")
 
 
-def check_chain(rows: Sequence[Mapping[str, Any]], keys: Keyring, after: Position = Position()) -> Position:  # noqa: B008
+def check_chain(
+    rows: Iterable[Mapping[str, Any]],
+    keys: Keyring,
+    after: Position = Position(),  # noqa: B008
+    *,
+    auditing: bool = False,
+) -> Position:
     """The position of the newest of `rows`, oldest first, which follow `after` without a change, gap, insertion or move.
 
     Rows removed from the end leave no trace here.
@@ -139,7 +152,7 @@ def check_chain(rows: Sequence[Mapping[str, Any]], keys: Keyring, after: Positio
         BudgetError: names the first row that does not fit.
     """
     for number, row in enumerate(rows, start=after.seq + 1):
-        check_row(row, keys)
+        check_row(row, keys, auditing=auditing)
         if row["seq"] != number or row["prev_hash"] != after.row_hash:
             raise BudgetError(f"the ledger is broken before row {row['seq']}: a row is missing or out of place")
         after = Position(number, row["row_hash"], check_key(row, after.sealed_by, keys))
@@ -163,14 +176,8 @@ def check_key(row: Mapping[str, Any], sealed_by: str, keys: Keyring) -> str:
     return found
 
 
-def _amounts(cost: Cost | None) -> dict[str, str | None]:
-    """What a row charges; the columns of plain charges stay empty where there is none."""
-    if cost is None:
-        return dict.fromkeys(_AMOUNTS)
-    return {name: None if name in _PLAIN and not cost.plain else text for name, text in cost.texts.items()}
-
-
-def _canonical(content: Mapping[str, Any]) -> str:
+def canonical(content: Mapping[str, Any]) -> str:
+    """The one JSON text of `content`."""
     return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 

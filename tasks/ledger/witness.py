@@ -19,7 +19,6 @@ from marginweave.schemas.ledger.records import ReleaseRecord, State
 from marginweave.schemas.released.manifest import Manifest
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, Reserve, at_place, remove_file, sync_folder
 from marginweave.tasks.checkpoint.run_folder import RunFolder
-from marginweave.tasks.ledger.records import release_of
 
 if TYPE_CHECKING:
     from marginweave.tasks.ledger.journal import Journal
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 SEEN = "ledger.jsonl"
 RECONCILE = "marginweave ledger reconcile"
 _ROOM = 1 << 16
-_TAIL = 1 << 16
+_ROW = ("seq", "row_hash", "mac")
 Row = Mapping[str, Any]
 
 
@@ -44,25 +43,17 @@ class Sighting:
         Raises:
             BudgetError: the file is damaged.
         """
-        with at_place(self.path, "read"), self.path.open("rb") as stream:
-            first = stream.readline()
-        return str(self._content(first)["ledger"]) if first.endswith(b"\n") else ""
+        lines = self._lines()
+        return str(self._content(lines[0], "ledger")["ledger"]) if lines else ""
 
     def head(self) -> Row | None:
-        """The newest row, or None where there is none; a line that a crash has cut short is none.
+        """The newest row, or None where there is none.
 
         Raises:
             BudgetError: the file is damaged.
         """
-        with at_place(self.path, "read"), self.path.open("rb") as stream:
-            size = stream.seek(0, os.SEEK_END)
-            stream.seek(max(0, size - _TAIL))
-            lines = stream.read().split(b"\n")
-            if len(lines) < 3 and size > _TAIL:  # a row longer than the tail
-                stream.seek(0)
-                lines = stream.read().split(b"\n")
-        found = self._content(lines[-2]) if len(lines) > 1 else {}
-        return found if "seq" in found else None
+        lines = self._lines()
+        return self._content(lines[-1], *_ROW) if len(lines) > 1 else None
 
     def rows(self) -> tuple[Row, ...]:
         """All rows, in order.
@@ -70,14 +61,17 @@ class Sighting:
         Raises:
             BudgetError: the file is damaged.
         """
-        with at_place(self.path, "read"):
-            lines = self.path.read_bytes().split(b"\n")[:-1]
-        return tuple(map(self._content, lines[1:]))
+        return tuple(self._content(line, *_ROW) for line in self._lines()[1:])
 
-    def _content(self, line: bytes) -> dict[str, Any]:
+    def _lines(self) -> list[bytes]:
+        """The whole lines; one that a crash has cut short is none."""
+        with at_place(self.path, "read"):
+            return self.path.read_bytes().split(b"\n")[:-1]
+
+    def _content(self, line: bytes, *names: str) -> dict[str, Any]:
         try:
             content = json.loads(line)
-            if isinstance(content, dict) and ("ledger" in content or {"seq", "row_hash", "mac"} <= content.keys()):
+            if isinstance(content, dict) and content.keys() >= {*names}:
                 return content
         except ValueError:
             pass
@@ -229,7 +223,7 @@ def blind_runs(journal: Journal, home: Path) -> Iterator[BlindRun]:
         manifest = None if named == identity else _manifest(path.parent)
         if manifest is None or not manifest.charged:
             continue
-        release = release_of(journal.release_events(manifest.release))
+        release = journal.find(manifest.release)
         keeps_rows = bool(manifest.programs) if release is None else release.program is not None
         if release is None and (named or not keeps_rows):
             continue  # of another ledger, or of 0.1.0, where `check_history` looks at the account

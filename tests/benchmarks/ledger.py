@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 
 from marginweave.schemas.ledger.records import EventKind, now
 from marginweave.tasks.ledger import Ledger, ReleaseRequest
-from marginweave.tasks.ledger.releases import reservation
+from marginweave.tasks.ledger.admission import reservation
 from tests.support.releases import ACCOUNT, gaussian, reserve_release, small_plan
 
 REPEATS = 30

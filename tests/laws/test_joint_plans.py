@@ -117,7 +117,7 @@ def test_impossible_joint_plans_are_refused() -> None:
     plan = plan_budget(configuration(private=True, accountant="joint"))
     with pytest.raises(InputError, match=r"^discovery \(values\) must be one of the draws$"):
         joint_loss(plan.draws, Discovery(draw="values", least_share=1.0, adaptive=False, neighbors="add-remove"))
-    with pytest.raises(ValueError, match=r"^least_share \(0\) must lie in \(0, 1\]$"):
+    with pytest.raises(ValueError, match=r"least_share\n  Input should be greater than 0"):
         Discovery(draw="level-1", least_share=0, adaptive=False, neighbors="add-remove")
     assert plan.discovery is not None
     loss = joint_loss(plan.draws, plan.discovery)
@@ -144,7 +144,7 @@ def test_a_discovery_must_fit_the_draws() -> None:
     resized = plan_budget(people(**RESIZED))
     assert (resized.neighbors, resized.discovery and resized.discovery.neighbors) == ("add-remove", "replace-one")
     assert fault(resized.draws, resized.discovery) == ""  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"^neighbors \(nobody\) must be add-remove or replace-one$"):
+    with pytest.raises(ValueError, match=r"neighbors\n  Input should be 'add-remove' or 'replace-one'"):
         replace(discovery, neighbors="nobody")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"^adaptive \(0\) must be true or false$"):
+    with pytest.raises(ValueError, match=r"adaptive\n  Input should be a valid boolean"):
         replace(discovery, adaptive=0)  # type: ignore[arg-type]

@@ -32,9 +32,8 @@ PRODUCT = sorted(p for folder in ("flows", "tasks", "schemas") for p in (REPOSIT
 
 
 def modules() -> list[str]:
-    """All modules of the stages; a migration of the ledger is run by Alembic, never imported."""
-    names = (module.name for module in pkgutil.walk_packages(marginweave.tasks.__path__, "marginweave.tasks."))
-    return [name for name in names if ".migrations." not in name]
+    """All modules of the stages."""
+    return [module.name for module in pkgutil.walk_packages(marginweave.tasks.__path__, "marginweave.tasks.")]
 
 
 def stages() -> dict[str, Task[..., Any]]:

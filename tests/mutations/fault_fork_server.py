@@ -26,7 +26,7 @@ LIBRARIES = (
     "_pytest.assertion.rewrite", "cloudpickle", "dp_accounting.pld.privacy_loss_distribution", "jinja2", "mpmath", "numba",
     "numpy", "opendp.measurements", "pandas", "pandera.pyarrow", "pandera.pandas", "prefect", "prefect.artifacts",
     "prefect.states", "pyarrow.compute", "pyarrow.csv", "pyarrow.parquet", "pydantic", "scipy.stats", "scipy.optimize",
-    "sqlalchemy", "alembic.command", "yaml",
+    "sqlalchemy", "yaml",
 )  # fmt: skip
 # Kills are to repeat: the same examples every time, and none is made smaller first.
 EXAMPLES = settings(

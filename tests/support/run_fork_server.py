@@ -44,9 +44,8 @@ from marginweave.tasks.checkpoint.files import StagedFile
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.checkpoint.store import Store
 from marginweave.tasks.evaluate import paid
-from marginweave.tasks.ledger.approvals import Approvals
 from marginweave.tasks.ledger.draws import Draws
-from marginweave.tasks.ledger.releases import Releases
+from marginweave.tasks.ledger.releases import Approvals, Releases
 from marginweave.tasks.mechanisms import laplace
 from marginweave.tasks.mechanisms.randomness import DrawBits
 from marginweave.tasks.normalize.task import released_counts

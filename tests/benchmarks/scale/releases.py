@@ -26,8 +26,7 @@ import matplotlib.figure, opendp.measurements, pandera.pandas, scipy.stats
 from marginweave import flows, schemas, tasks
 for package in (flows, schemas, tasks):
     for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-        if ".migrations." not in module.name:  # they run when they are imported
-            importlib.import_module(module.name)
+        importlib.import_module(module.name)
 from tests.benchmarks.scale.peer import memory
 print(memory("VmRSS"))
 """

@@ -2,50 +2,79 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
 from marginweave.schemas.errors import BudgetError
-from marginweave.tasks.ledger import Ledger, connection
+from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.ledger.audit import audit_ledger
-from marginweave.tasks.ledger.connection import Access, access_to, database_uri
+from marginweave.tasks.ledger.connection import database_uri
 from marginweave.tasks.ledger.keys import load_key
 
 
-def _access(folder: bool, file: bool, log: int | None = None, shared: bool = False) -> Access:
-    return Access(folder_writable=folder, file_writable=file, log_bytes=log, shared=shared)
+class Declare(Protocol):
+    """Lets the system say what may be done with a database file, its folder and the two files beside it."""
+
+    def __call__(self, *, folder: bool, file: bool, shared: bool = False) -> None: ...
+
+
+@pytest.fixture
+def declare(monkeypatch: pytest.MonkeyPatch) -> Declare:
+    def call(*, folder: bool, file: bool, shared: bool = False) -> None:
+        def access(path: Path, _mode: int) -> bool:
+            return shared if path.name.endswith(("-wal", "-shm")) else file if path.suffix == ".sqlite" else folder
+
+        monkeypatch.setattr(os, "access", access)
+
+    return call
 
 
 @pytest.mark.parametrize(
-    ("access", "query"),
+    ("folder", "file", "log", "shared", "query"),
     [
-        (_access(True, True), "mode=rw"),
-        (_access(True, True, 4096, True), "mode=rw"),
-        (_access(True, False), "mode=ro"),
-        (_access(True, False, 4096, False), "mode=ro"),
-        (_access(False, True, 4096, True), "mode=rw"),
-        (_access(False, False, 4096, True), "mode=ro"),
-        (_access(False, False, 0, True), "mode=ro"),
-        (_access(False, False), "mode=ro&immutable=1"),
-        (_access(False, False, 0), "mode=ro&immutable=1"),
-        (_access(False, True), "mode=ro&immutable=1"),
+        (True, True, None, False, "mode=rw"),
+        (True, True, 4096, True, "mode=rw"),
+        (True, False, None, False, "mode=ro"),
+        (True, False, 4096, False, "mode=ro"),
+        (False, True, 4096, True, "mode=rw"),
+        (False, False, 4096, True, "mode=ro"),
+        (False, False, 0, True, "mode=ro"),
+        (False, False, None, False, "mode=ro&immutable=1"),
+        (False, False, 0, False, "mode=ro&immutable=1"),
+        (False, True, None, False, "mode=ro&immutable=1"),
     ],
 )
-def test_a_file_is_opened_as_its_place_allows(access: Access, query: str) -> None:
+def test_a_file_is_opened_as_its_place_allows(
+    declare: Declare, tmp_path: Path, folder: bool, file: bool, log: int | None, shared: bool, query: str
+) -> None:
     """That nothing changes is promised only where the folder cannot be written and no log holds rows."""
-    assert database_uri(Path("/a folder/ledger.sqlite"), access) == f"file:///a%20folder/ledger.sqlite?{query}"
+    place = tmp_path / "a folder" / "ledger.sqlite"
+    _write_log(place, log)
+    declare(folder=folder, file=file, shared=shared)
+    assert database_uri(place) == f"{tmp_path.as_uri()}/a%20folder/ledger.sqlite?{query}"
 
 
 @pytest.mark.parametrize("file", [True, False])
-def test_rows_in_a_log_that_cannot_be_read_are_not_left_out(file: bool) -> None:
+def test_rows_in_a_log_that_cannot_be_read_are_not_left_out(declare: Declare, tmp_path: Path, file: bool) -> None:
+    place = tmp_path / "a" / "ledger.sqlite"
+    _write_log(place, 4096)
+    declare(folder=False, file=file)
     with pytest.raises(
         BudgetError, match=r"newest rows of the ledger .* are in ledger\.sqlite-wal, which cannot be read"
     ):
-        database_uri(Path("/a/ledger.sqlite"), _access(False, file, 4096))
+        database_uri(place)
+
+
+def _write_log(place: Path, size: int | None) -> None:
+    place.parent.mkdir()
+    if size is not None:
+        place.with_name("ledger.sqlite-wal").write_bytes(bytes(size))
 
 
 @pytest.fixture
@@ -78,24 +107,26 @@ def _check_reading(place: Path) -> None:
     assert sorted(path.name for path in place.parent.iterdir()) == before
 
 
-def test_a_copy_that_is_declared_read_only_is_read(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_that_is_declared_read_only_is_read(copy: Path, declare: Declare) -> None:
     """As it would be for another user, or on a disc: verified and shown, not written, and no file appears beside it."""
-    monkeypatch.setattr(connection, "access_to", lambda _: _access(False, False))
+    declare(folder=False, file=False)
     _check_reading(copy)
 
 
 @pytest.mark.system
 def test_a_read_only_mount_is_read(mounted: Path) -> None:
     """The real thing, where the machine can."""
-    assert access_to(mounted) == _access(False, False)
+    assert database_uri(mounted).endswith("?mode=ro&immutable=1")
     _check_reading(mounted)
 
 
-def test_facts_are_those_of_the_files(ledger: Ledger, location: Path) -> None:
-    """A ledger in use has a log and an index, one at rest has neither."""
-    assert access_to(location) == _access(True, True)
+def test_facts_are_those_of_the_files(ledger: Ledger, location: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ledger in use has a log and an index, which are read where its folder cannot be written; one at rest has neither."""
+    access = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: path != location.parent and access(path, mode))
+    assert database_uri(location).endswith("?mode=ro&immutable=1")
+    monkeypatch.undo()
     with ledger.session.writing():
-        used = access_to(location)
-    assert used.shared
-    assert used.log_bytes is not None
-    assert access_to(location.parent / "nothing.sqlite") == _access(True, False)
+        monkeypatch.setattr(os, "access", lambda path, mode: path != location.parent and access(path, mode))
+        assert database_uri(location).endswith("?mode=rw")
+        monkeypatch.undo()

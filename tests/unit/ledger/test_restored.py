@@ -16,6 +16,7 @@ from marginweave.flows.cli.app import app
 from marginweave.schemas.budget import BasicAmount, Cost
 from marginweave.schemas.errors import AuditError, BudgetError, InputError
 from marginweave.schemas.ledger.records import CHARGED, EventKind, ReleaseRecord, State
+from marginweave.schemas.released.account import EpsilonDelta
 from marginweave.tasks.accounting.accountants import gdp_mu
 from marginweave.tasks.ledger import Ledger, Witness, example_ledger_location
 from marginweave.tasks.ledger.audit import AuditedLedger, audit_ledger
@@ -226,7 +227,7 @@ def test_an_account_is_frozen_until_other_homes_are_spoken_of(restored: Place) -
     restored.reconcile(ALONE)
     restored.finish(restored.reserve("r2"), "r2")
     account = restored.audited().accounts["affairs"]
-    assert [each.facts["no_other_home"] for each in account.reconciled] == [None, "there is one machine"]
+    assert [each.no_other_home for each in account.reconciled] == [None, "there is one machine"]
     assert not account.frozen
 
 
@@ -344,7 +345,7 @@ def test_what_homes_that_are_gone_may_have_drawn_is_charged(restored: Place, eps
     assert after.epsilon > before.epsilon
     assert after.spent.releases == before.spent.releases + 1
     account = restored.audited().accounts["affairs"]
-    assert account.reconciled[-1].facts["unaccounted"] == {"epsilon": float(epsilon), "delta": float(delta)}
+    assert account.reconciled[-1].unaccounted == EpsilonDelta(epsilon=float(epsilon), delta=float(delta))
     assert not account.frozen
 
 

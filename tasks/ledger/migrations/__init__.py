@@ -1,1 +1,0 @@
-"""Migrations of the ledger's tables, run by `creation.migrate` through Alembic."""
