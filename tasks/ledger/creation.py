@@ -21,7 +21,7 @@ from marginweave.tasks.checkpoint.files import sync_folder
 from marginweave.tasks.ledger.boxes import box_of_history, is_closed
 from marginweave.tasks.ledger.connection import connected, engine_for, postgres_engine, sqlite_engine
 from marginweave.tasks.ledger.journal import Journal, View
-from marginweave.tasks.ledger.keys import Keyring, environment_key, key_file, load_key, make_key_file
+from marginweave.tasks.ledger.keys import environment_key, key_file, load_key, make_key_file
 from marginweave.tasks.ledger.location import LedgerLocation, PostgresLocation, check_local, opening_command, owner_url
 from marginweave.tasks.ledger.records import box_body
 from marginweave.tasks.ledger.tables import ACCOUNTS, EVENTS, METADATA, PLAIN, SCHEMA_VERSION, VERSIONS, statements
@@ -213,9 +213,8 @@ def _fill(location: PostgresLocation, environment: Mapping[str, str], first: Eve
             _fill_with_key_file(location, first)
         return
     with connected(engine, location, writing=True) as connection:
-        journal = Journal(connection=connection, key=key)
-        if not journal.identity():
-            journal.append(first)
+        if _is_empty(connection):
+            Journal(connection=connection, key=key).append(first)
 
 
 def _fill_with_key_file(location: PostgresLocation, first: Event) -> None:
@@ -227,7 +226,7 @@ def _fill_with_key_file(location: PostgresLocation, first: Event) -> None:
     place = location.key_file
     staged = place.with_name(f"{place.name}.new")
     with connected(postgres_engine(location.url), location, writing=True) as connection:
-        empty = not Journal(connection=connection, key=Keyring(())).identity()
+        empty = _is_empty(connection)
         if empty and place.exists():
             raise _lost(location)
         if place.exists() or not (empty or staged.exists()):
@@ -243,6 +242,11 @@ def _fill_with_key_file(location: PostgresLocation, first: Event) -> None:
             journal.newest_row()  # a key of another creation is not adopted
     staged.rename(place)
     sync_folder(place.parent)
+
+
+def _is_empty(connection: Connection) -> bool:
+    """Whether there is no row at all, also where the first one was removed."""
+    return connection.scalar(select(EVENTS.c.seq).limit(1)) is None
 
 
 def _lost(location: LedgerLocation) -> BudgetError:

@@ -286,3 +286,17 @@ def test_readers_cannot_write(database, account) -> None:
     ledger = _create(database, account)
     with pytest.raises(BudgetError, match="read-only"), ledger.session.reading() as journal:
         journal.append(ledger.session.events()[0])
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+def test_a_ledger_that_has_lost_its_first_row_gets_no_other(server, database, account, keyed) -> None:
+    """Only empty tables get the first row of a ledger: what `create` finds damaged stays as it is."""
+    _create(database, account)
+    location = ledger_location(database)
+    key = {"MARGINWEAVE_LEDGER_KEY": location.key_file.read_text().strip()} if keyed else {}
+    server.run(
+        database["MARGINWEAVE_LEDGER"], "ALTER TABLE events DISABLE TRIGGER ALL", "DELETE FROM events WHERE seq = 1"
+    )
+    Ledger.create(location, environment={**database, **key})
+    with connection.connected(connection.engine_for(location), location, writing=False) as found:
+        assert found.exec_driver_sql("SELECT count(*) FROM events").scalar() == 1
