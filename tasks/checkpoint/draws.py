@@ -203,7 +203,7 @@ def standing_draw(ledger: DrawLedger, release_id: str, name: str) -> DrawRecord:
 
 
 def _record(ledger: DrawLedger, release_id: str) -> ReleaseRecord:
-    record = ledger.session.find(release_id)
+    record = ledger.release(release_id)
     if record is None:
         raise BudgetError(f"release {release_id} is not reserved in the ledger")
     return record

@@ -28,7 +28,7 @@ class Anchor(BaseModel):
 
     model_config = ConfigDict(frozen=True, strict=True)
 
-    format: Literal[1] = 1
+    format: Literal[1]
     seq: int = Field(gt=0)
     hash: str = Field(pattern="^[0-9a-f]{64}$")
 
@@ -66,7 +66,7 @@ class AuditedLedger:
     @property
     def anchor(self) -> Anchor:
         """The newest row."""
-        return Anchor(seq=self.rows[-1]["seq"], hash=self.rows[-1]["row_hash"])
+        return Anchor(format=1, seq=self.rows[-1]["seq"], hash=self.rows[-1]["row_hash"])
 
 
 def audit_ledger(location: LedgerLocation, keys: Keyring, anchor: Anchor | None = None) -> AuditedLedger:

@@ -26,6 +26,10 @@ class Draws:
 
     session: Session
 
+    def release(self, release_id: str) -> ReleaseRecord | None:
+        """The release of this id with its draws, or None if it was never reserved."""
+        return self.session.find(release_id)
+
     def take_lease(self, release_id: str, lease: str) -> None:
         """Make `lease`, a fresh name, the one attempt at the release: every earlier one is shut out from here on.
 
