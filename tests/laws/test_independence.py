@@ -35,6 +35,7 @@ from marginweave.tasks.mechanisms.noise_table import noise_table
 from marginweave.tasks.mechanisms.randomness import DrawBits, fresh_bits
 from tests.support.draws import GAUSSIAN
 from tests.support.level_draws import bounded, surviving_values, table_of
+from tests.support.samples import every
 from tests.support.seeded_bits import SeededBits
 
 FALSE_ALARM = 1e-6
@@ -193,7 +194,7 @@ def stateful() -> SeededBits:
     return SeededBits(1, next(STATE))
 
 
-@pytest.mark.parametrize("workers", [by_forks, by_fresh_forks], ids=["forks", "pool"])
+@pytest.mark.parametrize("workers", every(2, [by_forks, by_fresh_forks]), ids=["forks", "pool"])
 def test_a_source_with_a_state_would_be_found(
     workers: Callable[[], Iterator[Draws]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

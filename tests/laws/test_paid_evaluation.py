@@ -22,6 +22,7 @@ from marginweave.tasks.evaluate.paid import bought, compared_marginals, mean_cou
 from marginweave.tasks.mechanisms.gaussian import add_noise, error_sensitivity, error_sigma
 from marginweave.tasks.references import DerivedReference, StageResult
 from tests.support.configurations import configuration
+from tests.support.samples import every
 from tests.support.seeded_bits import SeededBits
 
 Row = tuple[int, ...]
@@ -54,11 +55,12 @@ def test_it_is_the_mean_distance_of_all_marginals(
     assert error(table, records, length, record_count) == math.floor(total / len(marginals))
 
 
-@pytest.mark.parametrize("neighbors", ["add-remove", "replace-one"])
-@pytest.mark.parametrize("theta", [1, 2])
-@pytest.mark.parametrize("length", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("length", "theta", "neighbors"),
+    every(3, itertools.product([1, 2, 3], [1, 2], ["add-remove", "replace-one"]), first=1),
+)
 def test_no_neighbor_moves_it_by_more_than_its_sensitivity_and_one_does(
-    neighbors: Neighbors, theta: int, length: int
+    length: int, theta: int, neighbors: Neighbors
 ) -> None:
     """Every table that differs by one unit: up to theta of all 24 rows come, go, or give way; weights above and below 1."""
     generator, most = np.random.default_rng(length), 0

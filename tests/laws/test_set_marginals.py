@@ -30,6 +30,7 @@ from marginweave.tasks.synthesize.sets import cap_values
 from tests.support.configurations import configuration
 from tests.support.counting import count_marginal
 from tests.support.noisy_counts import counts_of
+from tests.support.samples import every
 from tests.support.synthesized import synthesize_codes
 from tests.support.tables import FixedWords, completed, encoded
 
@@ -210,8 +211,7 @@ def test_the_report_has_one_section_for_a_set() -> None:
     assert sections[1].missing == 30
 
 
-@pytest.mark.parametrize("method", ["gum", "mixture"])
-@pytest.mark.parametrize("records", [0, 1])
+@pytest.mark.parametrize(("records", "method"), every(3, itertools.product([0, 1], ["gum", "mixture"])))
 def test_an_empty_table_of_sets_is_made_and_decoded(records: int, method: str) -> None:
     config = configuration(
         columns=COLUMNS,

@@ -80,6 +80,7 @@ def test_adult(marginweave: CommandLine) -> None:
     assert frame["age"].between(17, 90).sum() + frame["age"].isna().sum() == len(frame)
 
 
+@pytest.mark.long  # 31 columns in triples: its table is released below, by DPSyn and from its own files
 def test_drug_deaths(marginweave: CommandLine) -> None:
     """A subject column, which is dropped, and both suites of expectations."""
     source, config = table("drug_deaths", "drug_deaths.csv"), EXAMPLES / "drug_deaths.yaml"
