@@ -17,8 +17,8 @@ from marginweave.schemas.released.evaluation import ErrorParts
 from marginweave.tasks.aggregate.payloads import pack_aggregates, pack_marginals
 from marginweave.tasks.decode.task import decode
 from marginweave.tasks.estimate.mixture.model import Mixture
+from marginweave.tasks.evaluate.agreement import error_parts, expected_shares
 from marginweave.tasks.evaluate.cells import Records
-from marginweave.tasks.evaluate.distances import error_parts, expected_shares
 from marginweave.tasks.evaluate.metrics import evaluate_release
 from marginweave.tasks.evaluate.task import evaluate
 from marginweave.tasks.normalize.marginals import Spread, normalize_marginals
@@ -53,7 +53,7 @@ def test_the_two_parts_by_hand() -> None:
     .2 .2 .2 (.4), .15 .15 .2 (.5), .2 0 .4 (.4).
     """
     counts = aggregates_of(COUNTS, record_count=10, length=2, sizes=SIZES)
-    records = Records.of(ROWS.T, domain_of(SIZES))
+    records = Records([ROWS.T], domain_of(SIZES))
     parts = error_parts(records, counts, MODEL_OF_TWO, None)
     whole = [length.tvd for length in evaluate_release(records, counts).lengths]
     assert [part.length for part in parts] == [1, 2]
@@ -64,7 +64,7 @@ def test_the_two_parts_by_hand() -> None:
 
 def test_a_length_without_sets_has_no_parts() -> None:
     counts = replace(aggregates_of(COUNTS, 10, 2, SIZES), measured={(0,): 1.0, (1,): 1.0})
-    records = Records.of(ROWS.T, domain_of(SIZES))
+    records = Records([ROWS.T], domain_of(SIZES))
     parts = error_parts(records, counts, MODEL_OF_TWO, None)
     assert [part.length for part in parts] == [1]
 
@@ -72,7 +72,7 @@ def test_a_length_without_sets_has_no_parts() -> None:
 def test_columns_of_which_nothing_was_released_have_no_error() -> None:
     """Of the first attribute nothing, nor of a pair: the mean is that of the second, by hand as above."""
     counts = aggregates_of({key: n for key, n in COUNTS.items() if key[0][0] == 1}, 10, 2, SIZES)
-    records = Records.of(ROWS.T, domain_of(SIZES))
+    records = Records([ROWS.T], domain_of(SIZES))
     parts = error_parts(records, counts, MODEL_OF_TWO, None)
     assert parts[0].model_error == pytest.approx(0.1)
     assert parts[0].sampling_error == pytest.approx(0.05)

@@ -293,6 +293,7 @@ def test_a_ledger_that_has_lost_its_first_row_gets_no_other(server, database, ac
     """Only empty tables get the first row of a ledger: what `create` finds damaged stays as it is."""
     _create(database, account)
     location = ledger_location(database)
+    assert not isinstance(location, Path)
     key = {"MARGINWEAVE_LEDGER_KEY": location.key_file.read_text().strip()} if keyed else {}
     server.run(
         database["MARGINWEAVE_LEDGER"], "ALTER TABLE events DISABLE TRIGGER ALL", "DELETE FROM events WHERE seq = 1"
