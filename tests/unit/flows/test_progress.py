@@ -1,0 +1,61 @@
+"""What a pipeline reads of a run: a JSON line for whatever happens, and nothing of the data."""
+
+from __future__ import annotations
+
+import io
+import json
+from contextlib import suppress
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from marginweave.flows.run import progress
+from marginweave.flows.run.progress import reporting
+from marginweave.schemas.errors import BudgetError, InputError, OperatorError, StageError
+from marginweave.tasks.interruption import Stopped
+
+
+def lines(monkeypatch: pytest.MonkeyPatch, error: BaseException | None) -> list[dict[str, Any]]:
+    """The lines of a run of one stage that ends with `error`, each with its time and whose it is."""
+    stream = io.StringIO()
+    monkeypatch.setattr(progress.sys, "stdout", stream)
+    with suppress(BaseException), reporting(None, "visits-1", "visits") as reporter:
+        reporter.finished("aggregate k=1", ("level-1",), 0.12345)
+        if error is not None:
+            raise error
+    found = [json.loads(line) for line in stream.getvalue().splitlines()]
+    for line in found:
+        assert (line.pop("run"), line.pop("dataset")) == ("visits-1", "visits")
+        assert datetime.fromisoformat(line.pop("time")).tzinfo is not None
+    return found
+
+
+STAGE = {"event": "stage", "stage": "aggregate k=1", "seconds": 0.123, "charged": ["level-1"]}
+
+
+def test_a_stage_says_what_it_took_and_charged(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert lines(monkeypatch, None) == [STAGE]
+
+
+@pytest.mark.parametrize(
+    ("error", "event", "message"),
+    [
+        (BudgetError("no room"), "refused", "no room"),
+        (StageError("the disk is full"), "failed", "the disk is full"),
+        (InputError("epsilon (-1) must be positive"), "failed", "epsilon (-1) must be positive"),
+        (KeyError("a value of the table"), "failed", ""),
+        (Stopped(15), "stopped", ""),
+    ],
+)
+def test_an_end_is_a_line_as_well(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException, event: str, message: str
+) -> None:
+    end = {"event": event, "error": type(error).__name__, "message": message}
+    assert lines(monkeypatch, error) == [STAGE, end]
+
+
+def test_what_depends_on_the_data_is_for_the_terminal_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = lines(monkeypatch, OperatorError("column age breaks a rule in row 17"))
+    assert "17" not in json.dumps(found)
+    assert found[-1]["error"] == "OperatorError"
