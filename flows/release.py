@@ -54,6 +54,7 @@ from marginweave.tasks.engine.choice import prepare_engine
 from marginweave.tasks.evaluate.internal import compare_internally
 from marginweave.tasks.evaluate.paid import buy_evaluation
 from marginweave.tasks.evaluate.task import evaluate
+from marginweave.tasks.interruption import INTERRUPTION
 from marginweave.tasks.normalize.task import normalize_counts
 from marginweave.tasks.preprocess.task import preprocess, release_bounds
 from marginweave.tasks.publish.task import publish, report_internally
@@ -135,6 +136,7 @@ def _settle_in() -> None:
     protect_process()
     os.environ.update(ANALYTICS_OFF)
     if service := os.environ.get(SERVICE):
+        INTERRUPTION.ours = True
         obey_signals(lambda _: None)
         end_with(int(service), signal.SIGTERM)()
     take_signals()

@@ -22,7 +22,7 @@ class Interruption:
     """
 
     def __init__(self) -> None:
-        self.obeyed = False
+        self.ours = False  # whether this process is a command's or a service's own, which may be ended and begun again
         self.asked: int | None = None
         self._draws = 0
 

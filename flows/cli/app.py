@@ -16,6 +16,7 @@ import typer
 from marginweave.flows.cli import audit, init, ledger, plan, released, run
 from marginweave.flows.cli.console import Commands, out, tell
 from marginweave.flows.run.process_hardening import protect_process
+from marginweave.tasks.interruption import INTERRUPTION
 from marginweave.tasks.program import program_identity
 
 app = typer.Typer(
@@ -63,6 +64,7 @@ def main() -> None:
     scheduler would take a refusal (3) for a crash.
     """
     protect_process()
+    INTERRUPTION.ours = True
     warnings.simplefilter("ignore")
     code = _invoke()
     atexit._run_exitfuncs()  # noqa: SLF001 - there is no public way to run them and stop there

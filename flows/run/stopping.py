@@ -22,22 +22,23 @@ _PATIENCE = 1.2  # seconds that the main thread has to end in an orderly way, dr
 
 
 def obey_signals(last_words: Callable[[int], None]) -> None:
-    """End this process on SIGTERM or SIGINT with exit code 128 + signal, from now on.
+    """End this process, if it is ours, on SIGTERM or SIGINT with exit code 128 + signal, from now on.
 
     The main thread gets `Stopped`, after the draw that it is in. Where it does not end in time (compiled code, a library that
     waits) a second thread says `last_words` and ends the process: every file and row is written so that this loses nothing.
     A second signal ends it at once. A parent that ignores SIGINT, as a shell does for `marginweave serve … &`, changes nothing.
     """
+    if not INTERRUPTION.ours:
+        return
     reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    INTERRUPTION.obeyed = True
     take_signals()
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     threading.Thread(target=_watch, args=(reading, last_words), daemon=True, name="signals").start()
 
 
 def take_signals() -> None:
-    """Take the two signals, where they are obeyed: Prefect's engine takes SIGTERM when a flow begins."""
-    if INTERRUPTION.obeyed:
+    """Take the two signals, in a process of our own: Prefect's engine takes SIGTERM when a flow begins."""
+    if INTERRUPTION.ours:
         for number in _SIGNALS:
             signal.signal(number, _ask)
 
@@ -45,11 +46,11 @@ def take_signals() -> None:
 def begin_again() -> None:
     """Replace the process by a new one of the same command, as its Prefect server has ended; not within a draw.
 
-    Only a process that obeys signals does: another one is not ours (a notebook).
+    Not in a process of somebody else (a notebook).
     """
     while not INTERRUPTION.may_end:
         time.sleep(0.01)
-    if not INTERRUPTION.obeyed:
+    if not INTERRUPTION.ours:
         return
     ended = f"{os.environ.get(_SERVERS_ENDED, '')} {time.time():.0f}".strip()
     environment = {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"}
