@@ -192,7 +192,7 @@ def _run(order: dict[str, Any]) -> int:
     if "version" in order:
         _become(order["version"])
     if order.get("no_lock"):  # as on another machine, where the lock of the file system does not reach
-        flow_module.run_lock = lambda _: nullcontext()  # type: ignore[attr-defined]
+        flow_module.run_lock = lambda *_, **__: nullcontext()  # type: ignore[attr-defined]
     if "point" in order:
         _kill_at(*order["point"])
     if "fault" in order:
