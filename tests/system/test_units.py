@@ -84,7 +84,7 @@ def test_other_theta_and_joined_rows_share_an_account(marginweave: CommandLine, 
     statements = [json.loads(file.read_text()) for file in (marginweave.home / "runs").glob("*/release/privacy.json")]
     assert {statement["account"]["releases"] for statement in statements} == {1, 2}
     (own,) = (s for s in statements if any("joined into one record" in text for text in s["preparation"]))
-    assert any("subject of its own" in sentence for sentence in own["preparation"])
+    assert any("separate subject" in sentence for sentence in own["preparation"])
 
 
 def test_a_resized_release_with_private_bounds(marginweave: CommandLine, tmp_path: Path) -> None:

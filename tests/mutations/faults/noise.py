@@ -204,8 +204,8 @@ FAULTS = (
     Fault(
         name="a percentile is chosen from the range of the data",
         file="tasks/mechanisms/gaussian.py",
-        text="select_candidate(rank_scores(histogram, percentile),",
-        instead="select_candidate(rank_scores(histogram[: np.flatnonzero(histogram).max(initial=1) + 1], percentile),",
+        text="scores = rank_scores(histogram, percentile)",
+        instead="scores = rank_scores(histogram[: np.flatnonzero(histogram).max(initial=1) + 1], percentile)",
         killed_by=("tests/laws/test_percentile.py::test_candidates_are_public_whatever_occurs",),
     ),
     Fault(
