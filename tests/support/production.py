@@ -95,9 +95,9 @@ class Site:
         return [run for run in found if run["state_name"] != "Scheduled"]
 
     def ended(self, deployment: str) -> dict[str, Any] | None:
-        """The one flow run of a deployment, once it has come to an end."""
+        """The one flow run of a deployment, once it has come to an end; a crashed one is resumed by the supervisor."""
         runs = self.flow_runs(deployment)
-        over = runs and runs[0]["state_type"] in {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
+        over = runs and runs[0]["state_type"] in {"COMPLETED", "FAILED", "CANCELLED"}
         return runs[0] if over else None
 
     def told(self, event: str, run: str) -> list[dict[str, Any]]:
