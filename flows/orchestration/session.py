@@ -71,6 +71,7 @@ def _watch(server: subprocess.Popen[bytes], over: threading.Event) -> None:
     while not over.wait(0.1):
         if server.poll() is not None and not over.is_set():
             begin_again()
+            return  # not ours to begin again: a notebook
 
 
 @contextmanager
