@@ -184,7 +184,7 @@ def test_plan_and_statement_say_it() -> None:
     released = Aggregates(domain=domain, record_count=9, record_deviation=1.0, levels=(), noise=levels)
     statement = stated(config, plan, released)
     assert statement.guarantee.fabrication == "none"
-    assert "only combinations that occur are noised" in statement.composition
+    assert "only combinations that occur get noise" in statement.composition
     rows = {row.draw: float(row.delta) for row in statement.mechanisms}
     assert rows["level-3"] == pytest.approx(plan.delta_threshold / 3)
     assert statement.guarantee.delta_threshold == plan.delta_threshold
