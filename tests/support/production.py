@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import signal
@@ -23,6 +22,7 @@ from sqlalchemy import make_url
 from tests.support.listeners import listener, mail_server
 from tests.support.places import REPOSITORY
 from tests.support.postgres import Server
+from tests.support.prefect_api import ask
 
 BIN = Path(sys.executable).parent
 # Prefect looks for schedules that were changed once a minute.
@@ -84,10 +84,7 @@ class Site:
 
     def ask(self, path: str, body: dict[str, Any], method: str = "POST") -> Any:
         """Call the Prefect API."""
-        content, kind = json.dumps(body).encode(), {"Content-Type": "application/json"}
-        request = urllib.request.Request(f"{self.api}{path}", content, kind, method=method)
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return json.loads(answer.read() or "null")
+        return ask(self.api, path, body, method)
 
     def flow_runs(self, deployment: str) -> list[dict[str, Any]]:
         """Flow runs of a deployment whose time has come."""

@@ -112,9 +112,12 @@ def releases(place: Site, name: str) -> list[ReleaseRecord]:
 def kill_in_the_middle(place: Site, worker: int, name: str, run: str) -> None:
     """Send SIGKILL to the worker and the flow of `name` when something is charged, and nothing is between charge and commit."""
     manifest = place.home / "runs" / run / "manifest.json"
-    until(lambda: manifest.exists() and "count records" in json.loads(manifest.read_text())["stages"], pause=0.005)
+    until(lambda: place.flow_runs(name), pause=0.1)
+    flow_run = place.flow_runs(name)[0]["id"]
+    until(lambda: place.flow_processes(flow_run), pause=0.1)
+    until(lambda: manifest.exists() and "count records" in json.loads(manifest.read_text())["stages"], pause=0.002)
     while True:
-        stopped = place.flow_processes(place.flow_runs(name)[0]["id"])
+        stopped = place.flow_processes(flow_run)
         for process in stopped:
             os.kill(process, signal.SIGSTOP)
         (record,) = releases(place, name)

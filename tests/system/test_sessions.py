@@ -8,8 +8,6 @@ import os
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,6 +20,7 @@ from marginweave.flows.cli import run as run_command
 from marginweave.flows.orchestration.session import SERVER
 from tests.support.command_line import CommandLine
 from tests.support.people_table import people
+from tests.support.prefect_api import ask
 from tests.support.published import ACCOUNT
 from tests.support.release_checks import opened
 from tests.support.samples import every
@@ -37,20 +36,6 @@ prepare_environment(Path(sys.argv[1]))
 with prefect_server(Path(sys.argv[1]) / f"{sys.argv[2]}.log"):
     pass
 """
-
-
-def ask(server: str, path: str, body: dict[str, Any]) -> Any:
-    """POST to the Prefect API, again where its database is busy with other runs."""
-    request = urllib.request.Request(f"{server}{path}", json.dumps(body).encode(), {"Content-Type": "application/json"})
-    end = time.monotonic() + 30
-    while True:
-        try:
-            with urllib.request.urlopen(request, timeout=30) as answer:
-                return json.loads(answer.read())
-        except urllib.error.HTTPError as error:
-            if error.code != 503 or time.monotonic() > end:
-                raise
-            time.sleep(1)
 
 
 def runs_of(server: str, name: str) -> dict[str, dict[str, Any]]:

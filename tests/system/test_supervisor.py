@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import json
-import urllib.request
 import uuid
 from typing import Any
 
@@ -15,6 +13,7 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from marginweave.flows.orchestration import supervisor as module
 from marginweave.flows.orchestration.supervisor import ATTEMPTS, SILENCE, START, Supervisor
 from marginweave.flows.run.run_names import FLOW
+from tests.support.prefect_api import ask
 
 pytestmark = pytest.mark.system
 ENDS = ("COMPLETED", "FAILED", "CANCELLED")
@@ -29,13 +28,8 @@ class Site:
         self.deployment = self.ask("/deployments/", {"name": uuid.uuid4().hex, "flow_id": flow})["id"]
         self.flow = flow
 
-    def ask(self, path: str, body: dict[str, Any] | None = None, method: str = "POST") -> Any:
-        content = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(
-            f"{self.server}{path}", content, {"Content-Type": "application/json"}, method=method
-        )
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return json.loads(answer.read() or "null")
+    def ask(self, path: str, body: Any = None, method: str = "POST") -> Any:
+        return ask(self.server, path, body, method)
 
     def run(self, *states: str, deployed: bool = True) -> str:
         """A flow run that has gone through the states."""
@@ -56,7 +50,7 @@ class Site:
             "resource": {"prefect.resource.id": f"prefect.flow-run.{run}"},
             "payload": {},
         }
-        self.ask("/events", [event])  # type: ignore[arg-type]
+        self.ask("/events", [event])
 
     def state(self, run: str) -> tuple[str, str]:
         found = self.ask(f"/flow_runs/{run}", method="GET")["state"]
