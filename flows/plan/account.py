@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from datetime import time as clock
 from itertools import accumulate, repeat, takewhile
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 from zoneinfo import ZoneInfo
 
 from marginweave.flows.run.lookup import describe_progress
+from marginweave.flows.run.periods import period_name
 from marginweave.flows.run.preparation import open_ledger
 from marginweave.flows.run.request import Request
 from marginweave.schemas.budget import Cost
@@ -28,6 +29,9 @@ from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.ledger.admission import delta_refusal, unit_refusal
 from marginweave.tasks.ledger.boxes import total_with
 from marginweave.tasks.ledger.rules import PeriodForecast, largest_epsilon, period_epsilon, period_spent, runs_a_period
+
+if TYPE_CHECKING:
+    from prefect.server.schemas.schedules import CronSchedule
 
 MOST_RUNS = 10_000
 _CHUNK = 1000  # as many as Prefect computes at a time
@@ -64,15 +68,22 @@ class Schedule:
 
     def after(self, start: datetime) -> Iterator[datetime]:
         """The times from `start` on at which a deployment would run; Prefect computes a chunk at a time."""
-        with warnings.catch_warnings():  # Prefect's, of a home that is made only when something runs
-            warnings.simplefilter("ignore")
-            from prefect.server.schemas.schedules import CronSchedule
-
-        schedule, zone = CronSchedule(cron=self.cron, timezone=self.timezone), ZoneInfo(self.timezone)
+        schedule, zone = self._known(), ZoneInfo(self.timezone)
         size = 2
         while times := asyncio.run(schedule.get_dates(n=size, start=start)):
             yield from (time.astimezone(zone) for time in times)
             start, size = times[-1] + timedelta(seconds=1), min(8 * size, _CHUNK)
+
+    def run_name(self, dataset: str, moment: datetime) -> str:
+        """What the run of `moment` is called where this is the only schedule of the dataset."""
+        return f"{dataset}-{period_name([self._known()], self.timezone, moment)}"
+
+    def _known(self) -> CronSchedule:
+        with warnings.catch_warnings():  # Prefect's, of a home that is made only when something runs
+            warnings.simplefilter("ignore")
+            from prefect.server.schemas.schedules import CronSchedule
+
+        return CronSchedule(cron=self.cron, timezone=self.timezone)
 
     def __str__(self) -> str:
         return f"{self.cron} ({self.timezone})"
@@ -213,7 +224,8 @@ def _missing(account: Account, needed: Cost) -> Amount:
 
 
 def _words(found: Outlook, account: Account, schedule: Schedule) -> Iterator[str]:
-    yield f"Schedule {schedule}: the next run is on {_time(found.next)}"
+    name = f", {schedule.run_name(account.dataset, found.next)}," if found.next is not None else ""
+    yield f"Schedule {schedule}: the next run{name} is on {_time(found.next)}"
     if found.needed is not None and account.policy is not None:
         policy = account.policy
         needs = f"{found.needed:.4g}" if math.isfinite(found.needed) else "a delta"

@@ -14,6 +14,7 @@ from prefect.client import orchestration
 from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.schedules import CronSchedule
 
+from marginweave.flows.plan.account import Schedule
 from marginweave.flows.run import run_names
 from marginweave.flows.run.run_names import run_name
 from tests.support.configurations import FAIR
@@ -59,6 +60,7 @@ def test_a_retry_keeps_the_name_of_the_first_attempt(
     server = Server(monkeypatch, deployment_id=uuid.uuid4(), auto_scheduled=by_schedule)
     first = run_name(written(tmp_path, "1"), None, tmp_path)
     assert (first == "fair-2026-11-21") is by_schedule
+    assert Schedule("30 0 * * *", "Europe/Oslo").run_name("fair", DUE) == "fair-2026-11-21"  # as `plan --schedule` says
     assert server.tags == ["nightly", f"marginweave-run:{first}"]
     server.zone = "America/New_York"
     assert run_name(written(tmp_path, "2"), None, tmp_path) == first
