@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from httpx import HTTPError
@@ -31,7 +31,10 @@ if TYPE_CHECKING:
 LOOKS = 15.0  # seconds between two looks
 SILENCE = timedelta(seconds=75)  # a running flow gives a sign of life every 30 seconds (prefect.yaml)
 START = timedelta(minutes=5)  # that a process may take to start
-ATTEMPTS = 5  # of one flow run; one that vanishes that often (for want of memory, say) wants a person
+# Before the attempts after the first: a process that was killed is resumed at once, a full disk takes somebody's minutes. One
+# that vanishes each time (for want of memory, say) wants a person.
+DELAYS = (timedelta(), timedelta(minutes=1), timedelta(minutes=5), timedelta(minutes=15))
+ATTEMPTS = 1 + len(DELAYS)
 _RECENT = timedelta(days=1)  # crashes before that are history
 _HEARTBEAT = "prefect.flow-run.heartbeat"
 _VANISHED = "No sign of life: another process resumes the release."
@@ -62,7 +65,7 @@ class Supervisor:
             for run in alive:
                 if self._is_silent(run, heard, now) and _is_ended(client, run):
                     dead.append(run)
-            return [run.name for run in dead if run.run_count < ATTEMPTS and _is_resumed(client, run)]
+            return [run.name for run in dead if run.run_count < ATTEMPTS and _is_resumed(client, run, now)]
 
     def lost_contact(self) -> None:
         """Wait for signs of life from now on: while the server was away, nobody could give one."""
@@ -90,8 +93,10 @@ def supervise(stop: threading.Event, say: Callable[[str], None]) -> None:
 
 
 def _flow_runs(client: SyncPrefectClient, types: Sequence[StateType], after: datetime | None = None) -> list[FlowRun]:
-    """Flow runs of deployed releases in one of the states, and in it since `after`."""
-    wanted = {"state": {"type": {"any_": list(types)}}, "deployment_id": {"is_null_": False}}
+    """Flow runs of deployed releases in one of the states, which ended after `after` where that is given."""
+    wanted: dict[str, Any] = {"state": {"type": {"any_": list(types)}}, "deployment_id": {"is_null_": False}}
+    if after is not None:
+        wanted["end_time"] = {"after_": after}
     found: list[FlowRun] = []
     while True:
         page = client.read_flow_runs(
@@ -102,7 +107,7 @@ def _flow_runs(client: SyncPrefectClient, types: Sequence[StateType], after: dat
         )
         found += page
         if len(page) < _PAGE:
-            return [run for run in found if after is None or (run.state is not None and run.state.timestamp > after)]
+            return found
 
 
 def _last_heard(client: SyncPrefectClient, runs: Sequence[FlowRun], since: datetime) -> dict[UUID, datetime]:
@@ -125,12 +130,11 @@ def _is_ended(client: SyncPrefectClient, run: FlowRun) -> bool:
     return _is_now(client, run, Crashed(message=_VANISHED))
 
 
-def _is_resumed(client: SyncPrefectClient, run: FlowRun) -> bool:
+def _is_resumed(client: SyncPrefectClient, run: FlowRun, now: datetime) -> bool:
     """Schedule a crashed flow run once more, unless its state is another one by now."""
     state = client.read_flow_run(run.id).state
-    return (
-        state is not None and state.type == StateType.CRASHED and _is_now(client, run, AwaitingRetry(message=_VANISHED))
-    )
+    again: State = AwaitingRetry(message=_VANISHED, scheduled_time=now + DELAYS[max(run.run_count - 1, 0)])
+    return state is not None and state.type == StateType.CRASHED and _is_now(client, run, again)
 
 
 def _is_now(client: SyncPrefectClient, run: FlowRun, state: State) -> bool:

@@ -17,7 +17,8 @@ from prefect import artifacts
 from prefect.events import emit_event
 from prefect.runtime import flow_run
 
-from marginweave.schemas.errors import BudgetError, MarginweaveError
+from marginweave.flows.run.run_names import deployed_run
+from marginweave.schemas.errors import BudgetError, MachineError, MarginweaveError, UnreachableLedger
 from marginweave.schemas.ledger.accounts import AccountTotal
 from marginweave.schemas.ledger.records import CHARGED
 from marginweave.schemas.released.evaluation import Evaluation, MarginalDistance
@@ -40,17 +41,26 @@ class ReleaseEvent(StrEnum):
     NEARLY_EXHAUSTED = "marginweave.budget.nearly-exhausted"
 
 
+class MachineFailed(BaseException):
+    """A fault of the machine, as Prefect's engine takes a crash: the supervisor resumes the flow run, and no failed one."""
+
+
 @contextmanager
 def announced(run: str) -> Iterator[None]:
     """Emit how the attempt at `run` ends where something stops it: refused by the ledger, or failed.
+
+    A deployed flow run that a full disk or an unreachable ledger stops ends as Crashed, so that it is resumed.
 
     DP: post-processing; whether a release fails may depend on the data, as privacy.json says of every stop.
     """
     try:
         yield
     except BaseException as error:  # a signal that ends the process too
-        event = ReleaseEvent.REFUSED if isinstance(error, BudgetError) else ReleaseEvent.FAILED
+        passing = isinstance(error, MachineError | UnreachableLedger)
+        event = ReleaseEvent.REFUSED if isinstance(error, BudgetError) and not passing else ReleaseEvent.FAILED
         _emit(event, run, {"error": type(error).__name__})
+        if passing and deployed_run() is not None:
+            raise MachineFailed(str(error)) from None
         raise
 
 

@@ -117,7 +117,7 @@ def test_what_has_ended_is_never_resumed(site: Site, end: str) -> None:
         seen = client.read_flow_run(uuid.UUID(ending))
         site.set(ending, end)  # between the look and the decision
         assert not module._is_ended(client, seen)
-        assert not module._is_resumed(client, seen)
+        assert not module._is_resumed(client, seen, after(1))
     assert site.state(ending)[0] == end
 
 
@@ -137,3 +137,14 @@ def test_others_and_hopeless_ones_are_left_alone(site: Site) -> None:
     often = site.run(*["RUNNING", "SCHEDULED"] * (ATTEMPTS - 1), "RUNNING", "CRASHED")
     Supervisor().look(after(1))
     assert site.state(often)[0] == "CRASHED"
+
+
+@pytest.mark.parametrize("attempt", range(1, ATTEMPTS))
+def test_later_attempts_wait_longer(site: Site, attempt: int) -> None:
+    """A process that was killed is resumed at once; what ends it each time, such as a full disk, is given time."""
+    run, now = site.run(*["RUNNING", "SCHEDULED"] * (attempt - 1), "RUNNING", "CRASHED"), after(1)
+    Supervisor().look(now)
+    state = site.ask(f"/flow_runs/{run}", method="GET")["state"]
+    assert state["name"] == "AwaitingRetry"
+    due = datetime.datetime.fromisoformat(state["state_details"]["scheduled_time"])
+    assert (due - now).total_seconds() == pytest.approx([0, 60, 300, 900][attempt - 1], abs=0.01)

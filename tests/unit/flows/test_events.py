@@ -9,9 +9,15 @@ from typing import Any
 import pytest
 
 from marginweave.flows.run import prefect_records
-from marginweave.flows.run.prefect_records import announce, announced, spent_share, warn_of_exhaustion
+from marginweave.flows.run.prefect_records import (
+    MachineFailed,
+    announce,
+    announced,
+    spent_share,
+    warn_of_exhaustion,
+)
 from marginweave.schemas.budget import BasicAmount, Cost
-from marginweave.schemas.errors import BudgetError, InputError, OperatorError
+from marginweave.schemas.errors import BudgetError, InputError, MachineError, OperatorError, UnreachableLedger
 from marginweave.schemas.ledger.accounts import Account, AccountTotal, Box, Spent
 
 SECRET = "a value of the table"
@@ -52,6 +58,8 @@ def end_with(error: BaseException | None) -> None:
         (BudgetError(SECRET), "marginweave.release.refused"),
         (InputError(SECRET), "marginweave.release.failed"),
         (OperatorError(SECRET), "marginweave.release.failed"),
+        (MachineError(SECRET), "marginweave.release.failed"),
+        (UnreachableLedger(SECRET), "marginweave.release.failed"),
         (ZeroDivisionError(SECRET), "marginweave.release.failed"),
         (KeyboardInterrupt(), "marginweave.release.failed"),
     ],
@@ -66,6 +74,19 @@ def test_every_end_is_one_event_without_the_text_of_the_error(
     assert one["resource"]["prefect.resource.name"] == "people-2026-11-20"
     assert one["payload"] == {"run": "people-2026-11-20", **({} if error is None else {"error": type(error).__name__})}
     assert SECRET not in repr(told)
+
+
+@pytest.mark.parametrize("kind", [MachineError, UnreachableLedger, InputError, BudgetError])
+def test_faults_of_the_machine_alone_end_a_deployed_release_as_crashed(
+    told: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, kind: type[Exception]
+) -> None:
+    """Prefect's engine takes what is no Exception for a crash, and the supervisor resumes those, and no failed ones."""
+    monkeypatch.setattr(prefect_records, "deployed_run", object)
+    passing = kind in (MachineError, UnreachableLedger)
+    with pytest.raises(MachineFailed if passing else kind) as raised:
+        end_with(kind("the disk is full"))
+    assert isinstance(raised.value, Exception) is not passing
+    assert (len(told), str(raised.value)) == (1, "the disk is full")
 
 
 def test_a_release_that_waits_for_approval_is_not_told_as_finished(told: list[dict[str, Any]]) -> None:
