@@ -102,11 +102,11 @@ class Ledger:
         with connected(engine, location, writing=False) as connection:
             check_schema(connection, location, command)
             key = load_key(location, environment, command)
-            journal = Journal(connection=connection, key=key)
-            journal.newest_row()
-            if witness is not None:
-                witness.open(journal, f"the ledger {location}")
-        return cls(Session(location=location, engine=engine, key=key, witness=witness))
+            Journal(connection=connection, key=key).newest_row()
+        session = Session(location=location, engine=engine, key=key, witness=witness)
+        if witness is not None:
+            witness.open(session.reading, f"the ledger {location}")
+        return cls(session)
 
     @classmethod
     def create(

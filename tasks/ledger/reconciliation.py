@@ -21,7 +21,7 @@ from marginweave.tasks.ledger.plans import check_cap
 from marginweave.tasks.ledger.records import cap_body, release_with
 from marginweave.tasks.ledger.session import Session
 from marginweave.tasks.ledger.tables import check_row, event_of
-from marginweave.tasks.ledger.witness import BlindRun, Row, Sighting, blind_runs, sightings
+from marginweave.tasks.ledger.witness import BlindRun, Row, Sighting, blind_runs, sightings, unseen_charges
 
 _AFTER_THE_DRAWS = frozenset(
     {EventKind.SUBMITTED, EventKind.APPROVED, EventKind.REJECTED, EventKind.PUBLISHED, EventKind.SUPERSEDED}
@@ -76,7 +76,9 @@ def reconcile(session: Session, homes: Sequence[Path], others: OtherHomes | None
     charging = others is not None and others.unaccounted is not None
     with session.writing() as journal:
         ledger = journal.identity()
-        blind = [run for home in homes for run in blind_runs(journal, home)]  # without a usable file
+        blind = [
+            run for home in homes for run in blind_runs(journal, unseen_charges(home, ledger))
+        ]  # without a usable file
         seen = [sighting for home in homes for sighting in sightings(home, ledger)]
         missing = _missing(journal, [*seen, *(run.sighting for run in blind if run.sighting.path.is_file())])
         view = session.view(journal)

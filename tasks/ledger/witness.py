@@ -9,7 +9,8 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -130,17 +131,26 @@ class Witness:
     _newest: Row | None = field(default=None, repr=False)
     _ledger: str = ""
 
-    def open(self, journal: Journal, where: str) -> None:
+    def open(self, reading: Callable[[], AbstractContextManager[Journal]], where: str) -> None:
         """Compare everything that was seen with the ledger, and note what the run has not noted of its own rows.
+
+        Files are read before the transaction that they are compared in: other runs go on meanwhile, and what they note is in
+        the ledger already.
 
         Raises:
             BudgetError: the ledger lacks what was seen or drawn, or a file is missing, damaged or not this ledger's.
         """
-        self._ledger = journal.identity()
+        with reading() as journal:
+            self._ledger = journal.identity()
         seen = {f"run {sighting.path.parent.name}": sighting.head() for sighting in sightings(self.home, self._ledger)}
-        _compare(journal, seen, where)
-        for blind in blind_runs(journal, self.home):
-            raise BudgetError(blind.refusal(where))
+        unseen = list(unseen_charges(self.home, self._ledger))
+        with reading() as journal:
+            _compare(journal, seen, where)
+            for blind in blind_runs(journal, unseen):
+                raise BudgetError(blind.refusal(where))
+            self._note_own(journal)
+
+    def _note_own(self, journal: Journal) -> None:
         own = self._own
         if own is None or self.release is None:
             return
@@ -210,28 +220,46 @@ class BlindRun:
         )
 
 
-def blind_runs(journal: Journal, home: Path) -> Iterator[BlindRun]:
-    """The runs below `home` whose manifests say more than what they have seen of this ledger, which is what is compared.
+@dataclass(frozen=True, kw_only=True)
+class UnseenCharge:
+    """A run that was charged, by its manifest, and whose file is missing, or `names` another ledger."""
+
+    sighting: Sighting
+    manifest: Manifest
+    names: str
+
+
+def unseen_charges(home: Path, ledger: str) -> Iterator[UnseenCharge]:
+    """The runs below `home` whose manifests say more than what they have seen of this ledger, which is what is compared."""
+    for path in sorted((home / "runs").glob("*/manifest.json")):
+        sighting = Sighting(path.with_name(SEEN))
+        manifest = None if _named(sighting) == ledger else _manifest(path.parent)
+        # A run notes its rows before its manifest says that they are charged; it may have done both since the first look.
+        if manifest is not None and manifest.charged and (named := _named(sighting)) != ledger:
+            yield UnseenCharge(sighting=sighting, manifest=manifest, names=named)
+
+
+def _named(sighting: Sighting) -> str:
+    return sighting.ledger if sighting.path.is_file() else ""
+
+
+def blind_runs(journal: Journal, unseen: Iterable[UnseenCharge]) -> Iterator[BlindRun]:
+    """Those of them that this ledger cannot answer for.
 
     A manifest counts where its release is in this ledger, or where nothing says that the run is of another one. 0.1.0 kept no
     rows: of its runs the charged draws alone are compared.
     """
-    identity = journal.identity()
-    for path in sorted((home / "runs").glob("*/manifest.json")):
-        sighting = Sighting(path.with_name(SEEN))
-        named = sighting.ledger if sighting.path.is_file() else ""
-        manifest = None if named == identity else _manifest(path.parent)
-        if manifest is None or not manifest.charged:
-            continue
+    for charge in unseen:
+        manifest = charge.manifest
         release = journal.find(manifest.release)
         keeps_rows = bool(manifest.programs) if release is None else release.program is not None
-        if release is None and (named or not keeps_rows):
+        if release is None and (charge.names or not keeps_rows):
             continue  # of another ledger, or of 0.1.0, where `check_history` looks at the account
         unknown = {State.RESERVED, State.RETURNED}
         drawn = [draw.name for draw in release.draws if draw.state in unknown] if release else []
         forgotten = tuple(name for name in drawn if name in manifest.charged)
         if keeps_rows or forgotten:
-            yield BlindRun(sighting=sighting, manifest=manifest, release=release, forgotten=forgotten)
+            yield BlindRun(sighting=charge.sighting, manifest=manifest, release=release, forgotten=forgotten)
 
 
 def _manifest(run: Path) -> Manifest | None:

@@ -46,7 +46,7 @@ FAULTS = (
     Fault(
         name="a run that has lost the rows it had seen is not compared",
         file="tasks/ledger/witness.py",
-        text="        manifest = None if named == identity else _manifest(path.parent)\n",
+        text="        manifest = None if _named(sighting) == ledger else _manifest(path.parent)\n",
         instead="        manifest = None\n",
         killed_by=(f"{_OLDER}::test_an_older_copy_is_refused_whatever_became_of_the_rows_that_were_seen",),
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
@@ -18,7 +19,7 @@ from marginweave.schemas.errors import AuditError, BudgetError, InputError
 from marginweave.schemas.ledger.records import CHARGED, EventKind, ReleaseRecord, State
 from marginweave.schemas.released.account import EpsilonDelta
 from marginweave.tasks.accounting.accountants import gdp_mu
-from marginweave.tasks.ledger import Ledger, Witness, example_ledger_location
+from marginweave.tasks.ledger import Ledger, Witness, example_ledger_location, witness
 from marginweave.tasks.ledger.audit import AuditedLedger, audit_ledger
 from marginweave.tasks.ledger.boxes import unaccounted_cost
 from marginweave.tasks.ledger.keys import load_key
@@ -400,3 +401,20 @@ def test_a_reconciliation_that_somebody_writes_without_one_is_found(place: Place
         journal.append(replace(begun, kind=EventKind.CHARGED_LOST, cost=None))
     with pytest.raises(AuditError, match="is RESERVED; it cannot become CHARGED_LOST"):
         place.audited()
+
+
+def test_what_other_runs_note_while_a_ledger_is_opened_is_no_older_copy(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that is reserved and draws before the home's files are read, as happens where several workers are at work."""
+    place.finish(place.reserve("r0"), "r0")
+    look = witness.sightings
+
+    def while_others_draw(home: Path, identity: str) -> Iterator[Sighting]:
+        monkeypatch.setattr(witness, "sightings", look)
+        place.finish(place.reserve("r1"), "r1")
+        yield from look(home, identity)
+
+    monkeypatch.setattr(witness, "sightings", while_others_draw)
+    ledger = place.ledger()
+    assert ledger.releases.find("r1") is not None

@@ -1,0 +1,66 @@
+"""What must be true after the soak: every release finished, one charge each, and nothing that had finished was begun again."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from marginweave.schemas.ledger.records import State
+from marginweave.tasks.ledger import Ledger, ledger_location
+from tests.benchmarks.soak.services import Stand
+from tests.support.release_checks import RELEASED
+
+_PAGE = 200
+
+
+def checked(stand: Stand, datasets: Mapping[str, int], each: int) -> dict[str, Any]:
+    """Counts of what went as it must, and of everything else; `wrong` names the first ten of those."""
+    environment = {**os.environ, **stand.environment}
+    ledger = Ledger.open(ledger_location(environment), environment=environment)
+    wrong: list[str] = []
+    found: Counter[str] = Counter()
+    for name in datasets:
+        records, runs = list(ledger.releases.of(name)), flow_runs(stand, name)
+        found["releases"] += len(runs)
+        found["resumed"] += sum(run["run_count"] > 1 for run in runs)
+        found["most attempts"] = max(found["most attempts"], *(run["run_count"] for run in runs))
+        if len(runs) < each or len({run["name"] for run in runs}) != len(runs):
+            wrong.append(f"{name}: {len(runs)} flow runs")
+        if sorted(record.run for record in records) != sorted(run["name"] for run in runs):
+            wrong.append(f"{name}: {len(records)} releases in the ledger for {len(runs)} flow runs")
+        for record in records:
+            if {draw.state for draw in record.draws} != {State.COMMITTED}:
+                wrong.append(f"{record.run}: not every draw is committed")
+            if len({draw.name for draw in record.draws}) != len(record.draws):
+                wrong.append(f"{record.run}: a draw is charged twice")
+            folder = stand.home / "runs" / record.run
+            if {file.name for file in (folder / "release").iterdir()} != RELEASED or (folder / "private").exists():
+                wrong.append(f"{record.run}: not published as it must be")
+        wrong += [f"{run['name']}: {trouble}" for run in runs for trouble in _troubles(stand, run)]
+    stand.run("marginweave", "ledger", "verify")
+    return {**found, "wrong": len(wrong), "first wrong": wrong[:10]}
+
+
+def flow_runs(stand: Stand, name: str) -> list[dict[str, Any]]:
+    """All flow runs of a deployment that were begun."""
+    found: list[dict[str, Any]] = []
+    while True:
+        wanted = {
+            "deployments": {"name": {"any_": [name]}},
+            "flow_runs": {"state": {"name": {"not_any_": ["Scheduled"]}}},
+        }
+        page = stand.ask("/flow_runs/filter", {**wanted, "limit": _PAGE, "offset": len(found), "sort": "ID_DESC"})
+        found += page
+        if len(page) < _PAGE:
+            return found
+
+
+def _troubles(stand: Stand, run: Mapping[str, Any]) -> list[str]:
+    """A flow run ends once, as Completed."""
+    if run["state_type"] != "COMPLETED":
+        return [f"ended as {run['state_name']}"]
+    states = stand.ask(f"/flow_run_states/?flow_run_id={run['id']}", None, "GET")
+    ends = [number for number, state in enumerate(states) if state["type"] == "COMPLETED"]
+    return [] if ends == [len(states) - 1] else ["was begun again after its end"]
