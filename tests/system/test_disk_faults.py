@@ -183,20 +183,27 @@ def test_a_full_ledger_is_listed(cramped: Path, marginweave: CommandLine) -> Non
 
 
 @pytest.fixture
-def small(tmp_path: Path) -> Iterator[CommandLine]:
+def small(marginweave: CommandLine, tmp_path: Path) -> Iterator[CommandLine]:
     """A command line whose home, Prefect's database and logs included, is a disk of 48 MB; the ledger is elsewhere."""
     home = tmp_path / "small"
     home.mkdir()
     if os.geteuid() or not _mounted(["-t", "tmpfs", "-o", "size=48m", "tmpfs"], home):
         pytest.skip("a disk of limited size can be mounted by root only")
     try:
-        yield opened(CommandLine(home, {"MARGINWEAVE_LEDGER": str(tmp_path / "ledger" / "ledger.sqlite")}))
+        ledger = {"MARGINWEAVE_LEDGER": str(tmp_path / "ledger" / "ledger.sqlite")}
+        opened(replace(marginweave, home=home, environment=ledger))
+        yield CommandLine(home, ledger)
     finally:
         subprocess.run(["umount", "--lazy", str(home)], check=True)
 
 
+def _elsewhere(marginweave: CommandLine, small: CommandLine) -> CommandLine:
+    """The same home and ledger with a server that keeps its database elsewhere."""
+    return replace(marginweave, home=small.home, environment={**marginweave.environment, **small.environment})
+
+
 def test_a_home_that_fills_in_mid_run_is_told_as_that(
-    small: CommandLine, unused_database: Path, tmp_path: Path
+    small: CommandLine, marginweave: CommandLine, unused_database: Path, tmp_path: Path
 ) -> None:
     """Logs and Prefect's database can be written no more either: one line with the reason, and later the run goes on."""
     settle(small.home, unused_database)
@@ -222,11 +229,13 @@ def test_a_home_that_fills_in_mid_run_is_told_as_that(
     assert told.endswith("cannot be written: No space left on device"), err
     assert "/runs/r/" in told  # the file of the run, not Prefect's
     (small.home / "ballast").unlink()
-    again = small("run", path, "--run", "r")
+    again = _elsewhere(marginweave, small)("run", path, "--run", "r")
     assert again.returncode == 0, again.stderr
 
 
-def test_a_home_without_room_for_the_server_is_told_as_that(small: CommandLine, tmp_path: Path) -> None:
+def test_a_home_without_room_for_the_server_is_told_as_that(
+    small: CommandLine, marginweave: CommandLine, tmp_path: Path
+) -> None:
     """The run itself finds room, Prefect's new database does not."""
     path = people(tmp_path, 40, aggregate__reporting_length=2)
     FAULTS["full"](str(small.home))
@@ -237,5 +246,5 @@ def test_a_home_without_room_for_the_server_is_told_as_that(small: CommandLine, 
     (told,) = full.stderr.splitlines()
     assert told.endswith("cannot be written: No space left on device"), full.stderr
     (small.home / "ballast").unlink()
-    again = small("run", path, "--run", "r")
+    again = _elsewhere(marginweave, small)("run", path, "--run", "r")
     assert again.returncode == 0, again.stderr

@@ -25,6 +25,7 @@ from marginweave.schemas.ledger.records import State
 from tests.support.command_line import CommandLine
 from tests.support.configurations import PRIVATE
 from tests.support.kills import ForkServer, Victim
+from tests.support.places import INSTALLED
 from tests.support.release_checks import RELEASED
 from tests.support.run_fork_server import POINTS
 from tests.support.samples import every
@@ -140,36 +141,42 @@ def test_a_kill_at_every_transition(parent: ForkServer, new_victim: NewVictim, s
     assert killed == total >= 50
 
 
+@pytest.mark.parametrize("program", ["forked", pytest.param("installed", marks=pytest.mark.long)])
 def test_the_command_line_killed_at_random_times(
-    marginweave: CommandLine, new_victim: NewVictim, pytestconfig: pytest.Config
+    marginweave: CommandLine, new_victim: NewVictim, pytestconfig: pytest.Config, program: str
 ) -> None:
-    """The installed program, killed at times spread over a whole run, four times each, then finished by the same command."""
+    """Killed at times spread over a whole run, four times each, then finished by the same command.
+
+    Half of the kills of the installed program meet its start; a forked one has begun.
+    """
     walk, wanted = (
-        _walk("command line", pytestconfig),
+        _walk(f"{program} command line", pytestconfig),
         int(COMMAND_LINE_SHARE * int(str(pytestconfig.getoption("kills")))),
     )
     calm = new_victim("marginals")
-    cli = CommandLine(calm.home, marginweave.environment)
+    typed = marginweave if program == "forked" else replace(marginweave, program=INSTALLED)
+    cli = replace(typed, home=calm.home)
     begun = time.monotonic()
     assert cli("run", calm.config, "--run", calm.run).returncode == 0
-    length = time.monotonic() - begun  # of the same installed program, that starts as those that are killed do
+    length = time.monotonic() - begun  # of the same program, that starts as those that are killed do
 
     while walk.figures["kills"] < wanted:
         number, choice = walk.choices()
         shape = sorted(SHAPES)[number % len(SHAPES)]
         victim, killed = new_victim(shape), 0
-        cli = CommandLine(victim.home, marginweave.environment)
+        cli = replace(typed, home=victim.home)
         for share in choice.sample(range(1, 5), 4):
             resumed = victim.folder.manifest_file.exists() and choice.random() < 0.5
             command = ("resume", victim.run) if resumed else ("run", victim.config, "--run", victim.run)
             process = subprocess.Popen(
-                cli.command(*command),
-                cwd=cli.home, env=cli.variables, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                [str(cli.program), *map(str, command)],
+                cwd=cli.home, env=cli.variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             )  # fmt: skip
             with suppress(subprocess.TimeoutExpired):  # a run that ends before is not waited for
                 process.wait(timeout=length * (share - choice.random()) / 4)
             process.kill()
-            killed += process.wait() == -signal.SIGKILL
+            process.communicate()  # until nobody is left who could write: what is forked ends after who ordered it
+            killed += process.returncode == -signal.SIGKILL
             victim.check()
         ended = cli("run", victim.config, "--run", victim.run)
         assert ended.returncode == 0, (number, shape, ended.stderr)

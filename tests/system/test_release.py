@@ -198,15 +198,17 @@ def test_the_commands_after_a_release(marginweave: CommandLine, tmp_path: Path) 
         assert "run nothing does not exist" in missing.stderr
 
 
-def test_killed_in_the_middle_nothing_survives_and_resume_goes_on(settled: CommandLine, tmp_path: Path) -> None:
+def test_killed_in_the_middle_nothing_survives_and_resume_goes_on(
+    settled: CommandLine, marginweave: CommandLine, tmp_path: Path
+) -> None:
     """kill -9 before the first draw and between draws: the server dies too, one charge, and the run is finished."""
-    cli, path = opened(settled), people(tmp_path)
+    cli, path = opened(marginweave), people(tmp_path)
     for stage in ("encode", "count records"):
-        cli.kill_after(path, "killed", stage)
+        settled.kill_after(path, "killed", stage)
         deadline = time.monotonic() + 10
-        while processes_of(cli) and time.monotonic() < deadline:
+        while processes_of(settled) and time.monotonic() < deadline:
             time.sleep(0.1)
-        assert processes_of(cli) == []
+        assert processes_of(settled) == []
     resumed = cli("resume", "killed")
     assert resumed.returncode == 0, resumed.stderr
     assert {p.name for p in (cli.home / "runs" / "killed" / "release").iterdir()} == RELEASED
@@ -218,18 +220,18 @@ def test_killed_in_the_middle_nothing_survives_and_resume_goes_on(settled: Comma
     ("sent", "ignored"), every(2, [(signal.SIGINT, False), (signal.SIGINT, True), (signal.SIGTERM, True)], first=1)
 )
 def test_an_interrupted_terminal_stops_the_run_and_no_file_beside_it_is_run(
-    settled: CommandLine, tmp_path: Path, sent: signal.Signals, ignored: bool
+    settled: CommandLine, marginweave: CommandLine, tmp_path: Path, sent: signal.Signals, ignored: bool
 ) -> None:
     """Ctrl-C reaches a terminal's group of processes, not the server; modules in the working directory are not ours.
 
     Also where the parent ignores SIGINT, as a shell does for what it starts in the background.
     """
-    cli, path = opened(settled, 3.0), people(tmp_path)
+    cli, path = opened(marginweave, 3.0), people(tmp_path)
     (cli.home / "uvicorn.py").write_text("raise SystemExit(3)")
     process = subprocess.Popen(
-        cli.command("run", path, "--run", "r"),
+        settled.command("run", path, "--run", "r"),
         cwd=cli.home,
-        env=cli.variables,
+        env=settled.variables,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -251,7 +253,7 @@ def test_two_at_once_make_one_release(marginweave: CommandLine, tmp_path: Path) 
     cli, path = opened(marginweave), people(tmp_path)
     both = [
         subprocess.Popen(
-            cli.command("run", path),
+            [cli.program, "run", path],
             cwd=cli.home,
             env=cli.variables,
             stdout=subprocess.PIPE,

@@ -198,12 +198,14 @@ def test_a_terminal_is_told_whether_this_command_charged(
 
 
 @pytest.mark.parametrize(("deaths", "code"), every(2, [(1, 0), (2, 1)]))
-def test_a_server_that_ends_is_started_once_more(settled: CommandLine, tmp_path: Path, deaths: int, code: int) -> None:
+def test_a_server_that_ends_is_started_once_more(
+    settled: CommandLine, marginweave: CommandLine, tmp_path: Path, deaths: int, code: int
+) -> None:
     """The same process resumes its run with a new server; a second one that ends, ends the command, which can be resumed."""
-    cli, path = opened(settled, 3.0), people(tmp_path)
-    command = cli.command("run", path, "--run", "r")
+    cli, path = opened(marginweave, 3.0), people(tmp_path)
+    command = settled.command("run", path, "--run", "r")
     process = subprocess.Popen(
-        command, cwd=cli.home, env=cli.variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command, cwd=cli.home, env=settled.variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
     for line in process.stdout:

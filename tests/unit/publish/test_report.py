@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import cache
 from html import unescape
 from html.parser import HTMLParser
 from typing import Any
@@ -56,6 +57,13 @@ def report(**changes: Any) -> str:
     return render_report(release, shown(release, codes), EVALUATION)
 
 
+@cache
+def usual(*, full: bool = False) -> str:
+    """The report that several tests read, made once: the same release gives the same page."""
+    release, codes = published()
+    return render_report(release, shown(release, codes), FULL if full else EVALUATION)
+
+
 def test_pages_follow_from_the_release_alone() -> None:
     """The same bytes a second time, and from records that were written and read."""
     release, codes = published()
@@ -104,15 +112,12 @@ def test_values_of_a_private_domain_are_numbered_as_released() -> None:
 def test_what_is_always_said() -> None:
     """Whose privacy, against what, how much, the account first; never a word that promises more."""
     release, codes = published()
-    for page in (
-        render_report(release, shown(release, codes), FULL),
-        render_explorer(release, shown(release, codes)),
-    ):
+    for page in (usual(full=True), render_explorer(release, shown(release, codes))):
         text = re.sub(r"\s+", " ", unescape(page))
         assert "A count below two standard deviations of its noise cannot be told from zero" in text
         assert "some listed combinations may not exist in the data" in text
         assert not NEVER.search(re.sub(r"<script.*?</script>|<style.*?</style>", "", page, flags=re.DOTALL))
-    text = re.sub(r"\s+", " ", unescape(re.sub("</?span[^>]*>", "", report())))
+    text = re.sub(r"\s+", " ", unescape(re.sub("</?span[^>]*>", "", usual())))
     assert "One row of the table: the release hides whether it is in the table." in text
     assert (
         "At epsilon 1, delta 1e-06, an observer's best guess whether a person is in the data is right at most 55 % of the time"
@@ -145,12 +150,9 @@ def test_nothing_of_a_page_leads_elsewhere() -> None:
 
 def test_a_label_is_never_markup() -> None:
     release, codes = published()
-    for page in (
-        render_report(release, shown(release, codes), EVALUATION),
-        render_explorer(release, shown(release, codes)),
-    ):
+    for page in (usual(), render_explorer(release, shown(release, codes))):
         assert "<script>alert" not in page
-    assert HOSTILE in unescape(render_report(release, shown(release, codes), EVALUATION))
+    assert HOSTILE in unescape(usual())
 
 
 @pytest.mark.parametrize(
@@ -167,13 +169,13 @@ def test_a_label_is_never_markup() -> None:
 def test_a_section_without_numbers_is_left_out(key: str, said: str) -> None:
     release, codes = published()
     assert said in render_report(release, shown(release, codes), EVALUATION.model_copy(update={key: MORE[key]}))
-    assert said not in render_report(release, shown(release, codes), EVALUATION)
+    assert said not in usual()
 
 
 def test_the_error_by_count_is_drawn_where_it_is_known() -> None:
     """A bin without combinations is left out, and the figure where there is no other."""
     release, codes = published()
-    assert "up to 10: 62 %</desc>" in render_report(release, shown(release, codes), FULL)
+    assert "up to 10: 62 %</desc>" in usual(full=True)
     page = render_report(release, shown(release, codes), EVALUATION.model_copy(update={"by_count": FULL.by_count[1:]}))
     assert "Error by the size of the count" not in page
 
@@ -181,7 +183,7 @@ def test_the_error_by_count_is_drawn_where_it_is_known() -> None:
 def test_the_bound_of_a_bad_marginal_stands_beside_it() -> None:
     """That of the same attributes, in records; without bounds the table has no column for them."""
     release, codes = published()
-    page = render_report(release, shown(release, codes), FULL)
+    page = usual(full=True)
     assert "<td>0.250</td><td>0.125</td><td>34</td><td>78</td></tr>" in page
     assert "with confidence 95 % each: sum of |count - synthetic count|." in unescape(page)
     assert "at most, without noise" not in render_report(
@@ -209,7 +211,7 @@ def test_the_names_of_a_marginal_have_room() -> None:
 
 def test_intervals_and_bounding_are_explained() -> None:
     """As privacy.json says it; lengths of which the same is said stand together."""
-    text = unescape(report())
+    text = unescape(usual())
     assert "The interval from low to high covers the true count" in text
     assert "Counts of length 1, 2, 3: not known: values of a cell beyond max_values were left out" in text
 
@@ -217,7 +219,7 @@ def test_intervals_and_bounding_are_explained() -> None:
 def test_suppressed_is_told_where_the_candidates_are_public() -> None:
     """Candidates less what was released; where a private domain is counted, nothing."""
     release, codes = published()
-    assert "<td>7</td>" in render_report(release, shown(release, codes), EVALUATION)
+    assert "<td>7</td>" in usual()
     first, *others = release.statement.noise
     noise = (first.model_copy(update={"candidates": None}), *others)
     hidden = replace(release, statement=release.statement.model_copy(update={"noise": noise}))
@@ -232,7 +234,7 @@ def test_the_twin_is_marked_and_the_report_is_not() -> None:
     assert re.search(r"<title>NOT FOR RELEASE", twin)
     assert twin.count("NOT FOR RELEASE") == 3
     assert "298 sensitive ones" in twin
-    assert "NOT FOR RELEASE" not in render_report(release, shown(release, codes), EVALUATION)
+    assert "NOT FOR RELEASE" not in usual()
 
 
 def test_distributions_are_the_released_counts_beside_scaled_records() -> None:
