@@ -17,7 +17,6 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
-from scipy.stats import binomtest
 
 from marginweave.schemas.arrays import Counts, Floats
 from marginweave.schemas.budget import Stability
@@ -51,6 +50,8 @@ def clopper_pearson(hits: int, trials: int, error: float = FALSE_ALARM) -> Inter
 
     DP: arithmetic on counts of trials with made-up data.
     """
+    from scipy.stats import binomtest  # half a second of imports, that a release would wait for to draw its report
+
     found = binomtest(hits, trials).proportion_ci(1 - error, method="exact")
     return Interval(low=float(found.low), high=float(found.high))
 

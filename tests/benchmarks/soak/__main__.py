@@ -11,6 +11,7 @@ import datetime
 import json
 import os
 import random
+import signal
 import time
 from contextlib import suppress
 from decimal import Decimal
@@ -43,6 +44,7 @@ def main() -> None:
     parser.add_argument("--every", type=float, default=120.0, help="seconds between two releases of a dataset")
     parser.add_argument("--write", action="store_true")
     asked = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what it has started ends with it
     if not asked.write:
         Soak(asked.place.resolve(), asked.releases // len(DATASETS), asked.faults, asked.every).run()
     else:
