@@ -125,8 +125,8 @@ def _budgets(location: LedgerLocation) -> dict[_Key, float]:
     return found
 
 
-def _key(name: Metric, labels: Mapping[str, str] | None = None) -> _Key:
-    return name.value, tuple(sorted((labels or {}).items()))
+def _key(name: str, labels: Mapping[str, str] | None = None) -> _Key:
+    return str(name), tuple(sorted((labels or {}).items()))
 
 
 def _samples(content: bytes) -> dict[_Key, float]:
@@ -136,7 +136,7 @@ def _samples(content: bytes) -> dict[_Key, float]:
     with suppress(ValueError):
         families = list(text_string_to_metric_families(content.decode()))
         every = (sample for family in families for sample in family.samples)
-        return {_key(Metric(sample.name), sample.labels): sample.value for sample in every}
+        return {_key(sample.name, sample.labels): sample.value for sample in every if sample.name in _ABOUT}
     return {}
 
 

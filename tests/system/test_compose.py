@@ -143,7 +143,7 @@ def test_the_supervisor_is_well_as_long_as_its_file_is_new(tmp_path: Path, age: 
     file = tmp_path / SIGN_OF_LIFE
     if age is not None:
         file.touch()
-        os.utime(file, (time.time() - age,) * 2)
+        os.utime(file, (time.time() - age, time.time() - age))
     kind, command = SERVICES["supervisor"]["healthcheck"]["test"]
     assert kind == "CMD-SHELL"
     checked = subprocess.run(

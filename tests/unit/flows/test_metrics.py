@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import nullcontext, suppress
 from decimal import Decimal
 from pathlib import Path
@@ -12,22 +12,25 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from marginweave.flows.run import metrics
 from marginweave.flows.run.metrics import Metric, counted, metrics_file, verification_noted, write_metrics
+from marginweave.flows.run.progress import Ending
 from marginweave.schemas.errors import AuditError, BudgetError, InputError, OperatorError
 from marginweave.schemas.ledger.accounts import Account
 from marginweave.schemas.released.manifest import RunState
 from marginweave.tasks.interruption import Stopped
 from marginweave.tasks.ledger import Ledger
+from tests.support.places import REPOSITORY
 
 SECRET = "a value of the table"
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Iterator[Path]:
+def home(tmp_path: Path) -> Path:
     """A home with runs and a ledger of one account, of which nothing is spent."""
     (tmp_path / "runs").mkdir()
     account = Account(dataset="people", epsilon=Decimal(4), delta=Decimal("1e-6"), unit="row", neighbors="add-remove")
@@ -147,6 +150,27 @@ def test_nothing_that_goes_wrong_here_hides_the_end_of_a_release(
     if harm in {"damaged", "no ledger"}:
         assert sum(value for name, value in lines(home).items() if "attempts" in name) == 2
         assert any("budget" in name for name in lines(home)) is (harm == "damaged")
+
+
+def test_a_file_of_a_later_version_is_kept_but_for_what_is_unknown(home: Path) -> None:
+    attempt(home)
+    place = metrics_file(home)
+    place.write_text(f"{place.read_text()}# TYPE marginweave_later gauge\nmarginweave_later 7\n")
+    attempt(home)
+    assert lines(home)['marginweave_attempts_total{dataset="people",outcome="finished"}'] == 2
+    assert "marginweave_later" not in lines(home)
+
+
+def test_the_alerts_know_the_metrics() -> None:
+    """The rules for Prometheus name metrics and outcomes that there are, and each metric that says something is wrong."""
+    (group,) = yaml.safe_load((REPOSITORY / "deployments" / "alerts.yaml").read_text())["groups"]
+    named = set(re.findall(r"marginweave_\w+", " ".join(rule["expr"] for rule in group["rules"])))
+    assert named == set(Metric) - {Metric.ATTEMPTS, Metric.SPENT, Metric.CAP}
+    outcomes = re.findall(r'outcome=~"([^"]*)"', " ".join(rule["expr"] for rule in group["rules"]))
+    assert {name for told in outcomes for name in told.split("|")} == {*Ending, "awaiting_approval"}
+    for rule in group["rules"]:
+        assert rule["expr"].count("(") == rule["expr"].count(")")
+        assert set(rule) >= {"alert", "expr", "annotations"}
 
 
 def test_what_is_no_home_stays_as_it_is(tmp_path: Path) -> None:
