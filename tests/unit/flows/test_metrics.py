@@ -81,11 +81,11 @@ def test_an_attempt_counts_by_its_end(
     for _ in range(2):
         with pytest.raises(type(error)) if error else nullcontext():
             attempt(home, error, state)
+    assert SECRET not in metrics_file(home).read_text()
     found, labels = lines(home), f'{{dataset="people",outcome="{outcome}"}}'
     assert found[f"marginweave_attempts_total{labels}"] == (3 if outcome == "finished" else 2)
     assert found[f"marginweave_last_attempt_timestamp_seconds{labels}"] >= before
     assert found['marginweave_attempts_total{dataset="people",outcome="finished"}'] >= 1
-    assert SECRET not in metrics_file(home).read_text()
 
 
 def test_budgets_are_public_totals(home: Path) -> None:
