@@ -28,6 +28,7 @@ from marginweave.flows.run.run_names import FLOW
 
 BLOCK = "marginweave"
 OF_0_1_0 = "marginweave: resume what has vanished"  # what `marginweave supervise` does now
+NO_WORKER = "prefect.work-pool.not-ready"
 LATE, CRASHED, CANCELLED = (f"prefect.flow-run.{state}" for state in ("Late", "Crashed", "Cancelled"))
 FLOW_RUNS: dict[str, str | list[str]] = {"prefect.resource.id": "prefect.flow-run.*"}
 OF_RELEASES: dict[str, str | list[str]] = {"prefect.resource.role": "flow", "prefect.resource.name": FLOW}
@@ -35,6 +36,7 @@ OF_RELEASES: dict[str, str | list[str]] = {"prefect.resource.role": "flow", "pre
 # Prefect's own events are told by name only: their payload holds the message of a state.
 OWN = '{"event": "{{ event.event }}", "run": "{{ event.resource.name }}", "details": {{ event.payload | tojson }}}'
 PREFECTS = '{"event": "{{ event.event }}", "run": "{{ event.resource.name }}", "deployment": "{{ deployment.name }}"}'
+POOLS = '{"event": "{{ event.event }}", "pool": "{{ event.resource.name }}"}'
 
 
 def own_events(*events: ReleaseEvent) -> EventTrigger:
@@ -55,6 +57,13 @@ def state_events(*events: str) -> EventTrigger:
         match_related=OF_RELEASES,
         posture=Posture.Reactive,
         threshold=1,
+    )
+
+
+def pool_events() -> EventTrigger:
+    """Fires when a work pool has lost its last worker: it has ended, hangs, or does not reach the server."""
+    return EventTrigger(
+        expect={NO_WORKER}, match={"prefect.resource.id": "prefect.work-pool.*"}, posture=Posture.Reactive, threshold=1
     )
 
 
@@ -79,6 +88,11 @@ def by_webhook(url: str) -> Iterator[Automation]:
         trigger=state_events(LATE, CRASHED, CANCELLED),
         actions=[CallWebhook(block_document_id=block, payload=PREFECTS)],
     )
+    yield Automation(
+        name="marginweave: webhook, no worker",
+        trigger=pool_events(),
+        actions=[CallWebhook(block_document_id=block, payload=POOLS)],
+    )
 
 
 def by_mail(url: str) -> Iterator[Automation]:
@@ -97,6 +111,11 @@ def by_mail(url: str) -> Iterator[Automation]:
         name="marginweave: mail, late or crashed",
         trigger=state_events(LATE, CRASHED),
         actions=[SendNotification(block_document_id=block, subject=subject, body=PREFECTS)],
+    )
+    yield Automation(
+        name="marginweave: mail, no worker",
+        trigger=pool_events(),
+        actions=[SendNotification(block_document_id=block, subject=subject, body=POOLS)],
     )
 
 

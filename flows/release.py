@@ -10,7 +10,7 @@ import getpass
 import os
 import signal
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -24,7 +24,9 @@ from marginweave.flows.orchestration.session import end_with
 from marginweave.flows.run import prefect_records, run_names
 from marginweave.flows.run.bookkeeping import Bookkeeper, account_statement, release_facts, return_unused_draws
 from marginweave.flows.run.lookup import place_of_files, record_stop_reason, run_lock
-from marginweave.flows.run.prefect_records import announced, end_dead_attempts, shown_in_prefect, warn_of_exhaustion
+from marginweave.flows.run.metrics import counted
+from marginweave.flows.run.prefect_artifacts import shown_in_prefect
+from marginweave.flows.run.prefect_records import announced, end_dead_attempts, warn_of_exhaustion
 from marginweave.flows.run.preparation import check_request, internal_evaluation_due, prepare_run
 from marginweave.flows.run.process_hardening import closed_to_others, outlive_the_reader, protect_process
 from marginweave.flows.run.progress import report_to_prefect, reporter
@@ -108,21 +110,22 @@ def release(
         where = _home_of(home)
         named = run_names.run_name(path, run, where)
         request = read_request(path, run=named, source=source, home=where, supersedes=supersedes)
-        with record_stop_reason(request.folder):
+        attempt = counted(request) if run_names.deployed_run() else nullcontext()  # a command counts its own
+        with attempt, record_stop_reason(request.folder):
             quiet("check")(check_request)(request)  # a run that is refused leaves no folder behind
-        # An earlier attempt that lives after all ends its release first.
-        with run_lock(request.folder, waiting=run_names.is_resumed()), record_stop_reason(request.folder):
-            private, state = quiet("prepare")(prepare_run)(request)
-            end_dead_attempts(private.manifest.release)
-            if state == RunState.RUNNING:
-                reporter().attempt(private.lease)
-                quiet("engine")(prepare_engine)(private)  # before anything is charged
-                with shown_in_prefect(private):
-                    _release(private)
-            if internal_evaluation_due(private):  # reads a release that is fixed, and writes to internal/ only
-                compare_internally(private)
-                report_internally(private)
-            place = place_of_files(request.folder)
+            # An earlier attempt that lives after all ends its release first.
+            with run_lock(request.folder, waiting=run_names.is_resumed()):
+                private, state = quiet("prepare")(prepare_run)(request)
+                end_dead_attempts(private.manifest)
+                if state == RunState.RUNNING:
+                    reporter().attempt(private.lease)
+                    quiet("engine")(prepare_engine)(private)  # before anything is charged
+                    with shown_in_prefect(private):
+                        _release(private)
+                if internal_evaluation_due(private):  # reads a release that is fixed, and writes to internal/ only
+                    compare_internally(private)
+                    report_internally(private)
+                place = place_of_files(request.folder)
         with suppress(BudgetError):  # a ledger that has gone away meanwhile makes no failure of what is released
             warn_of_exhaustion(
                 request.folder.run, private.ledger.accounts.total(request.configuration.dataset), warn_at

@@ -8,6 +8,7 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from prefect.deployments.runner import RunnerDeployment
     from prefect.schedules import Schedule
 
+_PATIENCE = timedelta(minutes=2)  # a runner asks its server every ten seconds what is due
 _INTERRUPTED = "The process of this run ended with the service before; the service resumes it."
 
 
@@ -71,6 +73,8 @@ def serve_releases(
         StageError: another service has the home, or Prefect's server does not start.
     """
     from marginweave.flows.orchestration.session import prefect_session
+    from marginweave.flows.run.metrics import write_metrics
+    from marginweave.tasks.ledger import ledger_location
 
     place = service_directory(home)
     with (
@@ -80,6 +84,7 @@ def serve_releases(
         from prefect.schedules import Cron
 
         schedule = Cron(cron, timezone=zone)
+        write_metrics(home, ledger_location(os.environ))
         deployments = [_deployment(dataset, path, schedule, home) for dataset, path in datasets.items()]
         _resume_interrupted(list(datasets))
         _run_until_stopped(deployments, say)
@@ -102,8 +107,13 @@ def _run_until_stopped(deployments: list[RunnerDeployment], say: Callable[[str],
 
     os.environ[SERVICE] = str(os.getpid())
     watching = contextvars.copy_context().run  # with Prefect's settings, which belong to a context
-    threading.Thread(target=watching, args=(supervise, threading.Event(), say), daemon=True, name="supervisor").start()
     runner = Service(pause_on_shutdown=False)
+
+    def polls() -> bool:
+        return runner.last_polled is None or datetime.now(UTC) - runner.last_polled < _PATIENCE
+
+    arguments = supervise, threading.Event(), say, polls
+    threading.Thread(target=watching, args=arguments, daemon=True, name="supervisor").start()
     for deployment in deployments:
         runner.add_deployment(deployment)
     asyncio.run(runner.start())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import json
 import os
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -36,19 +37,22 @@ def verify(
 
     Example: `marginweave ledger verify --anchor /mnt/vault/ledger-anchor.json`
     """
+    from marginweave.flows.run.metrics import verification_noted
     from marginweave.flows.verify.files import audit_files
     from marginweave.tasks.ledger.audit import Anchor, audit_ledger
 
     location = console.location_of(example, home)
+    noted = nullcontext() if example else verification_noted(home, location)
     expected = None if anchor is None else Anchor.from_json(_content(anchor))
     ring, missing = _keys_if_any(location)
-    audited = audit_ledger(location, ring, expected)
-    files = audit_files(home, audited, ring, example=example)
-    rows = len(audited.rows)
-    if audited.unchecked:
-        raise AuditError(
-            f"the chain of {rows} rows holds, but the seals of {audited.unchecked} could not be checked: {missing}"
-        )
+    with noted:
+        audited = audit_ledger(location, ring, expected)
+        files = audit_files(home, audited, ring, example=example)
+        rows = len(audited.rows)
+        if audited.unchecked:
+            raise AuditError(
+                f"the chain of {rows} rows holds, but the seals of {audited.unchecked} could not be checked: {missing}"
+            )
     out.print(f"{rows} rows in one chain, every seal checked" + (", the anchored row among them" if expected else ""))
     out.print(
         f"{len(audited.releases)} release(s) of {len(audited.accounts)} account(s), within their caps at every row"

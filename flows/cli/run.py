@@ -72,11 +72,12 @@ def execute(request: Request) -> None:
     """Run the flow unless its release is finished, and say where everything is."""
     with importing():
         from marginweave.flows.run.lookup import run_lock
+        from marginweave.flows.run.metrics import counted
         from marginweave.flows.run.preparation import check_request, internal_evaluation_due, prepare_run
         from marginweave.flows.run.progress import reporting
         from marginweave.schemas.released.manifest import RunState
 
-    with reporting(out, request.folder.run, request.configuration.dataset) as reporter:
+    with reporting(out, request.folder.run, request.configuration.dataset) as reporter, counted(request):
         check_request(request)
         with run_lock(request.folder):
             reference, state = prepare_run(request)
@@ -105,9 +106,9 @@ def _release(request: Request, reference: RunReference) -> None:
             from prefect import tags
 
             from marginweave.flows import release
-            from marginweave.flows.run.prefect_records import release_tag
+            from marginweave.flows.run.prefect_records import flow_run_tags
 
-        with tags(release_tag(reference.manifest.release)):  # from its first moment on, should it be killed at once
+        with tags(*flow_run_tags(reference.manifest)):  # from its first moment on, should it be killed at once
             release(str(request.path), folder.run, request.source, str(folder.home), supersedes=request.supersedes)
 
 
@@ -133,14 +134,23 @@ def _summarize(
             f"{_FILES}\nGuarantee: epsilon {privacy.epsilon:g}, delta {privacy.delta:g}, for one {privacy.unit_words}"
         )
     if not out.is_terminal:
+        accuracy = {} if is_waiting else {"accuracy": _accuracy(place)}
         lines = LineReporter(sys.stdout, run, account.dataset)
-        lines.line(event, **line, charged_now=charged, account=account.model_dump(mode="json"))
+        lines.line(event, **line, **accuracy, charged_now=charged, account=account.model_dump(mode="json"))
         return
     out.print(f"\n{title}", style="bold")
     out.print(
         f"{text}\nAccount {account.dataset}: epsilon {account.epsilon:.4g} of {account.cap_epsilon:g} spent "
         f"at delta {account.delta:g}, {account.releases} release(s)"
     )
+
+
+def _accuracy(release: Path) -> dict[str, object]:
+    """How near synthetic records are to released counts, from evaluation.json. DP: post-processing."""
+    from marginweave.schemas.released.evaluation import Evaluation
+
+    evaluation = Evaluation.from_json((release / "evaluation.json").read_bytes())
+    return {"mean_tvd": evaluation.mean_distances, "marginals_beyond_noise": evaluation.beyond_noise}
 
 
 _Configs = Annotated[

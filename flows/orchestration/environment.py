@@ -23,6 +23,8 @@ QUIET = {
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
     "PREFECT_CLIENT_CSRF_SUPPORT_ENABLED": "false",
 }
+# The database of a server of our own stops growing: Prefect forgets flow runs, with logs and artifacts, after 90 days.
+RETENTION = {"PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED": "events,flow_runs"}
 
 # Process id of `marginweave serve`, for the releases that it starts: they end with it, and go on at its next start.
 SERVICE = "MARGINWEAVE_SERVICE"
@@ -55,7 +57,7 @@ def prepare_environment(home: Path, environment: MutableMapping[str, str] = os.e
         environment.setdefault("PREFECT_HOME", own_home)
     else:
         # Our own server for one run: nobody reads logs there. A server that was named keeps the settings it came with.
-        environment.update(QUIET)
+        environment.update(QUIET | {name: environment.get(name, value) for name, value in RETENTION.items()})
         environment["PREFECT_HOME"] = own_home
 
 

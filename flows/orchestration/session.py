@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import logging.handlers
 import os
 import signal
 import socket
@@ -27,6 +28,7 @@ from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place, staged_fi
 
 _PR_SET_PDEATHSIG = 1
 _START_SECONDS = 120.0
+_LOG_ROOM = 10 << 20  # bytes of a log, before it becomes an older one
 _DATABASE_ROOM = 8 << 20  # bytes; a new database of Prefect takes 5 MB with its write-ahead log
 
 SERVER = "marginweave.flows.orchestration.server_process"  # run as a program
@@ -88,6 +90,9 @@ def _started(place: Path, log: Path, named: int | None) -> tuple[subprocess.Pope
     """A server that answers, and its URL, which stands in the environment until it ends."""
     port = named or _free_port()
     url = f"http://127.0.0.1:{port}/api"
+    with at_place(log, "written"):
+        if log.exists() and log.stat().st_size > _LOG_ROOM:
+            log.replace(log.with_name(f"{log.name}.1"))
     with at_place(log, "written"), log.open("ab") as output:
         server = _start(port, url, output.fileno(), pages=named is not None)
     try:
@@ -231,8 +236,8 @@ def _hidden_by(error: BaseException) -> MarginweaveError | None:
     return None
 
 
-class _PatientFileHandler(logging.FileHandler):
-    """Writes what it can: a full disk under the log stops no run, and hides no error of it behind its own."""
+class _PatientFileHandler(logging.handlers.RotatingFileHandler):
+    """Writes what it can, and keeps the newest: a full disk stops no run, and hides no error of it behind its own."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's own name
         """Say nothing: what the run itself cannot write is told by its error."""
@@ -250,7 +255,7 @@ def _log_to(path: Path) -> Iterator[None]:
 
     setup_logging()
     with at_place(path, "written"):
-        handler = _PatientFileHandler(path, encoding="utf-8")
+        handler = _PatientFileHandler(path, encoding="utf-8", maxBytes=_LOG_ROOM, backupCount=3)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     names = "prefect", "prefect.flow_runs", "prefect.task_runs", "prefect.server"
     loggers = [logging.getLogger(name) for name in names]

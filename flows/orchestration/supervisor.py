@@ -7,10 +7,14 @@ another end, so whatever is declared dead is dead, also where it finishes in the
 
 from __future__ import annotations
 
+import os
+import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -20,14 +24,17 @@ from prefect.client.schemas.filters import FlowFilter, FlowRunFilter
 from prefect.client.schemas.objects import StateType
 from prefect.events.filters import EventFilter
 from prefect.exceptions import ObjectNotFound
+from prefect.settings import PREFECT_HOME
 from prefect.states import AwaitingRetry, Cancelled, Crashed
 
 from marginweave.flows.run.run_names import FLOW
+from marginweave.tasks.checkpoint.files import PRIVATE_MODE
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
     from prefect.client.schemas.objects import FlowRun, State
 
+SIGN_OF_LIFE = "supervisor.alive"
 LOOKS = 15.0  # seconds between two looks
 SILENCE = timedelta(seconds=75)  # a running flow gives a sign of life every 30 seconds (prefect.yaml)
 START = timedelta(minutes=5)  # that a process may take to start
@@ -76,8 +83,11 @@ class Supervisor:
         return now - last > (START if run.state_type == StateType.PENDING else SILENCE)
 
 
-def supervise(stop: threading.Event, say: Callable[[str], None]) -> None:
-    """Look every `LOOKS` seconds until `stop` is set; say which flow runs are resumed, and when the server is away."""
+def supervise(stop: threading.Event, say: Callable[[str], None], is_well: Callable[[], bool] = lambda: True) -> None:
+    """Look every `LOOKS` seconds until `stop` is set; say which flow runs are resumed, and when the server is away.
+
+    Every look that the server answered, while `is_well`, is a sign of life: the time of `supervisor.alive` in Prefect's home.
+    """
     supervisor, away = Supervisor(), False
     while not stop.wait(LOOKS):
         try:
@@ -90,6 +100,22 @@ def supervise(stop: threading.Event, say: Callable[[str], None]) -> None:
             away = True
         else:
             away = False
+            if is_well():
+                _give_sign_of_life(PREFECT_HOME.value() / SIGN_OF_LIFE)
+        _tell_watchdog()
+
+
+def _give_sign_of_life(place: Path) -> None:
+    with suppress(OSError):  # without it, whoever looks at its age will see that something is wrong here
+        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        place.touch(PRIVATE_MODE)
+
+
+def _tell_watchdog() -> None:
+    """Tell systemd, where it started this process with a watchdog, that it does not hang."""
+    if place := os.environ.get("NOTIFY_SOCKET"):
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+            systemd.sendto(b"WATCHDOG=1", f"\0{place[1:]}" if place.startswith("@") else place)
 
 
 def _flow_runs(client: SyncPrefectClient, types: Sequence[StateType], after: datetime | None = None) -> list[FlowRun]:

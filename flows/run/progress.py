@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from enum import StrEnum
 from typing import TextIO
 
 from rich.console import Console
@@ -16,6 +17,22 @@ from rich.text import Text
 
 from marginweave.schemas.errors import BudgetError, MarginweaveError
 from marginweave.tasks.interruption import Stopped
+
+
+class Ending(StrEnum):
+    """How an attempt at a release ends, for pipelines and monitors."""
+
+    FINISHED = "finished"
+    REFUSED = "refused"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+    @classmethod
+    def of(cls, error: BaseException) -> Ending:
+        """The end that an error makes: refused by the ledger, stopped by a signal, or failed."""
+        if isinstance(error, BudgetError):
+            return cls.REFUSED
+        return cls.STOPPED if isinstance(error, Stopped) else cls.FAILED
 
 
 class Reporter:
@@ -51,6 +68,11 @@ class LineReporter(Reporter):
 
     def __init__(self, stream: TextIO, run: str, dataset: str) -> None:
         self._stream, self._run, self._dataset = stream, run, dataset
+        self._stage = ""
+
+    def started(self, stage: str) -> None:
+        """Remember it, for the line of an error."""
+        self._stage = stage
 
     def note(self, text: str) -> None:
         """Print it."""
@@ -61,9 +83,9 @@ class LineReporter(Reporter):
         self.line("stage", stage=stage, seconds=round(seconds, 3), charged=charged)
 
     def stopped(self, error: BaseException) -> None:
-        """Print what kind of error it was; what depends on the data is said on standard error alone (`OperatorError`)."""
-        event = "refused" if isinstance(error, BudgetError) else "stopped" if isinstance(error, Stopped) else "failed"
-        self.line(event, error=type(error).__name__, message=str(error) if isinstance(error, MarginweaveError) else "")
+        """Print the last stage and what kind of error it was; what depends on the data is said on standard error alone."""
+        message = str(error) if isinstance(error, MarginweaveError) else ""  # of an `OperatorError` no more than that
+        self.line(Ending.of(error), stage=self._stage, error=type(error).__name__, message=message)
 
     def line(self, event: str, **facts: object) -> None:
         """Print one line."""

@@ -177,6 +177,16 @@ class Evaluation(ReleasedFile, RecordAgreement):
         description="The comparison that was bought, if any; null where it was bought for other records than these.",
     )
 
+    @property
+    def mean_distances(self) -> dict[str, float]:
+        """Mean distance of synthetic records from released counts by the attributes of a combination, rounded."""
+        return {str(row.length): round(row.tvd, 4) for row in self.lengths if row.tvd is not None}
+
+    @property
+    def beyond_noise(self) -> int:
+        """How many of `marginals` are farther from their counts than noise alone implies, of those where that is known."""
+        return sum(row.noise is not None and row.tvd > row.noise for row in self.marginals)
+
 
 class MeanDistance(Described):
     """Mean distance over marginals of one length, missing as a value."""

@@ -134,6 +134,15 @@ def epsilon_left(total: AccountTotal) -> float:
     return gdp_epsilon(math.sqrt(left), float(account.delta)) if left > 0 else 0.0
 
 
+def spent_share(total: AccountTotal) -> float:
+    """The largest share of a coordinate of the account's box that is spent; 1 where it admits nothing more."""
+    box, cost = total.account.box, total.spent.cost
+    if box is None or is_closed(total.account, total.spent):
+        return 1.0
+    pairs = zip(coordinates(cost), box.amounts, strict=True)
+    return max((float(spent / most) for spent, most in pairs if most > 0), default=0.0)
+
+
 def account_sums(total: AccountTotal) -> AccountSums:
     """The part of privacy.json's `account` that follows from the account and its sums: an auditor finds it in the rows."""
     account = total.account

@@ -10,7 +10,7 @@ from unittest import mock
 
 import prefect.artifacts
 
-ARTIFACTS = ("create_table_artifact", "create_markdown_artifact", "create_link_artifact")
+ARTIFACTS = ("create_table_artifact", "create_markdown_artifact")
 
 
 @contextmanager

@@ -99,7 +99,7 @@ class Site:
 
     def told(self, event: str, run: str) -> list[dict[str, Any]]:
         """What the listener heard of an event about a run."""
-        return [body for body in list(self.heard) if body["event"] == event and body["run"] == run]
+        return [body for body in list(self.heard) if body["event"] == event and body.get("run") == run]
 
     @contextmanager
     def worker(self) -> Iterator[subprocess.Popen[bytes]]:

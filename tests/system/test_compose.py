@@ -21,6 +21,7 @@ import pytest
 import yaml
 from dockerfile_parse import DockerfileParser
 
+from marginweave.flows.orchestration.supervisor import SIGN_OF_LIFE
 from tests.support.cluster import Cluster, pgpass
 from tests.support.command_line import CommandLine
 from tests.support.places import REPOSITORY
@@ -124,6 +125,33 @@ def test_who_reaches_which_database() -> None:
     assert writes_key == {"steward"}
 
 
+def test_a_service_that_hangs_is_found_out() -> None:
+    """Whatever `up` starts has a check of itself: at its own port, or of the file that the supervisor touches."""
+    started = {name: service for name, service in SERVICES.items() if "profiles" not in service}
+    checks = {name: " ".join(service["healthcheck"]["test"]) for name, service in started.items()}
+    worker = SERVICES["worker"]
+    assert "--with-healthcheck" in worker["command"]
+    assert f"127.0.0.1:{worker['environment']['PREFECT_WORKER_WEBSERVER_PORT']}/health" in checks["worker"]
+    prefect_home = re.search(r"PREFECT_HOME=(\S+)", (PLACE / "Dockerfile").read_text())
+    assert prefect_home is not None
+    assert f"find {prefect_home[1]}/{SIGN_OF_LIFE} " in checks["supervisor"]
+
+
+@pytest.mark.parametrize(("age", "code"), [(0, 0), (600, 1), (None, 1)])
+def test_the_supervisor_is_well_as_long_as_its_file_is_new(tmp_path: Path, age: int | None, code: int) -> None:
+    """The command of its check."""
+    file = tmp_path / SIGN_OF_LIFE
+    if age is not None:
+        file.touch()
+        os.utime(file, (time.time() - age, time.time() - age))
+    kind, command = SERVICES["supervisor"]["healthcheck"]["test"]
+    assert kind == "CMD-SHELL"
+    checked = subprocess.run(
+        ["sh", "-c", command.replace("/tmp/prefect", str(tmp_path))], capture_output=True, check=False
+    )
+    assert checked.returncode == code
+
+
 def test_the_pages_are_published_on_loopback_and_by_the_server_alone() -> None:
     assert list(PAGES["services"]) == ["prefect-server"]
     assert all(port.startswith("127.0.0.1:") for port in PAGES["services"]["prefect-server"]["ports"])
@@ -182,6 +210,7 @@ class Service:
             "@prefect-database/": f"@127.0.0.1:{databases.port}/",
             "@ledger-database/": f"@127.0.0.1:{databases.port}/",
             "prefect-server:4200": f"127.0.0.1:{api}",
+            "8080": str(free_port()),
             **{f"/run/secrets/{secret}": str(file) for secret, file in files.items()},
         }
         self.environment = {"PREFECT_HOME": str(home / f"prefect-of-{name}")}
@@ -262,6 +291,8 @@ def test_the_commands_run(databases: Cluster, files: dict[str, Path], tmp_path: 
         answers(server, f"http://127.0.0.1:{api}/api/health", logs["prefect-server"])
         with services["worker"].started(logs["worker"]) as worker:
             _wait_for(logs["worker"], "started!", worker)
+            health = services["worker"].environment["PREFECT_WORKER_WEBSERVER_PORT"]
+            answers(worker, f"http://127.0.0.1:{health}/health", logs["worker"])
             with urllib.request.urlopen(f"http://127.0.0.1:{api}/") as pages:  # Prefect's pages are there
                 assert b"<html" in pages.read().lower()
             assert (home / "ui").is_dir()

@@ -370,6 +370,7 @@ def test_a_marker_in_the_table_is_found_nowhere(
         ("report", "r", "--to", settled.home / "pages"),
         ("runs",),
         ("ledger", "show", "people"),
+        ("ledger", "verify"),
         ("ledger", "export", "people", "--to", settled.home / "export"),
         ("run", path, "--run", "r"),
     )
@@ -385,7 +386,9 @@ def test_a_marker_in_the_table_is_found_nowhere(
     forbidden = re.compile("|".join(map(re.escape, [MARKER, *secret])).encode())
     assert not forbidden.search(printed.encode())
     found = outside(settled.home)
-    assert {"prefect.db", "ledger.sqlite", "prefect.log", "prefect-server.log"} <= {Path(name).name for name in found}
+    assert {"prefect.db", "ledger.sqlite", "prefect.log", "prefect-server.log", "metrics.prom"} <= {
+        Path(name).name for name in found
+    }
     for name, content in found.items():
         assert not forbidden.search(name.encode() + content), name
     assert any(b"person" in content for content in found.values())

@@ -53,13 +53,14 @@ def tasks_of(server: str, flow_run: str) -> list[str]:
 def artifacts(server: str, cli: CommandLine, run: str, kind: str) -> list[Any]:
     """What the artifacts of one kind of a run hold, oldest first."""
     release = json.loads((cli.home / "runs" / run / "manifest.json").read_text())["release"]
-    body = {"artifacts": {"key": {"any_": [f"{kind}-{release}"]}}, "sort": "UPDATED_DESC"}
+    of_release = {"tags": {"all_": [f"marginweave-release:{release}"]}}
+    body = {"artifacts": {"key": {"any_": [f"{run}-{kind}"]}}, "flow_runs": of_release, "sort": "UPDATED_DESC"}
     return [artifact["data"] for artifact in reversed(ask(server, "/artifacts/filter", body))]
 
 
 def budget_tables(server: str, cli: CommandLine, run: str) -> list[list[dict[str, Any]]]:
     """The tables of a run's budget, oldest first."""
-    return [json.loads(table) for table in artifacts(server, cli, run, "budget-of")]
+    return [json.loads(table) for table in artifacts(server, cli, run, "budget")]
 
 
 def test_what_a_killed_run_left_in_prefect_is_ended_by_the_next_start(
@@ -156,7 +157,7 @@ def test_a_run_that_stopped_shows_what_it_spent_and_the_next_says_that_it_charge
     refused = cli("run", path, "--run", "refused")
     assert refused.returncode == 3, refused.stderr
     assert not (cli.home / "runs" / "refused").exists()  # it was refused before it left a trace
-    assert artifacts(server, cli, "stops", "evaluation-of") == []  # nothing is published yet
+    assert artifacts(server, cli, "stops", "evaluation") == []  # nothing is published yet
 
     expect["kwargs"]["value_set"] = ["f", "m"]
     suite.write_text(json.dumps({"name": "people", "expectations": [expect]}))
@@ -165,15 +166,19 @@ def test_a_run_that_stopped_shows_what_it_spent_and_the_next_says_that_it_charge
     assert json.loads(finished.stdout.splitlines()[-1])["charged_now"] is False
     assert budget_tables(server, cli, "stops")[-1]
     release = cli.home / "runs" / "stops" / "release"
-    (table,) = artifacts(server, cli, "stops", "evaluation-of")
+    (table,) = artifacts(server, cli, "stops", "evaluation")
     published = json.loads((release / "evaluation.json").read_text())["lengths"]
     for shown, row in zip(json.loads(table), published, strict=True):
-        assert shown == {key: value for key, value in row.items() if key not in ("tvd_missing", "l1_missing")}
+        kept = {key for key in row if not key.startswith("sds_") and not key.endswith("_missing")}
+        assert shown == {key: row[key] if row[key] is None else pytest.approx(row[key], abs=1e-4) for key in kept}
     (summary,) = artifacts(server, cli, "stops", "release")
-    assert "epsilon 1, delta 1e-06 for one row" in summary
-    assert summary.count("\n| ") == 2 + len(json.loads((release / "evaluation.json").read_text())["marginals"])
-    (link,) = artifacts(server, cli, "stops", "report-of")
-    assert (release / "report.html").as_uri() in link
+    assert "epsilon 1, delta 1e-06, for one row" in summary
+    assert str(release) in summary
+    charged, _, worst = (part.split("\n| --- ")[1].count("\n| ") for part in summary.split("\n## ")[1:])
+    assert charged == len([row for row in budget_tables(server, cli, "stops")[-1] if row["state"] == "COMMITTED"])
+    assert worst == len(json.loads((release / "evaluation.json").read_text())["marginals"])
+    finished_line = json.loads(finished.stdout.splitlines()[-1])
+    assert finished_line["accuracy"]["mean_tvd"] == {str(row["length"]): round(row["tvd"], 4) for row in published}
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,13 @@ FAULTS = (
         killed_by=("tests/unit/test_stage.py::test_a_fault_is_named_by_type_and_place_alone",),
     ),
     Fault(
+        name="metrics call an attempt by the text of the error that ended it",
+        file="flows/run/metrics.py",
+        text="ending = Ending.of(error)",
+        instead="ending = str(error)",
+        killed_by=("tests/unit/flows/test_metrics.py::test_an_attempt_counts_by_its_end",),
+    ),
+    Fault(
         name="a refusal of noise quotes the largest count",
         file="tasks/mechanisms/base.py",
         text='raise StageError("counts with noise must fit 64 bits")',

@@ -9,16 +9,11 @@ from typing import Any
 import pytest
 
 from marginweave.flows.run import prefect_records
-from marginweave.flows.run.prefect_records import (
-    MachineFailed,
-    announce,
-    announced,
-    spent_share,
-    warn_of_exhaustion,
-)
+from marginweave.flows.run.prefect_records import MachineFailed, announce, announced, warn_of_exhaustion
 from marginweave.schemas.budget import BasicAmount, Cost
 from marginweave.schemas.errors import BudgetError, InputError, MachineError, OperatorError, UnreachableLedger
 from marginweave.schemas.ledger.accounts import Account, AccountTotal, Box, Spent
+from marginweave.tasks.ledger.boxes import spent_share
 
 SECRET = "a value of the table"
 

@@ -21,7 +21,9 @@ def lines(monkeypatch: pytest.MonkeyPatch, error: BaseException | None) -> list[
     stream = io.StringIO()
     monkeypatch.setattr(progress.sys, "stdout", stream)
     with suppress(BaseException), reporting(None, "visits-1", "visits") as reporter:
+        reporter.started("aggregate k=1")
         reporter.finished("aggregate k=1", ("level-1",), 0.12345)
+        reporter.started("collect")
         if error is not None:
             raise error
     found = [json.loads(line) for line in stream.getvalue().splitlines()]
@@ -51,7 +53,7 @@ def test_a_stage_says_what_it_took_and_charged(monkeypatch: pytest.MonkeyPatch) 
 def test_an_end_is_a_line_as_well(
     monkeypatch: pytest.MonkeyPatch, error: BaseException, event: str, message: str
 ) -> None:
-    end = {"event": event, "error": type(error).__name__, "message": message}
+    end = {"event": event, "stage": "collect", "error": type(error).__name__, "message": message}
     assert lines(monkeypatch, error) == [STAGE, end]
 
 

@@ -1,0 +1,77 @@
+"""Whether a supervisor works is seen from outside: a file that grows old where it does not, and systemd's watchdog."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from httpx import ConnectError
+from prefect.settings import PREFECT_HOME, temporary_settings
+
+from marginweave.flows.orchestration import supervisor
+from marginweave.flows.orchestration.supervisor import SIGN_OF_LIFE, supervise
+
+OLD = 1_000_000_000.0
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Prefect's home, which nothing has made yet."""
+    monkeypatch.setattr(supervisor, "LOOKS", 0.001)
+    with temporary_settings({PREFECT_HOME: tmp_path / "prefect"}):
+        yield tmp_path / "prefect"
+
+
+def looks(monkeypatch: pytest.MonkeyPatch, *, away: bool = False, well: bool = True) -> list[str]:
+    """What a supervisor says that looks three times."""
+    stop, said, done = threading.Event(), list[str](), list[None]()
+
+    def look(_: object) -> list[str]:
+        done.append(None)
+        if len(done) == 3:
+            stop.set()
+        if away:
+            raise ConnectError("nobody listens")
+        return []
+
+    monkeypatch.setattr(supervisor.Supervisor, "look", look)
+    supervise(stop, said.append, lambda: well)
+    assert len(done) == 3
+    return said
+
+
+@pytest.mark.parametrize(("away", "well"), [(False, True), (True, True), (False, False)])
+def test_the_file_is_as_old_as_the_last_look_at_a_server_that_answered(
+    home: Path, monkeypatch: pytest.MonkeyPatch, away: bool, well: bool
+) -> None:
+    """Neither where the server is away nor where the service beside it hangs; and it is its owner's alone."""
+    looks(monkeypatch)
+    sign = home / SIGN_OF_LIFE
+    assert sign.stat().st_mode & 0o077 == 0
+    os.utime(sign, (OLD, OLD))
+    assert looks(monkeypatch, away=away, well=well) == ["Prefect's server does not answer; trying on"] * away
+    assert (sign.stat().st_mtime > OLD) is (well and not away)
+
+
+def test_a_disk_that_refuses_ends_no_supervisor(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home.write_text("in the way")
+    looks(monkeypatch)
+
+
+@pytest.mark.parametrize("away", [False, True])
+def test_the_watchdog_hears_of_every_look(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, away: bool
+) -> None:
+    """Also while the server is away, which is no reason to start a supervisor anew."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(tmp_path / "notify"))
+        systemd.setblocking(False)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        looks(monkeypatch, away=away)
+        assert [systemd.recv(64) for _ in range(3)] == [b"WATCHDOG=1"] * 3
+        with pytest.raises(BlockingIOError):
+            systemd.recv(64)
