@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
+
+if importlib.util.find_spec("fcntl") is None:  # locks of files, without which two processes could draw the same
+    sys.stderr.write("marginweave: Windows itself is not supported; install and run it inside WSL (wsl --install)\n")
+    sys.exit(2)
+
 from marginweave.flows.cli.app import main
 
 __all__ = ["main"]

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from marginweave.flows.cli import audit, init, ledger, plan, released, run
-from marginweave.flows.cli.console import Commands, out, tell
+from marginweave.flows.cli.console import Commands, LocalCommand, out, tell
 from marginweave.flows.run.process_hardening import protect_process
 from marginweave.tasks.interruption import INTERRUPTION
 from marginweave.tasks.program import program_identity
@@ -33,9 +33,9 @@ _COMMANDS: tuple[Callable[..., None], ...] = (
     *(released.publish, released.handover, run.runs, run.purge),
 )
 for _command in _COMMANDS:
-    app.command()(_command)
+    app.command(cls=LocalCommand)(_command)
 for _command in (audit.verify, audit.anchor, audit.export, audit.alias, audit.expire, audit.reconcile):
-    ledger.app.command()(_command)
+    ledger.app.command(cls=LocalCommand)(_command)
 ledger.app.add_typer(audit.keys, name="key")
 app.add_typer(ledger.app, name="ledger")
 

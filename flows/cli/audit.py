@@ -143,7 +143,7 @@ def alias(
     out.print(f"Sources of {other} may be released under {dataset}; what {other} has spent is not counted there")
 
 
-@keys.command("rotate")
+@keys.command("rotate", cls=console.LocalCommand)
 def rotate(reason: Reason, example: Example = False, home: Home = Path()) -> None:
     """Seal new rows with a new key; the old keys stay, and verify the old rows.
 

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 from rich.table import Table
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from marginweave.flows.orchestration.environment import home_directory
 from marginweave.flows.run.stopping import obey_signals
 from marginweave.schemas.budget import BasicAmount
+from marginweave.schemas.configuration.execution import scheme_of
 from marginweave.schemas.configuration.values import number
 from marginweave.schemas.errors import EXIT_FAILED, InputError, MarginweaveError, OperatorError, place_of
 from marginweave.tasks.interruption import Stopped
@@ -48,6 +49,21 @@ Example = Annotated[bool, typer.Option("--example", help="The ledger of the exam
 
 # Without markup: a path may hold square brackets.
 out = Console(highlight=False, soft_wrap=True, markup=False)
+
+
+class LocalCommand(TyperCommand):
+    """A command all of whose files and folders are on this machine."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command, unless a URL was given where a path belongs; only a table may be elsewhere."""
+        for parameter in self.params:
+            given = ctx.params.get(parameter.name or "")
+            for place in given if isinstance(given, list | tuple) else [given]:
+                if isinstance(place, Path) and scheme_of(str(place)) is not None:
+                    raise InputError(
+                        f"{parameter.opts[0]} is a URL, and must be a path on this machine; copy it yourself"
+                    )
+        return super().invoke(ctx)
 
 
 class Commands(TyperGroup):

@@ -10,9 +10,10 @@ import typer
 from pydantic import ValidationError
 
 from marginweave.flows.cli.console import out
-from marginweave.schemas.configuration.execution import EXAMPLE_PREFIX, SourceFile
+from marginweave.schemas.configuration.execution import SourceFile, is_path
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.checkpoint.files import write_once
+from marginweave.tasks.validate.parts import refuse_url
 
 _File = Annotated[
     str | None, typer.Argument(metavar="FILE", help="The table to look at: CSV, TSV, Parquet, or a folder of parts.")
@@ -65,7 +66,8 @@ def init(  # noqa: PLR0913, PLR0917 - each one an option
 
 def _form(named: str, target: Path, encoding: str, delimiter: str | None) -> SourceFile:
     """The source as the draft names it: relative to the draft, like every source."""
-    keep = named.startswith(EXAMPLE_PREFIX) or Path(named).is_absolute()
+    refuse_url(named)
+    keep = not is_path(named) or Path(named).is_absolute()
     file = named if keep else os.path.relpath(named, target.parent)
     try:
         return SourceFile.model_validate({"file": file, "encoding": encoding, "delimiter": delimiter})

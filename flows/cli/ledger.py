@@ -31,7 +31,7 @@ _Per = Annotated[
 app = typer.Typer(help="Budgets and what was spent of them.", no_args_is_help=True, rich_markup_mode="markdown")
 
 
-@app.command("open")
+@app.command("open", cls=console.LocalCommand)
 def open_account(
     dataset: Dataset,
     *,
@@ -105,7 +105,7 @@ def _policy_of(text: str) -> Policy:
     return Policy(per=PERIODS[PERIODS.index(period.strip())], **asdict(console.amount_of("per", amounts)))
 
 
-@app.command("upgrade")
+@app.command("upgrade", cls=console.LocalCommand)
 def upgrade_tables(
     writer: Annotated[
         str | None,
@@ -134,7 +134,7 @@ def upgrade_tables(
     out.print(f"The tables of the ledger {location} have version {SCHEMA_VERSION}")
 
 
-@app.command("cap")
+@app.command("cap", cls=console.LocalCommand)
 def cap(
     dataset: Dataset,
     *,
@@ -159,7 +159,7 @@ def cap(
     out.print(spending.line(ledger.accounts.total(dataset)))
 
 
-@app.command("list")
+@app.command("list", cls=console.LocalCommand)
 def list_accounts(example: Example = False, home: Home = Path()) -> None:
     """List all accounts with what they have spent.
 
@@ -169,7 +169,7 @@ def list_accounts(example: Example = False, home: Home = Path()) -> None:
         out.print(spending.line(total))
 
 
-@app.command("show")
+@app.command("show", cls=console.LocalCommand)
 def show(dataset: Dataset, example: Example = False, home: Home = Path()) -> None:
     """Show one account: what is left, and what was spent by release, by stage and mechanism, and by draw.
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from marginweave.schemas.configuration.execution import scheme_of
 from marginweave.schemas.errors import InputError
 
 # Usage analytics go to other machines; a run talks to loopback only.
@@ -33,6 +34,10 @@ SERVICE = "MARGINWEAVE_SERVICE"
 def home_directory(option: Path | None, environment: Mapping[str, str] = os.environ) -> Path:
     """Where `runs/` lives: `--home`, else MARGINWEAVE_HOME, else the working directory."""
     named = option or environment.get("MARGINWEAVE_HOME")
+    if scheme_of(str(named)) is not None:
+        raise InputError(
+            "home is a URL; it must be a folder on a disk of this machine: runs are locked and synced there"
+        )
     try:
         place = Path(named or ".").expanduser().resolve()
         existing = next(path for path in (place, *place.parents) if path.exists())

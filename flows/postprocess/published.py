@@ -18,6 +18,7 @@ from marginweave.schemas.released.manifest import RunState
 from marginweave.tasks.checkpoint.files import at_place, read_file, replace_file, sync_folder
 from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.references import RunReference
+from marginweave.tasks.validate.parts import find_from
 
 
 def copy_release(home: Path, run: str, to: Path) -> tuple[list[str], list[str], str | None]:
@@ -173,5 +174,5 @@ def evaluate_internally(home: Path, run: str, source: str | None) -> Path:
 def _reference(home: Path, run: str, source: str | None) -> RunReference:
     """A finished run beside its source, or another place of the same one."""
     folder, _ = finished_run(home, run)
-    named = original_request(home, run)[1] if source is None else str(Path(source).resolve())
+    named = original_request(home, run)[1] if source is None else find_from(Path.cwd(), source)
     return RunReference(folder=folder, source=named, ledger_file=ledger_file_of(folder, home), lease=uuid.uuid4().hex)

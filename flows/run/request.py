@@ -18,6 +18,7 @@ from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.estimate.graphical import check_installed
 from marginweave.tasks.ledger import LedgerLocation, example_ledger_location, ledger_location
 from marginweave.tasks.validate.expectations import read_suite
+from marginweave.tasks.validate.parts import find_from
 
 _REQUEST = "request.json"
 NEW_NAME = "give the new release a name with --run"
@@ -65,8 +66,7 @@ def read_request(
     named = configuration.source.file if source is None else source
     if not named.strip() or run == "":
         raise InputError("--run and --source must not be empty")
-    if not named.startswith(EXAMPLE_PREFIX):
-        named = str((below / named) if source is None else Path(named).absolute())
+    named = find_from(below if source is None else Path.cwd(), named)
     expectations = configuration.expectations
     suites = tuple(None if name is None else below / name for name in (expectations.input, expectations.output))
     for suite, raw_input in zip(suites, (True, False), strict=True):

@@ -18,23 +18,46 @@ from pydantic import (
 from marginweave.schemas.configuration.values import FrozenModel, PositiveWhole
 
 EXAMPLE_PREFIX = "example:"
+S3_PREFIX = "s3://"
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|"}
 
 
-def _not_empty(value: str) -> str:
-    if not value.strip():
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")  # pathlib makes one slash of two
+_OBJECT = re.compile(r"s3://[a-z0-9][a-z0-9.-]+[a-z0-9](/[^/]+)+/?")
+
+
+def is_path(source: str) -> bool:
+    """Whether a source is a path, which is relative to something, and neither an example nor on S3."""
+    return not source.startswith((EXAMPLE_PREFIX, S3_PREFIX))
+
+
+def scheme_of(place: str) -> str | None:
+    """The scheme of a URL; None for a path."""
+    found = _URL.match(place)
+    return found and found[1]
+
+
+def check_place(source: str) -> str:
+    """Return where a table is; raises ValueError, without repeating a URL, which may hold a password."""
+    if not source.strip():
         raise ValueError("must not be empty")
-    return value
+    scheme = scheme_of(source)
+    if scheme is not None and not _OBJECT.fullmatch(source):
+        raise ValueError(
+            f"({scheme}://…) must be a path, s3://BUCKET/KEY, or example:NAME. Who may read S3 is told by the environment of "
+            "AWS; a table that is elsewhere is downloaded first"
+        )
+    return source
 
 
 class SourceFile(FrozenModel):
-    """One table: a .csv, .tsv or Parquet file, a folder of Parquet parts, or `example:NAME`.
+    """One table: a .csv, .tsv or Parquet file, a folder of Parquet parts, either of them on S3, or `example:NAME`.
 
     `encoding` and `delimiter` say how a text file is written; Parquet has neither. Written in a configuration as the path
     alone, or as `{file: people.csv, encoding: latin-1, delimiter: semicolon}`.
     """
 
-    file: Annotated[str, AfterValidator(_not_empty)]
+    file: Annotated[str, AfterValidator(check_place)]
     encoding: Literal["utf-8", "latin-1", "windows-1252"] = "utf-8"
     delimiter: Literal["comma", "semicolon", "tab", "pipe"] | None = None
 

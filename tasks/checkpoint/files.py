@@ -111,8 +111,7 @@ def staged_file(path: Path, room: int, mode: int = PRIVATE_MODE) -> Iterator[Sta
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
     try:
         with at_place(path, "written"):
-            if room and hasattr(os, "posix_fallocate"):
-                os.posix_fallocate(descriptor, 0, room)
+            _set_aside(descriptor, room)
         yield StagedFile(path, temporary, descriptor)
     finally:
         os.close(descriptor)
@@ -248,6 +247,14 @@ def remove_temporary_files(folder: Path) -> None:
                 entry.unlink(missing_ok=True)
 
 
+def _set_aside(descriptor: int, size: int) -> None:
+    """Take the room on the disk, by zeros where the system has no call for it, as macOS."""
+    if size and hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(descriptor, 0, size)
+    elif size:
+        os.pwrite(descriptor, bytes(size), 0)
+
+
 @dataclass(frozen=True)
 class Reserve:
     """A file of `size` bytes that holds nothing, at `place`."""
@@ -263,7 +270,7 @@ class Reserve:
             return False
         try:
             if os.fstat(descriptor).st_size < self.size:
-                os.posix_fallocate(descriptor, 0, self.size)
+                _set_aside(descriptor, self.size)
         except OSError:
             with suppress(OSError):
                 os.ftruncate(descriptor, 0)

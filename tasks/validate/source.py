@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,12 +17,13 @@ from marginweave.schemas.configuration.execution import EXAMPLE_PREFIX, SourceFi
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.arrow import cell_type, is_text
 from marginweave.tasks.checkpoint.codecs import plain_table
+from marginweave.tasks.validate.parts import Part, State, fault_of, parts_of, reading
 from marginweave.tasks.validate.text_source import check_columns, delimiter_of, read_header, read_text
 
 _ROWS = 1 << 17
 
 
-def read_parquet(source: str, parts: Sequence[Path], columns: Sequence[str]) -> Iterator[pa.Table]:
+def read_parquet(source: str, parts: Sequence[Part], columns: Sequence[str]) -> Iterator[pa.Table]:
     """The named columns in that order, some rows at a time; at least one table, if without rows.
 
     Raises:
@@ -58,19 +58,20 @@ def declared_types(present: pa.Schema, columns: Sequence[str]) -> pa.Schema:
     return pa.schema([(name, _read_as(present.field(name).type)) for name in columns])
 
 
-def parquet_schema(source: str, part: Path) -> pa.Schema:
+def parquet_schema(source: str, part: Part) -> pa.Schema:
     """Names and types of a part; raises InputError if it is no Parquet file."""
     try:
-        return pq.read_schema(part)
-    except (pa.ArrowException, OSError):
-        raise InputError(_UNREADABLE.format(source=source)) from None
+        return pq.read_schema(part.for_arrow())
+    except (pa.ArrowException, OSError) as error:
+        reason = fault_of(source, error) or _UNREADABLE.format(source=source)
+    raise InputError(reason)
 
 
 _UNREADABLE = "source ({source}) is neither .csv, .tsv nor Parquet"
 _UNFIT = "source ({source}) has the column {column!r} with a type in part {number} ({part}) that does not fit the parts before"
 
 
-def _common_schema(source: str, parts: Sequence[Path], columns: Sequence[str]) -> pa.Schema:
+def _common_schema(source: str, parts: Sequence[Part], columns: Sequence[str]) -> pa.Schema:
     """The declared columns, found by their names in every part, with types that hold what all parts have."""
     kinds: dict[str, pa.Schema] = {}
     for number, part in enumerate(parts, 1):
@@ -92,16 +93,16 @@ def _common_schema(source: str, parts: Sequence[Path], columns: Sequence[str]) -
     return pa.schema([kinds[name].field(0) for name in columns])
 
 
-def _batches(source: str, part: Path, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def _batches(source: str, part: Part, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Batches of one part; columns of texts come as the dictionaries that the file has."""
     reason = None
     try:
-        with pq.ParquetFile(part) as file:
+        with pq.ParquetFile(part.for_arrow()) as file:
             texts = [name for name in columns if is_text(file.schema_arrow.field(name).type)]
-        with pq.ParquetFile(part, read_dictionary=texts, memory_map=False, pre_buffer=False) as file:
+        with pq.ParquetFile(part.for_arrow(), read_dictionary=texts, memory_map=False, pre_buffer=False) as file:
             yield from file.iter_batches(batch_size=_ROWS, columns=list(columns))
-    except (pa.ArrowException, OSError):
-        reason = _UNREADABLE.format(source=source)
+    except (pa.ArrowException, OSError) as error:
+        reason = fault_of(source, error) or _UNREADABLE.format(source=source)
     if reason is not None:
         raise InputError(reason)
 
@@ -141,14 +142,14 @@ class TableSource:
         """
         delimiter = delimiter_of(self.name, self.form)
         if delimiter:
-            with _reading(self.name):
-                yield from read_text(self.name, _parts(Path(self.name))[0], delimiter, columns, self.form)
+            with reading(self.name):
+                yield from read_text(self.name, parts_of(self.name)[0], delimiter, columns, self.form)
         elif self.name.startswith(EXAMPLE_PREFIX):
             example = read_example(self.name)
             yield example.select(list(columns)).cast(declared_types(example.schema, columns))
         else:
-            with _reading(self.name):
-                yield from read_parquet(self.name, _parts(Path(self.name)), columns)
+            with reading(self.name):
+                yield from read_parquet(self.name, parts_of(self.name), columns)
 
     def table(self, columns: Sequence[str]) -> pa.Table:
         """All of it at once, without dictionaries. Raises InputError as `tables`."""
@@ -166,20 +167,19 @@ class TableSource:
             content = sink.getvalue()
             yield from (len(content).to_bytes(8, "big"), content)
             return
-        with _reading(self.name):
-            for part in _parts(Path(self.name)):
-                yield part.stat().st_size.to_bytes(8, "big")
-                with part.open("rb") as file:
+        with reading(self.name):
+            for part in parts_of(self.name):
+                yield part.size.to_bytes(8, "big")
+                with part.open() as file:
                     while chunk := file.read(_CHUNK):
                         yield chunk
 
-    def state(self) -> tuple[tuple[str, int, int, int, int], ...]:
-        """Name, inode, size and times of every part: another one if a part was written to, even if it was written back."""
+    def state(self) -> tuple[State, ...]:
+        """What tells of every part whether it was written to meanwhile."""
         if self.name.startswith(EXAMPLE_PREFIX):
             return ()
-        with _reading(self.name):
-            found = [(part.name, part.stat()) for part in _parts(Path(self.name))]
-        return tuple((name, s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for name, s in found)
+        with reading(self.name):
+            return tuple(part.state for part in parts_of(self.name))
 
 
 def check_source(source: str, columns: Sequence[str], form: SourceFile) -> None:
@@ -189,7 +189,7 @@ def check_source(source: str, columns: Sequence[str], form: SourceFile) -> None:
         InputError: as `TableSource.tables`.
     """
     check_columns(source_columns(source, form), columns)
-    if not source.startswith(EXAMPLE_PREFIX) and sum(part.stat().st_size for part in _parts(Path(source))) <= _SMALL:
+    if not source.startswith(EXAMPLE_PREFIX) and sum(part.size for part in parts_of(source)) <= _SMALL:
         for _ in TableSource(source, form).tables(columns):
             pass
 
@@ -198,34 +198,12 @@ def source_columns(source: str, form: SourceFile) -> tuple[str, ...]:
     """Column names that the source has, in its own order; raises InputError as `TableSource.tables` does."""
     if source.startswith(EXAMPLE_PREFIX):
         return tuple(read_example(source).column_names)
-    first = _parts(Path(source))[0]
+    first = parts_of(source)[0]
     delimiter = delimiter_of(source, form)
     if delimiter:
-        with _reading(source), first.open("rb") as file:
+        with reading(source), first.open() as file:
             return read_header(source, file, delimiter, form)
     return tuple(parquet_schema(source, first).names)
-
-
-@contextmanager
-def _reading(source: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise InputError(f"source ({source}) cannot be read: {error.strerror or 'input error'}") from None
-
-
-def _parts(path: Path) -> list[Path]:
-    with _reading(str(path)):
-        if path.is_dir():
-            parts = sorted(p for p in path.iterdir() if p.suffix.lower() == ".parquet" and p.is_file())
-            if not parts:
-                raise InputError(f"source ({path}) is a folder without parquet files")
-            return parts
-        if not path.exists():
-            raise InputError(f"source ({path}) does not exist")
-        if not path.is_file():
-            raise InputError(f"source ({path}) must be a file or a folder of Parquet files")
-        return [path]
 
 
 EXAMPLES = ("affairs",)

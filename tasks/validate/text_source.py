@@ -17,6 +17,7 @@ import pyarrow.csv as pa_csv
 
 from marginweave.schemas.configuration.execution import EXAMPLE_PREFIX, SourceFile
 from marginweave.schemas.errors import InputError
+from marginweave.tasks.validate.parts import Part
 
 _BY_ENDING = {".csv": ",", ".tsv": "\t"}
 _BLOCK = 1 << 23  # a row that fits is read wherever it stands: it lies in two blocks at most
@@ -95,17 +96,17 @@ def read_header(source: str, file: BinaryIO, delimiter: str, form: SourceFile) -
     return tuple(name.strip() for name in header)
 
 
-def read_text(source: str, path: Path, delimiter: str, columns: Sequence[str], form: SourceFile) -> Iterator[pa.Table]:
+def read_text(source: str, part: Part, delimiter: str, columns: Sequence[str], form: SourceFile) -> Iterator[pa.Table]:
     """The named columns as texts behind dictionaries, in that order, some megabytes at a time; at least one table.
 
     Raises:
         InputError: no header, a column that is lacking or repeated, another encoding, quotes that do not open and close
             where they may, or a row with another number of fields than the header.
     """
-    with path.open("rb") as file:
+    with part.open() as file:
         header = read_header(source, file, delimiter, form)
     check_columns(header, columns)
-    with path.open("rb") as file:
+    with part.open() as file:
         if form.encoding != "utf-8" or file.read(len(BOM_UTF8)) != BOM_UTF8:
             file.seek(0)
         try:
@@ -118,7 +119,7 @@ def read_text(source: str, path: Path, delimiter: str, columns: Sequence[str], f
     reason, first = None, True
     try:
         with pa_csv.open_csv(
-            path,
+            part.for_arrow(),
             read_options=pa_csv.ReadOptions(column_names=positions, block_size=_BLOCK, encoding=encoding),
             parse_options=pa_csv.ParseOptions(
                 delimiter=delimiter, newlines_in_values=True, ignore_empty_lines=len(header) > 1

@@ -33,6 +33,7 @@ COMPOSE: dict[str, Any] = yaml.safe_load((PLACE / "compose.yaml").read_text())
 PAGES: dict[str, Any] = yaml.safe_load((PLACE / "compose.pages.yaml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 FOLDERS = {"./configurations", "./tables", "./backup", "./vault"}  # an office's own, beside the file
+DIGEST = "@sha256:[0-9a-f]{64}"
 each_service = pytest.mark.parametrize("service", SERVICES.values(), ids=SERVICES)
 
 
@@ -40,7 +41,7 @@ def weaknesses(compose: dict[str, Any]) -> list[str]:
     """What the rules of this house find in a compose file."""
     found = []
     for name, service in compose["services"].items():
-        pinned = re.fullmatch(r"\S+:\d+(\.\d+)+(-[a-z]+)?", service["image"])
+        pinned = re.fullmatch(rf"marginweave:\d+(\.\d+)+|[a-z]+{DIGEST}", service["image"])
         closed = all(compose["networks"][network].get("internal") for network in service["networks"])
         rules = {
             "root": str(service.get("user", "0")).split(":")[0] in {"0", "root"},
@@ -81,6 +82,7 @@ def test_no_service_breaks_a_rule() -> None:
         ({"read_only": False}, "worker: writable root"),
         ({"cap_add": ["SYS_ADMIN"]}, "worker: capabilities"),
         ({"image": "postgres:latest"}, "worker: no version"),
+        ({"image": "postgres:17.6-bookworm"}, "worker: no version"),
         ({"ports": ["5432:5432"]}, "worker: published ports"),
         ({"environment": {"X": "postgresql://u:p@h/d"}}, "worker: a secret in the environment"),
         ({"ulimits": {}}, "worker: core dumps"),
@@ -92,7 +94,7 @@ def test_the_rules_can_tell(change: dict[str, Any], found: str) -> None:
 
 
 def test_another_linter_finds_nothing_of_weight() -> None:
-    """compose-lint (OWASP, CIS): nothing but images without a digest, which are an office's own to pin."""
+    """compose-lint (OWASP, CIS): nothing but the image without a digest that is built here."""
     lint = Path(sys.executable).parent / "compose-lint"
     said = subprocess.run([lint, "check", PLACE / "compose.yaml"], capture_output=True, text=True, check=False)
     assert said.returncode == 0, said.stdout
@@ -162,7 +164,7 @@ def test_the_dockerfile(tmp_path: Path) -> None:
     parser = DockerfileParser(path=str(tmp_path / "Dockerfile"))
     parser.content = (PLACE / "Dockerfile").read_text()
     steps = [(step["instruction"], step["value"]) for step in parser.structure if step["instruction"] != "COMMENT"]
-    assert all(re.fullmatch(r"\S+:\d+\.\d+\.\d+-\S+", base) for base in parser.parent_images)
+    assert all(re.fullmatch(rf"\S+:\d+\.\d+\.\d+-[a-z-]+{DIGEST}", base) for base in parser.parent_images)
     assert [value for step, value in steps if step == "USER"] == ["10001:10001"]
     assert not {"ADD", "EXPOSE"} & {step for step, _ in steps}
     runs = " ".join(value for step, value in steps if step == "RUN")
@@ -173,6 +175,51 @@ def test_the_dockerfile(tmp_path: Path) -> None:
     assert all(
         str(service["user"]) == "10001:10001" for service in SERVICES.values() if "marginweave" in service["image"]
     )
+
+
+_KERNEL = """
+import numpy
+from marginweave.tasks.estimate.rounding import to_simplex
+to_simplex(numpy.ones(3), 1.0)
+print(sum(to_simplex.stats.cache_hits.values()), sum(to_simplex.stats.cache_misses.values()))
+"""
+
+
+def test_a_container_starts_with_what_the_image_has_compiled(tmp_path: Path) -> None:
+    """What the entry point copies numba takes, whoever it belongs to; and the command that was meant is run, word by word."""
+    parser = DockerfileParser(path=str(tmp_path / "Dockerfile"))
+    parser.content = (PLACE / "Dockerfile").read_text()
+    steps = {step["instruction"]: step["value"] for step in parser.structure}
+    assert "NUMBA_CACHE_DIR=/tmp/numba" in steps["ENV"]
+    compiled = next(s["value"] for s in parser.structure if "compile.sh" in s["value"] and s["instruction"] == "RUN")
+    assert "NUMBA_CACHE_DIR=/opt/marginweave/numba" in compiled
+    assert "chmod -R a+rX /opt/marginweave/numba" in compiled  # numba's files are for their owner alone
+    image, container = tmp_path / "image", tmp_path / "container"
+    container.mkdir()
+    places = {" /tmp/;": f" {container}/;", "/opt/marginweave": str(image)}
+    entry = [
+        functools.reduce(lambda text, place: text.replace(*place), places.items(), word)
+        for word in json.loads(steps["ENTRYPOINT"])
+    ]
+
+    def kernel(cache: Path, *before: str) -> str:
+        command, environment = [*before, sys.executable, "-c", _KERNEL], {**os.environ, "NUMBA_CACHE_DIR": str(cache)}
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.strip()
+
+    assert kernel(image / "numba") == "0 1"
+    assert kernel(container / "numba", *entry) == "1 0"
+
+
+@pytest.mark.long  # four releases, with nothing compiled
+def test_the_image_compiles_what_releases_need(tmp_path: Path) -> None:
+    """The script of the image leaves nothing of the releases behind, and the kernels of every method of records."""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "numba"), "TMPDIR": str(tmp_path),
+                   "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}  # fmt: skip
+    example = REPOSITORY / "deployments" / "examples" / "affairs.yaml"
+    subprocess.run([PLACE / "compile.sh", example], env=environment, check=True, timeout=900)
+    assert [path.name for path in tmp_path.iterdir() if not path.name.startswith("marginweave")] == ["numba"]
+    compiled = {index.name.split("-")[0] for index in (tmp_path / "numba").rglob("*.nbi")}
+    assert {"grow.grow_records", "kernel.update", "kernels.add_counts", "rounding.to_simplex"} <= compiled
 
 
 # From here on the commands themselves, with the addresses of this machine in the place of the services' names.

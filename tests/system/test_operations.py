@@ -67,6 +67,9 @@ SAYS = {
     "The budget is exhausted": r"marginweave ledger cap visits",
     "A checkpoint is corrupt": r"level-1",
     "A released file was changed": r"synthetic\.csv",
+    "The Prefect server has ended, or does not answer": r"the Prefect API does not answer",
+    "A nightly release is refused every night": r"marginweave ledger cap visits",
+    "Smaller things": r"home is a URL",
 }
 
 
@@ -125,6 +128,19 @@ class Office:
         process.send_signal(signal.SIGKILL)
         assert process.wait(timeout=60) == -signal.SIGKILL
         process.stdout.close()
+
+    def stopped(self, run: str) -> None:
+        """A run that a scheduler ends when something is drawn."""
+        command = [INSTALLED, "run", "visits.yaml", "--run", run]
+        process = subprocess.Popen(
+            command, env=self.environment, cwd=self.home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        assert any(json.loads(line).get("charged") for line in process.stdout), process.communicate()
+        process.send_signal(signal.SIGTERM)
+        _, told = process.communicate(timeout=60)
+        assert process.returncode == 128 + signal.SIGTERM
+        assert "stopped by SIGTERM. Nothing is lost or charged twice" in told
 
     def released(self, run: str) -> None:
         subprocess.run(
@@ -199,6 +215,10 @@ DISASTERS: dict[str, Callable[[Office], None]] = {
     "A checkpoint is corrupt": _spoil_a_draw,
     "A released file was changed": _change_a_released_file,
 }
+RUNBOOK: dict[str, Callable[[Office], None]] = {
+    "A command ends with 143 or 130": lambda office: office.stopped("visits-2027-08"),
+    "A nightly release is refused every night": _exhaust_the_budget,
+}
 
 
 @pytest.fixture
@@ -211,17 +231,17 @@ def office(marginweave: CommandLine, unused_database: Path, tmp_path: Path) -> O
 def test_the_page_from_top_to_bottom(office: Office) -> None:
     """Installed, backed up, struck by one disaster after the other, mended each time by the page, and handed to an auditor."""
     seen: set[str] = set()
-    named = dict(office.environment)
+    named, causes = dict(office.environment), DISASTERS | RUNBOOK
     for block in BLOCKS:
         if not block.executed or block.postgresql:
             continue
-        if block.heading in DISASTERS and block.heading not in seen:
-            DISASTERS[block.heading](office)
+        if block.heading in causes and block.heading not in seen:
+            causes[block.heading](office)
         seen.add(block.heading)
         office.do(block)
         if block.heading == "Prefect's database is lost":
             office.environment.update(named)
-    assert set(DISASTERS) <= seen
+    assert set(causes) <= seen
     handed = office.vault / "audit-2027"
     assert (handed / "events.jsonl").is_file()
     assert (handed / "release" / "privacy.json").is_file()
@@ -291,6 +311,12 @@ def test_every_block_is_marked_and_every_disaster_mended() -> None:
     disasters = re.findall(r"^### (.*)$", PAGE.partition("\n## Disasters\n")[2].partition("\n## ")[0], re.MULTILINE)
     assert set(disasters) == {*DISASTERS, "The disk is full"}
     assert {b.heading for b in BLOCKS} >= set(disasters)
+    entries = PAGE.partition("\n## Runbook\n")[2].partition("\n## ")[0].split("\n### ")[1:]
+    assert {entry.partition("\n")[0] for entry in entries} >= set(RUNBOOK)
+    for entry in entries:  # what one sees, what it means, what to do, and a command for it
+        assert re.findall(r"^- \*\*(You see|It means|Do)\*\*|^(```sh)", entry, re.MULTILINE)[:4] == [
+            *((label, "") for label in ("You see", "It means", "Do")), ("", "```sh")]  # fmt: skip
+    assert len(entries) == 12
     assert sum(b.executed for b in BLOCKS) > 2 * sum(not b.executed for b in BLOCKS)
     for test in re.findall(r"`(tests/[\w/]+\.py)`", PAGE):
         assert (REPOSITORY / test).is_file(), test

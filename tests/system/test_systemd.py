@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from configparser import RawConfigParser
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,6 @@ HARDENED = {
     "CapabilityBoundingSet": "",
     "RestrictNamespaces": "true",
     "RestrictSUIDSGID": "true",
-    "IPAddressDeny": "any",
     "StateDirectoryMode": "0700",
 }
 _EXPOSURE = 15  # systemd's own figure times ten: 100 is a unit without any of this
@@ -67,6 +67,38 @@ def test_the_unit_is_hardened(unit: Path) -> None:
         found["ExecStart"].split()[0].replace("/opt/marginweave/venv", str(Path(sys.executable).parent.parent))
     )
     assert program.is_file()
+
+
+def reaches(found: dict[str, str], address: str) -> bool:
+    """Whether systemd lets a packet through: an allowed address wins over a denied one, and who names none reaches all."""
+    places = {
+        "any": ["0.0.0.0/0", "::/0"],
+        "localhost": ["127.0.0.0/8", "::1/128"],
+        "link-local": ["169.254.0.0/16", "fe80::/64"],
+        "multicast": ["224.0.0.0/4", "ff00::/8"],
+    }
+    allowed, denied = (
+        any(
+            ip_address(address) in ip_network(network)
+            for word in found.get(key, "").split()
+            for network in places[word]
+        )
+        for key in ("IPAddressAllow", "IPAddressDeny")
+    )
+    return allowed or not denied
+
+
+@each_unit
+def test_who_reaches_which_address(unit: Path) -> None:
+    """Webhooks and mail leave the server, the only process that sends them; nothing that sees rows leaves this machine."""
+    found = settings(unit)
+    sends = unit.stem == "prefect-server"
+    assert {"AF_INET", "AF_INET6"} <= set(found["RestrictAddressFamilies"].split())
+    assert reaches(found, "127.0.0.1")
+    assert reaches(found, "::1")
+    for address in ("203.0.113.7", "10.0.0.5", "2001:db8::7"):
+        assert reaches(found, address) == sends
+    assert not reaches(found, "169.254.169.254")  # where clouds hand out credentials
 
 
 @each_unit
