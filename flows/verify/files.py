@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from marginweave.flows.run.continuity import was_charged
+from marginweave.flows.run.lookup import shared_lock
 from marginweave.flows.run.request import is_example
 from marginweave.flows.verify.bundle_accounting import Fault, require
 from marginweave.flows.verify.bundle_statement import check_statement
@@ -64,7 +63,7 @@ def audit_files(home: Path, audited: AuditedLedger, keys: Keyring, *, example: b
                 _check_nothing_is_left(folder)
             if manifest is None or is_example(folder) != example:
                 continue
-            with _still(folder) as still:
+            with shared_lock(folder) as still:
                 if not still:
                     in_progress.append(folder.run)
                     continue
@@ -193,23 +192,6 @@ def _blocks_digest(path: Path, key: bytes, address: tuple[str, ...]) -> str | No
     except StageError:
         return None
     return blocks.digest if blocks else None
-
-
-@contextmanager
-def _still(folder: RunFolder) -> Iterator[bool]:
-    """Whether no process works on the run, and none begins to while we look; nothing is written, not even a lock file."""
-    try:
-        lock = (folder.path / ".lock").open("rb")
-    except FileNotFoundError:
-        yield True
-        return
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            yield False
-            return
-        yield True
 
 
 @dataclass(frozen=True)

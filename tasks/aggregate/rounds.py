@@ -36,7 +36,8 @@ from marginweave.schemas.released.measurements import Clique, Measurement
 from marginweave.tasks.accounting.plan.marginals import rounds_of
 from marginweave.tasks.aggregate.marginals import all_cliques
 from marginweave.tasks.aggregate.selection import fitting
-from marginweave.tasks.mechanisms.gaussian import error_sensitivity, marginal_sigma
+from marginweave.tasks.mechanisms.base import l1_sensitivity
+from marginweave.tasks.mechanisms.gaussian import marginal_sigma
 
 _ANNEALING = 4
 _ROUNDING = 1 / 12
@@ -132,7 +133,7 @@ def score_sensitivity(settings: AdaptiveCliques, candidates: Sequence[Clique], s
 
     DP: arithmetic on released sizes.
     """
-    return STEPS * error_sensitivity(stability) * max(weight(settings, clique) for clique in candidates)
+    return STEPS * l1_sensitivity(stability) * max(weight(settings, clique) for clique in candidates)
 
 
 def share_sigma(configuration: Configuration, draw: PlannedDraw) -> Fraction:
