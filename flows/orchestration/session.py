@@ -235,7 +235,7 @@ class _PatientFileHandler(logging.FileHandler):
     """Writes what it can: a full disk under the log stops no run, and hides no error of it behind its own."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's own name
-        """Say nothing: what the run itself cannot write is told by its error."""
+        """Say nothing: what the run itself cannot write is in its error."""
 
     def close(self) -> None:
         """Close, whether or not the last lines can be written."""

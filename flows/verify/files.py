@@ -227,14 +227,14 @@ class StatementAudit:
             found[place].append({**row, "body": json.loads(row["body"])})
         return found
 
-    def _check_account(self, told: AccountStatement, record: ReleaseRecord) -> None:
+    def _check_account(self, stated: AccountStatement, record: ReleaseRecord) -> None:
         """The totals have to be those at some row between last draw and publication: others may have drawn meanwhile."""
         rows = self._rows[record.release, None]
         drawn = max(row["seq"] for row in rows if row["draw"] is not None)
         ended = min(row["seq"] for row in rows if row["kind"] in _ENDED and row["seq"] > drawn)
         course = self.audited.course[record.dataset]
         standing = [now for now in course if now.seq <= drawn][-1:] + [now for now in course if drawn < now.seq < ended]
-        said = AccountSums(**{name: value for name, value in told if name in AccountSums.model_fields})
+        said = AccountSums(**{name: value for name, value in stated if name in AccountSums.model_fields})
         known = any(said == account_sums(account_total(account, spent)) for _, account, spent in standing)
         require(known, "the totals of the account in privacy.json are not those of the rows when it was published")
         lost = {
@@ -244,5 +244,5 @@ class StatementAudit:
             for draw in other.draws
             if draw.state == State.CHARGED_LOST
         }
-        known = all((row.release, row.draw) in lost for row in told.lost_draws)
+        known = all((row.release, row.draw) in lost for row in stated.lost_draws)
         require(known, "a lost draw in privacy.json is in no row")

@@ -233,9 +233,9 @@ def _planned(draw: PlannedDraw, *, returned: bool) -> Mechanism:
 
 
 def _noise(configuration: Configuration, plan: BudgetPlan, aggregates: Aggregates, draw: PlannedDraw) -> DrawNoise:
-    """The noise that a draw had, by its sensitivity; nothing where it has no single deviation.
+    """The noise that a draw had, by its sensitivity; nothing where it has no single sigma.
 
-    The deviation of every marginal stands in `marginals`, as one draw has many. `sigma` of `selection` is that of a score, in
+    The sigma of every marginal is in `marginals`, as one draw has many. `sigma` of `selection` is that of a score, in
     records, on a grid of `step` records; `threshold` of `values` the least noisy count of a released value. `sigma` of a share
     of rounds is that of a cell where a batch has it equally, `sensitivity` of a choice how far a unit moves the distance
     of a marginal, `sensitivity` of `evaluation` how far it moves the mean count error, in records.
