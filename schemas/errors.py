@@ -63,7 +63,7 @@ class MachineError(StageError):
 
 
 def place_of(error: BaseException) -> str:
-    """File and line of the innermost frame that is ours: all that is told of an error whose text may quote data."""
+    """File and line of the innermost frame that is ours: all that is shown of an error whose text may quote data."""
     place = "unknown place"
     for frame in traceback.extract_tb(error.__traceback__):
         path = Path(frame.filename)

@@ -205,7 +205,7 @@ def reconcile(
     """Bring a ledger that was restored from an old copy up to what homes have seen of it; it only ever adds charges.
 
     What is reserved in the old copy is charged as lost. Every account admits nothing until the homes that were not looked at
-    are named, by one of the two options; both are told in privacy.json from then on.
+    are named, by one of the two options; both are stated in privacy.json from then on.
 
     Example: `marginweave ledger reconcile --home /srv/census --home /srv/survey --no-other-home "there are two machines"`
     """

@@ -240,7 +240,7 @@ class _PatientFileHandler(logging.handlers.RotatingFileHandler):
     """Writes what it can, and keeps the newest: a full disk stops no run, and hides no error of it behind its own."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's own name
-        """Say nothing: what the run itself cannot write is told by its error."""
+        """Say nothing: what the run itself cannot write is in its error."""
 
     def close(self) -> None:
         """Close, whether or not the last lines can be written."""

@@ -1,6 +1,6 @@
 """Releases whose process has vanished are scheduled once more; what finished, failed or was cancelled is left alone.
 
-Prefect's automations cannot do this: a heartbeat may be told after the end of its flow run, and then counts as the last sign of
+Prefect's automations cannot do this: a heartbeat may arrive after the end of its flow run, and then counts as the last sign of
 a living one. Here the state decides, and Prefect's server decides on the state: it sets no flow run to Crashed that has come to
 another end, so whatever is declared dead is dead, also where it finishes in the same moment.
 """

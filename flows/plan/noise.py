@@ -17,8 +17,9 @@ from marginweave.tasks.accounting.thresholds import level_threshold, private_thr
 from marginweave.tasks.aggregate.domain import discovery
 from marginweave.tasks.aggregate.noise import MARGINALS, planned_sigmas, public_sizes, sigma_alone
 from marginweave.tasks.aggregate.selection import scoring
+from marginweave.tasks.mechanisms.base import l1_sensitivity
 from marginweave.tasks.mechanisms.catalogue import MECHANISMS, count_noise, pure_noise
-from marginweave.tasks.mechanisms.gaussian import RoundedGaussian, error_sensitivity, query_sigma
+from marginweave.tasks.mechanisms.gaussian import RoundedGaussian, query_sigma
 from marginweave.tasks.mechanisms.laplace import DiscreteLaplace
 from marginweave.tasks.mechanisms.percentile import rank_error
 from marginweave.tasks.preprocess.clean import HIGH_PERCENTILE
@@ -155,7 +156,7 @@ def _choice_error(configuration: Configuration, draw: PlannedDraw) -> str:
         adaptive, sizes = rounds_of(configuration), public_sizes(configuration)
         assert adaptive is not None
         candidates = sum(math.comb(len(sizes), k) for k in range(2, min(adaptive.adaptive, len(sizes)) + 1))
-        short = 2 * error_sensitivity(configuration.stability) / draw.epsilon * math.log(candidates / 0.05)
+        short = 2 * l1_sensitivity(configuration.stability) / draw.epsilon * math.log(candidates / 0.05)
         return f"L1 ± {short:.0f}"
     percentile, unit, most = HIGH_PERCENTILE, configuration.privacy.stability, MAX_CANDIDATES
     if draw.length:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
@@ -59,16 +59,23 @@ def exclusive_lock(place: Path, refusal: str | None) -> Iterator[None]:
         yield
 
 
-def in_progress(folder: RunFolder) -> bool:
-    """Whether another process holds the run."""
-    try:
-        with (folder.path / ".lock").open("rb") as lock:
+@contextmanager
+def shared_lock(folder: RunFolder) -> Iterator[bool]:
+    """Whether no process works on the run, and none begins to while we look; nothing is written, not even a lock file."""
+    still = True
+    with ExitStack() as stack:
+        try:
+            lock = stack.enter_context((folder.path / ".lock").open("rb"))
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return True
-    return False
+        except OSError as error:
+            still = isinstance(error, FileNotFoundError)
+        yield still
+
+
+def in_progress(folder: RunFolder) -> bool:
+    """Whether another process works on the run."""
+    with shared_lock(folder) as still:
+        return not still
 
 
 @contextmanager

@@ -75,7 +75,7 @@ def warn_of_exhaustion(run: str, total: AccountTotal, threshold: float) -> None:
 def _emit(event: ReleaseEvent, run: str, payload: Mapping[str, str | float]) -> None:
     """One event about this flow run, whose deployment and tags Prefect adds as related resources.
 
-    Told by the process itself, it waits for nothing: Prefect's triggers see the event of a state only after those of the states
+    Sent by the process itself, it waits for nothing: Prefect's triggers see the event of a state only after those of the states
     before, and a schedule tells nothing of the first one.
     """
     resource = {"prefect.resource.id": f"prefect.flow-run.{flow_run.id}", "prefect.resource.name": run}

@@ -14,6 +14,7 @@ Content = dict[str, Any]  # an object of JSON: a row, a draw, a plan, a statemen
 AMOUNTS = ("mu2", "rho", "delta", "plain_epsilon", "plain_delta")
 # Prices, and epsilons, are rounded to doubles.
 SLACK = 1e-9
+ROUNDED = 1024  # a sigma, or a scale of Laplace noise, is rounded up to a multiple of one part of these
 # As in `tasks/accounting`: steps of a selection's losses, blocks of x, steps and tails of the loss so far.
 _STEPS, _FEWEST_STEPS, _ALL_STEPS, _BLOCKS, _LOSSES, _TAIL = 64, 8, 1024, 128, 320, 14.0
 _MARGIN = 1 + 1e-8
@@ -97,6 +98,18 @@ def _check_price(draw: Content) -> None:
     else:
         enough = draw["mechanism"] == "exponential" and selection_covered(float(parameter), mu2, rho)
     require(enough, f"draw {draw['name']} costs less than its mechanism does")
+
+
+def share_of_marginals(draw: Content, sigmas: list[float]) -> tuple[float, float]:
+    """What marginals with these sigmas cost, as a share of what the draw paid for: the least and the most before rounding."""
+    one, records = float(draw["parameter"]), draw["terms"]["records"]
+    replaced = 2 if draw["terms"]["neighbors"] == "replace-one" else 1
+    if draw["mechanism"] == "discrete-laplace":
+        moved = records * replaced / one
+        scales = [1 / (2 * math.asinh(1 / (math.sqrt(2) * sigma))) for sigma in sigmas]
+        return math.fsum(moved / b for b in scales), math.fsum(moved / (b - 2 / ROUNDED) for b in scales)
+    moved = (records * one) ** 2 * replaced
+    return math.fsum(moved / s**2 for s in sigmas), math.fsum(moved / (s - 1 / ROUNDED) ** 2 for s in sigmas)
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:

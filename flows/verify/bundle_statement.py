@@ -10,9 +10,17 @@ import math
 from decimal import Decimal
 from fractions import Fraction
 
-from marginweave.flows.verify.bundle_accounting import AMOUNTS, SLACK, Content, check_epsilon, exposure, require, totals
-
-_ROUNDED = 1024
+from marginweave.flows.verify.bundle_accounting import (
+    AMOUNTS,
+    ROUNDED,
+    SLACK,
+    Content,
+    check_epsilon,
+    exposure,
+    require,
+    share_of_marginals,
+    totals,
+)
 
 # What the rows of one release do not determine, by its path in privacy.json, and why; `ledger verify` has all rows.
 _UNKNOWN = {
@@ -220,12 +228,12 @@ def _unit(statement: Content, body: Content, draw: Content) -> tuple[int, bool] 
 
 def _sigma(multiplier: float, bound: int, records: int, replaced: bool) -> float:
     """Multiplier x theta x sqrt(Delta), times sqrt(2) where records are replaced, rounded up to a multiple of 1/1024."""
-    square = (Fraction(multiplier) * _ROUNDED) ** 2 * records**2 * bound * (2 if replaced else 1)
-    return (math.isqrt(math.ceil(square) - 1) + 1) / _ROUNDED
+    square = (Fraction(multiplier) * ROUNDED) ** 2 * records**2 * bound * (2 if replaced else 1)
+    return (math.isqrt(math.ceil(square) - 1) + 1) / ROUNDED
 
 
 def _check_marginals(marginals: list[Content], draw: Content, draws: list[Content]) -> None:
-    """The deviations of the marginals of a draw cost what it did together; those of rounds, merged, no more."""
+    """The sigmas of the marginals of a draw cost what it did together; those of rounds, merged, no more."""
     shares = [other for other in draws if other["name"].startswith("measure-") and other["state"] == "drawn"]
     rounds = bool(shares) and draw["name"] == shares[0]["name"]
     found = [row for row in marginals if row["draw"] == ("rounds" if rounds else draw["name"])]
@@ -233,17 +241,9 @@ def _check_marginals(marginals: list[Content], draw: Content, draws: list[Conten
         return
     same = all(row["noise"] == draw["mechanism"] for row in found)
     require(same, f"the noise of the marginals of {draw['name']} in privacy.json is not that of its row")
-    records, replaced = draw["terms"]["records"], draw["terms"]["neighbors"] == "replace-one"
-    step = 1 / _ROUNDED
-    if draw["mechanism"] == "discrete-laplace":
-        one, moved = float(draw["parameter"]), records * (2 if replaced else 1)
-        scales = [1 / (2 * math.asinh(1 / (math.sqrt(2) * row["deviation"]))) for row in found]
-        least, most = math.fsum(moved / b for b in scales), math.fsum(moved / (b - 2 * step) for b in scales)
-    else:
-        one, moved = (len(shares) if rounds else 1) / float(draw["parameter"]) ** 2, records**2 * (2 if replaced else 1)
-        sigmas = [row["deviation"] for row in found]
-        least, most = math.fsum(moved / s**2 for s in sigmas), math.fsum(moved / (s - step) ** 2 for s in sigmas)
-    paid = least <= one * (1 + SLACK) and (rounds or most >= one * (1 - SLACK))
+    least, most = share_of_marginals(draw, [row["deviation"] for row in found])
+    together = len(shares) if rounds else 1
+    paid = least <= together * (1 + SLACK) and (rounds or most >= 1 - SLACK)
     require(paid, f"the deviations of the marginals of {draw['name']} in privacy.json are not what its row pays for")
 
 

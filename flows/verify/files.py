@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from marginweave.flows.run.continuity import was_charged
+from marginweave.flows.run.lookup import shared_lock
 from marginweave.flows.run.request import is_example
 from marginweave.flows.verify.bundle_accounting import Fault, require
 from marginweave.flows.verify.bundle_statement import check_statement
@@ -64,7 +63,7 @@ def audit_files(home: Path, audited: AuditedLedger, keys: Keyring, *, example: b
                 _check_nothing_is_left(folder)
             if manifest is None or is_example(folder) != example:
                 continue
-            with _still(folder) as still:
+            with shared_lock(folder) as still:
                 if not still:
                     in_progress.append(folder.run)
                     continue
@@ -195,23 +194,6 @@ def _blocks_digest(path: Path, key: bytes, address: tuple[str, ...]) -> str | No
     return blocks.digest if blocks else None
 
 
-@contextmanager
-def _still(folder: RunFolder) -> Iterator[bool]:
-    """Whether no process works on the run, and none begins to while we look; nothing is written, not even a lock file."""
-    try:
-        lock = (folder.path / ".lock").open("rb")
-    except FileNotFoundError:
-        yield True
-        return
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            yield False
-            return
-        yield True
-
-
 @dataclass(frozen=True)
 class StatementAudit:
     """Compares statements with the rows of an audited ledger, which are sorted once."""
@@ -245,14 +227,14 @@ class StatementAudit:
             found[place].append({**row, "body": json.loads(row["body"])})
         return found
 
-    def _check_account(self, told: AccountStatement, record: ReleaseRecord) -> None:
+    def _check_account(self, stated: AccountStatement, record: ReleaseRecord) -> None:
         """The totals have to be those at some row between last draw and publication: others may have drawn meanwhile."""
         rows = self._rows[record.release, None]
         drawn = max(row["seq"] for row in rows if row["draw"] is not None)
         ended = min(row["seq"] for row in rows if row["kind"] in _ENDED and row["seq"] > drawn)
         course = self.audited.course[record.dataset]
         standing = [now for now in course if now.seq <= drawn][-1:] + [now for now in course if drawn < now.seq < ended]
-        said = AccountSums(**{name: value for name, value in told if name in AccountSums.model_fields})
+        said = AccountSums(**{name: value for name, value in stated if name in AccountSums.model_fields})
         known = any(said == account_sums(account_total(account, spent)) for _, account, spent in standing)
         require(known, "the totals of the account in privacy.json are not those of the rows when it was published")
         lost = {
@@ -262,5 +244,5 @@ class StatementAudit:
             for draw in other.draws
             if draw.state == State.CHARGED_LOST
         }
-        known = all((row.release, row.draw) in lost for row in told.lost_draws)
+        known = all((row.release, row.draw) in lost for row in stated.lost_draws)
         require(known, "a lost draw in privacy.json is in no row")

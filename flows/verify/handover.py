@@ -36,7 +36,7 @@ from marginweave.tasks.references import RunReference
 
 _PLANNED = ("epsilon", "delta", "unit", "neighbors", "accountant", "delta_threshold", "spent_epsilon")
 _FUTURE = "from __future__ import annotations\n"
-_OWN_IMPORTS = re.compile(r"^from marginweave\.[^\n]*\n", re.MULTILINE)
+_OWN_IMPORTS = re.compile(r"^from marginweave\.\S+ import (?:\([^)]*\)|[^\n]*)\n", re.MULTILINE)
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the same bundle is the same bytes
 _VERIFIER = (bundle, bundle_accounting, bundle_statement)  # the first says what it is, and runs last
 # Rows that say how the ledger and its keys came to be belong to every account.

@@ -58,7 +58,7 @@ def _imputation(value: Any) -> Any:
     if named in _FROM_THE_DATA:
         raise ValueError(
             f"must not be the {named} of the column: it is read off the data, every record would move all imputed values, "
-            "and it would be told for free; declare public weights or a public distribution"
+            "and it would be published for free; declare public weights or a public distribution"
         )
     if isinstance(value, dict) and "weights" in value:
         return WeightedImputation.model_validate(value)

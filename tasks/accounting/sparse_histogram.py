@@ -92,7 +92,7 @@ def joint_loss(draws: Sequence[PricedDraw], discovery: Discovery) -> JointLoss:
 
     Raises:
         InputError: the draw of `discovery` is none of them, another one has a delta as well, of which the theorem knows
-            nothing, or a percentile comes before that is not told as `adaptive`.
+            nothing, or a percentile comes before that is not declared as `adaptive`.
     """
     names = [draw.name for draw in draws]
     if discovery.draw not in names:

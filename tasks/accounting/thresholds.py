@@ -27,7 +27,7 @@ def private_threshold(sigma: Fraction, contributions: int, records: int, delta_t
     every t, so g(c)/c first falls and then rises. Both ends are reached, by theta D values of count 1 and by D values of
     count theta; T is the smallest with 1 - P(X <= T - 2)^(theta D) and 1 - P(X <= T - 1 - theta)^D at most delta_threshold.
     With theta = 1 that is Gopi et al. 2020, unweighted. (The printed real threshold 1 + sd PhiInv((1 - d)^{1/D}) with
-    `noisy > threshold` lets pass P(X >= threshold - 1) on integers, up to 15 times too much at small deviations.)
+    `noisy > threshold` lets pass P(X >= threshold - 1) on integers, up to 15 times too much at small sigmas.)
     DP: (0, delta_threshold) on top of the noise, under both neighboring relations.
 
     Args:

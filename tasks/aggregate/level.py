@@ -91,7 +91,7 @@ def visits_all(candidates: CandidateSet, mechanism: LevelMechanism) -> bool:
 def prepare_level(candidates: CandidateSet, mechanism: LevelMechanism) -> None:
     """Build the tables of a draw ahead of it, so that little that can fail happens after its charge.
 
-    Raises InputError for a deviation that has no table.
+    Raises InputError for a sigma that has no table.
     """
     if not visits_all(candidates, mechanism):
         prepare_passing(candidates.superset, mechanism.threshold, mechanism.sigma)
@@ -130,7 +130,7 @@ def draw_level(bounded: BoundedCounts, candidates: CandidateSet, mechanism: Leve
 
 
 def draw_visited(bounded: BoundedCounts, candidates: CandidateSet, mechanism: LevelMechanism, bits: DrawBits) -> Drawn:
-    """Flat cells, ascending, and noisy counts of each set of columns that are told, from noise on every candidate."""
+    """Flat cells, ascending, and noisy counts of each set of columns that are published, from noise on every candidate."""
     drawn: Drawn = {}
     for table, columns in enumerate(candidates.column_sets()):
         private = bool(mechanism.private_columns.intersection(columns))
@@ -210,7 +210,7 @@ def _passing_cells(
 
 
 def level_noise(mechanism: LevelMechanism, candidates: CandidateSet, *, stopped: bool = False) -> LevelNoise:
-    """What is told about the noise of a level; the number of candidates only where it is public."""
+    """What is published about the noise of a level; the number of candidates only where it is public."""
     return LevelNoise(
         length=mechanism.length,
         contribution_bound=mechanism.contribution_bound,

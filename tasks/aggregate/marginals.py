@@ -158,7 +158,7 @@ def measure_marginals(
 
 
 def estimate_total(measurements: Sequence[Measurement]) -> float:
-    """The record count by inverse-variance weighting of the totals: a total of c cells has the variance c deviation^2.
+    """The record count by inverse-variance weighting of the totals: a total of c cells has the variance c sigma^2.
 
     Incomplete marginals are biased low and count only where there are no others; never below 0. DP: post-processing.
     Raises InputError without measurements.

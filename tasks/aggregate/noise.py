@@ -23,9 +23,9 @@ from marginweave.tasks.aggregate.marginals import all_cliques, split_noise
 from marginweave.tasks.aggregate.rounds import STEPS, share_sigma
 from marginweave.tasks.aggregate.selection import declared_cliques, scoring
 from marginweave.tasks.digests import fractions_digest
-from marginweave.tasks.mechanisms.base import CountNoise
+from marginweave.tasks.mechanisms.base import CountNoise, l1_sensitivity
 from marginweave.tasks.mechanisms.catalogue import count_noise
-from marginweave.tasks.mechanisms.gaussian import error_sensitivity, query_sigma
+from marginweave.tasks.mechanisms.gaussian import query_sigma
 from marginweave.tasks.mechanisms.percentile import score_sensitivity
 from marginweave.tasks.preprocess.clean import HIGH_PERCENTILE, LOW_PERCENTILE
 
@@ -92,7 +92,7 @@ def _terms(configuration: Configuration, plan: BudgetPlan, draw: PlannedDraw) ->
     if draw.kind in BOUND_KINDS:
         own = _bounds(configuration, draw)
     elif draw.kind is DrawKind.EVALUATION:
-        own = {"sensitivity": error_sensitivity(unit), "sigma": str(query_sigma(draw, unit))}
+        own = {"sensitivity": l1_sensitivity(unit), "sigma": str(query_sigma(draw, unit))}
     else:
         own = (_of_tuples if configuration.marginals is None else _of_marginals)(configuration, plan, draw)
     return {"records": unit.records, "neighbors": unit.neighbors, **own}
@@ -153,7 +153,7 @@ def _of_marginals(configuration: Configuration, plan: BudgetPlan, draw: PlannedD
         assert rounds is not None
         return {
             "settings": rounds.model_dump(mode="json"),
-            "unit": STEPS * error_sensitivity(configuration.stability),
+            "unit": STEPS * l1_sensitivity(configuration.stability),
             "allocation": settings.allocation,
         }
     terms: Terms = {"allocation": settings.allocation}

@@ -36,7 +36,8 @@ from marginweave.schemas.released.measurements import Clique, Measurement
 from marginweave.tasks.accounting.plan.marginals import rounds_of
 from marginweave.tasks.aggregate.marginals import all_cliques
 from marginweave.tasks.aggregate.selection import fitting
-from marginweave.tasks.mechanisms.gaussian import error_sensitivity, marginal_sigma
+from marginweave.tasks.mechanisms.base import l1_sensitivity
+from marginweave.tasks.mechanisms.gaussian import marginal_sigma
 
 _ANNEALING = 4
 _ROUNDING = 1 / 12
@@ -82,16 +83,16 @@ def next_round(before: Round | None, pace: int, shares: int) -> Round:
     return Round(number=number, pace=pace, first=first, shares=shares_of(pace, shares - first + 1))
 
 
-def expected_noise(deviation: float, cells: int) -> float:
-    """The mean L1 norm of Gaussian noise on so many cells: sqrt(2/pi) deviation cells. DP: arithmetic on public numbers."""
-    return math.sqrt(2 / math.pi) * deviation * cells
+def expected_noise(sigma: float, cells: int) -> float:
+    """The mean L1 norm of Gaussian noise on so many cells: sqrt(2/pi) sigma cells. DP: arithmetic on public numbers."""
+    return math.sqrt(2 / math.pi) * sigma * cells
 
 
 def merge_measurements(measurements: Sequence[Measurement]) -> tuple[Measurement, ...]:
     """One measurement for each set of attributes: the mean of its measurements by their inverse variances, rounded.
 
-    The mean of rounded Gaussian counts of variances v_i = deviation_i^2 + 1/12 has the variance V = 1 / sum 1/v_i. Rounded, it
-    counts as a rounded Gaussian of deviation sqrt(V), whose own rounding is the 1/12 that every noisy count has. In order of
+    The mean of rounded Gaussian counts of variances v_i = sigma_i^2 + 1/12 has the variance V = 1 / sum 1/v_i. Rounded, it
+    counts as a rounded Gaussian of sigma sqrt(V), whose own rounding is the 1/12 that every noisy count has. In order of
     first appearance. DP: post-processing.
     """
     together: dict[Clique, list[Measurement]] = {}
@@ -132,11 +133,11 @@ def score_sensitivity(settings: AdaptiveCliques, candidates: Sequence[Clique], s
 
     DP: arithmetic on released sizes.
     """
-    return STEPS * error_sensitivity(stability) * max(weight(settings, clique) for clique in candidates)
+    return STEPS * l1_sensitivity(stability) * max(weight(settings, clique) for clique in candidates)
 
 
 def share_sigma(configuration: Configuration, draw: PlannedDraw) -> Fraction:
-    """Deviation of a cell that is measured with one share, where a whole batch has it together equally.
+    """Sigma of a cell that is measured with one share, where a whole batch has it together equally.
 
     DP: arithmetic on public numbers.
     """
@@ -149,7 +150,7 @@ def candidate_scores(
     tables: Iterable[tuple[Clique, NDArray[np.int64]]],
     expected: Callable[[Clique], NDArray[np.float64]],
     settings: AdaptiveCliques,
-    deviation: float,
+    sigma: float,
 ) -> NDArray[np.int64]:
     """The score of every candidate, in steps, shape (candidates,). Private.
 
@@ -157,11 +158,11 @@ def candidate_scores(
         tables: the exact marginal of each candidate.
         expected: what the model says of it.
         settings: of the rounds.
-        deviation: of the noise that a cell will have, if it is measured.
+        sigma: of the noise that a cell will have, if it is measured.
     """
     scores = []
     for clique, exact in tables:
         apart = np.abs(exact * STEPS - np.rint(expected(clique) * STEPS).astype(np.int64)).sum()
-        error = round(STEPS * expected_noise(deviation, exact.size))
+        error = round(STEPS * expected_noise(sigma, exact.size))
         scores.append(weight(settings, clique) * (int(apart) - error))
     return np.array(scores, np.int64)

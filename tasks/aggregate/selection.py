@@ -28,7 +28,7 @@ from marginweave.tasks.mechanisms.randomness import DrawBits
 Fits = Callable[[Sequence[Clique]], bool]
 
 FINEST_STEPS = 1024
-# A noise table of this width is made in about a second, one of 2^17 in twenty and in 600 MB; a step of 1/8192 deviation is
+# A noise table of this width is made in about a second, one of 2^17 in twenty and in 600 MB; a step of 1/8192 sigma is
 # far below the noise.
 _WIDEST = 8192
 _MOST_ROWS = 1 << 30

@@ -222,7 +222,7 @@ def _contribution_bound(
 
 
 def _record_count(reference: RunReference) -> tuple[int, float]:
-    """The number of records and the deviation of its noise: a resized table has its public number, without any."""
+    """The number of records and the sigma of its noise: a resized table has its public number, without any."""
     resize = reference.configuration.resize
     if resize is not None:
         return resize.records, 0.0

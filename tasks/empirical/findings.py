@@ -113,36 +113,36 @@ def joint_scores(parts: Sequence[TrialScores]) -> TrialScores:
     )
 
 
-def shift_score(noisy: Counts, exact: Counts, shift: Counts, deviation: float | Fraction) -> Floats:
+def shift_score(noisy: Counts, exact: Counts, shift: Counts, sigma: float | Fraction) -> Floats:
     """Logarithm of the likelihood ratio of counts `exact + shift` to `exact` under Gaussian noise, but for its constant.
 
-    sum over cells of shift (noisy - exact) / deviation^2, by Neyman and Pearson the best test there is; with
-    lambda = |shift| / deviation it is N(0, lambda^2) without the canary and N(lambda^2, lambda^2) with it.
+    sum over cells of shift (noisy - exact) / sigma^2, by Neyman and Pearson the best test there is; with
+    lambda = |shift| / sigma it is N(0, lambda^2) without the canary and N(lambda^2, lambda^2) with it.
 
     Args:
         noisy: shape (trials, *cells).
         exact: shape (*cells), without the canary.
         shift: shape (*cells), what the canary adds.
-        deviation: of the noise.
+        sigma: of the noise.
     """
     moved = np.flatnonzero(shift)
     difference = noisy.reshape(len(noisy), -1)[:, moved] - exact.ravel()[moved]
-    scores: Floats = difference @ shift.ravel()[moved].astype(np.float64) / float(deviation) ** 2
+    scores: Floats = difference @ shift.ravel()[moved].astype(np.float64) / float(sigma) ** 2
     return scores
 
 
 def separation(shifts: Iterable[tuple[Counts, float | Fraction]]) -> float:
-    """lambda^2, the sum over vectors of |shift|^2 / deviation^2; half of it is the cut of least error."""
-    return sum(float((shift.astype(np.float64) ** 2).sum()) / float(deviation) ** 2 for shift, deviation in shifts)
+    """lambda^2, the sum over vectors of |shift|^2 / sigma^2; half of it is the cut of least error."""
+    return sum(float((shift.astype(np.float64) ** 2).sum()) / float(sigma) ** 2 for shift, sigma in shifts)
 
 
 def noise_scores(
-    noisy: Callable[[Counts], Counts], present: Counts, absent: Counts, deviation: float | Fraction
+    noisy: Callable[[Counts], Counts], present: Counts, absent: Counts, sigma: float | Fraction
 ) -> TrialScores:
     """The log-likelihood ratios of Gaussian noise on the exact counts of both tables; `noisy` draws (trials, *cells)."""
     shift = present - absent
-    scores = [shift_score(noisy(exact), absent, shift, deviation) for exact in (present, absent)]
-    return TrialScores(present=scores[0], absent=scores[1], cut=separation([(shift, deviation)]) / 2)
+    scores = [shift_score(noisy(exact), absent, shift, sigma) for exact in (present, absent)]
+    return TrialScores(present=scores[0], absent=scores[1], cut=separation([(shift, sigma)]) / 2)
 
 
 def event_scores(present: NDArray[np.bool_], absent: NDArray[np.bool_]) -> TrialScores:

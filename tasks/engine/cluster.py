@@ -1,7 +1,7 @@
 """Parts of a table on the workers of a Dask cluster: over TLS, or inside this machine.
 
 What a worker is sent and gives back is private: paths of blocks, the keys that open them, exact counts. Nothing of it stands in
-a key, a name or a log of Dask: tasks are numbered, what they hold does not show itself, and what fails is told by its kind
+a key, a name or a log of Dask: tasks are numbered, what they hold does not show itself, and what fails is reported by its kind
 and place, as everywhere (`tasks.stage.quiet`). A worker that dies is replaced, its parts are worked on again, and a part's
 result is taken once whatever happened to it.
 """

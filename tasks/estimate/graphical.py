@@ -91,7 +91,7 @@ def choose_measurements(
 ) -> list[Measurement]:
     """All that a model of at most `most` bytes holds: each by itself, those that say most first, as long as it still fits.
 
-    Own method; evidence: docs/accuracy.md. A measurement y of c cells says sum (y - n prod_a p_a)^2 / deviation^2 - c: how far
+    Own method; evidence: docs/accuracy.md. A measurement y of c cells says sum (y - n prod_a p_a)^2 / sigma^2 - c: how far
     it is from independent attributes, beyond what its noise makes of that. Those of single attributes are in every model and
     take no room.
 
@@ -235,7 +235,7 @@ def fit_tree(
 ) -> Tree:
     """The model of largest entropy among those nearest to marginals, each with the weight of its precision.
 
-    Minimizes sum_i ||total p_i - y_i||^2 / deviation_i^2 over the marginals p of graphical models by entropic mirror descent
+    Minimizes sum_i ||total p_i - y_i||^2 / sigma_i^2 over the marginals p of graphical models by entropic mirror descent
     (Private-PGM: McKenna, Sheldon and Miklau 2019, algorithm 1), in double precision. Masks of several attributes are part of
     the model; those of one attribute apply to records only, as noise was measured there.
 

@@ -30,7 +30,8 @@ from marginweave.tasks.encode.task import open_encoded
 from marginweave.tasks.evaluate.cells import Cells, Comparison, Records
 from marginweave.tasks.evaluate.intervals import LEVEL, count_interval
 from marginweave.tasks.evaluate.tallies import Attributes, Codes
-from marginweave.tasks.mechanisms.gaussian import add_noise, error_sensitivity, gaussian_terms, query_sigma
+from marginweave.tasks.mechanisms.base import l1_sensitivity
+from marginweave.tasks.mechanisms.gaussian import add_noise, gaussian_terms, query_sigma
 from marginweave.tasks.normalize.task import released_counts
 from marginweave.tasks.references import DerivedReference, RunReference, StageResult
 from marginweave.tasks.stage import stage_task
@@ -95,7 +96,7 @@ def _prepared(
     exact, digest = np.array([error], np.int64), _digest(made)
     return PreparedDraw(
         inputs=text_digest([digest, counts_digest([exact])]),
-        used={**gaussian_terms(sigma), "sensitivity": error_sensitivity(configuration.stability)},
+        used={**gaussian_terms(sigma), "sensitivity": l1_sensitivity(configuration.stability)},
         make=lambda bits, _: pack_arrays({"value": add_noise(exact, sigma, bits)}, {"synthesized": digest}),
     )
 
@@ -139,7 +140,7 @@ def mean_count_error(
     go, |T - T'| <= m b theta; a replaced record is one that goes and one that comes, so |T - T'| <= 2 m b theta under
     replace-one. For integers T <= T' + m b s gives floor(T / (m b)) <= floor(T' / (m b) + s) = floor(T' / (m b)) + s, as s is
     an integer, and the same with both exchanged. The value has sensitivity s = theta, or 2 theta under replace-one, in L1 and
-    in L2 (`error_sensitivity`); both are reached.
+    in L2 (`l1_sensitivity`); both are reached.
     DP: none of its own: private until noise is added.
 
     Args:

@@ -88,6 +88,17 @@ class CountNoise(DrawMechanism):
         return None
 
 
+def l1_sensitivity(stability: Stability) -> int:
+    """How far one unit moves a marginal in L1: theta under add-remove, 2 theta under replace-one.
+
+    A record stands in one cell of a marginal. theta = stability.records records that come or go move it by u >= 0 with
+    |u|_1 <= theta; replaced ones by u - v, |u - v|_1 <= |u|_1 + |v|_1 <= 2 theta. Both are reached, by a unit whose records
+    are alike. A number that no record moves by more than 1, as the mean count error, moves no further.
+    DP: arithmetic on public numbers.
+    """
+    return stability.records * (2 if stability.neighbors == "replace-one" else 1)
+
+
 def check_room(counts: Integers, largest: int) -> None:
     """Refuse counts that noise of at most `largest` could move out of 64 bits."""
     room = np.iinfo(np.int64).max - largest

@@ -19,7 +19,7 @@ from marginweave.schemas.configuration.values import MAX_CELLS
 from marginweave.schemas.draws import DrawKind, PlannedDraw
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.digests import fractions_digest, text_digest
-from marginweave.tasks.mechanisms.base import CountNoise, check_room
+from marginweave.tasks.mechanisms.base import CountNoise, check_room, l1_sensitivity
 from marginweave.tasks.mechanisms.exponential import choose
 from marginweave.tasks.mechanisms.noise_table import MAX_SIGMA, SAMPLER_FORMAT, draw_signed, noise_table
 from marginweave.tasks.mechanisms.percentile import rank_scores, score_sensitivity
@@ -68,21 +68,13 @@ def count_sigma(multiplier: float, stability: Stability) -> Fraction:
     return noise_sigma(multiplier, 1, replace(stability, neighbors="add-remove"))
 
 
-def error_sensitivity(stability: Stability) -> int:
-    """How far a unit moves the mean count error of marginals (`evaluate.paid`): theta, or 2 theta under replace-one.
-
-    DP: arithmetic on public numbers.
-    """
-    return stability.records * (2 if stability.neighbors == "replace-one" else 1)
-
-
 def error_sigma(multiplier: float, stability: Stability) -> Fraction:
     """Standard deviation of the noise of the mean count error: multiplier times its sensitivity, up to a multiple of 1/1024.
 
     It is one number, whose L1 and L2 sensitivity are the same: a replaced record moves it by 2, where it moves a vector of
     counts by sqrt(2). DP: arithmetic on public numbers. Raises InputError as `noise_sigma`.
     """
-    return noise_sigma(multiplier, 1, Stability(records=error_sensitivity(stability), neighbors="add-remove"))
+    return noise_sigma(multiplier, 1, Stability(records=l1_sensitivity(stability), neighbors="add-remove"))
 
 
 def query_sigma(draw: PlannedDraw, stability: Stability, width: int | None = None) -> Fraction:

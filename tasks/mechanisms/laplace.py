@@ -1,7 +1,4 @@
-"""Laplace noise on marginals: how far a unit moves them, the scale that follows, and how wide it is.
-
-The noise itself is drawn in `gaussian.py`, beside the Gaussian one.
-"""
+"""Laplace noise on marginals: its scale, how wide it is, and its draws, by OpenDP on zeros, before the charge."""
 
 from __future__ import annotations
 
@@ -16,29 +13,19 @@ import numpy as np
 from marginweave.schemas.arrays import Integers
 from marginweave.schemas.budget import BasicAmount, Cost, Stability
 from marginweave.schemas.errors import InputError, StageError
-from marginweave.tasks.mechanisms.base import CountNoise, check_room
+from marginweave.tasks.mechanisms.base import CountNoise, check_room, l1_sensitivity
 
 _SCALE_STEP = 1024
 # A loss as a double, rounded up, must not exceed the exact epsilon.
 _ROOM = 1 + Fraction(1, 1 << 40)
 
 
-def l1_sensitivity(stability: Stability) -> int:
-    """How far one unit moves a marginal in L1: theta under add-remove, 2 theta under replace-one.
-
-    A record stands in one cell of a marginal. theta = stability.records records that come or go move it by u >= 0 with
-    |u|_1 <= theta; replaced ones by u - v, |u - v|_1 <= |u|_1 + |v|_1 <= 2 theta. Both are reached, by a unit whose records
-    are alike. m marginals with epsilon_i each are (sum_i epsilon_i, 0)-DP together (Dwork and Roth 2014, theorem 3.16).
-    DP: arithmetic on public numbers.
-    """
-    return stability.records * (2 if stability.neighbors == "replace-one" else 1)
-
-
 def laplace_scale(epsilon: Fraction, stability: Stability) -> Fraction:
     """Scale b of the discrete Laplace noise of one marginal: the L1 sensitivity over epsilon, rounded up to 1/1024.
 
     P(X = x) = (1 - p) / (1 + p) p^|x|, p = e^{-1/b} (Ghosh, Roughgarden and Sundararajan 2012: the geometric mechanism), so
-    a marginal that moves by S in L1 has a privacy loss of S/b <= epsilon. A multiple of 1/1024 is a double exactly.
+    a marginal that moves by S in L1 has a privacy loss of S/b <= epsilon, and m marginals with epsilon_i each are
+    (sum_i epsilon_i, 0)-DP together (Dwork and Roth 2014, theorem 3.16). A multiple of 1/1024 is a double exactly.
     DP: arithmetic on public numbers. Raises InputError unless epsilon is positive.
     """
     if epsilon <= 0:
@@ -93,7 +80,7 @@ def add_drawn_noise(counts: Integers, noise: Integers) -> Integers:
     Theorem: noise of scale b on an f of L1 sensitivity S is (S/b, 0)-DP (Dwork, McSherry, Nissim and Smith 2006), on integers
     with the discrete Laplace distribution as well (Ghosh, Roughgarden and Sundararajan 2012). Every cell of the marginal
     must be in `counts`, zeros included.
-    DP: (epsilon, 0)-DP under the `stability` of the noise, by the L1 sensitivity of `laplace.l1_sensitivity`.
+    DP: (epsilon, 0)-DP under the `stability` of the noise, by `l1_sensitivity`.
 
     Args:
         counts: any shape, int64.

@@ -96,8 +96,8 @@ def noise_table(sigma: Fraction) -> NoiseTable:
     DP: arithmetic on public numbers. Raises InputError unless 0 < sigma <= 2^17.
     """
     if not 0 < sigma <= MAX_SIGMA:
-        raise InputError(f"deviation ({float(sigma):g}) must be positive and at most {MAX_SIGMA}")
-    # Cells narrower than 1 keep the series short for small deviations: an odd number of them makes up a unit cell.
+        raise InputError(f"sigma ({float(sigma):g}) must be positive and at most {MAX_SIGMA}")
+    # Cells narrower than 1 keep the series short for small sigmas: an odd number of them makes up a unit cell.
     parts = 2 * math.ceil((1 / sigma - 1) / 2) + 1 if sigma < 1 else 1
     cells = _cells(sigma * parts)
     running, within = -cells[0], []
@@ -115,7 +115,7 @@ def noise_table(sigma: Fraction) -> NoiseTable:
 
 
 def _cells(sigma: Fraction) -> list[int]:
-    """Integrals of exp(-t^2 / (2 sigma^2)) over [j - 1/2, j + 1/2] for j = 0 … 15 deviations, fixed point.
+    """Integrals of exp(-t^2 / (2 sigma^2)) over [j - 1/2, j + 1/2] for j = 0 … 15 sigmas, fixed point.
 
     With a = 1/(2 sigma^2) and z_i the coefficient of (2 h)^i in f(j + h) = f(j) sum_i y_i h^i, the equation
     f' = -2 a t f gives z_{i+1} = -a (j z_i + z_{i-1}/2) / (i + 1), and the integral is the sum of z_i/(i + 1) over even

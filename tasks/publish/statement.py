@@ -26,8 +26,8 @@ from marginweave.tasks.accounting.plan.marginals import rounds_of
 from marginweave.tasks.aggregate.domain import discovery
 from marginweave.tasks.aggregate.noise import planned_sigmas
 from marginweave.tasks.aggregate.selection import scoring
+from marginweave.tasks.mechanisms.base import l1_sensitivity
 from marginweave.tasks.mechanisms.catalogue import pure_noise
-from marginweave.tasks.mechanisms.gaussian import error_sensitivity
 from marginweave.tasks.publish.wording import Bounds, preparation_words, stated_confidence, unit_assumption
 
 ASSUMPTIONS = (
@@ -233,14 +233,14 @@ def _planned(draw: PlannedDraw, *, returned: bool) -> Mechanism:
 
 
 def _noise(configuration: Configuration, plan: BudgetPlan, aggregates: Aggregates, draw: PlannedDraw) -> DrawNoise:
-    """The noise that a draw had, by its sensitivity; nothing where it has no single deviation.
+    """The noise that a draw had, by its sensitivity; nothing where it has no single sigma.
 
-    The deviation of every marginal stands in `marginals`, as one draw has many. `sigma` of `selection` is that of a score, in
+    The sigma of every marginal is in `marginals`, as one draw has many. `sigma` of `selection` is that of a score, in
     records, on a grid of `step` records; `threshold` of `values` the least noisy count of a released value. `sigma` of a share
     of rounds is that of a cell where a batch has it equally, `sensitivity` of a choice how far a unit moves the distance
     of a marginal, `sensitivity` of `evaluation` how far it moves the mean count error, in records.
     """
-    sensitivity, found = error_sensitivity(configuration.stability), DrawNoise()
+    sensitivity, found = l1_sensitivity(configuration.stability), DrawNoise()
     if draw.kind in {DrawKind.EVALUATION, DrawKind.MEASURE}:
         sigma = float(planned_sigmas(configuration, plan, draw)[0])
         found = DrawNoise(sensitivity=sensitivity if draw.kind is DrawKind.EVALUATION else None, sigma=sigma)

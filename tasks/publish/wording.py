@@ -164,14 +164,14 @@ def reader_warnings(
     )
 
 
-def invented(candidates: int, released: int, deviation: float, threshold: int) -> float:
+def invented(candidates: int, released: int, sigma: float, threshold: int) -> float:
     """About how many released combinations no record has, at most `released`.
 
     An empty candidate is released with probability q = P(noise >= threshold). Were every candidate that is not released
     empty, they would be (1 - q) E of E empty ones; so E is about (candidates - released) / (1 - q), and q E of them are
     among the released. DP: post-processing.
     """
-    q = float(ndtr(-(threshold - 0.5) / deviation)) if deviation > 0 else 0.0
+    q = float(ndtr(-(threshold - 0.5) / sigma)) if sigma > 0 else 0.0
     return min(float(released), q * max(0, candidates - released) / (1 - q))
 
 

@@ -275,7 +275,7 @@ def _text(text: str, *, plain: bool) -> str:
 
 
 def _usable_names(present: Iterable[str]) -> list[str]:
-    """The names of the columns that have one; a fault is told by its place, since a file without a header has data there."""
+    """The names of the columns that have one; a fault is named by its place, since a file without a header has data there."""
     names: list[str] = []
     for place, name in enumerate(present, 1):
         if not name:

@@ -14,7 +14,7 @@ from marginweave.schemas.errors import InputError
 if TYPE_CHECKING:
     import pandas as pd
 
-# Everything else looks at a statistic of the private rows; whether it holds would be told for free.
+# Everything else looks at a statistic of the private rows; whether it holds would be published for free.
 _CELLS = (
     *("be_between", "be_in_set", "be_in_type_list", "be_null", "be_of_type", "match_regex", "match_regex_list"),
     *("not_be_in_set", "not_be_null", "not_match_regex"),

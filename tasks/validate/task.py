@@ -17,7 +17,7 @@ from marginweave.tasks.validate.source import TableSource
 def validate(reference: RunReference) -> StageResult:
     """The declared columns of the source as Arrow tables, block by block.
 
-    A broken contract stops the run before the first draw: a data-dependent stop, told to the operator only.
+    A broken contract stops the run before the first draw: a data-dependent stop, shown to the operator only.
 
     Raises:
         InputError: the source or a declared rule is broken, or the source is being changed.

@@ -30,9 +30,10 @@ from marginweave.tasks.accounting.amplification import functional_parameters
 from marginweave.tasks.accounting.composition import composed_epsilon
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.accounting.thresholds import private_threshold
+from marginweave.tasks.mechanisms.base import l1_sensitivity
 from marginweave.tasks.mechanisms.exponential import selection_mu
 from marginweave.tasks.mechanisms.gaussian import noise_sigma
-from marginweave.tasks.mechanisms.laplace import l1_sensitivity, laplace_scale
+from marginweave.tasks.mechanisms.laplace import laplace_scale
 from marginweave.tasks.mechanisms.noise_table import noise_table
 from tests.support.budget_plans import configuration
 

@@ -23,12 +23,12 @@ from marginweave.tasks.aggregate.marginals import (
     split_noise,
 )
 from marginweave.tasks.mechanisms import laplace as mechanisms
+from marginweave.tasks.mechanisms.base import l1_sensitivity
 from marginweave.tasks.mechanisms.laplace import (
     DiscreteLaplace,
     add_drawn_noise,
     draw_laplace_noise,
     gaussian_variance,
-    l1_sensitivity,
     laplace_scale,
     laplace_sigma,
     laplace_variance,

@@ -19,7 +19,8 @@ from marginweave.schemas.configuration.evaluation import PaidSettings
 from marginweave.schemas.released.aggregates import Domain
 from marginweave.tasks.checkpoint.codecs import pack_arrays, pack_codes
 from marginweave.tasks.evaluate.paid import bought, compared_marginals, mean_count_error, paid_evaluation
-from marginweave.tasks.mechanisms.gaussian import add_noise, error_sensitivity, error_sigma
+from marginweave.tasks.mechanisms.base import l1_sensitivity
+from marginweave.tasks.mechanisms.gaussian import add_noise, error_sigma
 from marginweave.tasks.references import DerivedReference, StageResult
 from tests.support.configurations import configuration
 from tests.support.samples import every
@@ -64,7 +65,7 @@ def test_no_neighbor_moves_it_by_more_than_its_sensitivity_and_one_does(
 ) -> None:
     """Every table that differs by one unit: up to theta of all 24 rows come, go, or give way; weights above and below 1."""
     generator, most = np.random.default_rng(length), 0
-    bound = error_sensitivity(Stability(records=theta, neighbors=neighbors))
+    bound = l1_sensitivity(Stability(records=theta, neighbors=neighbors))
     units = list(itertools.combinations_with_replacement(ROWS, theta))
     for size, (made, record_count) in zip((0, 1, 5), ((0, 0), (3, 7), (4, 2)), strict=True):
         kept, records = (
@@ -93,7 +94,7 @@ def test_its_noise_costs_what_its_multiplier_does(neighbors: Neighbors, theta: i
     stability = Stability(records=theta, neighbors=neighbors)
     sensitivity = 2 * theta if neighbors == "replace-one" else theta
     wanted, found = Fraction(multiplier) * sensitivity, error_sigma(multiplier, stability)
-    assert error_sensitivity(stability) == sensitivity
+    assert l1_sensitivity(stability) == sensitivity
     assert wanted <= found < wanted + Fraction(1, 1024)
 
 

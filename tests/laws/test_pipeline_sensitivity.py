@@ -34,8 +34,8 @@ from marginweave.tasks.columns.number import NumberValues
 from marginweave.tasks.encode.codes import EncodedBlocks, pack_blocks
 from marginweave.tasks.encode.task import encode_blocks
 from marginweave.tasks.engine.local import LocalEngine
+from marginweave.tasks.mechanisms.base import l1_sensitivity
 from marginweave.tasks.mechanisms.gaussian import count_sigma, marginal_sigma, noise_sigma
-from marginweave.tasks.mechanisms.laplace import l1_sensitivity
 from marginweave.tasks.mechanisms.percentile import rank_scores, score_sensitivity
 from marginweave.tasks.mechanisms.randomness import KeyedBits
 from marginweave.tasks.preprocess import rows as preparing

@@ -52,6 +52,13 @@ SHAPES: dict[str, dict[str, Any]] = {
         "privacy__accountant": "joint",
     },
     "Laplace": {"aggregate": {**MARGINALS, "cliques": {"all": 2}, "noise": "laplace"}, "privacy__delta": 0},
+    "sets and groups": {
+        "aggregate": {**MARGINALS, "cliques": {"all": 2}},
+        "columns__town": {"type": "set", "values": ["T0", "T1", "T2", "T3"], "max_values": 2},
+        "structure": {
+            "grouped": [{"name": "who", "columns": ["sex", "region"], "combinations": [["f", "north"], ["m", "south"]]}]
+        },
+    },
     "rounds": {"aggregate": {**MARGINALS, "cliques": {"adaptive": 2, "rounds": 3, "batch": 2}}},
     "private bounds": {
         "columns__age": {"type": "number", "bounds": "private", "within": [0, 200], "bins": 4, "decimals": 0},

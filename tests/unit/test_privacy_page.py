@@ -23,7 +23,7 @@ THEOREMS = {
     "tasks/accounting/accountants.py": ["gdp_delta", "zcdp_delta", "sds_rho", "accountant"],
     "tasks/mechanisms/exponential.py": ["selection_mu"],
     "tasks/accounting/composition.py": ["composed_epsilon", "account_epsilon"],
-    "tasks/mechanisms/laplace.py": ["l1_sensitivity", "laplace_scale", "add_drawn_noise"],
+    "tasks/mechanisms/laplace.py": ["laplace_scale", "add_drawn_noise"],
     "tasks/mechanisms/percentile.py": ["rank_error"],
     "tasks/accounting/thresholds.py": ["private_threshold"],
     "tasks/accounting/amplification.py": ["functional_parameters"],

@@ -107,7 +107,7 @@ def normal(shares: Floats) -> Floats:
 
 
 def _is_near(chi: Floats, expected: Floats) -> bool:
-    """Whether chi^2 is down to its expectation in all, and by the number of features within four deviations of it."""
+    """Whether chi^2 is down to its expectation in all, and by the number of features within four standard deviations of it."""
     return float(chi.sum()) <= float(expected.sum()) and bool((chi <= expected + _SLACK * np.sqrt(2 * expected)).all())
 
 
@@ -128,7 +128,7 @@ def fit_mixture(
 ) -> Mixture:
     """Fit a mixture of products to marginals, each with the weight of its precision.
 
-    Minimizes chi^2 = sum_i sum_c (n p_i(c) - y_i(c))^2 / deviation_i^2 over softmax parameters by Adam (Kingma and Ba 2015),
+    Minimizes chi^2 = sum_i sum_c (n p_i(c) - y_i(c))^2 / sigma_i^2 over softmax parameters by Adam (Kingma and Ba 2015),
     p as in `Mixture` (RAP softmax: Aydore et al. 2021; mixtures of products: McKenna's `mbi`). Several fits, each from the
     records of a tree (`TreeStart`) and until the counts are as near as their noise allows, are averaged; single attributes are
     then calibrated to their own counts (`calibrate_one_way`).
@@ -219,8 +219,8 @@ def calibrate_one_way(model: Mixture, measurements: Sequence[Measurement]) -> Mi
 
     Own method; evidence: docs/accuracy.md. A fit ends where all its counts are as near as their noise allows, and the most
     exact ones, those of single attributes, are left farther behind than they need be. The target is the mean of the model's
-    counts m and of y, the nearest to those measured: (v y + w m) / (v + w), v = 1 / deviation^2 and w the sum over all larger
-    tables with the attribute of 1 / (deviation^2 cells / codes), the precision of their sums. Shares of a code are multiplied
+    counts m and of y, the nearest to those measured: (v y + w m) / (v + w), v = 1 / sigma^2 and w the sum over all larger
+    tables with the attribute of 1 / (sigma^2 cells / codes), the precision of their sums. Shares of a code are multiplied
     by target over m in all components (iterative proportional fitting), so that dependence stays as it is. DP: post-processing.
     """
     shares = [part.copy() for part in model.shares]

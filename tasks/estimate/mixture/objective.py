@@ -26,7 +26,7 @@ _DENSE = 1 << 13
 _RARE = 0.2
 # Up to how many products a step looks at all targets of several features; beyond, at parts of them in turn.
 _WORK = 3 * 10**7
-# A record in a cell of a mask across blocks counts like so many deviations of the least noisy count.
+# A record in a cell of a mask across blocks counts like so many sigmas of the least noisy count.
 _FORBIDDEN = 30.0
 
 

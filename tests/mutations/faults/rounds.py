@@ -10,8 +10,8 @@ FAULTS = (
     Fault(
         name="the score of a candidate moves half as far",
         file="tasks/aggregate/rounds.py",
-        text="return STEPS * error_sensitivity(stability)",
-        instead="return STEPS // 2 * error_sensitivity(stability)",
+        text="return STEPS * l1_sensitivity(stability)",
+        instead="return STEPS // 2 * l1_sensitivity(stability)",
         killed_by=(
             "tests/laws/test_rounds.py::test_no_neighbor_moves_a_score_beyond_its_sensitivity",
             "tests/laws/test_rounds.py::test_a_choice_is_private_on_neighbors",

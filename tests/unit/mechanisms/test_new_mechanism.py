@@ -24,9 +24,8 @@ from marginweave.tasks.aggregate.noise import with_terms
 from marginweave.tasks.aggregate.payloads import unpack_measurements
 from marginweave.tasks.evaluate.intervals import count_interval
 from marginweave.tasks.ledger.plans import check_plan
-from marginweave.tasks.mechanisms.base import CountNoise
+from marginweave.tasks.mechanisms.base import CountNoise, l1_sensitivity
 from marginweave.tasks.mechanisms.catalogue import MECHANISMS
-from marginweave.tasks.mechanisms.laplace import l1_sensitivity
 from marginweave.tasks.mechanisms.randomness import DrawBits
 from tests.support.configurations import configuration
 from tests.support.level_draws import category, table_of

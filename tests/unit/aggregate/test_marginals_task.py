@@ -1,0 +1,59 @@
+"""The stage that measures marginals, run without a ledger: sets and grouped columns are counted by attribute, not by column."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from marginweave.tasks.aggregate import marginals_task
+from marginweave.tasks.aggregate.payloads import unpack_marginals
+from marginweave.tasks.references import StageResult
+from tests.support.configurations import configuration
+from tests.support.stage_draws import ENCODED, Stages
+from tests.support.tables import encoded
+
+ROWS = [["f", "north", "x;y"], ["m", "west", "y"], ["f", "west", ""], ["m", "south", "z;x"]] * 20
+CONFIGURATION = configuration(
+    columns={
+        "sex": {"type": "category", "values": ["f", "m"]},
+        "region": {"type": "category", "values": ["north", "south", "west"]},
+        "signs": {"type": "set", "values": ["x", "y", "z"], "max_values": 2},
+    },
+    structure={
+        "grouped": [{"name": "who", "columns": ["sex", "region"], "combinations": [["f", "north"], ["m", "west"]]}]
+    },
+    aggregate={"method": "marginals", "compress": "none", "cliques": [["who", "signs=y"]]},
+    privacy={"epsilon": 30.0, "delta": 1e-6, "unit": "row"},
+)
+NAMES = ("who", "signs=x", "signs=y", "signs=z")
+# The last row and column are the records without the value.
+COUNTS: dict[tuple[int, ...], list[Any]] = {
+    (0,): [20, 20, 40], (1,): [40, 40], (2,): [40, 40], (3,): [20, 60], (0, 2): [[20, 0], [20, 0], [0, 40]],
+}  # fmt: skip
+
+
+def test_marginals_are_those_of_attributes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every marginal has its counts within 10 sigma (far below the 20 by which they differ), under its attributes' names."""
+    stages = Stages(CONFIGURATION, encoded(ROWS, CONFIGURATION), tmp_path, monkeypatch)
+    kept: dict[str, bytes] = {}
+
+    def checkpoint(stage: str, _inputs: Iterable[StageResult], compute: Callable[[], bytes]) -> StageResult:
+        kept[stage] = compute()
+        return ENCODED
+
+    stages.reference.derived = SimpleNamespace(checkpoint=checkpoint)
+    marginals_task.measure_one_way.fn(stages.reference, ENCODED)
+    marginals_task.measure_larger.fn(stages.reference, ENCODED)
+    marginals_task.collect_marginals.fn(stages.reference)
+    found = unpack_marginals(kept["collect"])
+    assert found.domain.names == NAMES
+    assert found.domain.labels == tuple(attribute.labels for attribute in CONFIGURATION.attributes)
+    measured = {m.attributes: m for m in (*found.one_way, *found.larger)}
+    assert measured.keys() == COUNTS.keys()
+    for clique, counts in COUNTS.items():
+        assert np.abs(measured[clique].counts - counts).max() <= 10 * measured[clique].deviation + 1 < 15
