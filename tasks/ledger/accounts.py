@@ -148,7 +148,9 @@ class Accounts:
         Raises:
             BudgetError: no such account.
         """
-        return self.session.period_spent(account_in(self.session.sums().accounts, dataset), moment)
+        with self.session.reading() as journal:
+            sums = self.session.sums(journal)
+            return sums.period_spent(account_in(sums.accounts, dataset), moment, journal)
 
     def forecast(self, dataset: str, plan: BudgetPlan) -> tuple[float, bool]:
         """Epsilon of the account with one more release of `plan`, and whether it fits; nothing is booked.
@@ -166,9 +168,10 @@ class Accounts:
         Raises:
             BudgetError: no such account.
         """
-        sums = self.session.sums()
-        account = account_in(sums.accounts, dataset, opening_for(dataset, plan))
-        return period_forecast(account, self.session.period_spent(account, moment), plan, moment)
+        with self.session.reading() as journal:
+            sums = self.session.sums(journal)
+            account = account_in(sums.accounts, dataset, opening_for(dataset, plan))
+            return period_forecast(account, sums.period_spent(account, moment, journal), plan, moment)
 
 
 def account_in(accounts: Mapping[str, Account], dataset: str, command: str | None = None) -> Account:

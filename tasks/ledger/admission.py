@@ -23,7 +23,6 @@ from marginweave.tasks.ledger.keys import SourceDigest
 from marginweave.tasks.ledger.location import raising_command
 from marginweave.tasks.ledger.records import ACCOUNT_ROWS, cap_body, source_mark
 from marginweave.tasks.ledger.rules import period_forecast
-from marginweave.tasks.ledger.session import Session
 from marginweave.tasks.ledger.sums import Sums
 
 _UP = Context(prec=4, rounding=ROUND_CEILING)
@@ -84,7 +83,7 @@ def check_identity(request: ReleaseRequest, known: ReleaseRecord) -> None:
 
 
 def refusal(
-    request: ReleaseRequest, account: Account, session: Session, journal: Journal, moment: datetime
+    request: ReleaseRequest, account: Account, sums: Sums, journal: Journal, moment: datetime
 ) -> Refusal | None:
     """Why `request` is refused at `moment`, or None where it may be reserved in the transaction of `journal`."""
     if account.frozen:
@@ -94,12 +93,11 @@ def refusal(
             "--unaccounted EPSILON,DELTA for those that are gone"
         )
         return Refusal("reconciled", message)
-    sums = session.sums(journal)
     return (
         unit_refusal(request.unit, request.plan.neighbors, account)
         or _source_refusal(request.source, account, sums, journal)
         or _cap_refusal(request, account, sums.spent_of(account.dataset))
-        or _policy_refusal(request, account, session.period_spent(account, moment, journal), moment)
+        or _policy_refusal(request, account, sums.period_spent(account, moment, journal), moment)
     )
 
 

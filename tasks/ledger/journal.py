@@ -75,6 +75,14 @@ class Journal:
         """
         return tuple(map(event_of, self.all_rows()))
 
+    def length(self) -> int:
+        """The number of the newest row, as it is; 0 where there is none."""
+        return self.connection.scalar(select(func.max(EVENTS.c.seq))) or 0
+
+    def rows_at(self, position: Position) -> list[dict[str, Any]]:
+        """The row at a position, as it is, if it is there."""
+        return self._rows(select(EVENTS).where(EVENTS.c.seq == position.seq))
+
     def rows_since(self, releases: Collection[str]) -> list[dict[str, Any]]:
         """The rows from the first of these releases on, of everything, with their part of the chain checked.
 

@@ -75,7 +75,7 @@ class Releases:
                 check_same_plan(known, request.plan, request.program)
                 return known
             check_correction(dataset, request.supersedes, journal.find)
-            refused = refusal(request, account, self.session, journal, moment)
+            refused = refusal(request, account, sums, journal, moment)
             if refused is None:
                 how = admitted(account, sums.spent_of(dataset), request.cost, request.plan.statement)
                 journal.append(*reservation(request, how, moment))
@@ -91,9 +91,9 @@ class Releases:
         """
         check_plan(request.plan)
         with self.session.writing() as journal:
-            accounts, moment = self.session.sums(journal).accounts, now()
-            account = account_in(accounts, request.dataset, opening_for(request.dataset, request.plan))
-            refused = refusal(request, account, self.session, journal, moment)
+            sums, moment = self.session.sums(journal), now()
+            account = account_in(sums.accounts, request.dataset, opening_for(request.dataset, request.plan))
+            refused = refusal(request, account, sums, journal, moment)
             if refused is None:
                 return
             record_refusal(journal, request, refused, moment)

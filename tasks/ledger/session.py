@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
 
 from sqlalchemy import Engine
 
 from marginweave.schemas.errors import BudgetError
-from marginweave.schemas.ledger.accounts import Account, Spent
 from marginweave.schemas.ledger.records import Event, ReleaseRecord
 from marginweave.tasks.ledger.connection import reserve_beside
 from marginweave.tasks.ledger.journal import Journal, transaction
 from marginweave.tasks.ledger.keys import Keyring
 from marginweave.tasks.ledger.location import LedgerLocation
-from marginweave.tasks.ledger.rules import period_spent
 from marginweave.tasks.ledger.sums import Sums, is_due
 from marginweave.tasks.ledger.view import View
 from marginweave.tasks.ledger.witness import Witness
@@ -52,8 +49,10 @@ class Session:
             if self.witness is not None:
                 self.witness.check(journal, f"the ledger {self.location}")
             yield journal
-            if is_due(journal):
-                journal.append(self._sums.of(journal).row)
+            due = self._sums.of(journal) if is_due(journal) else None
+            if due is not None:
+                journal.append(due.row)
+        self._sums = due or self._sums  # now that its rows are durable
         if self.witness is not None:
             self.witness.keep(journal.written_events)
 
@@ -81,21 +80,6 @@ class Session:
                 return self.sums(reading)
         self._sums = self._sums.of(journal)
         return self._sums
-
-    def period_spent(self, account: Account, moment: datetime, journal: Journal | None = None) -> Spent:
-        """What the releases of an account have spent that were reserved in the period that `moment` is in.
-
-        All rows are read where that is an earlier period than the newest release is in.
-        """
-        totals = self.sums(journal).totals.get(account.dataset)
-        if account.policy is None or totals is None or totals.start is None:
-            return Spent()
-        start = account.policy.start(moment)
-        if start > totals.start:
-            return Spent()
-        if start == totals.start:
-            return totals.in_period
-        return period_spent(account.policy, account.dataset, self.view(journal).releases.values(), moment)
 
     def events(self) -> tuple[Event, ...]:
         """All events, oldest first, with the whole chain checked."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date
+from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -19,10 +19,11 @@ from marginweave.schemas.ledger.records import Event, EventKind, ReleaseRecord
 from marginweave.tasks.ledger.journal import Journal
 from marginweave.tasks.ledger.keys import sealing_key
 from marginweave.tasks.ledger.records import ACCOUNT_ROWS, accounts_of, releases_of
+from marginweave.tasks.ledger.rules import period_spent
 from marginweave.tasks.ledger.tables import Position, check_chain, cost_of, event_of
 from marginweave.tasks.ledger.view import check_known_row
 
-EVERY = 256
+EVERY = 128
 """Rows after which the next transaction adds a checkpoint."""
 
 
@@ -80,6 +81,18 @@ class Sums:
         """The sums over the releases of one account."""
         return self.totals.get(dataset, Totals()).spent
 
+    def period_spent(self, account: Account, moment: datetime, journal: Journal) -> Spent:
+        """What the releases of an account have spent that were reserved in the period that `moment` is in.
+
+        All rows of `journal` are read where that is an earlier period than the newest release is in.
+        """
+        policy, totals = account.policy, self.totals.get(account.dataset, Totals())
+        if policy is None or totals.start is None or policy.start(moment) > totals.start:
+            return Spent()
+        if policy.start(moment) == totals.start:
+            return totals.in_period
+        return period_spent(policy, account.dataset, releases_of(journal.all_events()).values(), moment)
+
     @property
     def row(self) -> Event:
         """The checkpoint that says so."""
@@ -92,10 +105,13 @@ class Sums:
             BudgetError: one of these rows was changed, removed, inserted or moved, the key is wrong, or the newest row of
                 these sums is gone.
         """
-        start = self if self.position.seq else _at_checkpoint(journal)
-        rows = journal.rows_from(start.position.seq)
-        if start.position.seq:
-            rows = check_known_row(rows, start.position, journal)
+        start = self
+        if journal.length() >= self.position.seq + EVERY:  # there may be a newer checkpoint
+            newest = _at_checkpoint(journal)
+            if newest.position.seq > self.position.seq:
+                check_known_row(journal.rows_at(self.position), self.position, journal)
+                start = newest
+        rows = check_known_row(journal.rows_from(start.position.seq), start.position, journal)
         if start.position.seq and any(needs_all(event_of(row)) for row in rows):
             start, rows = Sums(), journal.rows_from(0)
         position = check_chain(rows, journal.key, start.position)

@@ -15,11 +15,13 @@ from marginweave.tasks.ledger.tables import Position, check_chain, check_row, ev
 
 
 def check_known_row(rows: list[dict[str, Any]], position: Position, journal: Journal) -> list[dict[str, Any]]:
-    """The `rows` behind the one at `position`, which is the first of them.
+    """The `rows` behind the one at `position`, which is the first of them; all where it is that before the first row.
 
     Raises:
         BudgetError: it is not there any more, or was changed.
     """
+    if not position.seq:
+        return rows
     if not rows or (rows[0]["seq"], rows[0]["row_hash"]) != position[:2]:
         raise BudgetError(
             f"row {position.seq} of the ledger is not the one that was there: it has lost rows, or a backup was restored"
@@ -52,8 +54,7 @@ class View:
             BudgetError: a row was changed, removed, inserted or moved, the key is wrong, or this view's newest row is gone.
         """
         rows = journal.rows_from(self.position.seq)
-        if self.position.seq:
-            rows = check_known_row(rows, self.position, journal)
+        rows = check_known_row(rows, self.position, journal)
         position = check_chain(rows, journal.key, self.position)
         events = tuple(map(event_of, rows))
         releases, spent = releases_of(events, self.releases), dict(self.spent)
