@@ -73,13 +73,6 @@ FAULTS = (
         killed_by=("tests/unit/ledger/test_draw_states.py::test_a_move_asked_again_finds_its_own_row",),
     ),
     Fault(
-        name="a checkpoint is believed without its seal",
-        file="tasks/ledger/journal.py",
-        text="        return self._checked(rows)[0] if in_use else None\n",
-        instead="        return rows[0] if in_use else None\n",
-        killed_by=(f"{_CHECKPOINTS}::test_a_checkpoint_counts_with_its_seal_and_its_accounts_alone[changed-sqlite]",),
-    ),
-    Fault(
         name="a checkpoint is believed under a key that was rotated away",
         file="tasks/ledger/journal.py",
         text="key_id(self.key.keys[-1])",
