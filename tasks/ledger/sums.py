@@ -17,7 +17,7 @@ from marginweave.schemas.budget import BasicAmount
 from marginweave.schemas.ledger.accounts import Account, Policy, Spent
 from marginweave.schemas.ledger.records import Event, EventKind, ReleaseRecord
 from marginweave.tasks.ledger.journal import Journal
-from marginweave.tasks.ledger.keys import sealing_key
+from marginweave.tasks.ledger.keys import key_id, sealing_key
 from marginweave.tasks.ledger.records import ACCOUNT_ROWS, accounts_of, releases_of
 from marginweave.tasks.ledger.rules import period_spent
 from marginweave.tasks.ledger.tables import Position, check_chain, cost_of, event_of
@@ -166,8 +166,8 @@ def is_due(journal: Journal) -> bool:
     It has so many rows behind the last one, or rows that nobody can add up from there on.
     """
     written, last = journal.written_events, journal.checkpoint()
-    if not written:
-        return False
+    if not written or sealing_key(written[-1]["mac"]) != key_id(journal.key.keys[-1]):
+        return False  # while a rotation is to come, nobody would believe it
     if last is None:
         return bool(written[-1]["seq"] >= EVERY)
     late = any(row["kind"] == EventKind.RETURNED or needs_all(event_of(row)) for row in written)
