@@ -6,6 +6,7 @@ import getpass
 import os
 import re
 from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
@@ -28,6 +29,7 @@ _Weak = Annotated[
 _Per = Annotated[
     str | None, typer.Option(metavar="PERIOD=E,D", help="Policy beside the cap: day, week, month, quarter or year.")
 ]
+_NEWEST = 20
 app = typer.Typer(help="Budgets and what was spent of them.", no_args_is_help=True, rich_markup_mode="markdown")
 
 
@@ -170,19 +172,29 @@ def list_accounts(example: Example = False, home: Home = Path()) -> None:
 
 
 @app.command("show", cls=console.LocalCommand)
-def show(dataset: Dataset, example: Example = False, home: Home = Path()) -> None:
+def show(
+    dataset: Dataset,
+    every: Annotated[bool, typer.Option("--all", help=f"All releases, not the newest {_NEWEST} alone.")] = False,
+    example: Example = False,
+    home: Home = Path(),
+) -> None:
     """Show one account: what is left, and what was spent by release, by stage and mechanism, and by draw.
+
+    What is left is of all releases; the tables are of the newest, with `--all` of all.
 
     Example: `marginweave ledger show census-2026`
     """
     ledger = _compared(example, home)
-    total, releases = ledger.accounts.total(dataset), ledger.releases.of(dataset)
+    total = ledger.accounts.total(dataset)
+    releases = ledger.releases.newest(dataset, total.spent.ever if every else _NEWEST)
     out.print(spending.line(total))
     out.print(spending.left(total))
     out.print(spending.box(total))
     if total.account.policy is not None:
-        out.print(spending.period(total.account.dataset, total.account.policy, releases))
+        out.print(_period(ledger, dataset, total.account.policy))
     out.print(f"unit {total.account.unit}, {total.account.neighbors}, composed by {total.composition}")
+    if len(releases) < total.spent.ever:
+        out.print(f"the newest {len(releases)} of {total.spent.ever} releases; --all shows the others, too")
     if releases:
         for table in (spending.by_release(releases), spending.by_stage(releases)):
             out.print("")
@@ -190,6 +202,11 @@ def show(dataset: Dataset, example: Example = False, home: Home = Path()) -> Non
     for release in releases:
         out.print(f"\n{release.run} release {release.release}, {release.created:%Y-%m-%d %H:%M} UTC")
         out.print(spending.by_draw(release))
+
+
+def _period(ledger: Ledger, dataset: str, policy: Policy) -> str:
+    moment = datetime.now(UTC)
+    return spending.period(policy, ledger.accounts.period_spent(dataset, moment), moment)
 
 
 def _compared(example: bool, home: Path) -> Ledger:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from decimal import Decimal
 
 from rich.table import Table
@@ -11,7 +11,7 @@ from rich.table import Table
 from marginweave.flows.cli.console import table_of
 from marginweave.schemas.budget import Cost
 from marginweave.schemas.draws import DrawKind
-from marginweave.schemas.ledger.accounts import AccountTotal, Policy
+from marginweave.schemas.ledger.accounts import AccountTotal, Policy, Spent
 from marginweave.schemas.ledger.records import CHARGED, DrawRecord, ReleaseRecord, State
 
 _AMOUNTS = ("mu²", "rho", "delta", "plain")
@@ -66,13 +66,12 @@ def box(total: AccountTotal) -> str:
     )
 
 
-def period(dataset: str, policy: Policy, releases: Sequence[ReleaseRecord]) -> str:
-    """One sentence on what was spent of the policy in this period, and what a policy is."""
+def period(policy: Policy, in_period: Spent, moment: datetime) -> str:
+    """One sentence on what was spent of the policy in the period that `moment` is in, and what a policy is."""
     from marginweave.tasks.ledger.admission import rounded_up
-    from marginweave.tasks.ledger.rules import period_epsilon, period_spent
+    from marginweave.tasks.ledger.rules import period_epsilon
 
-    moment = datetime.now(UTC)
-    spent = period_epsilon(policy, period_spent(policy, dataset, releases, moment))
+    spent = period_epsilon(policy, in_period)
     return (
         f"policy, not a guarantee: epsilon {rounded_up(spent)} of {tidy(policy.epsilon)} at delta "
         f"{scientific(policy.delta)} spent since {policy.start(moment)} (UTC), per {policy.per}"
@@ -90,7 +89,7 @@ def by_release(releases: Sequence[ReleaseRecord]) -> Table:
 
 
 def by_stage(releases: Sequence[ReleaseRecord]) -> Table:
-    """One line a stage and mechanism, over all releases: what is charged, and its share of mu²."""
+    """One line a stage and mechanism, over these releases: what is charged, and its share of mu²."""
     groups: dict[tuple[str, str], list[DrawRecord]] = {}
     for draw in (draw for record in releases for draw in record.draws if draw.state in CHARGED):
         groups.setdefault((_stage(draw), draw.mechanism), []).append(draw)

@@ -7,7 +7,7 @@ import math
 import warnings
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from datetime import time as clock
@@ -24,11 +24,10 @@ from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.draws import BudgetPlan
 from marginweave.schemas.errors import BudgetError, InputError
 from marginweave.schemas.ledger.accounts import Account, AccountTotal, Policy, Spent
-from marginweave.schemas.ledger.records import ReleaseRecord
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.ledger.admission import delta_refusal, unit_refusal
 from marginweave.tasks.ledger.boxes import total_with
-from marginweave.tasks.ledger.rules import PeriodForecast, largest_epsilon, period_epsilon, period_spent, runs_a_period
+from marginweave.tasks.ledger.rules import PeriodForecast, largest_epsilon, period_epsilon, runs_a_period
 
 if TYPE_CHECKING:
     from prefect.server.schemas.schedules import CronSchedule
@@ -111,7 +110,7 @@ def account_forecast(request: Request, schedule: Schedule | None = None) -> list
     if policy is not None and math.isfinite(policy.after):  # else an account without delta
         lines.append(f"Policy, not a guarantee: {_policy_verdict(dataset, policy)}")
     if schedule is not None:
-        lines += schedule_forecast(total, ledger.releases.of(dataset), plan, schedule, moment)
+        lines += schedule_forecast(total, ledger.accounts.period_spent(dataset, moment), plan, schedule, moment)
     return lines
 
 
@@ -159,11 +158,13 @@ class Outlook:
 
 
 def schedule_forecast(
-    total: AccountTotal, releases: Sequence[ReleaseRecord], plan: BudgetPlan, schedule: Schedule, moment: datetime
+    total: AccountTotal, of_period: Spent, plan: BudgetPlan, schedule: Schedule, moment: datetime
 ) -> list[str]:
-    """In words, how long the account lasts from `moment` on for releases of `plan` on a schedule."""
-    account, policy = total.account, total.account.policy
-    of_period = Spent() if policy is None else period_spent(policy, account.dataset, releases, moment)
+    """In words, how long the account lasts from `moment` on for releases of `plan` on a schedule.
+
+    `of_period` is what was spent in the present period of its policy.
+    """
+    account = total.account
     return list(_words(outlook(account, total.spent, of_period, plan, schedule.after, moment), account, schedule))
 
 

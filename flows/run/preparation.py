@@ -141,8 +141,7 @@ def check_request(request: Request) -> Ledger:
     present = request.folder.read_manifest()
     corrected = continuity.check_correction(request, present)
     if present is None and corrected is not None:
-        releases = {record.release: record for record in ledger.releases.of(request.configuration.dataset)}
-        check_correction(request.configuration.dataset, corrected.release, releases)
+        check_correction(request.configuration.dataset, corrected.release, ledger.releases.find)
     if present is None or (present.state == RunState.RUNNING and ledger.releases.find(present.release) is None):
         _check_admission(request, ledger)
     return ledger

@@ -45,6 +45,7 @@ class EventKind(StrEnum):
     REJECTED = "REJECTED"
     SUPERSEDED = "SUPERSEDED"
     RECONCILED = "RECONCILED"
+    CHECKPOINT = "CHECKPOINT"
 
 
 State = EventKind

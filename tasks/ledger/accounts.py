@@ -12,7 +12,7 @@ from marginweave.schemas.budget import MOST_DELTA, BasicAmount, stated
 from marginweave.schemas.configuration.values import check_name
 from marginweave.schemas.draws import BudgetPlan
 from marginweave.schemas.errors import BudgetError, InputError
-from marginweave.schemas.ledger.accounts import Account, AccountTotal, Policy
+from marginweave.schemas.ledger.accounts import Account, AccountTotal, Policy, Spent
 from marginweave.schemas.ledger.records import Event, EventKind
 from marginweave.schemas.released.account import CapStatement
 from marginweave.tasks.ledger.boxes import account_total, box_for, box_of_cap, total_with
@@ -21,6 +21,8 @@ from marginweave.tasks.ledger.plans import check_cap
 from marginweave.tasks.ledger.records import account_body, box_body, cap_body, policy_body
 from marginweave.tasks.ledger.rules import PeriodForecast, period_forecast, policy_fault
 from marginweave.tasks.ledger.session import Session
+from marginweave.tasks.ledger.sums import Totals
+from marginweave.tasks.ledger.tables import event_of
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Accounts:
         """
         account = _checked(account)
         with self.session.writing() as journal:
-            present = self.session.view(journal).accounts.get(account.dataset)
+            present = self.session.sums(journal).accounts.get(account.dataset)
             if present is None:
                 body = account_body(account)
                 journal.add_account(Event(kind=EventKind.OPENED, actor=actor, account=account.dataset, body=body))
@@ -73,7 +75,7 @@ class Accounts:
         if not reason.strip():
             raise InputError("reason must say why the cap is changed")
         with self.session.writing() as journal:
-            account = account_in(self.session.view(journal).accounts, dataset)
+            account = account_in(self.session.sums(journal).accounts, dataset)
             chosen = account.policy if policy == "as it is" else policy and _as_stored(policy)
             _check(cap, weak_delta or account.weak_delta, chosen)
             body: dict[str, Any] = {**cap_body(epsilon, delta), "reason": reason}
@@ -99,7 +101,7 @@ class Accounts:
         if dataset == other:
             raise InputError(f"other ({other}) must be another account than {dataset}")
         with self.session.writing() as journal:
-            accounts = self.session.view(journal).accounts
+            accounts = self.session.sums(journal).accounts
             account_in(accounts, other)
             if other not in account_in(accounts, dataset).aliases:
                 body = {"other": other, "reason": reason}
@@ -107,8 +109,8 @@ class Accounts:
 
     def totals(self) -> tuple[AccountTotal, ...]:
         """All accounts with what they have spent, in order of opening."""
-        view = self.session.view()
-        return tuple(account_total(account, view.spent_of(account.dataset)) for account in view.accounts.values())
+        sums = self.session.sums()
+        return tuple(account_total(account, sums.spent_of(account.dataset)) for account in sums.accounts.values())
 
     def total(self, dataset: str) -> AccountTotal:
         """What one account has spent.
@@ -116,8 +118,8 @@ class Accounts:
         Raises:
             BudgetError: no such account.
         """
-        view = self.session.view()
-        return account_total(account_in(view.accounts, dataset), view.spent_of(dataset))
+        sums = self.session.sums()
+        return account_total(account_in(sums.accounts, dataset), sums.spent_of(dataset))
 
     def check(self, dataset: str, command: str) -> None:
         """Refuse a dataset without an account, with the `command` that opens one.
@@ -125,21 +127,30 @@ class Accounts:
         Raises:
             BudgetError: no such account.
         """
-        account_in(self.session.view().accounts, dataset, command)
+        account_in(self.session.sums().accounts, dataset, command)
 
     def cap_changes(self, dataset: str) -> tuple[CapStatement, ...]:
         """The caps that an account had since its first draw, oldest first: one where none was changed, none before a draw."""
+        with self.session.reading() as journal:
+            numbers = self.session.sums(journal).totals.get(dataset, Totals()).rows
+            rows, drawn = journal.rows_of(numbers), journal.first_draw(dataset)
         changes: list[CapStatement] = []
-        drawn = False
-        for event in self.session.events():
-            if event.account != dataset:
-                continue
-            drawn = drawn or event.kind == EventKind.DRAWN
+        for row, event in zip(rows, map(event_of, rows), strict=True):
             if event.kind in {EventKind.OPENED, EventKind.CAP_CHANGED}:
                 epsilon, delta = float(event.body["epsilon"]), float(event.body["delta"])
                 cap = CapStatement(epsilon=epsilon, delta=delta, since=event.created.isoformat())
-                changes = [*changes, cap] if drawn else [cap]
-        return tuple(changes) if drawn else ()
+                changes = [*changes, cap] if drawn is not None and row["seq"] > drawn else [cap]
+        return tuple(changes) if drawn is not None else ()
+
+    def period_spent(self, dataset: str, moment: datetime) -> Spent:
+        """What was spent in the period of the account's policy that `moment` is in; nothing without a policy.
+
+        Raises:
+            BudgetError: no such account.
+        """
+        with self.session.reading() as journal:
+            sums = self.session.sums(journal)
+            return sums.period_spent(account_in(sums.accounts, dataset), moment, journal)
 
     def forecast(self, dataset: str, plan: BudgetPlan) -> tuple[float, bool]:
         """Epsilon of the account with one more release of `plan`, and whether it fits; nothing is booked.
@@ -147,9 +158,9 @@ class Accounts:
         Raises:
             BudgetError: no such account.
         """
-        view = self.session.view()
-        account = account_in(view.accounts, dataset, opening_for(dataset, plan))
-        return total_with(account, view.spent_of(dataset), plan.cost, plan.statement)
+        sums = self.session.sums()
+        account = account_in(sums.accounts, dataset, opening_for(dataset, plan))
+        return total_with(account, sums.spent_of(dataset), plan.cost, plan.statement)
 
     def period_forecast(self, dataset: str, plan: BudgetPlan, moment: datetime) -> PeriodForecast | None:
         """What the account's policy says of one more release of `plan` at `moment`; None where there is no policy.
@@ -157,9 +168,10 @@ class Accounts:
         Raises:
             BudgetError: no such account.
         """
-        view = self.session.view()
-        account = account_in(view.accounts, dataset, opening_for(dataset, plan))
-        return period_forecast(account, view.releases.values(), plan, moment)
+        with self.session.reading() as journal:
+            sums = self.session.sums(journal)
+            account = account_in(sums.accounts, dataset, opening_for(dataset, plan))
+            return period_forecast(account, sums.period_spent(account, moment, journal), plan, moment)
 
 
 def account_in(accounts: Mapping[str, Account], dataset: str, command: str | None = None) -> Account:

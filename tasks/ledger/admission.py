@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
@@ -11,16 +13,17 @@ from typing import NamedTuple
 
 from marginweave.schemas.budget import MOST_DELTA, BasicAmount, Cost, stated
 from marginweave.schemas.draws import BudgetPlan
-from marginweave.schemas.errors import InputError
+from marginweave.schemas.errors import BudgetError, InputError
 from marginweave.schemas.ledger.accounts import Account, Spent
 from marginweave.schemas.ledger.records import Event, EventKind, ReleaseRecord
 from marginweave.schemas.program import Program
 from marginweave.tasks.ledger.boxes import Admitted, admitted, box_of_cap, coordinates, is_closed
-from marginweave.tasks.ledger.journal import Journal, View
+from marginweave.tasks.ledger.journal import Journal
 from marginweave.tasks.ledger.keys import SourceDigest
 from marginweave.tasks.ledger.location import raising_command
-from marginweave.tasks.ledger.records import ACCOUNT_ROWS, cap_body
+from marginweave.tasks.ledger.records import ACCOUNT_ROWS, cap_body, source_mark
 from marginweave.tasks.ledger.rules import period_forecast
+from marginweave.tasks.ledger.sums import Sums
 
 _UP = Context(prec=4, rounding=ROUND_CEILING)
 _DOWN = Context(prec=4, rounding=ROUND_FLOOR)
@@ -79,8 +82,10 @@ def check_identity(request: ReleaseRequest, known: ReleaseRecord) -> None:
             raise InputError(f"release {known.release} was reserved with another {what}; a new {what} needs a new name")
 
 
-def refusal(request: ReleaseRequest, account: Account, view: View, moment: datetime) -> Refusal | None:
-    """Why `request` is refused at `moment`, or None where it may be reserved in the ledger as `view` has it."""
+def refusal(
+    request: ReleaseRequest, account: Account, sums: Sums, journal: Journal, moment: datetime
+) -> Refusal | None:
+    """Why `request` is refused at `moment`, or None where it may be reserved in the transaction of `journal`."""
     if account.frozen:
         message = (
             f"account {account.dataset} admits nothing: its ledger was restored, and what other homes drew under it is not "
@@ -90,9 +95,9 @@ def refusal(request: ReleaseRequest, account: Account, view: View, moment: datet
         return Refusal("reconciled", message)
     return (
         unit_refusal(request.unit, request.plan.neighbors, account)
-        or _source_refusal(request.source, account, view)
-        or _cap_refusal(request, account, view.spent_of(account.dataset))
-        or _policy_refusal(request, account, view, moment)
+        or _source_refusal(request.source, account, sums, journal)
+        or _cap_refusal(request, account, sums.spent_of(account.dataset))
+        or _policy_refusal(request, account, sums.period_spent(account, moment, journal), moment)
     )
 
 
@@ -125,16 +130,12 @@ def record_refusal(journal: Journal, request: ReleaseRequest, refused: Refusal, 
         "neighbors": request.plan.neighbors,
         "reason": refused.reason,
     }
-    for event in reversed(journal.all_events()):
-        if event.account != request.dataset:
-            continue
-        if event.kind in _CHANGES:
-            break
-        if event.kind == EventKind.REFUSED and dict(event.body) == body:
-            return
-    journal.append(
-        Event(kind=EventKind.REFUSED, actor=request.actor, created=moment, account=request.dataset, body=body)
-    )
+    since = journal.newest_of(request.dataset, _CHANGES)
+    before = journal.account_rows([request.dataset], [EventKind.REFUSED], after=since)
+    if any(json.loads(row["body"]) == body for row in before):
+        return
+    refused_row = Event(kind=EventKind.REFUSED, actor=request.actor, account=request.dataset, body=body)
+    journal.append(replace(refused_row, created=moment))
 
 
 def reservation(request: ReleaseRequest, how: Admitted | None, moment: datetime) -> list[Event]:
@@ -177,17 +178,23 @@ def rounded_down(value: float | Decimal) -> str:
     return _rounded(value, _DOWN)
 
 
-def _source_refusal(source: SourceDigest | None, account: Account, view: View) -> Refusal | None:
+def _source_refusal(source: SourceDigest | None, account: Account, sums: Sums, journal: Journal) -> Refusal | None:
+    """Why a source of another account is refused; the reservations of all others are read, and each has to be there."""
     if source is None:
         return None
-    allowed = {account.dataset, *account.aliases}
-    for other in view.releases.values():
-        if other.dataset not in allowed and source.matches(other.release, other.source_digest):
+    others = sums.accounts.keys() - {account.dataset, *account.aliases}
+    rows = journal.account_rows(others, [EventKind.RESERVED])
+    found = Counter(row["account"] for row in rows)
+    if any(found[other] != sums.spent_of(other).ever for other in others):
+        raise BudgetError("the ledger is broken: the row of a reservation is missing")
+    for row in rows:
+        if source.matches(row["release"], source_mark(json.loads(row["body"]))):
+            other = row["account"]
             return Refusal(
                 "source",
-                f"this source was released under account {other.dataset}, byte for byte; releases about the same people share "
+                f"this source was released under account {other}, byte for byte; releases about the same people share "
                 "one account, also where their sources differ in order, format or a few rows, which nothing here can see; to "
-                f'decide otherwise: marginweave ledger alias {account.dataset} {other.dataset} --reason "…"',
+                f'decide otherwise: marginweave ledger alias {account.dataset} {other} --reason "…"',
             )
     return None
 
@@ -266,9 +273,9 @@ def _least_epsilon(account: Account, delta: Decimal, needed: Iterable[Cost]) -> 
     return _UP.create_decimal(high).normalize()
 
 
-def _policy_refusal(request: ReleaseRequest, account: Account, view: View, moment: datetime) -> Refusal | None:
+def _policy_refusal(request: ReleaseRequest, account: Account, spent: Spent, moment: datetime) -> Refusal | None:
     statement = request.plan.statement
-    asked = period_forecast(account, view.releases.values(), request.plan, moment)
+    asked = period_forecast(account, spent, request.plan, moment)
     if asked is None or asked.fits:
         return None
     policy = asked.policy

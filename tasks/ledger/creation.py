@@ -20,11 +20,12 @@ from marginweave.schemas.ledger.records import Event, EventKind, State
 from marginweave.tasks.checkpoint.files import sync_folder
 from marginweave.tasks.ledger.boxes import box_of_history, is_closed
 from marginweave.tasks.ledger.connection import connected, engine_for, postgres_engine, sqlite_engine
-from marginweave.tasks.ledger.journal import Journal, View
+from marginweave.tasks.ledger.journal import Journal
 from marginweave.tasks.ledger.keys import environment_key, key_file, load_key, make_key_file
 from marginweave.tasks.ledger.location import LedgerLocation, PostgresLocation, check_local, opening_command, owner_url
 from marginweave.tasks.ledger.records import box_body
 from marginweave.tasks.ledger.tables import ACCOUNTS, EVENTS, METADATA, PLAIN, SCHEMA_VERSION, VERSIONS, statements
+from marginweave.tasks.ledger.view import View
 
 UPGRADE_COMMAND = "marginweave ledger upgrade"
 _BOXES = "0004"
@@ -62,7 +63,7 @@ def migrate(connection: Connection) -> None:
     """Bring the tables to the version of this program, inside the transaction of `connection`; no row changes.
 
     Before 0002 there were no columns for plain charges: the hashes of older rows hold where they are empty. 0003 and 0004
-    brought rows of new kinds alone, which an older program must not pass over.
+    brought rows of new kinds alone, which an older program must not pass over; 0005 checkpoints, and an index to find them.
     """
     found = schema_version(connection)
     METADATA.create_all(connection)
@@ -72,6 +73,8 @@ def migrate(connection: Connection) -> None:
     elif found < "0002":
         for name in PLAIN:
             connection.exec_driver_sql(f"ALTER TABLE {EVENTS.name} ADD COLUMN {name} TEXT")
+    for index in EVENTS.indexes:
+        index.create(connection, checkfirst=True)
     connection.execute(delete(VERSIONS))
     connection.execute(insert(VERSIONS).values(version_num=SCHEMA_VERSION))
 

@@ -1,8 +1,8 @@
-"""Transactions on a ledger, authenticated and sealed, and what was verified of it, brought up to date row by row."""
+"""Transactions on a ledger, authenticated and sealed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,12 +10,11 @@ from typing import Any
 from sqlalchemy import Connection, Engine, Select, Table, func, insert, select
 
 from marginweave.schemas.errors import BudgetError
-from marginweave.schemas.ledger.accounts import Account, Spent
-from marginweave.schemas.ledger.records import Event, ReleaseRecord
+from marginweave.schemas.ledger.records import Event, EventKind, ReleaseRecord
 from marginweave.tasks.ledger.connection import PAUSES, FullDisk, LostConnection, connected, reserve_beside
 from marginweave.tasks.ledger.keys import Keyring, key_id, sealing_key
 from marginweave.tasks.ledger.location import LedgerLocation
-from marginweave.tasks.ledger.records import accounts_of, release_of, releases_of
+from marginweave.tasks.ledger.records import release_of
 from marginweave.tasks.ledger.tables import ACCOUNTS, EVENTS, GENESIS, Position, check_chain, check_row, event_of, seal
 
 
@@ -47,10 +46,7 @@ class Journal:
         Raises:
             BudgetError: a row was changed, or the key is wrong.
         """
-        rows = self.release_rows(release)
-        for row in rows:
-            check_row(row, self.key)
-        return tuple(map(event_of, rows))
+        return tuple(map(event_of, self._checked(self.release_rows(release))))
 
     def release_rows(self, release: str) -> list[dict[str, Any]]:
         """The rows of one release, oldest first, as they were sealed."""
@@ -78,6 +74,77 @@ class Journal:
             BudgetError: a row was changed, removed, inserted or moved, or the key is wrong.
         """
         return tuple(map(event_of, self.all_rows()))
+
+    def length(self) -> int:
+        """The number of the newest row, as it is; 0 where there is none."""
+        return self.connection.scalar(select(func.max(EVENTS.c.seq))) or 0
+
+    def rows_at(self, position: Position) -> list[dict[str, Any]]:
+        """The row at a position, as it is, if it is there."""
+        return self._rows(select(EVENTS).where(EVENTS.c.seq == position.seq))
+
+    def rows_since(self, releases: Collection[str]) -> list[dict[str, Any]]:
+        """The rows from the first of these releases on, of everything, with their part of the chain checked.
+
+        Raises:
+            BudgetError: a row was changed, removed, inserted or moved since the first of these was reserved.
+        """
+        first = self.connection.scalar(select(func.min(EVENTS.c.seq)).where(EVENTS.c.release.in_(releases)))
+        rows = self.rows_from(first or 0)
+        if rows:
+            before = Position(rows[0]["seq"] - 1, rows[0]["prev_hash"], sealing_key(rows[0]["mac"]))
+            check_chain(rows, self.key, before)
+        return rows
+
+    def rows_of(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
+        """The rows of these numbers, oldest first, each checked by its own seal.
+
+        Raises:
+            BudgetError: one was changed or removed.
+        """
+        rows = self._rows(select(EVENTS).where(EVENTS.c.seq.in_(numbers)))
+        lost = sorted({*numbers} - {row["seq"] for row in rows})
+        if lost:
+            raise BudgetError(f"the ledger is broken: row {lost[0]} is missing")
+        return self._checked(rows)
+
+    def checkpoint(self) -> dict[str, Any] | None:
+        """The newest checkpoint, or None where there is none that the newest key of the ring has sealed.
+
+        Raises:
+            BudgetError: it was changed.
+        """
+        newest = self._numbers(None, EventKind.CHECKPOINT, newest=1)
+        rows = self._rows(select(EVENTS).where(EVENTS.c.seq.in_(newest)))
+        in_use = rows and self.key.keys and sealing_key(rows[0]["mac"]) == key_id(self.key.keys[-1])
+        return self._checked(rows)[0] if in_use else None
+
+    def account_rows(
+        self, accounts: Collection[str], kinds: Collection[EventKind], after: int = 0
+    ) -> list[dict[str, Any]]:
+        """The rows of these kinds on these accounts and their releases, and no draw, each checked by its own seal.
+
+        Raises:
+            BudgetError: one was changed.
+        """
+        about = EVENTS.c.account.in_(accounts), EVENTS.c.kind.in_(kinds), EVENTS.c.draw.is_(None), EVENTS.c.seq > after
+        return self._checked(self._rows(select(EVENTS).where(*about)))
+
+    def newest_of(self, account: str, kinds: Collection[EventKind]) -> int:
+        """The number of the newest row of these kinds on an account, its releases and draws; 0 for none."""
+        about = EVENTS.c.account == account, EVENTS.c.kind.in_(kinds)
+        return self.connection.scalar(select(func.max(EVENTS.c.seq)).where(*about)) or 0
+
+    def first_draw(self, account: str) -> int | None:
+        """The number of the row that began the first draw of an account; None before."""
+        about = EVENTS.c.account == account, EVENTS.c.kind == EventKind.DRAWN
+        first: int | None = self.connection.scalar(select(func.min(EVENTS.c.seq)).where(*about))
+        return first
+
+    def newest_releases(self, account: str, most: int) -> list[ReleaseRecord]:
+        """The newest releases of an account, at most so many, in order of reservation; raises as `release_events`."""
+        rows = self.rows_of(self._numbers(account, EventKind.RESERVED, newest=most))
+        return [self.release(row["release"]) for row in rows]
 
     def rows_from(self, seq: int) -> list[dict[str, Any]]:
         """The rows from number `seq` on, oldest first, as they are."""
@@ -135,6 +202,18 @@ class Journal:
         check_row(rows[0], self.key)
         return rows[0]
 
+    def _numbers(self, account: str | None, kind: EventKind, *, newest: int) -> list[int]:
+        """The numbers of the newest rows of a kind on an account (None: on none) and its releases, and no draw."""
+        about = EVENTS.c.account == account, EVENTS.c.kind == kind, EVENTS.c.draw.is_(None)
+        return [
+            *self.connection.scalars(select(EVENTS.c.seq).where(*about).order_by(EVENTS.c.seq.desc()).limit(newest))
+        ]
+
+    def _checked(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        for row in rows:
+            check_row(row, self.key)
+        return rows
+
     def _rows(self, query: Select[Any]) -> list[dict[str, Any]]:
         return [dict(row) for row in self.connection.execute(query.order_by(EVENTS.c.seq)).mappings()]
 
@@ -189,44 +268,3 @@ def _write_once(engine: Engine, location: LedgerLocation, journal: Journal, lost
         else:
             return
     raise lost
-
-
-@dataclass(frozen=True, kw_only=True)
-class View:
-    """Accounts, releases and sums as of the row at `position`; every row up to it fits chain and key.
-
-    The rows count as they were verified: a row that is changed in the database later changes no total, and is found by the
-    next process and by `Ledger.verify`.
-    """
-
-    position: Position = field(default_factory=Position)
-    accounts: Mapping[str, Account] = field(default_factory=dict)
-    releases: Mapping[str, ReleaseRecord] = field(default_factory=dict)
-    spent: Mapping[str, Spent] = field(default_factory=dict)  # by dataset
-
-    def spent_of(self, dataset: str) -> Spent:
-        """The sums over the releases of one account."""
-        return self.spent.get(dataset, Spent())
-
-    def of(self, journal: Journal) -> View:
-        """The whole ledger inside the transaction of `journal`, of which only the rows behind this view are read and checked.
-
-        Raises:
-            BudgetError: a row was changed, removed, inserted or moved, the key is wrong, or this view's newest row is gone.
-        """
-        rows = journal.rows_from(self.position.seq)
-        if self.position.seq:
-            if not rows or (rows[0]["seq"], rows[0]["row_hash"]) != self.position[:2]:
-                raise BudgetError(
-                    f"row {self.position.seq} of the ledger is not the one that was there: it has lost rows, or a backup was "
-                    "restored"
-                )
-            check_row(rows[0], journal.key)
-            rows = rows[1:]
-        position = check_chain(rows, journal.key, self.position)
-        events = tuple(map(event_of, rows))
-        releases, spent = releases_of(events, self.releases), dict(self.spent)
-        for name in dict.fromkeys(event.release for event in events if event.release in releases):
-            record, before = releases[name or ""], self.releases.get(name or "")
-            spent[record.dataset] = spent.get(record.dataset, Spent()).with_release(record, before)
-        return View(position=position, accounts=accounts_of(events, self.accounts), releases=releases, spent=spent)

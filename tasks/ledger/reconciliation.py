@@ -205,7 +205,7 @@ def _missing(journal: Journal, seen: Iterable[Sighting]) -> tuple[Row, ...]:
     for sighting in seen:
         for row in sighting.rows():
             _check_signed(row, journal.key, sighting)
-            if row["row_hash"] not in known:
+            if row["row_hash"] not in known and row["kind"] != EventKind.CHECKPOINT:  # adds nothing
                 found[row["row_hash"]] = row
     return tuple(sorted(found.values(), key=lambda row: (row["seq"], row["row_hash"])))
 

@@ -188,6 +188,11 @@ def _fields(event: Event) -> dict[str, Any]:
             return {}
 
 
+def source_mark(body: Mapping[str, Any]) -> str:
+    """The mark of the source, as the row that reserved a release has it."""
+    return str(body.get("source") or body["source_digest"])  # the latter of 0.1.0
+
+
 def _reserved(event: Event) -> ReleaseRecord | None:
     if event.release is None or event.account is None:
         return None
@@ -201,7 +206,7 @@ def _reserved(event: Event) -> ReleaseRecord | None:
         supersedes=body.get("supersedes"),
         delta_threshold=body.get("delta_threshold"),
         spent_epsilon=body.get("spent_epsilon"),
-        source_digest=body.get("source") or body["source_digest"],  # the latter of 0.1.0
+        source_digest=source_mark(body),
         draws=(),
         actor=event.actor,
         created=event.created,

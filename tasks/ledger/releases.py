@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -12,13 +12,14 @@ from marginweave.tasks.ledger.accounts import account_in
 from marginweave.tasks.ledger.admission import ReleaseRequest, check_identity, record_refusal, refusal, reservation
 from marginweave.tasks.ledger.boxes import admitted
 from marginweave.tasks.ledger.draws import check_lease
-from marginweave.tasks.ledger.journal import View
 from marginweave.tasks.ledger.location import opening_for
 from marginweave.tasks.ledger.plans import check_plan, check_same_plan
 from marginweave.tasks.ledger.records import decision_of
 from marginweave.tasks.ledger.session import Session
+from marginweave.tasks.ledger.view import View
 
 _LONGEST = 1000
+Find = Callable[[str], ReleaseRecord | None]
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,16 @@ class Releases:
         view = self.session.view()
         account_in(view.accounts, dataset)
         return tuple(record for record in view.releases.values() if record.dataset == dataset)
+
+    def newest(self, dataset: str, most: int) -> tuple[ReleaseRecord, ...]:
+        """The newest releases of one account, at most so many, in order of reservation.
+
+        Raises:
+            BudgetError: no such account.
+        """
+        with self.session.reading() as journal:
+            account_in(self.session.sums(journal).accounts, dataset)
+            return tuple(journal.newest_releases(dataset, most))
 
     def find(self, release_id: str) -> ReleaseRecord | None:
         """The release of this id, or None if it was never reserved."""
@@ -56,16 +67,17 @@ class Releases:
         check_plan(request.plan)
         dataset = request.dataset
         with self.session.writing(charging=True) as journal:
-            view, moment = self.session.view(journal), now()
-            account = account_in(view.accounts, dataset, opening_for(dataset, request.plan))
-            if (known := view.releases.get(request.release)) is not None:
+            sums, moment = self.session.sums(journal), now()
+            account = account_in(sums.accounts, dataset, opening_for(dataset, request.plan))
+            if (known := journal.find(request.release)) is not None:
+                journal.rows_since([request.release])  # nothing that it has drawn is missing
                 check_identity(request, known)
                 check_same_plan(known, request.plan, request.program)
                 return known
-            check_correction(dataset, request.supersedes, view.releases)
-            refused = refusal(request, account, view, moment)
+            check_correction(dataset, request.supersedes, journal.find)
+            refused = refusal(request, account, sums, journal, moment)
             if refused is None:
-                how = admitted(account, view.spent_of(dataset), request.cost, request.plan.statement)
+                how = admitted(account, sums.spent_of(dataset), request.cost, request.plan.statement)
                 journal.append(*reservation(request, how, moment))
                 return journal.release(request.release)
             record_refusal(journal, request, refused, moment)
@@ -79,9 +91,9 @@ class Releases:
         """
         check_plan(request.plan)
         with self.session.writing() as journal:
-            view, moment = self.session.view(journal), now()
-            account = account_in(view.accounts, request.dataset, opening_for(request.dataset, request.plan))
-            refused = refusal(request, account, view, moment)
+            sums, moment = self.session.sums(journal), now()
+            account = account_in(sums.accounts, request.dataset, opening_for(request.dataset, request.plan))
+            refused = refusal(request, account, sums, journal, moment)
             if refused is None:
                 return
             record_refusal(journal, request, refused, moment)
@@ -102,8 +114,7 @@ class Releases:
             if record.needs_approval:
                 raise BudgetError(f"release {release_id} is published by an approval, not by its run")
             if dict(outputs) != record.outputs:
-                releases = self.session.view(journal).releases
-                journal.append(*publication(record, outputs, releases, actor, now()))
+                journal.append(*publication(record, outputs, journal.find, actor, now()))
 
 
 @dataclass(frozen=True)
@@ -151,8 +162,7 @@ class Approvals:
                 return record.decision
             kind = EventKind.APPROVED if approved else EventKind.REJECTED
             first = Event(kind=kind, actor=by, account=record.dataset, release=release_id, body={"reason": reason})
-            releases = self.session.view(journal).releases
-            more = publication(record, record.proposed, releases, by, first.created) if approved else []
+            more = publication(record, record.proposed, journal.find, by, first.created) if approved else []
             journal.append(first, *more)
             return decision_of(first)
 
@@ -248,33 +258,32 @@ def check_draws_ended(record: ReleaseRecord) -> None:
         )
 
 
-def check_correction(dataset: str, supersedes: str | None, releases: Mapping[str, ReleaseRecord]) -> None:
-    """Refuse a correction of what is not there to be corrected; None corrects nothing.
+def check_correction(dataset: str, supersedes: str | None, find: Find) -> None:
+    """Refuse a correction of what is not there to be corrected, as far as `find` finds it; None corrects nothing.
 
     Raises:
         InputError: no such published release in the account, or one that is corrected already.
     """
     if supersedes is None:
         return
-    old = releases.get(supersedes)
+    old = find(supersedes)
     if old is None or old.dataset != dataset or not old.outputs:
         raise InputError(f"release {supersedes} is not a published release of account {dataset}")
-    if old.superseded_by is not None:
-        raise InputError(
-            f"run {old.run} is superseded already, by run {releases[old.superseded_by].run}: correct that one"
-        )
+    newer = find(old.superseded_by) if old.superseded_by is not None else None
+    if newer is not None:
+        raise InputError(f"run {old.run} is superseded already, by run {newer.run}: correct that one")
 
 
 def publication(
     record: ReleaseRecord,
     outputs: Mapping[str, str],
-    releases: Mapping[str, ReleaseRecord],
+    find: Find,
     actor: str,
     moment: datetime,
 ) -> list[Event]:
     """The PUBLISHED row of a release with `outputs`, and that of the release that it supersedes, if there is one.
 
-    Two corrections of one release may be begun: `releases`, as they are in this transaction, say which one was first.
+    Two corrections of one release may be begun: what `find` finds in this transaction says which one was first.
 
     Raises:
         InputError: another correction was published before.
@@ -283,5 +292,5 @@ def publication(
     row = replace(about, body={"outputs": dict(outputs)})
     if record.outputs or record.supersedes is None:
         return [row]
-    check_correction(record.dataset, record.supersedes, releases)
+    check_correction(record.dataset, record.supersedes, find)
     return [row, replace(row, kind=EventKind.SUPERSEDED, release=record.supersedes, body={"by": record.release})]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from marginweave.schemas.budget import BasicAmount
 from marginweave.schemas.errors import AuditError
@@ -14,7 +14,8 @@ from marginweave.schemas.ledger.records import CHARGED, RECONCILING, TRANSITIONS
 from marginweave.tasks.ledger.boxes import admitted
 from marginweave.tasks.ledger.plans import draws_fault, stated_fault
 from marginweave.tasks.ledger.records import ACCOUNT_ROWS, MOVES, account_with, decision_of, release_of, release_with
-from marginweave.tasks.ledger.rules import account_fault, policy_overrun, within_old_cap
+from marginweave.tasks.ledger.rules import account_fault, period_spent, policy_overrun, within_old_cap
+from marginweave.tasks.ledger.sums import Totals, totals_of
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _MOST_SPARES = 3  # of a release that 0.1.0 reserved with `redraws`
@@ -40,6 +41,7 @@ class Replay:
     opened: dict[str, int] = field(default_factory=dict)
     course: dict[str, list[Standing]] = field(default_factory=dict)
     _spent: defaultdict[str, Spent] = field(default_factory=lambda: defaultdict(Spent))
+    _rows: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))  # about each account
     _leases: set[tuple[str, str]] = field(default_factory=set)
     # The release whose reservation has rows to come, and the names of its draws that they reserve.
     _reserving: str | None = None
@@ -75,6 +77,8 @@ class Replay:
         match event.kind:
             case EventKind.LEDGER_CREATED | EventKind.KEY_ROTATED:
                 pass
+            case EventKind.CHECKPOINT:
+                _expect(totals_of(event.body) == self._totals(), "its sums are not those of the rows before it")
             case EventKind.REFUSED:
                 self._account(event)
             case EventKind.RESERVED:
@@ -89,6 +93,19 @@ class Replay:
             before = self.course.setdefault(name, [])
             if not before or before[-1].account is not now.account or before[-1].spent is not now.spent:
                 before.append(now)
+
+    def _totals(self) -> dict[str, Totals]:
+        """What a checkpoint has to say here, with the sums of periods added up release by release."""
+        found = {}
+        for name, account in self.accounts.items():
+            own = [record for record in self.releases.values() if account.policy and record.dataset == name]
+            latest = max((record.created for record in own), default=None)
+            period: dict[str, Any] = {}
+            if account.policy is not None and latest is not None:
+                in_period = period_spent(account.policy, name, own, latest)
+                period = {"start": account.policy.start(latest), "in_period": in_period}
+            found[name] = Totals(rows=tuple(self._rows[name]), spent=self._spent[name], **period)
+        return found
 
     def _change_account(self, seq: int, event: Event) -> None:
         """The account as `event` leaves it; the first row of an account opens it."""
@@ -111,6 +128,7 @@ class Replay:
                 _expect(other in self.accounts and other != name, f"account {other} is not open")
         self.accounts[name] = after
         self.opened.setdefault(name, seq)
+        self._rows[name].append(seq)
 
     def _change_release(self, event: Event) -> None:
         """The release as `event` leaves it, and its account's sums where the charge becomes another one."""

@@ -110,10 +110,10 @@ def period_epsilon(policy: Policy, spent: Spent) -> float:
     return account_epsilon(spent.cost, spent.statement, policy.delta)[0]
 
 
-def period_forecast(
-    account: Account, releases: Iterable[ReleaseRecord], plan: BudgetPlan, moment: datetime
-) -> PeriodForecast | None:
+def period_forecast(account: Account, spent: Spent, plan: BudgetPlan, moment: datetime) -> PeriodForecast | None:
     """What the account's policy says at `moment` of one more release of `plan`; None without policy.
+
+    `spent` is what the releases of this period have.
 
     The period's total with the release is compared with the policy by <=, as doubles, so that a release alone fits a policy
     equal to its own (epsilon, delta).
@@ -121,7 +121,7 @@ def period_forecast(
     policy = account.policy
     if policy is None:
         return None
-    spent, cost, statement = period_spent(policy, account.dataset, releases, moment), plan.cost, plan.statement
+    cost, statement = plan.cost, plan.statement
     after = period_epsilon(policy, spent.with_charge(cost, statement))
     bound = float(policy.epsilon)
     fits, alone = after <= bound, period_epsilon(policy, Spent().with_charge(cost, statement)) <= bound

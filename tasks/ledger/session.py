@@ -11,9 +11,11 @@ from sqlalchemy import Engine
 from marginweave.schemas.errors import BudgetError
 from marginweave.schemas.ledger.records import Event, ReleaseRecord
 from marginweave.tasks.ledger.connection import reserve_beside
-from marginweave.tasks.ledger.journal import Journal, View, transaction
+from marginweave.tasks.ledger.journal import Journal, transaction
 from marginweave.tasks.ledger.keys import Keyring
 from marginweave.tasks.ledger.location import LedgerLocation
+from marginweave.tasks.ledger.sums import Sums, is_due
+from marginweave.tasks.ledger.view import View
 from marginweave.tasks.ledger.witness import Witness
 
 
@@ -29,6 +31,7 @@ class Session:
     key: Keyring
     witness: Witness | None = None
     _verified: View = field(default_factory=View, init=False)
+    _sums: Sums = field(default_factory=Sums, init=False)
 
     def reading(self) -> AbstractContextManager[Journal]:
         """A transaction that only reads."""
@@ -46,6 +49,10 @@ class Session:
             if self.witness is not None:
                 self.witness.check(journal, f"the ledger {self.location}")
             yield journal
+            due = self._sums.of(journal) if is_due(journal) else None
+            if due is not None:
+                journal.append(due.row)
+        self._sums = due or self._sums  # now that its rows are durable
         if self.witness is not None:
             self.witness.keep(journal.written_events)
 
@@ -65,6 +72,14 @@ class Session:
                 return self.view(reading)
         self._verified = self._verified.of(journal)
         return self._verified
+
+    def sums(self, journal: Journal | None = None) -> Sums:
+        """Accounts and what is spent of them, as `view` has them, without reading what a checkpoint has added up."""
+        if journal is None:
+            with self.reading() as reading:
+                return self.sums(reading)
+        self._sums = self._sums.of(journal)
+        return self._sums
 
     def events(self) -> tuple[Event, ...]:
         """All events, oldest first, with the whole chain checked."""

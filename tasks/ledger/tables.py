@@ -16,7 +16,7 @@ from marginweave.schemas.errors import BudgetError
 from marginweave.schemas.ledger.records import Event, EventKind
 from marginweave.tasks.ledger.keys import Keyring, key_id, sealing_key
 
-SCHEMA_VERSION = "0004"
+SCHEMA_VERSION = "0005"
 METADATA = MetaData()
 GENESIS = "0" * 64
 _AMOUNTS = tuple(Cost().texts)
@@ -60,6 +60,7 @@ EVENTS = Table(
     Column("plain_epsilon", Text),
     Column("plain_delta", Text),
     Index("events_by_release", "release"),
+    Index("events_by_account", "account", "kind", "draw", "seq"),
 )
 
 

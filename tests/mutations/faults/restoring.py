@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutations.fault import Fault
 
 _RESTORED = "tests/unit/ledger/test_restored.py"
+_CHECKPOINTS = "tests/unit/ledger/test_checkpoints.py"
 _OLDER = "tests/unit/flows/test_older_ledgers.py"
 
 FAULTS = (
@@ -70,5 +71,33 @@ FAULTS = (
         text="    if newest == replace(entry, created=newest.created):\n",
         instead="    if newest is None:\n",
         killed_by=("tests/unit/ledger/test_draw_states.py::test_a_move_asked_again_finds_its_own_row",),
+    ),
+    Fault(
+        name="a checkpoint is believed under a key that was rotated away",
+        file="tasks/ledger/journal.py",
+        text="key_id(self.key.keys[-1])",
+        instead="sealing_key(rows[0]['mac'])",
+        killed_by=(f"{_CHECKPOINTS}::test_a_checkpoint_of_a_retired_key_is_not_believed",),
+    ),
+    Fault(
+        name="sums from a checkpoint on forget what is reserved behind it",
+        file="tasks/ledger/sums.py",
+        text="releases = releases_of((event for _, event in events), known)",
+        instead="releases = dict(known)",
+        killed_by=(f"{_CHECKPOINTS}::test_what_a_checkpoint_has_added_up_is_not_read_again[sqlite]",),
+    ),
+    Fault(
+        name="no checkpoint follows what is given back",
+        file="tasks/ledger/sums.py",
+        text='row["kind"] == EventKind.RETURNED or ',
+        instead="",
+        killed_by=(f"{_CHECKPOINTS}::test_a_release_goes_on_with_all_of_its_rows_alone[sqlite]",),
+    ),
+    Fault(
+        name="an auditor believes what a checkpoint says",
+        file="tasks/ledger/replay.py",
+        text="totals_of(event.body) == self._totals()",
+        instead="bool(totals_of(event.body))",
+        killed_by=(f"{_CHECKPOINTS}::test_an_auditor_computes_every_checkpoint_again",),
     ),
 )
