@@ -16,6 +16,7 @@ from marginweave.tasks.ledger.location import opening_for
 from marginweave.tasks.ledger.plans import check_plan, check_same_plan
 from marginweave.tasks.ledger.records import decision_of
 from marginweave.tasks.ledger.session import Session
+from marginweave.tasks.ledger.tables import event_of
 from marginweave.tasks.ledger.view import View
 
 _LONGEST = 1000
@@ -203,19 +204,16 @@ class Evaluations:
         Raises:
             BudgetError: no such release in this account.
         """
-        evaluated: set[str] = set()
-        pairs: list[set[str]] = []
-        for event in self.session.events():
-            if release is not None and event.release == release and event.kind == EventKind.RESERVED:
-                if event.account == dataset:
-                    break
-            elif event.kind == EventKind.EVALUATED_INTERNALLY:
-                evaluated.add(str(event.account))
-            elif event.kind == EventKind.ALIASED:
-                pairs.append({str(event.account), str(event.body["other"])})
-        else:
-            if release is not None:
+        with self.session.reading() as journal:
+            accounts = self.session.view(journal).accounts  # every row is there, and fits
+            rows = journal.release_rows(release) if release is not None else []
+            own = [row for row in rows if row["kind"] == EventKind.RESERVED]
+            if release is not None and (not own or own[0]["account"] != dataset):
                 raise BudgetError(f"account {dataset} has no release {release}")
+            rows = journal.account_rows(accounts, {EventKind.EVALUATED_INTERNALLY, EventKind.ALIASED})
+            before = [event_of(row) for row in rows if not own or row["seq"] < own[0]["seq"]]
+        evaluated = {str(event.account) for event in before if event.kind == EventKind.EVALUATED_INTERNALLY}
+        pairs = [{str(event.account), str(event.body["other"])} for event in before if event.kind == EventKind.ALIASED]
         return bool(evaluated & _tied(pairs, dataset))
 
 
