@@ -17,7 +17,6 @@ from marginweave.flows.cli import audit, init, ledger, plan, released, run
 from marginweave.flows.cli.console import Commands, LocalCommand, out, tell
 from marginweave.flows.run.process_hardening import protect_process
 from marginweave.tasks.interruption import INTERRUPTION
-from marginweave.tasks.program import program_identity
 
 app = typer.Typer(
     name="marginweave",
@@ -42,6 +41,8 @@ app.add_typer(ledger.app, name="ledger")
 
 def _show_version(wanted: bool) -> None:
     if wanted:
+        from marginweave.tasks.program import program_identity
+
         out.print(f"marginweave {program_identity()}")
         raise typer.Exit
 

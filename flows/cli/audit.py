@@ -14,10 +14,8 @@ import typer
 from marginweave.flows.cli import console
 from marginweave.flows.cli.console import Example, Home, Reason, out
 from marginweave.flows.orchestration.environment import home_directory
-from marginweave.schemas.budget import Cost
 from marginweave.schemas.errors import AuditError, BudgetError, InputError
 from marginweave.tasks.checkpoint.files import at_place, replace_file
-from marginweave.tasks.program import program_identity
 
 if TYPE_CHECKING:
     from marginweave.tasks.ledger import LedgerLocation
@@ -101,6 +99,7 @@ def export(
     from marginweave.tasks.ledger.accounts import account_in
     from marginweave.tasks.ledger.audit import audit_ledger
     from marginweave.tasks.ledger.export import comma_separated, json_lines, registry_record
+    from marginweave.tasks.program import program_identity
     from marginweave.tasks.publish.statement import ASSUMPTIONS, old_releases
 
     location = console.location_of(example, home)
@@ -172,6 +171,8 @@ def expire(
 
     Example: `marginweave ledger expire --older-than 7d`
     """
+    from marginweave.schemas.budget import Cost
+
     age = console.days("older-than", older_than)
     ledger = console.ledger_to_change(example, home)
     expired = ledger.draws.expire(age, release)

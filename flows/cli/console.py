@@ -17,13 +17,12 @@ from typer.core import TyperCommand, TyperGroup
 
 from marginweave.flows.orchestration.environment import home_directory
 from marginweave.flows.run.stopping import obey_signals
-from marginweave.schemas.budget import BasicAmount
-from marginweave.schemas.configuration.execution import scheme_of
-from marginweave.schemas.configuration.values import number
 from marginweave.schemas.errors import EXIT_FAILED, InputError, MarginweaveError, OperatorError, place_of
+from marginweave.schemas.places import scheme_of
 from marginweave.tasks.interruption import Stopped
 
 if TYPE_CHECKING:
+    from marginweave.schemas.budget import BasicAmount
     from marginweave.tasks.ledger import Ledger, LedgerLocation
 
 Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="The YAML file that says everything about the release.")]
@@ -135,6 +134,8 @@ def days(name: str, text: str) -> timedelta:
 
 def decimal_of(name: str, text: str) -> Decimal:
     """The exact number that an option called `name` gives; raises InputError for something else."""
+    from marginweave.schemas.configuration.values import number
+
     value = number(text.strip())
     if value is None:
         raise InputError(f"{name} ({text}) must be a finite number")
@@ -143,6 +144,8 @@ def decimal_of(name: str, text: str) -> Decimal:
 
 def amount_of(name: str, text: str) -> BasicAmount:
     """The (epsilon, delta) that an option called `name` gives; raises InputError for something else."""
+    from marginweave.schemas.budget import BasicAmount
+
     epsilon, comma, delta = text.partition(",")
     if not comma:
         raise InputError(f"--{name} must be EPSILON,DELTA, such as 1.5,1e-6")

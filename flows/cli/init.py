@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from pydantic import ValidationError
 
 from marginweave.flows.cli.console import out
-from marginweave.schemas.configuration.execution import SourceFile, is_path
 from marginweave.schemas.errors import InputError
+from marginweave.schemas.places import is_path
 from marginweave.tasks.checkpoint.files import write_once
-from marginweave.tasks.validate.parts import refuse_url
+
+if TYPE_CHECKING:
+    from marginweave.schemas.configuration.execution import SourceFile
 
 _File = Annotated[
     str | None, typer.Argument(metavar="FILE", help="The table to look at: CSV, TSV, Parquet, or a folder of parts.")
@@ -66,6 +67,11 @@ def init(  # noqa: PLR0913, PLR0917 - each one an option
 
 def _form(named: str, target: Path, encoding: str, delimiter: str | None) -> SourceFile:
     """The source as the draft names it: relative to the draft, like every source."""
+    from pydantic import ValidationError
+
+    from marginweave.schemas.configuration.execution import SourceFile
+    from marginweave.tasks.validate.parts import refuse_url
+
     refuse_url(named)
     keep = not is_path(named) or Path(named).is_absolute()
     file = named if keep else os.path.relpath(named, target.parent)

@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
-from marginweave.flows.cli import console, spending
+from marginweave.flows.cli import console
 from marginweave.flows.cli.console import Dataset, Example, Home, Reason, decimal_of, out
-from marginweave.schemas.budget import Neighbors
-from marginweave.schemas.configuration.privacy import SUBJECT_PREFIX
 from marginweave.schemas.errors import BudgetError, InputError
-from marginweave.schemas.ledger.accounts import PERIODS, Account, Policy
 
 if TYPE_CHECKING:
+    from marginweave.schemas.ledger.accounts import Policy
     from marginweave.tasks.ledger import Ledger
 
 _Weak = Annotated[
@@ -60,6 +58,7 @@ def open_account(
     Example: `marginweave ledger open census-2026 --for census.yaml --epsilon 4`, or
     `marginweave ledger open census-2026 --epsilon 4 --delta 1e-6 --per quarter=1,2.5e-7`
     """
+    from marginweave.schemas.ledger.accounts import Account
     from marginweave.tasks.ledger import Ledger, ledger_location
 
     if config is not None:
@@ -93,6 +92,9 @@ def open_account(
 
 def _check_unit(unit: str | None, neighbors: str | None) -> None:
     """Refuse a unit of privacy, and neighboring tables, that no configuration can have."""
+    from marginweave.schemas.budget import Neighbors
+    from marginweave.schemas.configuration.privacy import SUBJECT_PREFIX
+
     if unit is not None and unit != "row" and not re.fullmatch(rf"{SUBJECT_PREFIX}.*\S.*", unit, re.DOTALL):
         raise InputError(f"unit ({unit}) must be row or subject:COLUMN")
     if neighbors not in {None, *get_args(Neighbors)}:
@@ -101,6 +103,8 @@ def _check_unit(unit: str | None, neighbors: str | None) -> None:
 
 def _policy_of(text: str) -> Policy:
     """The policy that `--per PERIOD=E,D` says."""
+    from marginweave.schemas.ledger.accounts import PERIODS, Policy
+
     period, _, amounts = text.partition("=")
     if period.strip() not in PERIODS or "," not in amounts:
         raise InputError(f"per ({text}) must be PERIOD=EPSILON,DELTA, the period one of {', '.join(PERIODS)}")
@@ -152,6 +156,8 @@ def cap(
 
     Example: `marginweave ledger cap census-2026 --epsilon 6 --delta 1e-6 --reason "board decision 12"`
     """
+    from marginweave.flows.cli import spending
+
     ledger = console.ledger_to_change(example, home)
     policy: Policy | Literal["as it is"] | None = "as it is"
     if per is not None:
@@ -167,6 +173,8 @@ def list_accounts(example: Example = False, home: Home = Path()) -> None:
 
     Example: `marginweave ledger list`
     """
+    from marginweave.flows.cli import spending
+
     for total in _compared(example, home).accounts.totals():
         out.print(spending.line(total))
 
@@ -184,6 +192,8 @@ def show(
 
     Example: `marginweave ledger show census-2026`
     """
+    from marginweave.flows.cli import spending
+
     ledger = _compared(example, home)
     total = ledger.accounts.total(dataset)
     releases = ledger.releases.newest(dataset, total.spent.ever if every else _NEWEST)
@@ -205,6 +215,8 @@ def show(
 
 
 def _period(ledger: Ledger, dataset: str, policy: Policy) -> str:
+    from marginweave.flows.cli import spending
+
     moment = datetime.now(UTC)
     return spending.period(policy, ledger.accounts.period_spent(dataset, moment), moment)
 

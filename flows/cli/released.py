@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -12,7 +12,9 @@ from rich.table import Table
 from marginweave.flows.cli.console import Home, Reason, RunName, Source, out
 from marginweave.flows.orchestration.environment import prepare_environment
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.released.evaluation import Evaluation
+
+if TYPE_CHECKING:
+    from marginweave.schemas.released.evaluation import Evaluation
 
 _Records = Annotated[int | None, typer.Option(min=0, max=10**8, help="How many records [default: as configured].")]
 _Internal = Annotated[

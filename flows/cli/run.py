@@ -14,10 +14,10 @@ from marginweave.flows.cli import console
 from marginweave.flows.cli.console import Config, Home, RunName, Source, out
 from marginweave.flows.orchestration.environment import importing, prepare_environment
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.released.account import AccountStatement
 
 if TYPE_CHECKING:
     from marginweave.flows.run.request import Request
+    from marginweave.schemas.released.account import AccountStatement
     from marginweave.tasks.references import RunReference
 
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from marginweave.schemas.configuration.execution import scheme_of
 from marginweave.schemas.errors import InputError
+from marginweave.schemas.places import scheme_of
 
 # Usage analytics go to other machines; a run talks to loopback only.
 ANALYTICS_OFF = {

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from marginweave.flows.run.limits import check_size
-from marginweave.schemas.configuration.execution import EXAMPLE_PREFIX, EngineSettings
+from marginweave.schemas.configuration.execution import EngineSettings
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import InputError, MarginweaveError, StageError
+from marginweave.schemas.places import EXAMPLE_PREFIX
 from marginweave.tasks.accounting.plan.resolve import load_configuration
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, read_file, replace_file
 from marginweave.tasks.checkpoint.run_folder import RunFolder

@@ -16,25 +16,12 @@ from pydantic import (
 )
 
 from marginweave.schemas.configuration.values import FrozenModel, PositiveWhole
+from marginweave.schemas.places import scheme_of
 
-EXAMPLE_PREFIX = "example:"
-S3_PREFIX = "s3://"
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|"}
 
 
-_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")  # pathlib makes one slash of two
 _OBJECT = re.compile(r"s3://[a-z0-9][a-z0-9.-]+[a-z0-9](/[^/]+)+/?")
-
-
-def is_path(source: str) -> bool:
-    """Whether a source is a path, which is relative to something, and neither an example nor on S3."""
-    return not source.startswith((EXAMPLE_PREFIX, S3_PREFIX))
-
-
-def scheme_of(place: str) -> str | None:
-    """The scheme of a URL; None for a path."""
-    found = _URL.match(place)
-    return found and found[1]
 
 
 def check_place(source: str) -> str:

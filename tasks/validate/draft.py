@@ -20,10 +20,11 @@ from pydantic import ValidationError
 
 from marginweave.schemas.configuration.columns import NumberColumn
 from marginweave.schemas.configuration.columns.periods import DAY, moment_of, parse_instant
-from marginweave.schemas.configuration.execution import EXAMPLE_PREFIX, SourceFile
+from marginweave.schemas.configuration.execution import SourceFile
 from marginweave.schemas.configuration.values import number
 from marginweave.schemas.configuration.yaml_source import TEXT_KEYS
 from marginweave.schemas.errors import InputError
+from marginweave.schemas.places import EXAMPLE_PREFIX
 from marginweave.tasks.arrow import compute as pc
 from marginweave.tasks.validate.source import TableSource, source_columns
 

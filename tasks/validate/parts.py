@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias, cast
 from urllib.parse import urlsplit
 
-from marginweave.schemas.configuration.execution import S3_PREFIX, check_place, is_path
+from marginweave.schemas.configuration.execution import check_place
 from marginweave.schemas.errors import InputError
+from marginweave.schemas.places import S3_PREFIX, is_path
 
 State: TypeAlias = tuple[object, ...]
 _BUFFER = 1 << 23  # each read of an object is a request

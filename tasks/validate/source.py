@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from marginweave.schemas.configuration.execution import EXAMPLE_PREFIX, SourceFile
+from marginweave.schemas.configuration.execution import SourceFile
 from marginweave.schemas.errors import InputError
+from marginweave.schemas.places import EXAMPLE_PREFIX
 from marginweave.tasks.arrow import cell_type, is_text
 from marginweave.tasks.checkpoint.codecs import plain_table
 from marginweave.tasks.validate.parts import Part, State, fault_of, parts_of, reading

@@ -15,8 +15,9 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
-from marginweave.schemas.configuration.execution import EXAMPLE_PREFIX, SourceFile
+from marginweave.schemas.configuration.execution import SourceFile
 from marginweave.schemas.errors import InputError
+from marginweave.schemas.places import EXAMPLE_PREFIX
 from marginweave.tasks.validate.parts import Part
 
 _BY_ENDING = {".csv": ",", ".tsv": "\t"}

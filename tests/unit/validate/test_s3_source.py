@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marginweave.schemas.configuration.execution import SourceFile, check_place, is_path
+from marginweave.schemas.configuration.execution import SourceFile, check_place
 from marginweave.schemas.errors import InputError
+from marginweave.schemas.places import is_path
 from marginweave.tasks.validate import parts
 from marginweave.tasks.validate.source import TableSource, check_source, source_columns
 from tests.support.s3_server import SECRET, S3Server, s3_server
