@@ -18,7 +18,7 @@ from marginweave.flows.cli.console import Dataset, Example, Home, Reason, decima
 from marginweave.schemas.errors import BudgetError, InputError
 
 if TYPE_CHECKING:
-    from marginweave.schemas.ledger.accounts import Policy
+    from marginweave.schemas.ledger.accounts import Account, Policy
     from marginweave.tasks.ledger import Ledger
 
 _Weak = Annotated[
@@ -58,18 +58,11 @@ def open_account(
     Example: `marginweave ledger open census-2026 --for census.yaml --epsilon 4`, or
     `marginweave ledger open census-2026 --epsilon 4 --delta 1e-6 --per quarter=1,2.5e-7`
     """
-    from marginweave.schemas.ledger.accounts import Account
     from marginweave.tasks.ledger import Ledger, ledger_location
 
-    if config is not None:
-        from marginweave.flows.run.preparation import account_for
-        from marginweave.tasks.accounting.plan.resolve import load_configuration
-
-        account = replace(account_for(load_configuration(config)), dataset=dataset)
-    elif epsilon is None or delta is None:
+    if config is None and (epsilon is None or delta is None):
         raise InputError("--epsilon and --delta must be given, or --for CONFIG, whose own they are then")
-    else:
-        account = Account(dataset=dataset, epsilon=Decimal(0), delta=Decimal(0), unit="row", neighbors="add-remove")
+    account = _proposed(dataset, config)
     _check_unit(unit, neighbors)
     given: dict[str, Any] = {
         "epsilon": None if epsilon is None else decimal_of("epsilon", epsilon),
@@ -88,6 +81,17 @@ def open_account(
     if account.policy is not None:
         out.print(f"Its policy, which guarantees nothing: {account.policy}")
     out.print("Back up the ledger's key. Without it you cannot make further releases")
+
+
+def _proposed(dataset: str, config: Path | None) -> Account:
+    """An account for the releases of a configuration, or an empty one."""
+    from marginweave.flows.run.preparation import account_for
+    from marginweave.schemas.ledger.accounts import Account
+    from marginweave.tasks.accounting.plan.resolve import load_configuration
+
+    if config is not None:
+        return replace(account_for(load_configuration(config)), dataset=dataset)
+    return Account(dataset=dataset, epsilon=Decimal(0), delta=Decimal(0), unit="row", neighbors="add-remove")
 
 
 def _check_unit(unit: str | None, neighbors: str | None) -> None:
