@@ -106,11 +106,14 @@ FAULTS = (
         killed_by=("tests/laws/test_laplace.py::test_noise_that_was_drawn_for_another_marginal_is_refused",),
     ),
     Fault(
-        name="Laplace noise has the scale of a record that comes, where records are replaced",
-        file="tasks/mechanisms/laplace.py",
+        name="Laplace noise, and that of a bought comparison, is for a record that comes, where records are replaced",
+        file="tasks/mechanisms/base.py",
         text='return stability.records * (2 if stability.neighbors == "replace-one" else 1)',
         instead="return stability.records",
-        killed_by=("tests/laws/test_laplace.py::test_the_sensitivity_is_the_largest_move_of_one_subject",),
+        killed_by=(
+            "tests/laws/test_laplace.py::test_the_sensitivity_is_the_largest_move_of_one_subject",
+            "tests/laws/test_paid_evaluation.py::test_no_neighbor_moves_it_by_more_than_its_sensitivity_and_one_does",
+        ),
     ),
     Fault(
         name="Laplace noise has half its scale, and the check against OpenDP is gone",
@@ -174,15 +177,6 @@ FAULTS = (
         text='(8 if stability.neighbors == "replace-one" else 4)',
         instead='(4 if stability.neighbors == "replace-one" else 2)',
         killed_by=("tests/laws/test_marginals.py::test_indif_moves_by_at_most_its_sensitivity",),
-    ),
-    Fault(
-        name="a bought comparison is noised for a record that comes, where records are replaced",
-        file="tasks/mechanisms/gaussian.py",
-        text='return stability.records * (2 if stability.neighbors == "replace-one" else 1)',
-        instead="return stability.records",
-        killed_by=(
-            "tests/laws/test_paid_evaluation.py::test_no_neighbor_moves_it_by_more_than_its_sensitivity_and_one_does",
-        ),
     ),
     Fault(
         name="the score of the percentile is that of SDS",
