@@ -44,7 +44,8 @@ def main() -> None:
     parser.add_argument("--every", type=float, default=120.0, help="seconds between two releases of a dataset")
     parser.add_argument("--write", action="store_true")
     asked = parser.parse_args()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what it has started ends with it
+    for number in (signal.SIGTERM, signal.SIGINT):  # what it has started ends with it, and ignores neither
+        signal.signal(number, signal.default_int_handler)
     if not asked.write:
         Soak(asked.place.resolve(), asked.releases // len(DATASETS), asked.faults, asked.every).run()
     else:
