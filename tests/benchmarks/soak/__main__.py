@@ -124,7 +124,7 @@ class Soak:
         nightly = shipped["deployments"][0]
         deployments = []
         if not (self.place / "deployed").exists():
-            self.stand.run(*documented("prefect work-pool create"))
+            self.stand.run(*documented("prefect work-pool create"), "--overwrite")  # a worker makes one, too
             for name, rows in DATASETS.items():
                 path = self._dataset(name, rows)
                 changes = {
