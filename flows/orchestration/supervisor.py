@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 SIGN_OF_LIFE = "supervisor.alive"
 LOOKS = 15.0  # seconds between two looks
 SILENCE = timedelta(seconds=75)  # a running flow gives a sign of life every 30 seconds (prefect.yaml)
-START = timedelta(minutes=5)  # that a process may take to start
+START = timedelta(minutes=2)  # that a process may take to start
 # Before the attempts after the first: a process that was killed is resumed at once, a full disk takes somebody's minutes. One
 # that vanishes each time (for want of memory, say) wants a person.
 DELAYS = (timedelta(), timedelta(minutes=1), timedelta(minutes=5), timedelta(minutes=15))
