@@ -33,6 +33,7 @@ from tests.support.production import documented
 DATASETS = {f"town-{number}": 380 + 130 * number for number in range(5)}  # rows
 ENDED = ("COMPLETED", "FAILED", "CANCELLED")
 SAMPLE = 20.0  # seconds
+FAILING = 0.55  # of the time; the rest is quiet, so that growth shows without processes that begin anew
 
 
 def main() -> None:
@@ -53,11 +54,11 @@ def main() -> None:
 
 
 class Soak:
-    """`each` releases of each dataset, one every `every` seconds, and `faults` faults meanwhile."""
+    """`each` releases of each dataset, one every `every` seconds, and `faults` faults in the first part."""
 
     def __init__(self, place: Path, each: int, faults: int, every: float) -> None:
         self.place, self.each, self.every = place, each, every
-        self.gap = each * every / faults
+        self.faults, self.gap = faults, FAILING * each * every / faults
         self.stand = stand(place)
 
     def run(self) -> None:
@@ -84,20 +85,20 @@ class Soak:
                         return
                 except (OSError, AssertionError):  # the server is away: that is one of the faults
                     pass
-            if time.monotonic() >= failing:
+            if time.monotonic() >= failing and self._noted() < self.faults:
                 self._fail()
                 failing = self._next_fault()
             time.sleep(0.5)
 
     def _next_fault(self) -> float:
-        return time.monotonic() + self.gap * (0.5 + random.Random(self._faults()).random())
+        return time.monotonic() + self.gap * (0.5 + random.Random(self._noted()).random())
 
-    def _faults(self) -> int:
+    def _noted(self) -> int:
         return sum(line["kind"] == "fault" for line in figures(self.place))
 
     def _fail(self) -> None:
         """The next kind of a deck that is shuffled anew when all have come."""
-        number = self._faults()
+        number = self._noted()
         deck = sorted(FAULTS)
         random.Random(number // len(deck)).shuffle(deck)
         kind = deck[number % len(deck)]

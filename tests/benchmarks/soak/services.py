@@ -22,6 +22,12 @@ from tests.support.prefect_api import ask
 from tests.support.production import documented, in_environment
 
 RESTART = 3.0  # seconds from the end of a process to the next
+RETENTION = {  # the shortest that Prefect knows, so that a soak of hours reaches what months reach
+    "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED": "events,flow_runs",
+    "PREFECT_SERVER_SERVICES_DB_VACUUM_RETENTION_PERIOD": "3601",
+    "PREFECT_SERVER_SERVICES_DB_VACUUM_LOOP_SECONDS": "120",
+    "PREFECT_SERVER_EVENTS_RETENTION_PERIOD": "3601",
+}
 PORT = 42870  # of Prefect's server; the same after each start
 
 
@@ -167,6 +173,7 @@ def stand(place: Path) -> Stand:
         "PREFECT_API_DATABASE_CONNECTION_URL": make_url(_database(databases, "prefect"))
         .set(drivername="postgresql+asyncpg")
         .render_as_string(hide_password=False),
+        **RETENTION,
     }
     port = ["--port", str(PORT)]
     made = Stand(
