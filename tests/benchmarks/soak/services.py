@@ -26,7 +26,7 @@ RETENTION = {  # the shortest that Prefect knows, so that a soak of hours reache
     "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED": "events,flow_runs",
     "PREFECT_SERVER_SERVICES_DB_VACUUM_RETENTION_PERIOD": "3601",
     "PREFECT_SERVER_SERVICES_DB_VACUUM_LOOP_SECONDS": "120",
-    "PREFECT_SERVER_EVENTS_RETENTION_PERIOD": "3601",
+    "PREFECT_SERVER_EVENTS_RETENTION_PERIOD": "PT1H",
 }
 PORT = 42870  # of Prefect's server; the same after each start
 
