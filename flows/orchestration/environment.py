@@ -1,4 +1,4 @@
-"""The process environment that Prefect, Great Expectations and matplotlib are imported in, and how they are imported."""
+"""The process environment that Prefect and Great Expectations are imported in, and how they are imported."""
 
 from __future__ import annotations
 
@@ -54,9 +54,8 @@ def service_directory(home: Path) -> Path:
 
 
 def prepare_environment(home: Path, environment: MutableMapping[str, str] = os.environ) -> None:
-    """Switch analytics off, and give Prefect and matplotlib places in the home; must run before they are imported."""
+    """Switch analytics off, and give Prefect a place in the home; must run before it is imported."""
     environment.update(ANALYTICS_OFF)
-    environment.setdefault("MPLCONFIGDIR", str(service_directory(home) / "matplotlib"))  # its list of fonts
     own_home = str(service_directory(home) / "prefect")
     if "PREFECT_API_URL" in environment:
         environment.setdefault("PREFECT_HOME", own_home)

@@ -1,12 +1,13 @@
-"""Figures as inline SVG, each with a text alternative: the same bytes for the same numbers, no fonts and no network."""
+"""Figures as inline SVG, each with a text alternative: the same bytes for the same numbers, no fonts and no network.
+
+Lengths are in units of which a figure is `WIDTH` wide; colours are in pages.css, by class.
+"""
 
 from __future__ import annotations
 
-import io
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+import math
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
 from xml.etree import ElementTree
 
 import numpy as np
@@ -17,241 +18,251 @@ from marginweave.schemas.released.evaluation import CountBucket, MarginalDistanc
 from marginweave.tasks.empirical.findings import Finding
 from marginweave.tasks.publish.reader import Distribution, ValueCounts
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from matplotlib.path import Path
-
-# Okabe and Ito's colours, told apart by colour-blind people as well.
-BLUE, ORANGE, GREEN, PINK, SKY = "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9"
-WIDTH = 5.0  # inches: drawn at about its own size on a phone
-_SVG = "http://www.w3.org/2000/svg"
-_XLINK = "http://www.w3.org/1999/xlink"
-_STYLE = {
-    "svg.fonttype": "none",
-    "font.size": 9,
-    "font.family": "sans-serif",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.linewidth": 0.6,
-    "axes.edgecolor": "#5b5b5b",
-    "hatch.linewidth": 0.5,
-    "legend.frameon": False,
-    "legend.fontsize": 8.5,
-    "text.parse_math": False,  # a label may hold dollar signs
-}
-_NO_METADATA = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-_LINE = 0.21  # inches a value
+WIDTH = 360.0  # drawn at about its own size on a phone
+_RIGHT = WIDTH - 14  # of the axes: half of the last number stands beyond
+_FONT = 9.0
+_LETTER = 0.56 * _FONT  # the mean width of one
+_ROW = 15.0  # a value
+_LINE = 11.0  # of several in a label
+_BELOW = 16.0  # numbers of an axis
 _COLOURS = 10  # of a heat map
 _SAID_IN_CELLS = 10  # a heat map of more attributes has no room for its numbers
 
+_Place = Callable[[float], float]
 
-@contextmanager
-def drawing(name: str, height: float, *, legend: bool = False) -> Iterator[tuple[Figure, Axes]]:
-    """An empty figure of `WIDTH` and this height, in inches, and its axes; no pyplot, which keeps figures and wants a screen.
 
-    It has our style, whatever a matplotlibrc says; `name` makes its ids unique on a page of many. With `legend` there is room
-    for one outside the axes, and laying it out takes longer.
-    """
-    from matplotlib import style
-    from matplotlib.figure import Figure
-    from matplotlib.layout_engine import TightLayoutEngine
+class _Drawing:
+    """An `<svg>` element for an HTML page: scales with the page, with `title` and `description` as its text alternative."""
 
-    with style.context(["default", {**_STYLE, "svg.hashsalt": name}]), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a glyph that matplotlib's font lacks: the browser has others
-        # "tight" measures every text once more, for a rectangle that is the whole figure: with the same result
-        tight = TightLayoutEngine(rect=None)  # type: ignore[arg-type]
-        figure = Figure(figsize=(WIDTH, height), layout="constrained" if legend else tight)
-        yield figure, figure.subplots()
+    def __init__(self, name: str, height: float, title: str, description: str) -> None:
+        self.name = name
+        labelled = {
+            "role": "img",
+            "aria-labelledby": f"{name}-title {name}-desc",
+            "class": "figure",
+            "font-size": _tidy(_FONT),
+        }
+        self._root = ElementTree.Element("svg", {"viewBox": f"0 0 {_tidy(WIDTH)} {_tidy(height)}", **labelled})
+        for tag, text in (("title", title), ("desc", description)):
+            self.add(tag, text, id=f"{name}-{tag}")
+
+    def add(
+        self, tag: str, text: str = "", parent: ElementTree.Element | None = None, **attributes: object
+    ) -> ElementTree.Element:
+        """A new element; what cannot be printed would not be XML."""
+        named = {
+            key.rstrip("_").replace("_", "-"): _tidy(value) if isinstance(value, float) else str(value)
+            for key, value in attributes.items()
+        }
+        element = ElementTree.SubElement(self._root if parent is None else parent, tag, named)
+        element.text = "".join(c if c.isprintable() else "\ufffd" for c in text) or None
+        return element
+
+    def line(self, x1: float, y1: float, x2: float, y2: float, kind: str) -> None:
+        """A straight line."""
+        self.add("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=kind)
+
+    def axis(self, places: Iterable[tuple[float, str]], top: float, bottom: float, title: str = "") -> None:
+        """Lines upwards from an axis below, their numbers, and what they are."""
+        for x, number in places:
+            self.line(x, top, x, bottom, "grid")
+            self.add("text", number, x=x, y=bottom + 11.0, text_anchor="middle")
+        if title:
+            self.add("text", title, x=_RIGHT, y=bottom + 24.0, text_anchor="end")
+
+    def label(self, text: str, x: float, middle: float, **attributes: object) -> None:
+        """A text that ends before an axis."""
+        self.add("text", text, x=x - 5.0, y=middle + 0.35 * _FONT, text_anchor="end", **attributes)
+
+    def markup(self) -> Markup:
+        """All of it."""
+        return Markup(ElementTree.tostring(self._root, encoding="unicode"))  # noqa: S704 - escaped by the XML writer
+
+
+def _tidy(value: float) -> str:
+    return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
 def shown_label(label: str, most: int = 22) -> str:
-    """A label as it fits beside an axis; what cannot be printed would not be XML."""
+    """A label as it fits beside an axis."""
     printable = "".join(c if c.isprintable() else "\ufffd" for c in label) or "(empty)"
     return printable if len(printable) <= most else printable[: most - 1] + "…"
 
 
-def _inline_svg(figure: Figure, name: str, title: str, description: str) -> Markup:
-    """An `<svg>` element for an HTML page: scales with the page, with `title` and `description` as its text alternative.
-
-    Must be called inside `drawing(name, …)`.
-    """
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-
-    sink = io.StringIO()
-    # `savefig` would lay everything out and draw it twice, with the same result
-    FigureCanvasSVG(figure).print_svg(sink, metadata=_NO_METADATA)  # type: ignore[no-untyped-call]
-    ElementTree.register_namespace("", _SVG)
-    ElementTree.register_namespace("xlink", _XLINK)
-    root = ElementTree.fromstring(sink.getvalue())  # noqa: S314 - matplotlib wrote it, just now
-    for definitions in root.findall(f"{{{_SVG}}}defs"):
-        for style in definitions.findall(f"{{{_SVG}}}style"):
-            definitions.remove(style)  # it would hold for the whole page
-    _own_ids(root, name)
-    for text, tag in ((description, "desc"), (title, "title")):
-        element = ElementTree.Element(f"{{{_SVG}}}{tag}", {"id": f"{name}-{tag}"})
-        element.text = "".join(c if c.isprintable() else "\ufffd" for c in text)
-        root.insert(0, element)
-    for size in ("width", "height"):
-        del root.attrib[size]
-    labelled = f"{name}-title {name}-desc"
-    root.attrib.update({"role": "img", "aria-labelledby": labelled, "stroke-linejoin": "round", "class": "figure"})
-    return Markup(ElementTree.tostring(root, encoding="unicode"))  # noqa: S704 - escaped by the XML writer
+def _left(labels: Iterable[str]) -> float:
+    """Where the axes begin: beside the widest label."""
+    widths = (sum(1 + (unicodedata.east_asian_width(letter) in "WF") for letter in label) for label in labels)
+    return 8 + _LETTER * max(widths, default=1)
 
 
-def _own_ids(root: ElementTree.Element, name: str) -> None:
-    """Every id, and every reference to one, begins with `name`: ids are unique on a page."""
-    for element in root.iter():
-        for key, value in element.attrib.items():
-            if key == "id":
-                element.set(key, f"{name}-{value}")
-            elif key == f"{{{_XLINK}}}href":
-                element.set(key, value.replace("#", f"#{name}-", 1))
-            elif "url(#" in value:
-                element.set(key, value.replace("url(#", f"url(#{name}-"))
+def _scaled(left: float, most: float) -> _Place:
+    """Where a number from 0 to `most` stands."""
+    return lambda value: left + (_RIGHT - left) * value / most
+
+
+def _ticks(most: float, least_step: float = 0.0) -> list[float]:
+    """At most five round numbers from 0 on."""
+    size = 10.0 ** math.floor(math.log10(most / 4))
+    step = max(least_step, next(s * size for s in (1.0, 2.0, 2.5, 5.0, 10.0) if s * size >= most / 4))
+    if least_step:
+        step = float(math.ceil(step))  # of whole numbers
+    return [i * step for i in range(int(most / step) + 1)]
 
 
 def distribution_figure(distribution: Distribution, name: str) -> Markup:
     """Synthetic records as bars, released counts as dots with their interval, value by value from the top."""
-    from matplotlib.ticker import MaxNLocator, StrMethodFormatter
-
     values = distribution.values
-    with drawing(name, 0.42 + _LINE * max(2, len(values))) as (figure, axes):
-        rows = np.arange(len(values))
-        axes.barh(rows, [v.synthetic for v in values], height=0.72, color=ORANGE, alpha=0.75)
-        known = [(i, v) for i, v in enumerate(values) if v.reported is not None]
-        places = [i for i, _ in known]
-        ends = np.array([[v.low, v.high] for _, v in known], float).reshape(-1, 2)
-        # a count that was made consistent may stand beside the interval of what was drawn
-        style: dict[str, Any] = {"fmt": "none", "ecolor": BLUE, "capsize": 2.2, "elinewidth": 1.1}
-        axes.errorbar(ends.mean(axis=1), places, xerr=np.ptp(ends, axis=1) / 2, **style)
-        axes.plot(np.array([v.reported for _, v in known], float), places, "o", color=BLUE, markersize=3.2)
-        axes.set_yticks(rows, [shown_label(v.label) for v in values])
-        axes.set_xlim(left=0)
-        axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
-        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-        _rows_from_the_top(axes, max(2, len(values)))
-        said = "; ".join(map(_value_words, values))
-        title = f"{distribution.name}: synthetic records beside released counts"
-        return _inline_svg(figure, name, title, said or "no value")
+    said = "; ".join(map(_value_words, values))
+    bottom = 4 + _ROW * max(2, len(values))
+    drawing = _Drawing(
+        name, bottom + _BELOW, f"{distribution.name}: synthetic records beside released counts", said or "no value"
+    )
+    labels = [shown_label(value.label) for value in values]
+    left = _left(labels)
+    most = max((max(value.synthetic, value.reported or 0, value.high or 0) for value in values), default=1)
+    place = _scaled(left, max(most, 1))
+    drawing.axis(((place(tick), f"{tick:,.0f}") for tick in _ticks(max(most, 1), 1.0)), 4, bottom)
+    for row, (value, label) in enumerate(zip(values, labels, strict=True)):
+        middle = 4 + _ROW * (row + 0.5)
+        drawing.label(label, left, middle)
+        width = place(value.synthetic) - left
+        drawing.add("rect", x=left, y=middle - 5.4, width=width, height=10.8, class_="bar")
+        if value.reported is not None and value.low is not None and value.high is not None:
+            # a count that was made consistent may stand beside the interval of what was drawn
+            _interval(drawing, place(value.low), place(value.high), middle, "span")
+            drawing.add("circle", cx=place(value.reported), cy=middle, r=2.2, class_="point")
+    return drawing.markup()
+
+
+def _interval(drawing: _Drawing, low: float, high: float, y: float, kind: str) -> None:
+    path = f"M{_tidy(low)},{_tidy(y - 2.5)}v5m0,-2.5H{_tidy(high)}m0,-2.5v5"
+    drawing.add("path", d=path, class_=kind)
 
 
 def worst_marginals_figure(rows: Sequence[MarginalDistance], name: str) -> Markup:
     """Distance of each of the worst marginals as a bar, and the part that noise alone implies as a line across it."""
-    lines = max((len(r.attributes) for r in rows), default=1)
-    with drawing(name, 0.75 + (0.4 + 0.68 * max(lines, 2)) * _LINE * len(rows), legend=True) as (figure, axes):
-        places = np.arange(len(rows))
-        axes.barh(places, [r.tvd for r in rows], height=0.6, color=SKY, label="distance (TVD)")
-        implied = [(i, r.noise) for i, r in enumerate(rows) if r.noise is not None]
-        if implied:
-            axes.plot(
-                [x for _, x in implied], [i for i, _ in implied], "|", color="#1b1b1b", markersize=12,
-                markeredgewidth=2, label="implied by the noise alone",
-            )  # fmt: skip
-        axes.set_yticks(places, ["\n".join(shown_label(a) for a in r.attributes) for r in rows], fontsize=8)
-        axes.set_xlim(left=0)
-        axes.invert_yaxis()
-        axes.tick_params(axis="y", length=0)
-        figure.legend(loc="outside lower center", ncols=2)
-        said = "; ".join(f"{', '.join(r.attributes)}: {r.tvd:.3f}" for r in rows)
-        return _inline_svg(figure, name, "The marginals that the synthetic records keep worst", said)
+    said = "; ".join(f"{', '.join(r.attributes)}: {r.tvd:.3f}" for r in rows)
+    high = 6 + _LINE * max((len(r.attributes) for r in rows), default=1)
+    bottom = 4 + high * len(rows)
+    drawing = _Drawing(name, bottom + 34, "The marginals that the synthetic records keep worst", said)
+    left = _left(shown_label(attribute) for r in rows for attribute in r.attributes)
+    most = max((max(r.tvd, r.noise or 0) for r in rows), default=0) or 1
+    place = _scaled(left, most)
+    drawing.axis(((place(tick), f"{tick:g}") for tick in _ticks(most)), 4, bottom)
+    for row, one in enumerate(rows):
+        middle = 4 + high * (row + 0.5)
+        for line, attribute in enumerate(one.attributes):
+            drawing.label(shown_label(attribute), left, middle + _LINE * (line - (len(one.attributes) - 1) / 2))
+        drawing.add("rect", x=left, y=middle - 5.4, width=place(one.tvd) - left, height=10.8, class_="distance")
+        if one.noise is not None:
+            drawing.line(place(one.noise), middle - 8, place(one.noise), middle + 8, "noise")
+    drawing.add("rect", x=left, y=bottom + 22.0, width=10.0, height=8.0, class_="distance")
+    drawing.add("text", "distance (TVD)", x=left + 14, y=bottom + 29.5)
+    if any(one.noise is not None for one in rows):
+        drawing.line(left + 98, bottom + 20, left + 98, bottom + 32, "noise")
+        drawing.add("text", "implied by the noise alone", x=left + 104, y=bottom + 29.5)
+    return drawing.markup()
 
 
 def association_figure(names: Sequence[str], matrix: Sequence[Sequence[float | None]], title: str, name: str) -> Markup:
-    """A heat map of association from 0 to 1; pairs without a number are hatched."""
+    """A heat map of association from 0 to 1; nothing is drawn for none, and pairs without a number are hatched."""
     size = len(names)
     cells = np.array([[np.nan if x is None else x for x in row] for row in matrix], float).reshape(size, size)
-    with drawing(name, 4.6) as (figure, axes):
-        from matplotlib import colormaps
-        from matplotlib.cm import ScalarMappable
-        from matplotlib.colors import Normalize
-        from matplotlib.patches import PathPatch
-
-        axes.set_facecolor("#f0f0f0")
-        axes.patch.set_hatch("////")
-        axes.patch.set_edgecolor("#c0c0c0")
-        colours = ScalarMappable(Normalize(0, 1), colormaps["cividis_r"].resampled(_COLOURS))
-        which = np.clip(np.nan_to_num(cells, nan=-1) * _COLOURS, -1, _COLOURS - 1).astype(int)
-        # one path for a colour: one for each cell of 200 columns would be most of the page
-        for colour in np.unique(which[which >= 0]):
-            fill = colours.to_rgba((colour + 0.5) / _COLOURS)
-            axes.add_patch(
-                PathPatch(_squares(which == colour), facecolor=fill, edgecolor="white", linewidth=min(0.3, 6 / size))
-            )
-        axes.set_xlim(0, size)
-        axes.set_ylim(size, 0)
-        figure.colorbar(colours, ax=axes, shrink=0.8, aspect=25, ticks=[0, 0.2, 0.4, 0.6, 0.8, 1])
-        font = min(8.5, 230 / max(size, 1))
-        middle = np.arange(size) + 0.5
-        labels = [shown_label(label, 18) for label in names]
-        axes.set_xticks(middle, labels, rotation=90, fontsize=font)
-        axes.set_yticks(middle, labels, fontsize=font)
-        axes.tick_params(length=0)
-        axes.set_aspect("equal")
-        if size <= _SAID_IN_CELLS:
-            for row, column in np.argwhere(~np.isnan(cells)):
-                dark = cells[row, column] > 0.5
-                axes.text(
-                    column + 0.5, row + 0.5, f"{cells[row, column]:.2f}", ha="center", va="center", fontsize=7,
-                    color="white" if dark else "#1b1b1b",
-                )  # fmt: skip
-        return _inline_svg(figure, name, title, _strongest_pairs(names, cells))
+    labels = [shown_label(label, 18) for label in names]
+    left = _left(labels)
+    side = WIDTH - 34 - left
+    unit = side / max(size, 1)
+    drawing = _Drawing(name, side + left + 4, title, _strongest_pairs(names, cells))
+    hatch = {"id": f"{name}-none", "width": 4.0, "height": 4.0, "patternUnits": "userSpaceOnUse"}
+    drawing.add("path", parent=drawing.add("pattern", **hatch), d="M0,4L4,0", class_="hatch")
+    drawing.add("rect", x=left, y=2.0, width=side, height=side, class_="frame")
+    which = np.clip(np.nan_to_num(cells, nan=-0.1) * _COLOURS, -1, _COLOURS - 1).astype(int)
+    # one path for a colour: one for each cell of 200 columns would be most of the page
+    for colour in map(int, np.unique(which)):
+        places = zip(*np.nonzero(which == colour), strict=True)
+        path = "".join(
+            f"M{_tidy(left + c * unit)},{_tidy(2 + r * unit)}h{_tidy(unit)}v{_tidy(unit)}h-{_tidy(unit)}z"
+            for r, c in places
+        )
+        drawing.add("path", d=path, **_fill(colour, name))
+    for i, label in enumerate(labels):
+        middle = 2 + (i + 0.5) * unit
+        font = {"font_size": min(_FONT, 230 / size)}
+        drawing.label(label, left, middle, **font)
+        x, y = left + middle - 2 + 0.35 * font["font_size"], side + 7
+        drawing.add("text", label, x=x, y=y, text_anchor="end", transform=f"rotate(-90 {_tidy(x)} {_tidy(y)})", **font)
+    if size <= _SAID_IN_CELLS:
+        for row, column in np.argwhere(~np.isnan(cells)):
+            x, y = left + (column + 0.5) * unit, 4.5 + (row + 0.5) * unit
+            kind = "light" if which[row, column] >= _COLOURS / 2 else "dark"
+            drawing.add("text", f"{cells[row, column]:.2f}", x=x, y=y, text_anchor="middle", font_size=7.0, class_=kind)
+    _colour_bar(drawing, side, name)
+    return drawing.markup()
 
 
-def _squares(chosen: NDArray[np.bool_]) -> Path:
-    """The unit squares of the cells that are chosen, by row and column, as one path."""
-    from matplotlib.path import Path
+def _fill(colour: int, name: str) -> dict[str, object]:
+    """How cells of a colour are filled; -1 is no number."""
+    if colour < 0:
+        return {"fill": f"url(#{name}-none)"}
+    return {"class_": "cells", "fill_opacity": (colour + 0.5) / _COLOURS}
 
-    rows, columns = np.nonzero(chosen)
-    corners = np.array([[0, 0], [1, 0], [1, 1], [0, 1], [0, 0]])
-    vertices = (np.stack([columns, rows], axis=1)[:, None] + corners).reshape(-1, 2)
-    codes = [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY]
-    return Path(vertices, np.tile(np.array(codes, Path.code_type), len(rows)))
+
+def _colour_bar(drawing: _Drawing, side: float, name: str) -> None:
+    """The colours of a heat map beside it, with their ends."""
+    step = 0.8 * side / _COLOURS
+    for colour in range(_COLOURS):
+        y = 2 + 0.9 * side - (colour + 1) * step
+        drawing.add("rect", x=WIDTH - 27, y=y, width=8.0, height=step, **_fill(colour, name))
+    for share in range(0, _COLOURS + 1, 2):
+        drawing.add("text", f"{share / _COLOURS:g}", x=WIDTH - 16, y=5 + 0.9 * side - share * step, font_size=8.0)
 
 
 def error_figure(buckets: Sequence[CountBucket], name: str) -> Markup:
     """Mean proportional error of combinations by the size of their synthetic count, in bins of a logarithmic axis."""
-    from matplotlib.ticker import NullFormatter, StrMethodFormatter
-
     known = [(b, 100 * b.proportional_error) for b in buckets if b.proportional_error is not None]
-    places = [max(bucket.mean_count or 0, 1) for bucket, _ in known]
-    with drawing(name, 3.0) as (figure, axes):
-        axes.plot(places, [error for _, error in known], "o-", color=BLUE, markersize=4, linewidth=1)
-        axes.set_xscale("log")
-        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
-        axes.xaxis.set_minor_formatter(NullFormatter())
-        axes.set_ylim(bottom=0)
-        axes.set_xlabel("synthetic count")
-        axes.set_ylabel("mean error, in % of the count")
-        axes.grid(linewidth=0.3, color="#d9d9d9")
-        said = "; ".join(f"up to {bucket.at_most}: {error:.0f} %" for bucket, error in known)
-        return _inline_svg(figure, name, "Error of combinations by the size of their synthetic count", said)
+    said = "; ".join(f"up to {bucket.at_most}: {error:.0f} %" for bucket, error in known)
+    left, bottom = 36.0, 176.0
+    drawing = _Drawing(name, bottom + 28, "Error of combinations by the size of their synthetic count", said)
+    sizes = [math.log10(max(bucket.mean_count or 0, 1)) for bucket, _ in known]
+    first, most = math.floor(min(sizes)), max(error for _, error in known) or 1
+    across = _scaled(left, max(max(sizes) - first, 1))
+    decades = range(int(max(sizes) - first) + 1)
+    drawing.axis(((across(d), f"{10 ** (first + d):,}") for d in decades), 18, bottom, "synthetic count")
+    drawing.add("text", "mean error, in % of the count", x=2.0, y=10.0)
+
+    def up(error: float) -> float:
+        return bottom - (bottom - 22) * error / most
+
+    for tick in _ticks(most):
+        drawing.line(left, up(tick), _RIGHT, up(tick), "grid")
+        drawing.label(f"{tick:g}", left, up(tick))
+    points = [(across(size - first), up(error)) for size, (_, error) in zip(sizes, known, strict=True)]
+    drawing.add("polyline", points=" ".join(f"{_tidy(x)},{_tidy(y)}" for x, y in points), class_="span")
+    for x, y in points:
+        drawing.add("circle", cx=x, cy=y, r=2.4, class_="point")
+    return drawing.markup()
 
 
 def audit_figure(findings: Sequence[Finding], name: str) -> Markup:
     """Measured intervals as shares of their claims, line by line from the top; the claim is at 1."""
-    with drawing(name, 0.9 + 0.3 * len(findings)) as (figure, axes):
-        for row, finding in enumerate(findings):
-            ends = np.clip(np.array([finding.measured.low, finding.measured.high]) / finding.claim, 0, 2)
-            colour = BLUE if finding.verdict == "holds" else ORANGE
-            axes.plot(ends, [row, row], "|-", color=colour, markersize=8, linewidth=2)
-        axes.axvline(1, color="#1b1b1b", linewidth=0.9)
-        axes.set_yticks(range(len(findings)), [f"{finding.name} ({finding.quantity})" for finding in findings])
-        _rows_from_the_top(axes, len(findings))
-        axes.set_xlim(0, 2.05)
-        axes.set_xlabel("measured, as a share of the claim")
-        said = "; ".join(
-            f"{f.name}: {f.quantity} {f.measured.low:.3g} to {f.measured.high:.3g} of {f.claim:.3g}" for f in findings
-        )
-        return _inline_svg(figure, name, "Measured privacy loss beside what is claimed", said)
-
-
-def _rows_from_the_top(axes: Axes, rows: int) -> None:
-    """Room for so many rows, and lines only along the axis below."""
-    axes.set_ylim(rows - 0.4, -0.6)
-    axes.tick_params(axis="y", length=0)
-    axes.grid(axis="x", linewidth=0.3, color="#d9d9d9")
-    axes.set_axisbelow(True)
+    said = "; ".join(
+        f"{f.name}: {f.quantity} {f.measured.low:.3g} to {f.measured.high:.3g} of {f.claim:.3g}" for f in findings
+    )
+    bottom = 4 + 20.0 * len(findings)
+    drawing = _Drawing(name, bottom + 28, "Measured privacy loss beside what is claimed", said)
+    labels = [shown_label(f"{finding.name} ({finding.quantity})", 44) for finding in findings]
+    left = _left(labels)
+    place = _scaled(left, 2.05)
+    ticks = ((place(tick), f"{tick:g}") for tick in (0, 0.5, 1, 1.5, 2))
+    drawing.axis(ticks, 4, bottom, "measured, as a share of the claim")
+    drawing.line(place(1), 4, place(1), bottom, "noise")
+    for row, (finding, label) in enumerate(zip(findings, labels, strict=True)):
+        middle = 4 + 20 * (row + 0.5)
+        drawing.label(label, left, middle)
+        low, high = np.clip(np.array([finding.measured.low, finding.measured.high]) / finding.claim, 0, 2)
+        kind = "span" if finding.verdict == "holds" else "beyond"
+        _interval(drawing, place(float(low)), place(float(high)), middle, kind)
+    return drawing.markup()
 
 
 def _value_words(value: ValueCounts) -> str:

@@ -1,6 +1,6 @@
 """A process that has made a release, and forks one child a command: `marginweave` without its start.
 
-Importing Prefect, pyarrow, numba, matplotlib and the stages takes some 4 s of CPU, loading compiled kernels, fonts and
+Importing Prefect, pyarrow, numba and the stages takes some 4 s of CPU, loading compiled kernels, fonts and
 templates for the first time some more, and the tests type hundreds of commands. A child has the arguments, environment,
 folder and streams of `tests.support.forked_cli`, which ends as the child does, and runs `marginweave.flows.cli.main`. What is
 said of processes, of their start or of a server of their own is tested with the installed program.

@@ -64,7 +64,7 @@ def server(unused_database: Path, tmp_path_factory: pytest.TempPathFactory) -> I
 def forked_program(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A `marginweave` that uses the session's server and is forked by a process that has imported everything."""
     place = tmp_path_factory.mktemp("forking")
-    environment = CommandLine(place, {"PREFECT_API_URL": server, "MPLCONFIGDIR": str(place / "matplotlib")}).variables
+    environment = CommandLine(place, {"PREFECT_API_URL": server}).variables
     with forking(place, environment) as program:
         yield program
 

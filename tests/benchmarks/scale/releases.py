@@ -22,7 +22,7 @@ from tests.support.command_line import CommandLine
 # What a process holds that has done nothing but import all modules of the program and what these import when it is needed.
 IMPORTS = """
 import importlib, pkgutil
-import matplotlib.figure, opendp.measurements, pandera.pandas, scipy.stats
+import opendp.measurements, pandera.pandas, scipy.stats
 from marginweave import flows, schemas, tasks
 for package in (flows, schemas, tasks):
     for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
