@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from scipy.special import ndtr, ndtri
-
 from marginweave.schemas.configuration.attributes import most_combinations
 from marginweave.schemas.configuration.columns.number import MAX_CANDIDATES
 from marginweave.schemas.configuration.release import Configuration
@@ -21,6 +19,7 @@ from marginweave.tasks.mechanisms.base import l1_sensitivity
 from marginweave.tasks.mechanisms.catalogue import MECHANISMS, count_noise, pure_noise
 from marginweave.tasks.mechanisms.gaussian import RoundedGaussian, query_sigma
 from marginweave.tasks.mechanisms.laplace import DiscreteLaplace
+from marginweave.tasks.mechanisms.normal import ndtr, ndtri
 from marginweave.tasks.mechanisms.percentile import rank_error
 from marginweave.tasks.preprocess.clean import HIGH_PERCENTILE
 
@@ -89,12 +88,12 @@ def combinations_forecast(configuration: Configuration) -> list[str]:
         candidates = most_combinations((len(attribute.labels) for attribute in configuration.attributes), length)
         sd = query_sigma(plan.draw(DrawKind.LEVEL, length), configuration.stability)
         least = level_threshold(settings, length, configuration.reporting_length, sd, 1, 1)
-        alone = candidates * float(ndtr((0.5 - least) / float(sd)))
+        alone = candidates * ndtr((0.5 - least) / float(sd))
         known = "" if length == 1 else "at most "
         words = f"Combinations of {length}: {known}{candidates}; about {alone:.0f} of the published ones would be pure noise"
         if length > 1 and alone > settings.max_combinations:
             most = settings.max_combinations
-            raised = math.ceil(0.5 - float(sd) * float(ndtri(most / candidates)))
+            raised = math.ceil(0.5 - float(sd) * ndtri(most / candidates))
             if settings.on_overflow == "raise-threshold":
                 words += f", {most} of them from a count of {raised} on"
             else:

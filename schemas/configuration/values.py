@@ -132,7 +132,7 @@ MAX_TABLE = 1 << 18
 MAX_KEY = (1 << 63) - 1
 
 
-FROZEN = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+FROZEN = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True)
 
 
 class FrozenModel(BaseModel):

@@ -11,11 +11,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from scipy.special import log_ndtr
-
 from marginweave.schemas.budget import AccountantName
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.mechanisms.exponential import selection_epsilon, selection_mu
+from marginweave.tasks.mechanisms.normal import log_ndtr
 
 # The two tails of the closed form cancel at small epsilon: 28 units in the last place of one are 2e-10 of their difference.
 _MARGIN = 1 - 1e-9
@@ -34,8 +33,8 @@ def gdp_delta(mu: float, epsilon: float) -> float:
     _check("epsilon", epsilon, positive=False)
     if mu == 0:
         return 0.0
-    ours = float(log_ndtr(mu / 2 - epsilon / mu))
-    theirs = epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))
+    ours = log_ndtr(mu / 2 - epsilon / mu)
+    theirs = epsilon + log_ndtr(-mu / 2 - epsilon / mu)
     return max(0.0, -math.exp(ours) * math.expm1(min(0.0, theirs - ours)))
 
 

@@ -49,7 +49,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import log_ndtr, ndtr
 
 from marginweave.schemas.arrays import Floats
 from marginweave.schemas.budget import Neighbors
@@ -57,6 +56,7 @@ from marginweave.schemas.draws import Discovery
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.accounting.accountants import bisected, gdp_epsilon
 from marginweave.tasks.accounting.composition import PricedDraw
+from marginweave.tasks.mechanisms import normal
 
 # The loss so far in steps of its standard deviation, and where its tails are cut: Phi(-14) is 8e-45.
 _STEPS = 320
@@ -123,6 +123,8 @@ def sparse_delta(mu: Floats | float, epsilon: Floats | float, log_p: Floats | fl
     H_e = Phi(mu/2 - e/mu) - e^e Phi(-mu/2 - e/mu). Of p and q the logarithms, as 1 - p is less than a float beside 1 can hold.
     DP: arithmetic on public numbers.
     """
+    from scipy.special import log_ndtr  # here: slow to import, and few plans have thresholds
+
     shifted = np.asarray(epsilon + (log_q - log_p), np.float64)
     ours = log_ndtr(mu / 2 - shifted / mu)
     theirs = shifted + log_ndtr(-mu / 2 - shifted / mu)
@@ -200,11 +202,13 @@ def _after_gaussian(loss: JointLoss, epsilon: float) -> float:
     mean = np.exp(losses[:-1]) * under_q - under_p
     along = np.clip(mean / right, 0.0, under_p)
     inside = values[:-1] * under_p + (values[1:] - values[:-1]) * along
-    return float(inside.sum() + ndtr(-_TAIL) * (1 + values[0]))
+    return float(inside.sum() + normal.ndtr(-_TAIL) * (1 + values[0]))
 
 
 def _masses(edges: Floats) -> Floats:
     """Standard normal mass of each cell between `edges`, from the nearer tail."""
+    from scipy.special import ndtr
+
     low, high = edges[:-1], edges[1:]
     upper = low > 0
     mass: Floats = np.where(upper, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low))

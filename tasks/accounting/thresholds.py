@@ -6,11 +6,10 @@ import math
 from bisect import bisect_left
 from fractions import Fraction
 
-from scipy.special import ndtri
-
 from marginweave.schemas.configuration.k_tuples import AdaptiveThresholds, AggregateSettings, FixedThresholds
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.mechanisms.noise_table import noise_table
+from marginweave.tasks.mechanisms.normal import ndtri
 
 # Powers of probabilities are rounded down at 2^-256, far below any delta.
 _POWER_BITS = 256
@@ -108,7 +107,7 @@ def _preset_eta(preset: str, length: int, reporting_length: int) -> float:
 
 def _quantile(sigma: Fraction, probability: float) -> float:
     """The count that noise exceeds with `probability`, at least 0; `probability` 0 (no survivors) exceeds everything."""
-    return max(0.0, -float(sigma) * float(ndtri(probability)))
+    return max(0.0, -float(sigma) * ndtri(probability))
 
 
 def _above(threshold: float) -> int:

@@ -19,7 +19,6 @@ from marginweave.schemas.arrays import Flags, Floats, Records
 from marginweave.schemas.configuration.attributes import tied_parts
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Clique, Mask, Measurement
-from marginweave.tasks.estimate.rounding import nearest_column, round_shares
 
 _BYTES = 8  # a cell
 
@@ -112,6 +111,10 @@ def choose_measurements(
     if model_fits(sizes, [*kept, *(m.attributes for m in measurements)], most):
         return list(measurements)
     check_model_size(sizes, kept, (), most)
+    from marginweave.tasks.estimate.rounding import (
+        nearest_column,  # compiled: nothing that a plan asks here waits for it
+    )
+
     even = [np.full(size, total / size) for size in sizes]
     singles = {m.attributes[0]: m for m in measurements if len(m.attributes) == 1}
     shares = [nearest_column(singles[a], e, total) / total if a in singles else e / total for a, e in enumerate(even)]
@@ -185,6 +188,8 @@ class Tree:
         Branch by branch, the records of each given combination get the cells of its row by their shares up to rounding
         (`round_shares`), which is which by chance. DP: post-processing.
         """
+        from marginweave.tasks.estimate.rounding import round_shares
+
         made = np.zeros((records, len(self.sizes)), np.int32, order="F")
         for branch in self.branches:
             keys = np.zeros(records, np.int64)  # which combination of what is given each record has

@@ -13,6 +13,7 @@ from marginweave.schemas.released.account import AccountBox, AccountSums, Amount
 from marginweave.tasks.accounting.accountants import gdp_epsilon, gdp_mu
 from marginweave.tasks.accounting.composition import account_epsilon, rounded
 from marginweave.tasks.ledger.records import box_body
+from marginweave.tasks.mechanisms.normal import ndtri
 
 Admitted = Literal["sums", "statement"]
 # Exact for products of amounts.
@@ -169,13 +170,11 @@ def unaccounted_cost(statement: BasicAmount) -> Cost:
     ones are compared with the Gaussian that dominates them, mu = -2 Phi^-1(1 / (1 + e^epsilon)) (Liu et al. 2022), and rho is
     epsilon^2 / 2 (Bun and Steinke 2016, proposition 1.4).
     """
-    from scipy.special import ndtri
-
     epsilon, delta = float(statement.epsilon), float(statement.delta)
     if delta:
         mu2 = gdp_mu(epsilon, delta) ** 2
         return Cost(mu2=amount(mu2), rho=amount(mu2 / 2), delta=stated(delta))
-    mu2 = (2 * float(ndtri(1 / (1 + math.exp(-epsilon))))) ** 2
+    mu2 = (2 * ndtri(1 / (1 + math.exp(-epsilon)))) ** 2
     return Cost(mu2=amount(mu2), rho=amount(epsilon**2 / 2))
 
 

@@ -26,13 +26,13 @@ from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import erfinv, log_expit, log_ndtr, ndtri_exp
 
 from marginweave.schemas.arrays import Integers
 from marginweave.schemas.budget import Cost, amount
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.mechanisms.base import DrawMechanism
 from marginweave.tasks.mechanisms.noise_table import exponential, uniform_numbers
+from marginweave.tasks.mechanisms.normal import log_ndtr
 from marginweave.tasks.mechanisms.randomness import DrawBits, WordStream
 
 Distances = NDArray[np.uint64]
@@ -165,6 +165,8 @@ def selection_mu(epsilon: float) -> float:
     """
     if not 0 < epsilon < math.inf:
         raise InputError(f"epsilon ({epsilon}) must be positive")
+    from scipy.special import erfinv, log_expit, ndtri_exp  # slow to import, and few plans select
+
     if epsilon < 1:
         # erfinv keeps the relative precision that a probability near one half would lose
         return math.sqrt(8) * float(erfinv(math.tanh(epsilon / 4)))
@@ -180,7 +182,7 @@ def selection_epsilon(mu: float) -> float:
         raise InputError(f"mu ({mu}) must be positive")
     if mu < 1:
         return 4 * math.atanh(math.erf(mu / math.sqrt(8))) * (1 - 1e-12)
-    return 2 * float(log_ndtr(mu / 2) - log_ndtr(-mu / 2)) * (1 - 1e-12)
+    return 2 * (log_ndtr(mu / 2) - log_ndtr(-mu / 2)) * (1 - 1e-12)
 
 
 class Exponential(DrawMechanism):

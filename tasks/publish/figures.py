@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -70,7 +71,7 @@ class _Drawing:
         if title:
             self.add("text", title, x=_RIGHT, y=bottom + 24.0, text_anchor="end")
 
-    def label(self, text: str, x: float, middle: float, **attributes: object) -> None:
+    def label(self, text: str, x: float, middle: float, **attributes: Any) -> None:
         """A text that ends before an axis."""
         self.add("text", text, x=x - 5.0, y=middle + 0.35 * _FONT, text_anchor="end", **attributes)
 
@@ -173,7 +174,7 @@ def association_figure(names: Sequence[str], matrix: Sequence[Sequence[float | N
     side = WIDTH - 34 - left
     unit = side / max(size, 1)
     drawing = _Drawing(name, side + left + 4, title, _strongest_pairs(names, cells))
-    hatch = {"id": f"{name}-none", "width": 4.0, "height": 4.0, "patternUnits": "userSpaceOnUse"}
+    hatch: dict[str, Any] = {"id": f"{name}-none", "width": 4.0, "height": 4.0, "patternUnits": "userSpaceOnUse"}
     drawing.add("path", parent=drawing.add("pattern", **hatch), d="M0,4L4,0", class_="hatch")
     drawing.add("rect", x=left, y=2.0, width=side, height=side, class_="frame")
     which = np.clip(np.nan_to_num(cells, nan=-0.1) * _COLOURS, -1, _COLOURS - 1).astype(int)
@@ -187,7 +188,7 @@ def association_figure(names: Sequence[str], matrix: Sequence[Sequence[float | N
         drawing.add("path", d=path, **_fill(colour, name))
     for i, label in enumerate(labels):
         middle = 2 + (i + 0.5) * unit
-        font = {"font_size": min(_FONT, 230 / size)}
+        font: dict[str, Any] = {"font_size": min(_FONT, 230 / size)}
         drawing.label(label, left, middle, **font)
         x, y = left + middle - 2 + 0.35 * font["font_size"], side + 7
         drawing.add("text", label, x=x, y=y, text_anchor="end", transform=f"rotate(-90 {_tidy(x)} {_tidy(y)})", **font)
@@ -200,7 +201,7 @@ def association_figure(names: Sequence[str], matrix: Sequence[Sequence[float | N
     return drawing.markup()
 
 
-def _fill(colour: int, name: str) -> dict[str, object]:
+def _fill(colour: int, name: str) -> dict[str, Any]:
     """How cells of a colour are filled; -1 is no number."""
     if colour < 0:
         return {"fill": f"url(#{name}-none)"}
