@@ -20,7 +20,7 @@ from prefect.runtime import flow_run
 from pydantic import Field
 
 from marginweave.flows.orchestration.environment import ANALYTICS_OFF, SERVICE, home_directory
-from marginweave.flows.orchestration.session import end_with
+from marginweave.flows.orchestration.servers import end_with
 from marginweave.flows.run import prefect_records, run_names
 from marginweave.flows.run.bookkeeping import Bookkeeper, account_statement, release_facts, return_unused_draws
 from marginweave.flows.run.lookup import place_of_files, record_stop_reason, run_lock

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from marginweave.flows.cli import audit, init, ledger, plan, released, run
+from marginweave.flows.cli import audit, init, ledger, plan, released, run, server
 from marginweave.flows.cli.console import Commands, LocalCommand, out, tell
 from marginweave.flows.run.process_hardening import protect_process
 from marginweave.tasks.interruption import INTERRUPTION
@@ -37,6 +37,7 @@ for _command in (audit.verify, audit.anchor, audit.export, audit.alias, audit.ex
     ledger.app.command(cls=LocalCommand)(_command)
 ledger.app.add_typer(audit.keys, name="key")
 app.add_typer(ledger.app, name="ledger")
+app.add_typer(server.app, name="server")
 
 
 def _show_version(wanted: bool) -> None:

@@ -205,6 +205,7 @@ def runs(home: Home = Path()) -> None:
 
     Example: `marginweave runs`
     """
+    from marginweave.flows.orchestration.standing import standing_server
     from marginweave.flows.postprocess.retention import list_runs
 
     table = console.table_of("run", "dataset", "state", "begun", "private files")
@@ -212,6 +213,8 @@ def runs(home: Home = Path()) -> None:
         private = "yes" if run.holds_private else "internal" if run.holds_exact else "no"
         table.add_row(run.name, run.dataset, run.state, run.begun, private)
     out.print(table)
+    if server := standing_server(home):
+        out.print(f"Prefect's server of this home: {server.pages}")
 
 
 def purge(

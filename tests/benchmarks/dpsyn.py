@@ -23,7 +23,7 @@ import yaml
 from numpy.typing import NDArray
 
 from marginweave.flows.orchestration.environment import prepare_environment
-from marginweave.flows.orchestration.session import prefect_server
+from marginweave.flows.orchestration.servers import prefect_server
 from marginweave.schemas.budget import Stability
 from marginweave.schemas.configuration.synthesis import GumSynthesis
 from marginweave.tasks.aggregate.marginals import all_cliques, measure_marginals, split_noise

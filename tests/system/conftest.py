@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from marginweave.flows.orchestration.environment import prepare_environment
-from marginweave.flows.orchestration.session import prefect_server
+from marginweave.flows.orchestration.servers import prefect_server
 from tests.support.cli_fork_server import forking
 from tests.support.cluster import Cluster, cluster
 from tests.support.command_line import CommandLine, prefect_database, settle

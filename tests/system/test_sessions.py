@@ -17,7 +17,7 @@ import pytest
 from rich.console import Console
 
 from marginweave.flows.cli import run as run_command
-from marginweave.flows.orchestration.session import SERVER
+from marginweave.flows.orchestration.servers import SERVER
 from tests.support.command_line import CommandLine
 from tests.support.people_table import people
 from tests.support.prefect_api import ask
@@ -31,7 +31,7 @@ START = """
 import sys
 from pathlib import Path
 from marginweave.flows.orchestration.environment import prepare_environment
-from marginweave.flows.orchestration.session import prefect_server
+from marginweave.flows.orchestration.servers import prefect_server
 prepare_environment(Path(sys.argv[1]))
 with prefect_server(Path(sys.argv[1]) / f"{sys.argv[2]}.log"):
     pass
