@@ -1,7 +1,4 @@
-"""The graphical model of noisy marginals: the size of its junction tree, which marginals it can hold, its fit and records.
-
-It is fitted by `mbi`, an extra that only a fit imports.
-"""
+"""The graphical model of noisy marginals: its junction tree, what it can hold, its fit (by the extra `mbi`) and records."""
 
 from __future__ import annotations
 
@@ -60,7 +57,7 @@ def model_cells(sizes: Sequence[int], cliques: Collection[Clique]) -> int:
 def tree_tables(sizes: Sequence[int], cliques: Collection[Clique]) -> list[frozenset[int]]:
     """Attributes of each table: those of every attribute and its neighbors when it is eliminated, the cheapest first.
 
-    Greedy elimination, as in `mbi`; pairs that are a tree are its tables themselves. DP: as `check_model_size`.
+    Greedy elimination, as in `mbi`; pairs that are a tree are its tables. DP: as `check_model_size`.
     """
     edges = {frozenset(pair) for clique in cliques for pair in itertools.combinations(set(clique), 2)}
     near: list[set[int]] = [set() for _ in sizes]
@@ -188,7 +185,7 @@ class Tree:
         Branch by branch, the records of each given combination get the cells of its row by their shares up to rounding
         (`round_shares`), which is which by chance. DP: post-processing.
         """
-        from marginweave.tasks.estimate.rounding import round_shares
+        from marginweave.tasks.estimate.rounding import round_shares  # as above
 
         made = np.zeros((records, len(self.sizes)), np.int32, order="F")
         for branch in self.branches:
