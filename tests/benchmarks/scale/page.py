@@ -36,7 +36,8 @@ server of its own.
 `adult`: 14 columns, rows drawn with replacement, {perturbed:.0%} of the values exchanged. `wide`: 60 columns, copies of adult's
 whose rows agree half of the time. `values`: 10 columns of 5,000 public values each, by Zipf's law. `adult-mixture`: k-tuples of
 adult with records by `mixture`; `adult-marginals`: its `marginals` with the same, R being the longest that is counted;
-`adult-triples`: what `auto` counts of it, marginals of three columns.
+`adult-auto`: what `auto` chooses for it, marginals of three columns with records by `mixture`. `wider`: 200 columns, selected
+pairs. `coded`: a column of 100,000 codes, and five small ones that depend on it; selected pairs.
 """
 STAGES = """
 ## Where the time goes

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from tests.benchmarks.scale.figures import Figure, figure
-from tests.benchmarks.scale.tables import Table, adult, seeded, valued, wide
+from tests.benchmarks.scale.tables import Table, adult, coded, seeded, valued, wide, wider
 from tests.benchmarks.scale.watch import watch
 from tests.support.command_line import CommandLine
 
@@ -60,10 +60,10 @@ MILLION = 1_000_000
 _FEW = 1000
 
 
-def _by_mixture(counted: str, length: int) -> Case:
-    """The adult table counted by a method of `aggregate`, in combinations of up to `length`; records by `mixture`."""
+def _by_mixture(counted: str, length: int, table: Callable[[], Table] = adult) -> Case:
+    """A table counted by a method of `aggregate`, in combinations of up to `length`; records by `mixture`."""
     sections = {"aggregate": {"method": counted}, "synthesize": {"method": "mixture"}}
-    return Case(table=adult, length=length, rows=(MILLION,), most=20 * MILLION, sections=sections)
+    return Case(table=table, length=length, rows=(MILLION,), most=20 * MILLION, sections=sections)
 
 
 CASES = {
@@ -74,8 +74,12 @@ CASES = {
     "adult-csv": Case(table=adult, length=3, rows=(MILLION,), most=20 * MILLION, is_csv=True),
     "adult-mixture": _by_mixture("k-tuples", 3),
     "adult-marginals": _by_mixture("marginals", 2),
-    "adult-triples": _by_mixture("auto", 3),
+    "adult-auto": Case(
+        table=adult, length=3, rows=(MILLION,), most=20 * MILLION, sections={"aggregate": {"method": "auto"}}
+    ),
     "wide": Case(table=wide, length=2, rows=(MILLION,), most=MILLION),
+    "wider": _by_mixture("marginals", 2, wider),
+    "coded": _by_mixture("marginals", 2, coded),
     "values": Case(table=valued, length=2, rows=(MILLION,), most=MILLION),
 }
 

@@ -24,8 +24,9 @@ from tests.support.places import DATA
 BLOCK = 250_000  # rows
 PART = 4  # blocks to a Parquet part
 PERTURBED = 0.05  # of the values of a table made of adult, so that its rows are not copies of 48842
-WIDE, TOGETHER = 60, 0.5
+WIDE, WIDER, TOGETHER = 60, 200, 0.5
 VALUED, VALUES, EXPONENT = 10, 5000, 1.1
+CODES, FINER = 100_000, 5
 
 Codes = list[NDArray[Any]]
 
@@ -101,27 +102,32 @@ def adult(perturbed: float = PERTURBED) -> Table:
 
 def wide() -> Table:
     """60 columns: adult's 14 again and again, each time of the same row of it or, as often, of another one."""
+    return _repeated(WIDE)
+
+
+def wider() -> Table:
+    """200 columns of the same kind."""
+    return _repeated(WIDER)
+
+
+def _repeated(columns: int) -> Table:
     labels, source = _adult()
-    copies = math.ceil(WIDE / len(source))
-    names = [f"{name}-{copy}" for copy in range(copies) for name in labels][:WIDE]
+    copies = math.ceil(columns / len(source))
+    names = [f"{name}-{copy}" for copy in range(copies) for name in labels][:columns]
 
     def draw(rng: np.random.Generator, rows: int) -> Codes:
         first, codes = rng.integers(0, len(source[0]), rows), []
         for _ in range(copies):
             drawn = np.where(rng.random(rows) < TOGETHER, first, rng.integers(0, len(source[0]), rows))
             codes += [column[drawn] for column in source]
-        return codes[:WIDE]
+        return codes[:columns]
 
     return Table(labels={name: tuple(labels[name.rsplit("-", 1)[0]]) for name in names}, draw=draw)
 
 
 def valued() -> Table:
     """10 columns of 5,000 values each, by Zipf's law; half of the values of a row are neighbors of its first."""
-    weights = np.arange(1, VALUES + 1) ** -EXPONENT
-    cumulative = np.cumsum(weights / weights.sum())
-
-    def ranks(rng: np.random.Generator, rows: int) -> NDArray[np.int64]:
-        return np.minimum(np.searchsorted(cumulative, rng.random(rows)), VALUES - 1)
+    ranks = _zipf(VALUES)
 
     def draw(rng: np.random.Generator, rows: int) -> Codes:
         first = ranks(rng, rows)
@@ -130,6 +136,24 @@ def valued() -> Table:
 
     values = tuple(f"v{value:04}" for value in range(VALUES))
     return Table(labels={f"c{j}": values for j in range(VALUED)}, draw=draw)
+
+
+def coded() -> Table:
+    """A column of 100,000 codes by Zipf's law, and five that it has some part in, of 4 to 64 values."""
+    ranks, sizes = _zipf(CODES), [4 * 2**j for j in range(FINER)]
+
+    def draw(rng: np.random.Generator, rows: int) -> Codes:
+        code = ranks(rng, rows)
+        return [code, *(np.where(rng.random(rows) < TOGETHER, code % n, rng.integers(0, n, rows)) for n in sizes)]
+
+    labels = {"code": tuple(f"{value:05}" for value in range(CODES))}
+    return Table(labels=labels | {f"c{n}": tuple(map(str, range(n))) for n in sizes}, draw=draw)
+
+
+def _zipf(values: int) -> Callable[[np.random.Generator, int], NDArray[np.int64]]:
+    weights = np.arange(1, values + 1) ** -EXPONENT
+    cumulative = np.cumsum(weights / weights.sum())
+    return lambda rng, rows: np.minimum(np.searchsorted(cumulative, rng.random(rows)), values - 1)
 
 
 def _perturb(codes: NDArray[Any], column: NDArray[Any], share: float, rng: np.random.Generator) -> NDArray[Any]:
