@@ -12,7 +12,7 @@ import typer
 
 from marginweave.flows.cli import console
 from marginweave.flows.cli.console import Config, Home, RunName, Source, out
-from marginweave.flows.orchestration.environment import importing, prepare_environment
+from marginweave.flows.orchestration.environment import importing, makes_database, prepare_environment
 from marginweave.schemas.errors import InputError
 
 if TYPE_CHECKING:
@@ -84,6 +84,8 @@ def execute(request: Request) -> None:
         fresh = state == RunState.RUNNING
         if fresh or internal_evaluation_due(reference):
             reporter.started("starting Prefect")
+            if makes_database(request.folder.home):
+                reporter.note("Starting Prefect's server for the first time in this home takes about 15 s")
             _release(request, reference)
     lease = reporter.lease
     from marginweave.flows.run.bookkeeping import account_statement

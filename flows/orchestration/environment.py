@@ -53,6 +53,11 @@ def service_directory(home: Path) -> Path:
     return home / ".marginweave"
 
 
+def makes_database(home: Path, environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether a server of our own would make its database first."""
+    return "PREFECT_API_URL" not in environment and not (service_directory(home) / "prefect" / "prefect.db").exists()
+
+
 def prepare_environment(home: Path, environment: MutableMapping[str, str] = os.environ) -> None:
     """Switch analytics off, and give Prefect a place in the home; must run before it is imported."""
     environment.update(ANALYTICS_OFF)

@@ -48,7 +48,7 @@ class CommandLine:
         process = subprocess.Popen(command, cwd=self.home, env=self.variables, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         for line in process.stdout:
-            if json.loads(line)["stage"] == stage:
+            if json.loads(line).get("stage") == stage:
                 break
         os.kill(process.pid, signal.SIGKILL)
         process.wait()

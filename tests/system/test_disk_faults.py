@@ -218,7 +218,7 @@ def test_a_home_that_fills_in_mid_run_is_told_as_that(
     )
     assert process.stdout is not None
     for line in process.stdout:
-        if json.loads(line)["stage"] == "encode":
+        if json.loads(line).get("stage") == "encode":
             process.send_signal(signal.SIGSTOP)  # nothing more is written before the disk is full
             FAULTS["full"](str(small.home))
             process.send_signal(signal.SIGCONT)

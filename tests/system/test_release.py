@@ -239,7 +239,7 @@ def test_an_interrupted_terminal_stops_the_run_and_no_file_beside_it_is_run(
         preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_IGN if ignored else signal.SIG_DFL),  # noqa: PLW1509
     )
     assert process.stdout is not None
-    assert any(json.loads(line)["stage"] == "validate" for line in process.stdout)
+    assert any(json.loads(line).get("stage") == "validate" for line in process.stdout)
     os.killpg(process.pid, sent)
     _, told = process.communicate(timeout=20)
     assert process.returncode == 128 + sent
