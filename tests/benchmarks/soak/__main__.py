@@ -23,7 +23,7 @@ import yaml
 from marginweave.schemas.ledger.accounts import Account
 from marginweave.tasks.ledger import Ledger, ledger_location
 from tests.benchmarks.soak.faults import FAULTS, mounted
-from tests.benchmarks.soak.findings import checked
+from tests.benchmarks.soak.findings import ENDED, Seen, checked, look
 from tests.benchmarks.soak.page import written
 from tests.benchmarks.soak.services import stand
 from tests.support.people_table import people
@@ -31,8 +31,8 @@ from tests.support.places import REPOSITORY
 from tests.support.production import documented
 
 DATASETS = {f"town-{number}": 380 + 130 * number for number in range(5)}  # rows
-ENDED = ("COMPLETED", "FAILED", "CANCELLED")
 SAMPLE = 20.0  # seconds
+LOOK = 600.0  # seconds
 FAILING = 0.55  # of the time; the rest is quiet, so that growth shows without processes that begin anew
 
 
@@ -60,6 +60,7 @@ class Soak:
         self.place, self.each, self.every = place, each, every
         self.faults, self.gap = faults, FAILING * each * every / faults
         self.stand = stand(place)
+        self._look_at = 0.0
 
     def run(self) -> None:
         """Until every release has ended; what was found is the last line of the figures."""
@@ -68,7 +69,7 @@ class Soak:
             self._wait_for_server()
             self._deploy()
             self._turn(until=self._sample)
-            self._note("end", **checked(self.stand, DATASETS, self.each))
+            self._note("end", **checked(self.stand, DATASETS, self.each, self._looked()))
         finally:
             self.stand.stop()
 
@@ -168,24 +169,36 @@ class Soak:
         return sorted(found, key=lambda one: str(one["name"]))
 
     def _sample(self) -> bool:
-        """Note how large everything is; stop schedules that have made enough runs; whether all of them have ended."""
+        """Note how large everything is; stop schedules that have made enough runs; whether all of them have ended.
+
+        A run has ended when its release is there: Prefect forgets flow runs meanwhile.
+        """
         ended = started = 0
         for deployment in self._deployments():
             wanted: dict[str, Any] = {"deployments": {"id": {"any_": [deployment["id"]]}}}
-            of_states = {"name": {"not_any_": ["Scheduled"]}}
-            mine = self.stand.ask("/flow_runs/count", {**wanted, "flow_runs": {"state": of_states}})
-            over = self.stand.ask(
-                "/flow_runs/count", {**wanted, "flow_runs": {"state": {"type": {"any_": list(ENDED)}}}}
-            )
-            started, ended = started + mine, ended + over
-            for schedule in deployment["schedules"] if mine >= self.each else ():
+            waiting = {"name": {"not_any_": ["Scheduled"]}, "type": {"not_any_": [*ENDED, "CRASHED"]}}
+            open_ = self.stand.ask("/flow_runs/count", {**wanted, "flow_runs": {"state": waiting}})
+            over = sum(1 for _ in self.stand.home.glob(f"runs/{deployment['name']}-*/release/privacy.json"))
+            started, ended = started + over + open_, ended + over
+            for schedule in deployment["schedules"] if over + open_ >= self.each else ():
                 if schedule["active"]:
                     self.stand.ask(
                         f"/deployments/{deployment['id']}/schedules/{schedule['id']}", {"active": False}, "PATCH"
                     )
         sizes = self._sizes()
         self._note("sample", started=started, ended=ended, **sizes)
+        if time.monotonic() >= self._look_at:
+            self._looked()
         return ended == started >= self.each * len(DATASETS)
+
+    def _looked(self) -> Seen:
+        """What was found of flow runs, kept in a file."""
+        path = self.place / "flow-runs.json"
+        seen: Seen = json.loads(path.read_text()) if path.exists() else {}
+        look(self.stand, DATASETS, seen)
+        path.write_text(json.dumps(seen))
+        self._look_at = time.monotonic() + LOOK
+        return seen
 
     def _sizes(self) -> dict[str, float]:
         """Megabytes: memory of what lasts, and disk but for the releases themselves."""

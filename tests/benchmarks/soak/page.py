@@ -51,6 +51,7 @@ def page(lines: list[dict[str, Any]]) -> str:
         "scheduled releases": end["releases"],
         "hours": f"{hours[-1]:.1f}",
         "faults": sum(faults.values()),
+        "flow runs looked at, before Prefect forgot them": end["flow_runs"],
         "releases that needed more than one attempt": end["resumed"],
         "most attempts of one": end["most attempts"],
         "not finished, charged twice, or begun again after their end": end["wrong"],
