@@ -9,8 +9,8 @@ from __future__ import annotations
 import getpass
 import os
 import signal
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -19,8 +19,9 @@ from prefect import flow
 from prefect.runtime import flow_run
 from pydantic import Field
 
-from marginweave.flows.orchestration.environment import ANALYTICS_OFF, SERVICE, home_directory
+from marginweave.flows.orchestration.environment import ANALYTICS_OFF, SERVICE, home_directory, service_directory
 from marginweave.flows.orchestration.servers import end_with
+from marginweave.flows.orchestration.session import log_to
 from marginweave.flows.run import prefect_records, run_names
 from marginweave.flows.run.bookkeeping import Bookkeeper, account_statement, release_facts, return_unused_draws
 from marginweave.flows.run.lookup import place_of_files, record_stop_reason, run_lock
@@ -29,8 +30,8 @@ from marginweave.flows.run.prefect_artifacts import shown_in_prefect
 from marginweave.flows.run.prefect_records import announced, end_dead_attempts, warn_of_exhaustion
 from marginweave.flows.run.preparation import check_request, internal_evaluation_due, prepare_run
 from marginweave.flows.run.process_hardening import closed_to_others, outlive_the_reader, protect_process
-from marginweave.flows.run.progress import report_to_prefect, reporter
-from marginweave.flows.run.request import read_request
+from marginweave.flows.run.progress import report_to_prefect, reporter, reporting
+from marginweave.flows.run.request import Request, read_request
 from marginweave.flows.run.stopping import obey_signals, take_signals
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.synthesis import MixtureSynthesis
@@ -111,7 +112,8 @@ def release(
         named = run_names.run_name(path, run, where)
         request = read_request(path, run=named, source=source, home=where, supersedes=supersedes)
         attempt = counted(request) if run_names.deployed_run() else nullcontext()  # a command counts its own
-        with attempt, record_stop_reason(request.folder):
+        told = _served(request) if SERVICE in os.environ else nullcontext()
+        with attempt, told, record_stop_reason(request.folder):
             quiet("check")(check_request)(request)  # a run that is refused leaves no folder behind
             # An earlier attempt that lives after all ends its release first.
             with run_lock(request.folder, waiting=run_names.is_resumed()):
@@ -126,12 +128,22 @@ def release(
                     compare_internally(private)
                     report_internally(private)
                 place = place_of_files(request.folder)
+            waits = place != request.folder.release
+            reporter().published(str(place), is_waiting=waits)
         with suppress(BudgetError):  # a ledger that has gone away meanwhile makes no failure of what is released
             warn_of_exhaustion(
                 request.folder.run, private.ledger.accounts.total(request.configuration.dataset), warn_at
             )
-    prefect_records.announce(flow_run.name or path.stem, awaiting=place != request.folder.release)
+    prefect_records.announce(flow_run.name or path.stem, awaiting=waits)
     return str(place)
+
+
+@contextmanager
+def _served(request: Request) -> Iterator[None]:
+    """Below `marginweave serve`: JSON lines on standard output, and Prefect's log in the service's file."""
+    log = service_directory(request.folder.home) / "prefect.log"
+    with log_to(log), reporting(None, request.folder.run, request.configuration.dataset):
+        yield
 
 
 def _settle_in() -> None:

@@ -214,7 +214,7 @@ def runs(home: Home = Path()) -> None:
     for run in list_runs(home):
         private = "yes" if run.holds_private else "internal" if run.holds_exact else "no"
         table.add_row(run.name, run.dataset, run.state, run.begun, private)
-    out.print(table)
+    console.print_wide(table)
     if server := standing_server(home):
         out.print(f"Prefect's server of this home: {server.pages}")
 

@@ -14,12 +14,13 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
 
 from marginweave.flows.run.lookup import exclusive_lock
 from marginweave.flows.run.stopping import begin_again, check_servers
-from marginweave.schemas.errors import MarginweaveError, StageError
+from marginweave.schemas.errors import InputError, MarginweaveError, StageError
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place, staged_file
 
 LOG_ROOM = 10 << 20  # bytes of a log, before it becomes an older one
@@ -39,6 +40,7 @@ def prefect_server(log: Path, port: int | None = None) -> Iterator[str]:
     Prefect's own ephemeral server survives `kill -9` of its run; this one is tied to us by the kernel (PR_SET_PDEATHSIG).
 
     Raises:
+        InputError: the port is taken.
         MachineError: the disk refuses, or has no room for the server's database: at its start, or where a call of it fails.
         StageError: the server did not answer in time; its output is in `log`.
     """
@@ -46,11 +48,13 @@ def prefect_server(log: Path, port: int | None = None) -> Iterator[str]:
         yield named
         return
     check_servers(log)
+    if port is not None:
+        check_port(port)
     place = Path(os.environ["PREFECT_HOME"])
     with alone_at_start(place):
         server, url = started(place, log, port)
     over = threading.Event()
-    threading.Thread(target=_watch, args=(server, over), daemon=True, name="server").start()
+    threading.Thread(target=_watch, args=(server, log, over), daemon=True, name="server").start()
     try:
         yield url
     except MarginweaveError:
@@ -63,10 +67,14 @@ def prefect_server(log: Path, port: int | None = None) -> Iterator[str]:
         _end(server)
 
 
-def _watch(server: subprocess.Popen[bytes], over: threading.Event) -> None:
+def _watch(server: subprocess.Popen[bytes], log: Path, over: threading.Event) -> None:
     """Where our server ends before we do, begin the command again: Prefect's client would wait for minutes."""
     while not over.wait(0.1):
         if server.poll() is not None and not over.is_set():
+            with suppress(OSError), log.open("a") as file:
+                file.write(
+                    f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC: the server has ended (exit code {server.returncode})\n"
+                )
             begin_again()
             return  # not ours to begin again: a notebook
 
@@ -99,7 +107,7 @@ def started(
         os.environ["PREFECT_API_URL"] = url
         if keeping is None:
             import_module("prefect")  # meanwhile: it takes half as long, and reads its settings from the environment
-        _wait(server, f"{url}/health")
+        _wait(server, f"{url}/health", log)
     except BaseException as error:
         _end(server)
         if isinstance(error, StageError):
@@ -116,6 +124,20 @@ def _check_room(place: Path) -> None:
     """
     with staged_file(place / "prefect.db", _DATABASE_ROOM):
         pass
+
+
+def check_port(port: int) -> None:
+    """Refuse a port on which somebody listens: its answers would be taken for those of our server.
+
+    Raises:
+        InputError: it is taken.
+    """
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            raise InputError(f"port {port} is taken; choose another with --port") from None
 
 
 def _free_port() -> int:
@@ -154,11 +176,11 @@ def _start(port: int, url: str, output: int, *, pages: bool, keeping: int | None
     )
 
 
-def _wait(server: subprocess.Popen[bytes], health: str) -> None:
+def _wait(server: subprocess.Popen[bytes], health: str, log: Path) -> None:
     deadline = time.monotonic() + _START_SECONDS
     while time.monotonic() < deadline:
         if server.poll() is not None:
-            raise StageError("the Prefect server ended at its start; see internal/prefect-server.log of the run")
+            raise StageError(f"the Prefect server ended at its start; {log} says why")
         with suppress(urllib.error.URLError, OSError):
             urllib.request.urlopen(health, timeout=1)  # noqa: S310 - loopback, our own port
             return

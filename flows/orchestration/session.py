@@ -61,7 +61,7 @@ def _session(url: str, log: Path) -> Iterator[None]:
     from prefect.events.worker import EventsWorker
     from prefect.settings import PREFECT_API_URL, temporary_settings
 
-    with temporary_settings({PREFECT_API_URL: url}), _log_to(log):
+    with temporary_settings({PREFECT_API_URL: url}), log_to(log):
         hidden: MarginweaveError | None = None
         try:
             yield
@@ -98,7 +98,7 @@ class _PatientFileHandler(logging.handlers.RotatingFileHandler):
 
 
 @contextmanager
-def _log_to(path: Path) -> Iterator[None]:
+def log_to(path: Path) -> Iterator[None]:
     """Send what Prefect logs on the console to a file for a while."""
     from prefect.logging.configuration import setup_logging
 
@@ -106,7 +106,7 @@ def _log_to(path: Path) -> Iterator[None]:
     with at_place(path, "written"):
         handler = _PatientFileHandler(path, encoding="utf-8", maxBytes=LOG_ROOM, backupCount=3)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
-    names = "prefect", "prefect.flow_runs", "prefect.task_runs", "prefect.server"
+    names = "prefect", "prefect.flow_runs", "prefect.task_runs", "prefect.server", "asyncio"
     loggers = [logging.getLogger(name) for name in names]
     before = [(logger, list(logger.handlers), logger.propagate) for logger in loggers]
     for logger in loggers:

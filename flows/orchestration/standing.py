@@ -10,7 +10,6 @@ import fcntl
 import json
 import os
 import signal
-import socket
 import threading
 import time
 import urllib.request
@@ -20,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from marginweave.flows.orchestration.environment import prepare_environment, service_directory
-from marginweave.flows.orchestration.servers import alone_at_start, started
+from marginweave.flows.orchestration.servers import alone_at_start, check_port, started
 from marginweave.flows.run.stopping import begin_again
 from marginweave.schemas.errors import InputError, StageError
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place
@@ -85,7 +84,7 @@ def start_server(home: Path, port: int) -> StandingServer:
         if not _taken(file.fileno()):
             raise StageError("another process starts a server in this home right now")
         file.truncate()
-        _check_port(port)
+        check_port(port)
         with alone_at_start(place / "prefect"):
             process, _ = started(place / "prefect", place / "prefect-server.log", port, keeping=file.fileno())
         server = StandingServer(process.pid, port)
@@ -136,12 +135,3 @@ def _taken(descriptor: int) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def _check_port(port: int) -> None:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            raise InputError(f"port {port} is taken; choose another with --port") from None

@@ -38,9 +38,10 @@ SIGN_OF_LIFE = "supervisor.alive"
 LOOKS = 15.0  # seconds between two looks
 SILENCE = timedelta(seconds=75)  # a running flow gives a sign of life every 30 seconds (prefect.yaml)
 START = timedelta(minutes=2)  # that a process may take to start
-# Before the attempts after the first: a process that was killed is resumed at once, a full disk takes somebody's minutes. One
-# that vanishes each time (for want of memory, say) wants a person.
-DELAYS = (timedelta(), timedelta(minutes=1), timedelta(minutes=5), timedelta(minutes=15))
+# Before the attempts after the first. A worker with a limit of its own holds the place of a process that was killed for some
+# ten seconds after it has told Prefect, and ends with an error where it is given the same flow run meanwhile. A full disk takes
+# somebody's minutes; what vanishes each time (for want of memory, say) wants a person.
+DELAYS = (timedelta(seconds=30), timedelta(minutes=1), timedelta(minutes=5), timedelta(minutes=15))
 ATTEMPTS = 1 + len(DELAYS)
 _RECENT = timedelta(days=1)  # crashes before that are history
 _HEARTBEAT = "prefect.flow-run.heartbeat"
@@ -92,7 +93,7 @@ def supervise(stop: threading.Event, say: Callable[[str], None], is_well: Callab
     while not stop.wait(LOOKS):
         try:
             for name in supervisor.look():
-                say(f"resumed {name}, whose process had vanished")
+                say(f"will resume {name}, whose process had vanished")
         except (HTTPError, RuntimeError):  # the latter: the client's own, where nobody listens
             supervisor.lost_contact()
             if not away:

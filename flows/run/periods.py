@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-_TIMES = 60  # looked at from the beginning of the year on
+_TIMES = 800  # looked at from the beginning of the year on: of a schedule of days, all of it
 
 # From the coarsest on; an hour that clocks show twice has a letter the second time.
 _NAMES: tuple[Callable[[datetime], str], ...] = (

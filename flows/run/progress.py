@@ -59,6 +59,9 @@ class Reporter:
     def stopped(self, error: BaseException) -> None:
         """The run ends with an error, before all of its stages have ended."""
 
+    def published(self, release: str, *, is_waiting: bool) -> None:
+        """The run ends well: where its release is, or what awaits approval."""
+
     def end(self) -> None:
         """The run is over, one way or another."""
 
@@ -86,6 +89,10 @@ class LineReporter(Reporter):
         """Print the last stage and what kind of error it was; what depends on the data is said on standard error alone."""
         message = str(error) if isinstance(error, MarginweaveError) else ""  # of an `OperatorError` no more than that
         self.line(Ending.of(error), stage=self._stage, error=type(error).__name__, message=message)
+
+    def published(self, release: str, *, is_waiting: bool) -> None:
+        """Print it."""
+        self.line("awaiting approval" if is_waiting else "finished", release=release)
 
     def line(self, event: str, **facts: object) -> None:
         """Print one line."""

@@ -70,18 +70,16 @@ def _kept(configuration: Configuration, deployed: FlowRun, home: Path) -> str:
 
 
 def _dated(client: SyncPrefectClient, dataset: str, scheduled: FlowRun) -> str:
-    """The name by the period, in the time zone of the schedule that made the flow run.
+    """The name by the period, in the time zone of the deployment's schedules; in UTC where they have several.
 
-    Where that was replaced by now, in that of the deployment's first one. A dataset with several deployments has the name of
-    the deployment in the place of its own, so that two schedules of a dataset do not collide.
+    A dataset with several deployments has the name of the deployment in the place of its own, so that two schedules of a
+    dataset do not collide.
     """
     assert scheduled.deployment_id is not None
     assert scheduled.expected_start_time is not None  # Prefect sets it with the first state
-    schedules = client.read_deployment_schedules(scheduled.deployment_id)
-    maker = scheduled.created_by.id if scheduled.created_by is not None else None
-    schedules.sort(key=lambda schedule: schedule.id != maker)
-    zone = getattr(schedules[0].schedule, "timezone", None) if schedules else None
-    period = period_name([each.schedule for each in schedules], zone or "UTC", scheduled.expected_start_time)
+    schedules = [each.schedule for each in client.read_deployment_schedules(scheduled.deployment_id)]
+    zones = {getattr(schedule, "timezone", None) or "UTC" for schedule in schedules}
+    period = period_name(schedules, zones.pop() if len(zones) == 1 else "UTC", scheduled.expected_start_time)
     return f"{_prefix(client, dataset, scheduled.deployment_id)}-{period}"
 
 
@@ -90,8 +88,10 @@ def _prefix(client: SyncPrefectClient, dataset: str, deployment: UUID) -> str:
     of_releases = FlowFilter.model_validate({"name": {"any_": [FLOW]}})
     tagged = DeploymentFilter.model_validate({"tags": {"all_": [dataset]}})
     deployments = client.read_deployments(flow_filter=of_releases, deployment_filter=tagged)
-    found = {each.id: each.name for each in deployments}
+    found = {each.id: re.sub(r"[^A-Za-z0-9._-]+", "-", each.name) for each in deployments}
     if len(found) < 2 or deployment not in found:
         return dataset
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", found[deployment])
+    name = found[deployment]
+    if list(found.values()).count(name) > 1:  # names that differ in what no run may be called by
+        name = f"{name}-{str(deployment)[:8]}"
     return name if name.startswith(dataset) else f"{dataset}-{name}"

@@ -6,6 +6,7 @@ import datetime
 import json
 import os
 import signal
+import socket
 import subprocess
 import time
 from pathlib import Path
@@ -48,13 +49,16 @@ def test_a_service_that_was_killed_goes_on_at_its_next_start(settled: CommandLin
     second = cli("serve", path, "--cron", "0 0 1 1 *")
     assert second.returncode == 1
     assert "is served by another process" in second.stderr
-    until(lambda: "Completed()" in (cli.home / "serve.log").read_text().splitlines()[-1])
+    lines = [line for line in (cli.home / "serve.log").read_text().splitlines() if line.startswith("{")]
+    assert json.loads(lines[-1])["event"] == "finished"
     service.terminate()
     assert service.wait(20) == 143
     time.sleep(0.5)
     assert processes_of(cli) == []
     assert {file.name for file in (manifest.parent / "release").iterdir()} == RELEASED
-    assert "Traceback" not in (cli.home / "serve.log").read_text()
+    said = (cli.home / "serve.log").read_text()
+    assert "Traceback" not in said
+    assert not [line for line in said.splitlines() if not line.startswith(("{", "Serving"))]  # nothing of a library's
 
 
 @pytest.mark.parametrize(
@@ -74,6 +78,17 @@ def test_a_timetable_that_cannot_be_read_is_refused(
     assert refused.returncode == 2
     assert refused.stderr.startswith(f"marginweave: {said}")
     assert list(alone.home.iterdir()) == []
+
+
+def test_a_port_that_somebody_has_is_refused(alone: CommandLine, tmp_path: Path) -> None:
+    """Its answers would be taken for those of our server, and our schedule would stand there."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        refused = alone("serve", people(tmp_path), "--cron", "0 1 * * *", "--port", port)
+    assert refused.returncode == 2
+    assert refused.stderr == f"marginweave: port {port} is taken; choose another with --port\n"
 
 
 def test_one_service_releases_a_dataset_once(alone: CommandLine, tmp_path: Path) -> None:

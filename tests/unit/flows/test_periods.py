@@ -79,6 +79,15 @@ def test_schedules_of_one_deployment_are_looked_at_together() -> None:
     assert names == ["2026-11-20-0100", "2026-11-20-1300"]
 
 
+def test_times_that_are_rare_are_seen_as_well() -> None:
+    """Two on a day from July on alone."""
+    both = [CronSchedule(cron=cron, timezone="UTC") for cron in ("0 3 * * *", "0 15 * 7-12 *")]
+    names = {
+        period_name(both, "UTC", datetime(2026, month, 20, hour, tzinfo=UTC)) for month in (5, 8) for hour in (3, 15)
+    }
+    assert len(names) == 4
+
+
 def test_intervals_have_names_as_well() -> None:
     schedule = IntervalSchedule(interval=timedelta(days=28), anchor_date=datetime(2026, 1, 5, tzinfo=UTC))
     assert period_name([schedule], "UTC", datetime(2026, 2, 2, tzinfo=UTC)) == "2026-w06"

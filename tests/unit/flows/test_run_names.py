@@ -28,7 +28,7 @@ class Server:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **facts: Any) -> None:
         self.facts = {"id": uuid.uuid4(), "flow_id": uuid.uuid4(), "expected_start_time": DUE, **facts}
         self.tags: list[str] = ["nightly"]
-        self.zone = "Europe/Oslo"
+        self.zones = ["Europe/Oslo"]
         self.deployments: list[SimpleNamespace] = []
         monkeypatch.setattr(orchestration, "get_client", lambda **_: nullcontext(self))
         monkeypatch.setattr(run_names, "FlowRunContext", SimpleNamespace(get=self.context))
@@ -37,7 +37,8 @@ class Server:
         return SimpleNamespace(flow_run=FlowRun(**self.facts, tags=list(self.tags)))
 
     def read_deployment_schedules(self, _: object) -> list[SimpleNamespace]:
-        return [SimpleNamespace(id=uuid.uuid4(), schedule=CronSchedule(cron="30 0 * * *", timezone=self.zone))]
+        made = [CronSchedule(cron="30 0 * * *", timezone=zone) for zone in self.zones]
+        return [SimpleNamespace(id=uuid.uuid4(), schedule=each) for each in made]
 
     def read_deployments(self, **_: object) -> list[SimpleNamespace]:
         return self.deployments
@@ -62,7 +63,7 @@ def test_a_retry_keeps_the_name_of_the_first_attempt(
     assert (first == "fair-2026-11-21") is by_schedule
     assert Schedule("30 0 * * *", "Europe/Oslo").run_name("fair", DUE) == "fair-2026-11-21"  # as `plan --schedule` says
     assert server.tags == ["nightly", f"marginweave-run:{first}"]
-    server.zone = "America/New_York"
+    server.zones = ["America/New_York"]
     assert run_name(written(tmp_path, "2"), None, tmp_path) == first
     assert run_name(written(tmp_path, "2"), "typed", tmp_path) == "typed"
     assert server.tags == ["nightly", f"marginweave-run:{first}"]
@@ -89,3 +90,27 @@ def test_two_deployments_of_a_dataset_do_not_share_a_name(tmp_path: Path, monkey
         ]
         names.add(run_name(path, None, tmp_path))
     assert names == {"fair-nightly-2026-11-21", "fair-for-the-ministry-2026-11-21"}
+
+
+@pytest.mark.parametrize("names", [("nightly", "for the ministry"), ("fair nightly", "fair-nightly")])
+def test_names_of_deployments_stay_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: tuple[str, str]
+) -> None:
+    """Also where they differ in what no run may be called by."""
+    ids, path = (uuid.uuid4(), uuid.uuid4()), written(tmp_path, "1")
+    found = set()
+    for deployment in ids:
+        server = Server(monkeypatch, deployment_id=deployment, auto_scheduled=True)
+        server.deployments = [SimpleNamespace(id=i, name=name) for i, name in zip(ids, names, strict=True)]
+        found.add(run_name(path, None, tmp_path))
+    assert len(found) == 2
+
+
+def test_the_same_clock_in_two_time_zones_is_two_releases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, found = written(tmp_path, "1"), set()
+    for hour in (23, 5):  # 00:30 in Oslo on the 21st, and in New York
+        due = datetime(2026, 11, 20 + (hour < 12), hour, 30, tzinfo=UTC)
+        server = Server(monkeypatch, deployment_id=uuid.uuid4(), auto_scheduled=True, expected_start_time=due)
+        server.zones = ["Europe/Oslo", "America/New_York"]
+        found.add(run_name(path, None, tmp_path))
+    assert found == {"fair-2026-11-20-2330", "fair-2026-11-21-0530"}
