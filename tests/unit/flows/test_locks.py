@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -24,13 +25,15 @@ def test_a_refused_run_leaves_no_folder(tmp_path: Path) -> None:
 
 def test_nobody_is_inside_with_another_while_folders_come_and_go(tmp_path: Path) -> None:
     """Eight threads take the lock, and each removes the folder when it goes: never are two inside."""
-    folder, inside, most = RunFolder.at(tmp_path, "run"), [0], [0]
+    folder, inside, most, entered = RunFolder.at(tmp_path, "run"), [0], [0], list[int]()
 
     def work() -> None:
         for _ in range(60):
             with run_lock(folder, waiting=True):
                 inside[0] += 1
                 most[0] = max(most[0], inside[0])
+                time.sleep(0.0005)
+                entered.append(inside[0])
                 inside[0] -= 1
 
     threads = [threading.Thread(target=work) for _ in range(8)]
@@ -38,4 +41,4 @@ def test_nobody_is_inside_with_another_while_folders_come_and_go(tmp_path: Path)
         thread.start()
     for thread in threads:
         thread.join()
-    assert most == [1]
+    assert (most, entered) == ([1], [1] * 480)
