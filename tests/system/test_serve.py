@@ -8,7 +8,6 @@ import os
 import signal
 import socket
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -53,8 +52,7 @@ def test_a_service_that_was_killed_goes_on_at_its_next_start(settled: CommandLin
     assert json.loads(lines[-1])["event"] == "finished"
     service.terminate()
     assert service.wait(20) == 143
-    time.sleep(0.5)
-    assert processes_of(cli) == []
+    until(lambda: not processes_of(cli), 5)
     assert {file.name for file in (manifest.parent / "release").iterdir()} == RELEASED
     said = (cli.home / "serve.log").read_text()
     assert "Traceback" not in said
