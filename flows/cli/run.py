@@ -13,7 +13,7 @@ import typer
 from marginweave.flows.cli import console
 from marginweave.flows.cli.console import Config, Home, RunName, Source, out
 from marginweave.flows.orchestration.environment import importing, makes_database, prepare_environment
-from marginweave.schemas.errors import InputError
+from marginweave.schemas.errors import InputError, MarginweaveError
 
 if TYPE_CHECKING:
     from marginweave.flows.run.request import Request
@@ -48,11 +48,19 @@ def run(
     `marginweave run census.yaml --run census-2026-b --supersedes census-2026-a`
     """
     console.end_on_signals()
-    console.warn_of_former_keys(config)  # refuses a broken file before anything heavy is imported
-    with importing():
-        from marginweave.flows.run.request import read_request
+    try:
+        console.warn_of_former_keys(config)  # refuses a broken file before anything heavy is imported
+        with importing():
+            from marginweave.flows.run.request import read_request
 
-    execute(read_request(config, run=run_name, source=source, home=home, supersedes=supersedes))
+        request = read_request(config, run=run_name, source=source, home=home, supersedes=supersedes)
+    except MarginweaveError as error:
+        if not out.is_terminal:
+            from marginweave.flows.run.progress import LineReporter
+
+            LineReporter(sys.stdout, run_name or "", "").stopped(error)
+        raise
+    execute(request)
 
 
 def resume(run_name: RunName, home: Home = Path()) -> None:
