@@ -66,9 +66,9 @@ def test_the_gradient_is_the_slope_of_the_loss(measurements: list[Measurement], 
     rng = np.random.default_rng(5)
     logits = rng.normal(size=(4, sum(len(b.cells) for b in blocks)))
     mixing = rng.normal(size=4)
-    _, by_logits, by_mixing = Parameters(layout, logits.astype(F32), mixing.astype(F32)).gradient(objective)
+    _, by_logits, by_mixing = Parameters(layout, logits.T.astype(F32), mixing.astype(F32)).gradient(objective)
     flat = np.concatenate([logits.ravel(), mixing])
-    found = np.concatenate([by_logits.ravel(), by_mixing])
+    found = np.concatenate([by_logits.T.ravel(), by_mixing])
     expected = np.empty(len(flat))
     for i in range(len(flat)):
         up, down = flat.copy(), flat.copy()

@@ -45,21 +45,18 @@ class Adam:
 
 
 class Parameters:
-    """Logits of the shares of every block and component, shape (components, cells of all blocks), and of the weights."""
+    """Logits of the shares of every block and component, shape (cells of all blocks, components), and of the weights."""
 
     def __init__(self, layout: FeatureLayout, logits: Float32s, mixing: Float32s) -> None:
         self.logits, self.mixing, self._layout = logits, mixing, layout
-        widths = [len(block.cells) for block in layout.blocks]
-        ends = np.cumsum([0, *widths])
-        self._starts, self._owner = ends[:-1], np.repeat(np.arange(len(widths)), widths)
-        self._blocks = [slice(a, b) for a, b in pairwise(ends)]
+        self._blocks = [slice(a, b) for a, b in pairwise(np.cumsum([0, *(len(block.cells) for block in layout.blocks)]))]
 
     def shares(self) -> tuple[Float32s, Float32s]:
         """Softmax of the logits, block by block, and of the weights' logits."""
-        shares = np.exp(self.logits - np.maximum.reduceat(self.logits, self._starts, axis=1)[:, self._owner])
-        shares /= np.add.reduceat(shares, self._starts, axis=1)[:, self._owner]
-        weights = np.exp(self.mixing - self.mixing.max())
-        return shares, weights / weights.sum()
+        shares = np.empty_like(self.logits)
+        for block in self._blocks:
+            shares[block] = _softmax(self.logits[block])
+        return shares, _softmax(self.mixing)
 
     def gradient(self, objective: Objective) -> tuple[Floats, Float32s, Float32s]:
         """chi^2 by the number of features, and the derivatives of half of it, L, by the logits z.
@@ -67,11 +64,12 @@ class Parameters:
         Shares are s = softmax(z), so ds_c/dz_d = s_c (1[c = d] - s_d), and dL/dz_c = s_c (dL/ds_c - sum_d s_d dL/ds_d).
         """
         shares, weights = self.shares()
-        chi, by_columns, by_weights = objective.gradient(self._columns(shares), weights)
-        by_shares = self._back(by_columns)
-        by_logits = shares * by_shares
-        by_logits -= shares * np.add.reduceat(by_logits, self._starts, axis=1)[:, self._owner]
-        return chi, np.asarray(by_logits, F32), np.asarray(weights * (by_weights - weights @ by_weights), F32)
+        chi, by_factors, by_weights = objective.gradient(self._factors(shares), weights)
+        by_logits = self._back(by_factors)
+        by_logits *= shares
+        for block in self._blocks:
+            by_logits[block] -= shares[block] * by_logits[block].sum(axis=0)
+        return chi, by_logits, weights * (by_weights - weights @ by_weights)
 
     def descend(self, objective: Objective, iterations: int, noise: float) -> None:
         """Adam with a rate that falls to 0 as a cosine, until the noise is reached or the iterations are over."""
@@ -84,21 +82,27 @@ class Parameters:
             self.logits -= by_logits.step(logits, rate, step)
             self.mixing -= by_mixing.step(mixing, rate, step)
 
-    def _columns(self, shares: Float32s) -> Float32s:
-        columns = np.zeros((len(shares), self._layout.width), F32)
+    def _factors(self, shares: Float32s) -> Float32s:
+        factors = np.zeros((self._layout.width, shares.shape[1]), F32)
         for feature in self._layout.features:
-            mine = shares[:, self._blocks[feature.block]]
+            mine = shares[self._blocks[feature.block]]
             if is_whole(feature.places, feature.width):
-                columns[:, feature.columns] = mine
+                factors[feature.columns] = mine
             else:
-                np.add.at(columns.T, feature.columns.start + feature.places, mine.T)
-        return columns
+                np.add.at(factors, feature.columns.start + feature.places, mine)
+        return factors
 
-    def _back(self, by_columns: Float32s) -> Float32s:
-        by_shares = np.zeros(self.logits.shape, F32)
+    def _back(self, by_factors: Float32s) -> Float32s:
+        by_shares = np.zeros_like(self.logits)
         for feature in self._layout.features:
-            by_shares[:, self._blocks[feature.block]] += by_columns[:, feature.columns.start + feature.places]
+            by_shares[self._blocks[feature.block]] += by_factors[feature.columns][feature.places]
         return by_shares
+
+
+def _softmax(logits: Float32s) -> Float32s:
+    shares: Float32s = np.exp(logits - logits.max(axis=0))
+    shares /= shares.sum(axis=0)
+    return shares
 
 
 def normal(shares: Floats) -> Floats:
@@ -166,7 +170,7 @@ def fit_mixture(
         tree = TreeStart(measurements, blocks, sizes, total)
         generators = np.random.default_rng(settings.seed).spawn(settings.fits)  # post-processing
         shares = [tree.shares(settings.components, generator) for generator in generators]
-        initial = [(np.log(mine).astype(F32), np.zeros(settings.components, F32)) for mine in shares]
+        initial = [(np.ascontiguousarray(np.log(mine.T), F32), np.zeros(settings.components, F32)) for mine in shares]
     else:
         initial = _warm_start(start, blocks, settings)
 
@@ -176,7 +180,7 @@ def fit_mixture(
         parameters = Parameters(layout, *first)
         parameters.descend(objective, settings.iterations, noise)
         shares, weights = parameters.shares()
-        return shares.astype(np.float64), normal(weights.astype(np.float64))
+        return shares.T.astype(np.float64), normal(weights.astype(np.float64))
 
     with threadpool_limits(1):
         fitted = list(LocalEngine().map(fit, initial))
@@ -196,7 +200,7 @@ def _warm_start(start: Mixture, blocks: Sequence[Block], settings: MixtureSynthe
     shares = np.log(np.maximum(np.concatenate(start.shares, axis=1), _RAREST)).astype(F32)
     weights = np.log(np.maximum(start.weights, _RAREST)).astype(F32)
     parts = zip(np.split(shares, settings.fits), np.split(weights, settings.fits), strict=True)
-    return [(mine.copy(), mixing.copy()) for mine, mixing in parts]
+    return [(np.ascontiguousarray(mine.T), mixing.copy()) for mine, mixing in parts]
 
 
 def check_marginals(measurements: Sequence[Measurement], sizes: Sequence[int], masks: Sequence[Mask]) -> None:
