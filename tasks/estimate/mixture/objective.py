@@ -217,22 +217,25 @@ def _back(
     row = cell = 0
     for rows, start, stop in groups:
         last, end = factors[start:stop], row + rows
-        by_last, here = np.zeros(last.shape, np.float32), np.empty(last.shape, np.float32)
+        by_last = np.empty(last.shape, np.float32)
         while row < end:
-            some = products[: min(_ROWS, end - row)]
+            some, by_lead = products[: min(_ROWS, end - row)], sums[: min(_ROWS, end - row)]
             some[:] = 1.0
             _multiply(factors, leads, row, some)
             size = len(some) * len(last)
             slopes = slope[cell : cell + size].reshape(len(some), len(last))
-            np.dot(slopes.T, some, here)
-            by_last += here
-            by_lead = sums[: len(some)]
+            np.dot(slopes.T, some, by_last)
             np.dot(slopes, last, by_lead)
             _share_out(factors, leads, row, by_lead, by_factors)
+            for i in range(len(last)):
+                to, mine = by_factors[start + i], by_last[i]
+                for k in range(components):
+                    to[k] += mine[k]
+            for i in range(len(some)):
+                mine, product = by_lead[i], some[i]
+                for k in range(components):
+                    by_weights[k] += mine[k] * product[k]
             row, cell = row + len(some), cell + size
-        by_factors[start:stop] += by_last
-        for i in range(len(last)):
-            by_weights += last[i] * by_last[i]
 
 
 @njit(cache=True, nogil=True, fastmath=True)
