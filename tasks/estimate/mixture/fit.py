@@ -18,91 +18,62 @@ from marginweave.schemas.released.measurements import Mask, Measurement
 from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.estimate.mixture.model import Block, Mixture, is_whole
 from marginweave.tasks.estimate.mixture.objective import Objective
+from marginweave.tasks.estimate.mixture.coordinate import move_shares
 from marginweave.tasks.estimate.mixture.start import TreeStart
 from marginweave.tasks.estimate.mixture.targets import F32, FeatureLayout, Float32s
 from marginweave.tasks.estimate.rounding import nearest_column
 
-_RATE = 0.1  # length of the first steps, in logits
-_MOMENTS = (0.9, 0.999)
-_LEAST = 1e-8
+_DAMPING = 1.0
 _SLACK = 4.0
 
 
-class Adam:
-    """Running means of slopes and of their squares (Kingma and Ba 2015, algorithm 1)."""
+class Descent:
+    """Shares of every block and component, shape (cells of all blocks, components), that go down to noisy counts."""
 
-    def __init__(self, values: Float32s) -> None:
-        self._mean, self._square = np.zeros_like(values), np.zeros_like(values)
+    def __init__(self, layout: FeatureLayout, objective: Objective, shares: Float32s, weights: Float32s) -> None:
+        self.shares, self._layout, self._objective = shares, layout, objective
+        self._weights = objective.total * weights
+        ends = np.cumsum([0, *(len(block.cells) for block in layout.blocks)])
+        self._blocks = [slice(a, b) for a, b in pairwise(ends)]
+        self._factors = np.zeros((layout.width, len(weights)), F32)
+        self._by_factors = np.zeros_like(self._factors)
+        self._grams = np.empty((len(layout.features) + 1, len(weights), len(weights)), F32)
+        self._grams[-1] = 1.0
+        for block in range(len(self._blocks)):
+            self._refresh(block)
 
-    def step(self, slope: Float32s, rate: float, number: int) -> Float32s:
-        """How far step `number` (from 1) goes against the slope."""
-        first, second = _MOMENTS
-        self._mean += F32(1 - first) * (slope - self._mean)
-        self._square += F32(1 - second) * (slope * slope - self._square)
-        correction = F32(1 / math.sqrt(1 - second**number))
-        length = F32(rate / (1 - first**number)) * self._mean / (np.sqrt(self._square) * correction + F32(_LEAST))
-        return np.asarray(length, F32)
+    def run(self, iterations: int, noise: float) -> None:
+        """Block after block, until the noise is reached or the iterations are over, each of all blocks."""
+        expected = self._objective.expected
+        chi = np.zeros((len(self._blocks), len(expected)))
+        chi[:, expected > 0] = math.inf
+        for _ in range(iterations):
+            for block, targets in enumerate(self._objective.blocks):
+                slope = targets.slope(self._weights, self._factors, self._by_factors, chi[block])
+                if _is_near(chi.sum(axis=0), noise * expected):
+                    return
+                self.move(block, slope)
 
+    def move(self, block: int, slope: Float32s) -> None:
+        """Move the shares of a block, given the slope there."""
+        t = self._objective.blocks[block]
+        shares = self.shares[self._blocks[block]]
+        move_shares(
+            shares, t.places, t.spread, slope, self._weights, self._grams, t.one, t.rest, t.precision, _DAMPING
+        )
+        self._refresh(block)
 
-class Parameters:
-    """Logits of the shares of every block and component, shape (cells of all blocks, components), and of the weights."""
-
-    def __init__(self, layout: FeatureLayout, logits: Float32s, mixing: Float32s) -> None:
-        self.logits, self.mixing, self._layout = logits, mixing, layout
-        self._blocks = [slice(a, b) for a, b in pairwise(np.cumsum([0, *(len(block.cells) for block in layout.blocks)]))]
-
-    def shares(self) -> tuple[Float32s, Float32s]:
-        """Softmax of the logits, block by block, and of the weights' logits."""
-        shares = np.empty_like(self.logits)
-        for block in self._blocks:
-            shares[block] = _softmax(self.logits[block])
-        return shares, _softmax(self.mixing)
-
-    def gradient(self, objective: Objective) -> tuple[Floats, Float32s, Float32s]:
-        """chi^2 by the number of features, and the derivatives of half of it, L, by the logits z.
-
-        Shares are s = softmax(z), so ds_c/dz_d = s_c (1[c = d] - s_d), and dL/dz_c = s_c (dL/ds_c - sum_d s_d dL/ds_d).
-        """
-        shares, weights = self.shares()
-        chi, by_factors, by_weights = objective.gradient(self._factors(shares), weights)
-        by_logits = self._back(by_factors)
-        by_logits *= shares
-        for block in self._blocks:
-            by_logits[block] -= shares[block] * by_logits[block].sum(axis=0)
-        return chi, by_logits, weights * (by_weights - weights @ by_weights)
-
-    def descend(self, objective: Objective, iterations: int, noise: float) -> None:
-        """Adam with a rate that falls to 0 as a cosine, until the noise is reached or the iterations are over."""
-        by_logits, by_mixing = Adam(self.logits), Adam(self.mixing)
-        for step in range(1, iterations + 1):
-            chi, logits, mixing = self.gradient(objective)
-            if _is_near(chi, noise * objective.expected):
-                break
-            rate = _RATE * 0.5 * (1 + math.cos(math.pi * step / iterations))
-            self.logits -= by_logits.step(logits, rate, step)
-            self.mixing -= by_mixing.step(mixing, rate, step)
-
-    def _factors(self, shares: Float32s) -> Float32s:
-        factors = np.zeros((self._layout.width, shares.shape[1]), F32)
-        for feature in self._layout.features:
-            mine = shares[self._blocks[feature.block]]
+    def _refresh(self, block: int) -> None:
+        shares = self.shares[self._blocks[block]]
+        for number in self._objective.blocks[block].features:
+            feature = self._layout.features[number]
+            factors = self._factors[feature.columns]
             if is_whole(feature.places, feature.width):
-                factors[feature.columns] = mine
+                factors[:] = shares
             else:
-                np.add.at(factors, feature.columns.start + feature.places, mine)
-        return factors
-
-    def _back(self, by_factors: Float32s) -> Float32s:
-        by_shares = np.zeros_like(self.logits)
-        for feature in self._layout.features:
-            by_shares[self._blocks[feature.block]] += by_factors[feature.columns][feature.places]
-        return by_shares
-
-
-def _softmax(logits: Float32s) -> Float32s:
-    shares: Float32s = np.exp(logits - logits.max(axis=0))
-    shares /= shares.sum(axis=0)
-    return shares
+                factors[:] = 0.0
+                np.add.at(factors, feature.places, shares)
+            np.matmul(factors.T, factors, out=self._grams[number])
 
 
 def normal(shares: Floats) -> Floats:
@@ -170,17 +141,18 @@ def fit_mixture(
         tree = TreeStart(measurements, blocks, sizes, total)
         generators = np.random.default_rng(settings.seed).spawn(settings.fits)  # post-processing
         shares = [tree.shares(settings.components, generator) for generator in generators]
-        initial = [(np.ascontiguousarray(np.log(mine.T), F32), np.zeros(settings.components, F32)) for mine in shares]
+        equal = np.full(settings.components, 1 / settings.components, F32)
+        initial = [(np.ascontiguousarray(mine.T, F32), equal) for mine in shares]
     else:
         initial = _warm_start(start, blocks, settings)
 
+    layout = FeatureLayout(blocks, sizes)
+    objective = Objective(layout, measurements, unfitted.masks, total)
+
     def fit(first: Start) -> tuple[Floats, Floats]:
-        layout = FeatureLayout(blocks, sizes)
-        objective = Objective(layout, measurements, unfitted.masks, total, settings.components)
-        parameters = Parameters(layout, *first)
-        parameters.descend(objective, settings.iterations, noise)
-        shares, weights = parameters.shares()
-        return shares.T.astype(np.float64), normal(weights.astype(np.float64))
+        descent = Descent(layout, objective, *first)
+        descent.run(settings.iterations, noise)
+        return descent.shares.T.astype(np.float64), normal(first[1].astype(np.float64))
 
     with threadpool_limits(1):
         fitted = list(LocalEngine().map(fit, initial))
@@ -197,10 +169,9 @@ def _warm_start(start: Mixture, blocks: Sequence[Block], settings: MixtureSynthe
         raise InputError("start must be a mixture of the same attributes and masks")
     if start.components != settings.fits * settings.components:
         raise InputError(f"start ({start.components} components) must have components * fits of the settings")
-    shares = np.log(np.maximum(np.concatenate(start.shares, axis=1), _RAREST)).astype(F32)
-    weights = np.log(np.maximum(start.weights, _RAREST)).astype(F32)
+    shares, weights = np.concatenate(start.shares, axis=1).astype(F32), start.weights.astype(F32)
     parts = zip(np.split(shares, settings.fits), np.split(weights, settings.fits), strict=True)
-    return [(np.ascontiguousarray(mine.T), mixing.copy()) for mine, mixing in parts]
+    return [(np.ascontiguousarray(mine.T), mixing / mixing.sum()) for mine, mixing in parts]
 
 
 def check_marginals(measurements: Sequence[Measurement], sizes: Sequence[int], masks: Sequence[Mask]) -> None:

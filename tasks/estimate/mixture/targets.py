@@ -88,6 +88,11 @@ class FeatureTarget:
     sigma: float = 1.0
 
     @property
+    def precision(self) -> float:
+        """The largest weight of a cell, suppressed ones included."""
+        return max(float(self.weight.max()), self.sigma**-2 if self.hidden.any() else 0.0)
+
+    @property
     def expected(self) -> float:
         """chi^2 of the counts where the model is the truth; of hidden ones, where there are no records."""
         surplus = expected_below(np.zeros(1), self.sigma, self.cut) / self.sigma
