@@ -6,7 +6,6 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -16,64 +15,12 @@ from marginweave.schemas.configuration.synthesis import MixtureSynthesis
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Mask, Measurement
 from marginweave.tasks.engine.local import LocalEngine
-from marginweave.tasks.estimate.mixture.model import Block, Mixture, is_whole
+from marginweave.tasks.estimate.mixture.descent import Descent
+from marginweave.tasks.estimate.mixture.model import Block, Mixture
 from marginweave.tasks.estimate.mixture.objective import Objective
-from marginweave.tasks.estimate.mixture.coordinate import move_shares
 from marginweave.tasks.estimate.mixture.start import TreeStart
 from marginweave.tasks.estimate.mixture.targets import F32, FeatureLayout, Float32s
 from marginweave.tasks.estimate.rounding import nearest_column
-
-_DAMPING = 1.0
-_SLACK = 4.0
-
-
-class Descent:
-    """Shares of every block and component, shape (cells of all blocks, components), that go down to noisy counts."""
-
-    def __init__(self, layout: FeatureLayout, objective: Objective, shares: Float32s, weights: Float32s) -> None:
-        self.shares, self._layout, self._objective = shares, layout, objective
-        self._weights = objective.total * weights
-        ends = np.cumsum([0, *(len(block.cells) for block in layout.blocks)])
-        self._blocks = [slice(a, b) for a, b in pairwise(ends)]
-        self._factors = np.zeros((layout.width, len(weights)), F32)
-        self._by_factors = np.zeros_like(self._factors)
-        self._grams = np.empty((len(layout.features) + 1, len(weights), len(weights)), F32)
-        self._grams[-1] = 1.0
-        for block in range(len(self._blocks)):
-            self._refresh(block)
-
-    def run(self, iterations: int, noise: float) -> None:
-        """Block after block, until the noise is reached or the iterations are over, each of all blocks."""
-        expected = self._objective.expected
-        chi = np.zeros((len(self._blocks), len(expected)))
-        chi[:, expected > 0] = math.inf
-        for _ in range(iterations):
-            for block, targets in enumerate(self._objective.blocks):
-                slope = targets.slope(self._weights, self._factors, self._by_factors, chi[block])
-                if _is_near(chi.sum(axis=0), noise * expected):
-                    return
-                self.move(block, slope)
-
-    def move(self, block: int, slope: Float32s) -> None:
-        """Move the shares of a block, given the slope there."""
-        t = self._objective.blocks[block]
-        shares = self.shares[self._blocks[block]]
-        move_shares(
-            shares, t.places, t.spread, slope, self._weights, self._grams, t.one, t.rest, t.precision, _DAMPING
-        )
-        self._refresh(block)
-
-    def _refresh(self, block: int) -> None:
-        shares = self.shares[self._blocks[block]]
-        for number in self._objective.blocks[block].features:
-            feature = self._layout.features[number]
-            factors = self._factors[feature.columns]
-            if is_whole(feature.places, feature.width):
-                factors[:] = shares
-            else:
-                factors[:] = 0.0
-                np.add.at(factors, feature.places, shares)
-            np.matmul(factors.T, factors, out=self._grams[number])
 
 
 def normal(shares: Floats) -> Floats:
@@ -81,14 +28,7 @@ def normal(shares: Floats) -> Floats:
     return np.asarray(shares / shares.sum(axis=-1, keepdims=True))
 
 
-def _is_near(chi: Floats, expected: Floats) -> bool:
-    """Whether chi^2 is down to its expectation in all, and by the number of features within four standard deviations of it."""
-    return float(chi.sum()) <= float(expected.sum()) and bool((chi <= expected + _SLACK * np.sqrt(2 * expected)).all())
-
-
-Start = tuple[Float32s, Float32s]  # logits of the shares, and of the weights
-
-_RAREST = 1e-7  # least share of a value in a component that is gone on from, so that it is within reach of a fit
+Start = tuple[Float32s, Float32s]  # shares, shape (cells of all blocks, components), and weights
 
 
 def fit_mixture(
@@ -103,10 +43,10 @@ def fit_mixture(
 ) -> Mixture:
     """Fit a mixture of products to marginals, each with the weight of its precision.
 
-    Minimizes chi^2 = sum_i sum_c (n p_i(c) - y_i(c))^2 / sigma_i^2 over softmax parameters by Adam (Kingma and Ba 2015),
-    p as in `Mixture` (RAP softmax: Aydore et al. 2021; mixtures of products: McKenna's `mbi`). Several fits, each from the
-    records of a tree (`TreeStart`) and until the counts are as near as their noise allows, are averaged; single attributes are
-    then calibrated to their own counts (`calibrate_one_way`).
+    Minimizes chi^2 = sum_i sum_c (n p_i(c) - y_i(c))^2 / sigma_i^2 over the shares of equal components, block after block and
+    component after component (`Descent`), p as in `Mixture` (mixtures of products: McKenna's `mbi`). Several fits, each from
+    the records of a tree (`TreeStart`) and until the counts are as near as their noise allows, are averaged; single attributes
+    are then calibrated to their own counts (`calibrate_one_way`).
 
     Linear algebra in one thread, fits on all cores, float32 steps in a fixed order: the same arguments give the same bytes on
     one kind of processor, however many cores there are.
@@ -118,10 +58,11 @@ def fit_mixture(
         masks: structural zeros; those of one attribute only apply to records (`Mixture.conditioned`), as noise was measured
             there, and what was suppressed is counted there.
         settings: how many products one fit mixes, how many fits are averaged (they disagree about what the counts do not say,
-            and the average does not claim it), most steps of Adam, and the seed of the starts.
+            and the average does not claim it), most passes over all blocks, and the seed of the starts.
         start: a model of the same sizes, masks, fits and components to start from, in place of new components.
         noise: a fit ends where its mean squared distance to the counts, over their variance, is at most this, in all and
-            nearly so for single attributes, pairs and larger sets each: what is nearer follows the noise; 0 never ends early.
+            nearly so for single attributes, pairs and larger sets each: what is nearer follows the noise. It also ends where a
+            pass gains less than so many standard deviations of that distance; 0 ends where a pass gains nothing.
 
     Returns:
         The model. DP: post-processing.

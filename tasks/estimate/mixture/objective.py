@@ -18,7 +18,9 @@ from marginweave.schemas.arrays import Floats, Integers
 from marginweave.schemas.released.measurements import Mask, Measurement
 from marginweave.tasks.estimate.mixture.targets import F32, FeatureLayout, FeatureTarget, Float32s, expected_below
 
-Group = list[FeatureTarget]  # that have their lead, all features but the last, in common, and whose last lie side by side
+Group = list[
+    FeatureTarget
+]  # that have their lead, all features but the last, in common, and whose last lie side by side
 Places = NDArray[np.int32]
 
 # A record in a cell of a mask across blocks counts like so many sigmas of the least noisy count.
@@ -189,7 +191,9 @@ _ROWS = 128  # of a matrix at once: what is made of them stays in the processor'
 
 
 @njit(cache=True, nogil=True, fastmath=True)
-def _multiply(factors: Float32s, leads: Places, left_out: int, products: Float32s) -> None:  # pragma: no cover - compiled
+def _multiply(
+    factors: Float32s, leads: Places, left_out: int, products: Float32s
+) -> None:  # pragma: no cover - compiled
     """Multiply products[i] by factors[leads[i, j]] of each j but the one that is left out."""
     for i in range(len(products)):
         product = products[i]

@@ -1,12 +1,84 @@
-"""The shares of a block, one component after another, moved to where the noisy counts fit best."""
+"""Shares of a mixture go down to noisy counts: one block after another, one component after another, each to its best."""
 
 from __future__ import annotations
+
+import math
+from itertools import pairwise
 
 import numpy as np
 from numba import njit
 
-from marginweave.schemas.arrays import Integers
-from marginweave.tasks.estimate.mixture.targets import Float32s
+from marginweave.schemas.arrays import Floats, Integers
+from marginweave.tasks.estimate.mixture.model import is_whole
+from marginweave.tasks.estimate.mixture.objective import Objective
+from marginweave.tasks.estimate.mixture.targets import F32, FeatureLayout, Float32s
+
+# How much shorter than its best the step of a component is in the first pass, a third of it in the third: what is short of the
+# best follows the noise less.
+_DAMPING = 3.0
+_SLACK = 4.0
+
+
+class Descent:
+    """Shares of every block and component, shape (cells of all blocks, components), that go down to noisy counts."""
+
+    def __init__(self, layout: FeatureLayout, objective: Objective, shares: Float32s, weights: Float32s) -> None:
+        self.shares, self._layout, self._objective = shares, layout, objective
+        self._weights = objective.total * weights
+        ends = np.cumsum([0, *(len(block.cells) for block in layout.blocks)])
+        self._blocks = [slice(a, b) for a, b in pairwise(ends)]
+        self._factors = np.zeros((layout.width, len(weights)), F32)
+        self._by_factors = np.zeros_like(self._factors)
+        self._grams = np.empty((len(layout.features) + 1, len(weights), len(weights)), F32)
+        self._grams[-1] = 1.0
+        self._chi = np.zeros((len(self._blocks), len(objective.expected)))  # as last seen from each block
+        self._chi[:, objective.expected > 0] = math.inf
+        for block in range(len(self._blocks)):
+            self._refresh(block)
+
+    def run(self, iterations: int, noise: float) -> None:
+        """Pass over all blocks until the noise is reached, a pass gains less than it, or the iterations are over."""
+        expected, before = noise * self._objective.expected, math.inf
+        for iteration in range(1, iterations + 1):
+            for block in range(len(self._blocks)):
+                slope = self.slope(block)
+                if _is_near(self._chi.sum(axis=0), expected):
+                    return
+                self.move(block, slope, _DAMPING / iteration)
+            found = float(self._chi.sum())
+            if before - found < noise * math.sqrt(2 * self._objective.expected.sum()):
+                return
+            before = found
+
+    def slope(self, block: int) -> Float32s:
+        """See `BlockTargets.slope`."""
+        targets = self._objective.blocks[block]
+        return targets.slope(self._weights, self._factors, self._by_factors, self._chi[block])
+
+    def move(self, block: int, slope: Float32s, damping: float) -> None:
+        """Move the shares of a block, given the slope there (`move_shares`)."""
+        t, shares = self._objective.blocks[block], self.shares[self._blocks[block]]
+        of_block = (t.places, t.spread, slope, self._weights, self._grams, t.one, t.rest, t.precision)
+        move_shares(shares, *of_block, damping)
+        self._refresh(block)
+
+    def _refresh(self, block: int) -> None:
+        """Factors and Gram matrices of the features of a block."""
+        shares = self.shares[self._blocks[block]]
+        for number in self._objective.blocks[block].features:
+            feature = self._layout.features[number]
+            factors = self._factors[feature.columns]
+            if is_whole(feature.places, feature.width):
+                factors[:] = shares
+            else:
+                factors[:] = 0.0
+                np.add.at(factors, feature.places, shares)
+            np.matmul(factors.T, factors, out=self._grams[number])
+
+
+def _is_near(chi: Floats, expected: Floats) -> bool:
+    """Whether chi^2 is down to its expectation in all, and by the number of features within four standard deviations of it."""
+    return float(chi.sum()) <= float(expected.sum()) and bool((chi <= expected + _SLACK * np.sqrt(2 * expected)).all())
 
 
 @njit(cache=True, nogil=True, fastmath=True)
