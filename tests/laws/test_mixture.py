@@ -80,7 +80,7 @@ def test_slopes_are_those_of_the_loss_and_no_move_raises_it(measurements: list[M
     for b, (begin, end) in enumerate(itertools.pairwise(ends)):
         shares = descent.shares.astype(np.float64)
         slope, targets = descent.slope(b), objective.blocks[b]
-        found = slope[targets.places].sum(axis=0)
+        found = slope[targets.curvature.places].sum(axis=0)
         expected = np.zeros((end - begin, 4))
         for c, k in itertools.product(
             range(1, end - begin), range(4)
@@ -105,8 +105,7 @@ def test_the_nearest_shares(seed: int, size: int) -> None:
     project_onto_simplex(nearest)
     assert nearest.sum() == pytest.approx(1, abs=1e-5)
     off = values - nearest
-    assert (off[nearest > 0] == pytest.approx(off[nearest > 0].mean(), abs=1e-5)) and (off <= off.max() + 1e-5).all()
-    assert off[nearest > 0].min() >= off.max() - 1e-5
+    assert (off[nearest > 0] > off.max() - 1e-5).all()
 
 
 def loss(model: Mixture, measurements: list[Measurement]) -> float:
@@ -187,7 +186,7 @@ def test_a_dependence_is_found() -> None:
 
 
 def test_a_fit_ends_at_the_noise_and_goes_on_from_a_model() -> None:
-    """Stopped fits have a chi^2 of about their cells; the last step may pass it; from the end of one the next needs no step."""
+    """Stopped fits have a chi^2 of about their cells; a step may pass it; from the end of one the next is at its own."""
     blocks, _ = join_attributes(SIZES, [])
     truth = model_of(np.random.default_rng(1).normal(size=(4, sum(SIZES))), np.zeros(4), blocks)
     cliques = list(itertools.combinations(range(4), 2))
@@ -202,8 +201,9 @@ def test_a_fit_ends_at_the_noise_and_goes_on_from_a_model() -> None:
     one = MixtureSynthesis(components=30, fits=1, iterations=500)
     model = fit_mixture(measured, SIZES, 3000.0, [], one)
     assert 0.7 < chi(model, measured) <= 1.001
-    again = fit_mixture(measured, SIZES, 3000.0, [], one, model)
-    assert again.marginal(range(4)) == pytest.approx(model.marginal(range(4)), abs=1e-2)
+    again = fit_mixture(measured, SIZES, 3000.0, [], one.model_copy(update={"iterations": 1}), model)
+    assert 0.6 < chi(again, measured) < chi(model, measured)
+    assert np.abs(again.marginal(range(4)) - model.marginal(range(4))).sum() < 0.05 * 3000
     assert chi(fit_mixture(measured, SIZES, 3000.0, [], MixtureSynthesis(components=30), noise=0.0), measured) < 0.6
 
 

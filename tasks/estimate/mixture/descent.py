@@ -10,7 +10,7 @@ from numba import njit
 
 from marginweave.schemas.arrays import Floats, Integers
 from marginweave.tasks.estimate.mixture.model import is_whole
-from marginweave.tasks.estimate.mixture.objective import Objective
+from marginweave.tasks.estimate.mixture.objective import Curvature, Objective
 from marginweave.tasks.estimate.mixture.targets import F32, FeatureLayout, Float32s
 
 # How much shorter than its best the step of a component is in the first pass, a third of it in the third: what is short of the
@@ -57,9 +57,8 @@ class Descent:
 
     def move(self, block: int, slope: Float32s, damping: float) -> None:
         """Move the shares of a block, given the slope there (`move_shares`)."""
-        t, shares = self._objective.blocks[block], self.shares[self._blocks[block]]
-        of_block = (t.places, t.spread, slope, self._weights, self._grams, t.one, t.rest, t.precision)
-        move_shares(shares, *of_block, damping)
+        shares, targets = self.shares[self._blocks[block]], self._objective.blocks[block]
+        move_shares(shares, slope, self._weights, self._grams, targets.curvature, damping)
         self._refresh(block)
 
     def _refresh(self, block: int) -> None:
@@ -83,16 +82,7 @@ def _is_near(chi: Floats, expected: Floats) -> bool:
 
 @njit(cache=True, nogil=True, fastmath=True)
 def move_shares(
-    shares: Float32s,
-    places: Integers,
-    spread: Float32s,
-    slope: Float32s,
-    weights: Float32s,
-    grams: Float32s,
-    one: Integers,
-    rest: Integers,
-    precision: Float32s,
-    damping: float,
+    shares: Float32s, slope: Float32s, weights: Float32s, grams: Float32s, of: Curvature, damping: float
 ) -> None:  # pragma: no cover - compiled
     """Each component's shares of the block's cells to where a bound of the objective is least on the simplex, given the others.
 
@@ -100,60 +90,75 @@ def move_shares(
     H_f[k, l] = n w_k n w_l sum_t v_t prod_g G_g[k, l] over the targets t with f and their other features g, with the Gram
     matrices G_g = F_g'F_g. By the shares of component k alone it is at most h = sum_f spread_f H_f[k, k], and just that where
     the cells of the block are those of the feature: then the projection of the shares less slope / h onto the simplex is best
-    (hierarchical alternating least squares: Cichocki and Phan 2009).
+    (hierarchical alternating least squares: Cichocki and Phan 2009; docs/sources/estimation.md).
 
     Args:
         shares: shape (cells, components); changed.
-        places: row of the slope of each cell, shape (features, cells).
-        spread: of each feature how many cells of the block fall into one of its own at most.
         slope: derivatives of the objective by the cells of the features, shape (rows, components); changed.
         weights: n w.
         grams: G of each feature, then ones; shape (features + 1, components, components).
-        one, rest, precision: as in `BlockTargets`.
-        damping: how much larger than its bound the curvature is taken.
+        of: the features of the block, and the precision of its targets.
+        damping: by how many times itself the curvature is taken for more than it is.
     """
     cells, components = shares.shape
-    curvature = np.empty((len(places), components), np.float32)
-    products, sums = np.empty(len(rest) * components, np.float32), np.empty(len(one) * components, np.float32)
+    curvature = np.empty((len(of.places), components), np.float32)
+    memory = np.empty((len(of.rest) + len(of.one)) * components, np.float32)
     moved = np.empty(cells, np.float32)
     for k in range(components):
-        left = components - k
-        some = products[: len(rest) * left].reshape(len(rest), left)
-        for r in range(len(rest)):
-            some[r] = grams[rest[r, 0], k, k:]
-            for j in range(1, rest.shape[1]):
-                some[r] *= grams[rest[r, j], k, k:]
+        _bend(k, weights, grams, of, memory, curvature)
         steep = np.float32(0.0)
-        for f in range(len(places)):
-            summed = sums[: len(one) * left].reshape(len(one), left)
-            np.dot(precision[f], some, summed)
-            mine = curvature[f, k:]
-            mine[:] = 0.0
-            for r in range(len(one)):
-                mine += summed[r] * grams[one[r], k, k:]
-            mine *= weights[k] * weights[k:]
-            steep += spread[f] * curvature[f, k]
+        for f in range(len(of.places)):
+            steep += of.spread[f] * curvature[f, k]
         if steep <= 0.0:
             continue
         for c in range(cells):
             down = np.float32(0.0)
-            for f in range(len(places)):
-                down += slope[places[f, c], k]
+            for f in range(len(of.places)):
+                down += slope[of.places[f, c], k]
             moved[c] = shares[c, k] - down / (steep * np.float32(1.0 + damping))
         project_onto_simplex(moved)
-        for c in range(cells):
-            change = moved[c] - shares[c, k]
-            if change != 0.0:
-                shares[c, k] = moved[c]
-                for f in range(len(places)):
-                    row, mine = slope[places[f, c]], curvature[f]
-                    for i in range(k + 1, components):
-                        row[i] += change * mine[i]
+        _follow(k, moved, shares, slope, of.places, curvature)
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def _bend(
+    k: int, weights: Float32s, grams: Float32s, of: Curvature, memory: Float32s, curvature: Float32s
+) -> None:  # pragma: no cover - compiled
+    """Put H_f[k, l] of every feature f and every l from k on into `curvature`."""
+    left, rests = len(weights) - k, len(of.rest)
+    products = memory[: rests * left].reshape(rests, left)
+    sums = memory[rests * left : (rests + len(of.one)) * left].reshape(len(of.one), left)
+    for r in range(rests):
+        products[r] = grams[of.rest[r, 0], k, k:]
+        for j in range(1, of.rest.shape[1]):
+            products[r] *= grams[of.rest[r, j], k, k:]
+    for f in range(len(curvature)):
+        np.dot(of.precision[f], products, sums)
+        mine = curvature[f, k:]
+        mine[:] = 0.0
+        for i in range(len(of.one)):
+            mine += sums[i] * grams[of.one[i], k, k:]
+        mine *= weights[k] * weights[k:]
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def _follow(
+    k: int, moved: Float32s, shares: Float32s, slope: Float32s, places: Integers, curvature: Float32s
+) -> None:  # pragma: no cover - compiled
+    """Take over the moved shares of component k, and what this does to the slopes of those that come after it."""
+    for c in range(len(moved)):
+        change = moved[c] - shares[c, k]
+        if change != 0.0:
+            shares[c, k] = moved[c]
+            for f in range(len(places)):
+                row, mine = slope[places[f, c]], curvature[f]
+                for i in range(k + 1, len(row)):
+                    row[i] += change * mine[i]
 
 
 @njit(cache=True, nogil=True)
 def project_onto_simplex(values: Float32s) -> None:  # pragma: no cover - compiled
-    """The nearest values that are not negative and add up to 1 (Michelot 1986): those below the cut are left out, until none is."""
+    """The nearest values of sum 1, none below 0 (Michelot 1986): what is below the cut is left out of it, until nothing is."""
     cut, kept = -np.inf, 0
     while True:
         total, left = 0.0, 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -49,25 +49,31 @@ class Objective:
         self.blocks = [BlockTargets(layout, block, targets) for block in range(len(layout.blocks))]
 
 
-class BlockTargets:
-    """The targets of a block: their cells, and what the curvature of the objective is made of.
+class Curvature(NamedTuple):
+    """What the curvature of the objective in a block's shares is made of.
 
-    `features` are those of the block that targets are made of, `rows` their cells among the factors. The row among these of
-    each cell of the block is in `places`, shape (features, cells), and `spread` says how many cells share one at most. Of the
-    features of other blocks in a target, the first is among `one`, and all others are a row of `rest`, shape (rests, features),
-    where the number of all features stands for none; `precision` is v or more, for all cells of a target, shape (features, ones,
-    rests), added up where these are the same.
+    Of the features of the block, `places` has the row of each cell among the cells of all of them, shape (features, cells), and
+    `spread` says how many cells share one at most. Of the features of other blocks in a target, the first is among `one`, all
+    others are a row of `rest`, where the number of all features stands for none, and `precision` is v, or the largest of a
+    target's cells, added up where a feature, `one` and `rest` are the same, shape (features, ones, rests).
     """
+
+    places: Integers
+    spread: Float32s
+    one: Integers
+    rest: Integers
+    precision: Float32s
+
+
+class BlockTargets:
+    """The targets of a block: its `features` in them, the `rows` of these among the factors, and the cells of the targets."""
 
     def __init__(self, layout: FeatureLayout, block: int, targets: Sequence[FeatureTarget]) -> None:
         owned = [(f, target) for target in targets for f in target.features if layout.features[f].block == block]
         self.features = sorted({f for f, _ in owned})
         mine = [layout.features[f] for f in self.features]
-        begins = np.cumsum([0, *(feature.width for feature in mine)])
         self.rows = np.concatenate([np.arange(feature.columns.start, feature.columns.stop) for feature in mine])
-        self.places = np.stack([begin + feature.places for begin, feature in zip(begins, mine, strict=False)])
-        self.spread = np.array([np.bincount(feature.places).max() for feature in mine], F32)
-        self.one, self.rest, self.precision = _curvature(len(layout.features), self.features, owned)
+        self.curvature = _curvature(layout, self.features, owned)
         self._cells = [
             TargetCells(layout, block, [target for _, target in owned if len(target.features) == features])
             for features in sorted({len(target.features) for _, target in owned})
@@ -93,19 +99,25 @@ class BlockTargets:
         return slope
 
 
-def _curvature(
-    none: int, features: Sequence[int], owned: Sequence[tuple[int, FeatureTarget]]
-) -> tuple[Integers, Integers, Float32s]:
-    """`one`, `rest` and `precision` of the targets of a block, each with the feature that is the block's."""
+def _curvature(layout: FeatureLayout, features: Sequence[int], owned: Sequence[tuple[int, FeatureTarget]]) -> Curvature:
+    """Of a block by its features, and its targets, each with the feature that is the block's."""
+    mine = [layout.features[f] for f in features]
+    begins = np.cumsum([0, *(feature.width for feature in mine)])
     others = [[f for f in target.features if f != own] for own, target in owned]
     longest = max(2, *map(len, others))
-    filled = np.array([[*some, *[none] * (longest - len(some))] for some in others], np.int64)
+    filled = np.array([[*some, *[len(layout.features)] * (longest - len(some))] for some in others], np.int64)
     one, first = np.unique(filled[:, 0], return_inverse=True)
     rest, second = np.unique(filled[:, 1:], axis=0, return_inverse=True)
     precision = np.zeros((len(features), len(one), len(rest)), F32)
     for (own, target), i, j in zip(owned, first, second, strict=True):
         precision[features.index(own), i, j] += target.precision
-    return one, rest, precision
+    return Curvature(
+        places=np.stack([begin + feature.places for begin, feature in zip(begins, mine, strict=False)]),
+        spread=np.array([np.bincount(feature.places).max() for feature in mine], F32),
+        one=one,
+        rest=rest,
+        precision=precision,
+    )
 
 
 def _groups(layout: FeatureLayout, targets: Sequence[FeatureTarget]) -> list[Group]:
