@@ -110,7 +110,7 @@ def _check_models(configuration: Configuration, sizes: tuple[int, ...], cliques:
         zeros = [mask.attributes for mask in masks]
         check_model_size(sizes, zeros, cliques, settings.model_size)
     elif isinstance(settings, MixtureSynthesis):
-        needed = 8 * settings.fits * settings.components * sum(sizes)
+        needed = 8 * settings.fits * settings.components * sum(sizes) + 4 * settings.components**2 * len(sizes)
         if needed > MAX_MODEL:
             raise InputError(
                 f"synthesize.fits ({settings.fits}) times synthesize.components ({settings.components}) makes a model of "

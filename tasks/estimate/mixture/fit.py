@@ -6,7 +6,6 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -16,89 +15,12 @@ from marginweave.schemas.configuration.synthesis import MixtureSynthesis
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Mask, Measurement
 from marginweave.tasks.engine.local import LocalEngine
-from marginweave.tasks.estimate.mixture.model import Block, Mixture, is_whole
+from marginweave.tasks.estimate.mixture.descent import Descent
+from marginweave.tasks.estimate.mixture.model import Block, Mixture
 from marginweave.tasks.estimate.mixture.objective import Objective
 from marginweave.tasks.estimate.mixture.start import TreeStart
 from marginweave.tasks.estimate.mixture.targets import F32, FeatureLayout, Float32s
 from marginweave.tasks.estimate.rounding import nearest_column
-
-_RATE = 0.1  # length of the first steps, in logits
-_MOMENTS = (0.9, 0.999)
-_LEAST = 1e-8
-_SLACK = 4.0
-
-
-class Adam:
-    """Running means of slopes and of their squares (Kingma and Ba 2015, algorithm 1)."""
-
-    def __init__(self, values: Float32s) -> None:
-        self._mean, self._square = np.zeros_like(values), np.zeros_like(values)
-
-    def step(self, slope: Float32s, rate: float, number: int) -> Float32s:
-        """How far step `number` (from 1) goes against the slope."""
-        first, second = _MOMENTS
-        self._mean += F32(1 - first) * (slope - self._mean)
-        self._square += F32(1 - second) * (slope * slope - self._square)
-        correction = F32(1 / math.sqrt(1 - second**number))
-        length = F32(rate / (1 - first**number)) * self._mean / (np.sqrt(self._square) * correction + F32(_LEAST))
-        return np.asarray(length, F32)
-
-
-class Parameters:
-    """Logits of the shares of every block and component, shape (components, cells of all blocks), and of the weights."""
-
-    def __init__(self, layout: FeatureLayout, logits: Float32s, mixing: Float32s) -> None:
-        self.logits, self.mixing, self._layout = logits, mixing, layout
-        widths = [len(block.cells) for block in layout.blocks]
-        ends = np.cumsum([0, *widths])
-        self._starts, self._owner = ends[:-1], np.repeat(np.arange(len(widths)), widths)
-        self._blocks = [slice(a, b) for a, b in pairwise(ends)]
-
-    def shares(self) -> tuple[Float32s, Float32s]:
-        """Softmax of the logits, block by block, and of the weights' logits."""
-        shares = np.exp(self.logits - np.maximum.reduceat(self.logits, self._starts, axis=1)[:, self._owner])
-        shares /= np.add.reduceat(shares, self._starts, axis=1)[:, self._owner]
-        weights = np.exp(self.mixing - self.mixing.max())
-        return shares, weights / weights.sum()
-
-    def gradient(self, objective: Objective) -> tuple[Floats, Float32s, Float32s]:
-        """chi^2 by the number of features, and the derivatives of half of it, L, by the logits z.
-
-        Shares are s = softmax(z), so ds_c/dz_d = s_c (1[c = d] - s_d), and dL/dz_c = s_c (dL/ds_c - sum_d s_d dL/ds_d).
-        """
-        shares, weights = self.shares()
-        chi, by_columns, by_weights = objective.gradient(self._columns(shares), weights)
-        by_shares = self._back(by_columns)
-        by_logits = shares * by_shares
-        by_logits -= shares * np.add.reduceat(by_logits, self._starts, axis=1)[:, self._owner]
-        return chi, np.asarray(by_logits, F32), np.asarray(weights * (by_weights - weights @ by_weights), F32)
-
-    def descend(self, objective: Objective, iterations: int, noise: float) -> None:
-        """Adam with a rate that falls to 0 as a cosine, until the noise is reached or the iterations are over."""
-        by_logits, by_mixing = Adam(self.logits), Adam(self.mixing)
-        for step in range(1, iterations + 1):
-            chi, logits, mixing = self.gradient(objective)
-            if _is_near(chi, noise * objective.expected):
-                break
-            rate = _RATE * 0.5 * (1 + math.cos(math.pi * step / iterations))
-            self.logits -= by_logits.step(logits, rate, step)
-            self.mixing -= by_mixing.step(mixing, rate, step)
-
-    def _columns(self, shares: Float32s) -> Float32s:
-        columns = np.zeros((len(shares), self._layout.width), F32)
-        for feature in self._layout.features:
-            mine = shares[:, self._blocks[feature.block]]
-            if is_whole(feature.places, feature.width):
-                columns[:, feature.columns] = mine
-            else:
-                np.add.at(columns.T, feature.columns.start + feature.places, mine.T)
-        return columns
-
-    def _back(self, by_columns: Float32s) -> Float32s:
-        by_shares = np.zeros(self.logits.shape, F32)
-        for feature in self._layout.features:
-            by_shares[:, self._blocks[feature.block]] += by_columns[:, feature.columns.start + feature.places]
-        return by_shares
 
 
 def normal(shares: Floats) -> Floats:
@@ -106,14 +28,7 @@ def normal(shares: Floats) -> Floats:
     return np.asarray(shares / shares.sum(axis=-1, keepdims=True))
 
 
-def _is_near(chi: Floats, expected: Floats) -> bool:
-    """Whether chi^2 is down to its expectation in all, and by the number of features within four standard deviations of it."""
-    return float(chi.sum()) <= float(expected.sum()) and bool((chi <= expected + _SLACK * np.sqrt(2 * expected)).all())
-
-
-Start = tuple[Float32s, Float32s]  # logits of the shares, and of the weights
-
-_RAREST = 1e-7  # least share of a value in a component that is gone on from, so that it is within reach of a fit
+Start = tuple[Float32s, Float32s]  # shares, shape (cells of all blocks, components), and weights
 
 
 def fit_mixture(
@@ -128,10 +43,10 @@ def fit_mixture(
 ) -> Mixture:
     """Fit a mixture of products to marginals, each with the weight of its precision.
 
-    Minimizes chi^2 = sum_i sum_c (n p_i(c) - y_i(c))^2 / sigma_i^2 over softmax parameters by Adam (Kingma and Ba 2015),
-    p as in `Mixture` (RAP softmax: Aydore et al. 2021; mixtures of products: McKenna's `mbi`). Several fits, each from the
-    records of a tree (`TreeStart`) and until the counts are as near as their noise allows, are averaged; single attributes are
-    then calibrated to their own counts (`calibrate_one_way`).
+    Minimizes chi^2 = sum_i sum_c (n p_i(c) - y_i(c))^2 / sigma_i^2 over the shares of equal components, block after block and
+    component after component (`Descent`), p as in `Mixture` (mixtures of products: McKenna's `mbi`). Several fits, each from
+    the records of a tree (`TreeStart`) and until the counts are as near as their noise allows, are averaged; single attributes
+    are then calibrated to their own counts (`calibrate_one_way`).
 
     Linear algebra in one thread, fits on all cores, float32 steps in a fixed order: the same arguments give the same bytes on
     one kind of processor, however many cores there are.
@@ -143,10 +58,11 @@ def fit_mixture(
         masks: structural zeros; those of one attribute only apply to records (`Mixture.conditioned`), as noise was measured
             there, and what was suppressed is counted there.
         settings: how many products one fit mixes, how many fits are averaged (they disagree about what the counts do not say,
-            and the average does not claim it), most steps of Adam, and the seed of the starts.
+            and the average does not claim it), most passes over all blocks, and the seed of the starts.
         start: a model of the same sizes, masks, fits and components to start from, in place of new components.
         noise: a fit ends where its mean squared distance to the counts, over their variance, is at most this, in all and
-            nearly so for single attributes, pairs and larger sets each: what is nearer follows the noise; 0 never ends early.
+            nearly so for single attributes, pairs and larger sets each: what is nearer follows the noise. It also ends where a
+            pass gains less than so many standard deviations of that distance; 0 ends where a pass gains nothing.
 
     Returns:
         The model. DP: post-processing.
@@ -166,17 +82,18 @@ def fit_mixture(
         tree = TreeStart(measurements, blocks, sizes, total)
         generators = np.random.default_rng(settings.seed).spawn(settings.fits)  # post-processing
         shares = [tree.shares(settings.components, generator) for generator in generators]
-        initial = [(np.log(mine).astype(F32), np.zeros(settings.components, F32)) for mine in shares]
+        equal = np.full(settings.components, 1 / settings.components, F32)
+        initial = [(np.ascontiguousarray(mine.T, F32), equal) for mine in shares]
     else:
         initial = _warm_start(start, blocks, settings)
 
+    layout = FeatureLayout(blocks, sizes)
+    objective = Objective(layout, measurements, unfitted.masks, total)
+
     def fit(first: Start) -> tuple[Floats, Floats]:
-        layout = FeatureLayout(blocks, sizes)
-        objective = Objective(layout, measurements, unfitted.masks, total, settings.components)
-        parameters = Parameters(layout, *first)
-        parameters.descend(objective, settings.iterations, noise)
-        shares, weights = parameters.shares()
-        return shares.astype(np.float64), normal(weights.astype(np.float64))
+        descent = Descent(layout, objective, *first)
+        descent.run(settings.iterations, noise)
+        return descent.shares.T.astype(np.float64), normal(first[1].astype(np.float64))
 
     with threadpool_limits(1):
         fitted = list(LocalEngine().map(fit, initial))
@@ -193,10 +110,9 @@ def _warm_start(start: Mixture, blocks: Sequence[Block], settings: MixtureSynthe
         raise InputError("start must be a mixture of the same attributes and masks")
     if start.components != settings.fits * settings.components:
         raise InputError(f"start ({start.components} components) must have components * fits of the settings")
-    shares = np.log(np.maximum(np.concatenate(start.shares, axis=1), _RAREST)).astype(F32)
-    weights = np.log(np.maximum(start.weights, _RAREST)).astype(F32)
+    shares, weights = np.concatenate(start.shares, axis=1).astype(F32), start.weights.astype(F32)
     parts = zip(np.split(shares, settings.fits), np.split(weights, settings.fits), strict=True)
-    return [(mine.copy(), mixing.copy()) for mine, mixing in parts]
+    return [(np.ascontiguousarray(mine.T), mixing / mixing.sum()) for mine, mixing in parts]
 
 
 def check_marginals(measurements: Sequence[Measurement], sizes: Sequence[int], masks: Sequence[Mask]) -> None:

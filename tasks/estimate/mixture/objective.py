@@ -1,184 +1,173 @@
-"""How far a mixture is from noisy counts, and in which direction it gets closer.
+"""How far a mixture is from noisy counts, and in which direction the shares of a block get closer.
 
-Targets of one and of two features are looked at all at once, as matrices; the others cell by cell in two compiled passes: most
-tables are too small for a call of BLAS each.
+Targets that have all features but the last in common are looked at together, by products of matrices: most tables are too small
+for a call of BLAS each.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from marginweave.schemas.arrays import Floats
+from marginweave.schemas.arrays import Floats, Integers
 from marginweave.schemas.released.measurements import Mask, Measurement
-from marginweave.tasks.estimate.mixture.model import shared_factors
 from marginweave.tasks.estimate.mixture.targets import F32, FeatureLayout, FeatureTarget, Float32s, expected_below
 
+Group = list[
+    FeatureTarget
+]  # that have their lead, all features but the last, in common, and whose last lie side by side
 Places = NDArray[np.int32]
 
-# Up to how many values of all attributes together pairs are looked at in one matrix of all with all: 256 MB each.
-_DENSE = 1 << 13
-# Least share of the cells of such a matrix that are measured; where fewer are, each pair by itself is faster.
-_RARE = 0.2
-# Up to how many products a step looks at all targets of several features; beyond, at parts of them in turn.
-_WORK = 3 * 10**7
 # A record in a cell of a mask across blocks counts like so many sigmas of the least noisy count.
 _FORBIDDEN = 30.0
 
 
 class Objective:
-    """1/2 sum w (n p - y)^2 over the cells of all targets: half of chi^2 of the counts, given the model.
+    """1/2 sum v (n p - y)^2 over the cells of all targets: half of chi^2 of the counts, given the model.
 
     `expected` is what chi^2 is where the model is the truth, by how many features the targets have. Of cells whose counts are
-    known to be below a cut it is the likelihood of that instead.
+    known to be below a cut it is the likelihood of that instead. `blocks` are the targets of each block.
     """
 
     def __init__(
-        self,
-        layout: FeatureLayout,
-        measurements: Sequence[Measurement],
-        masks: Sequence[Mask],
-        total: float,
-        components: int,
+        self, layout: FeatureLayout, measurements: Sequence[Measurement], masks: Sequence[Mask], total: float
     ) -> None:
-        self.layout, self.total = layout, F32(total)
+        self.total = F32(total)
         targets = [layout.measured(m, total) for m in measurements]
-        self.expected = np.zeros(1 + max(2, *(len(target.features) for target in targets)))
+        self.expected = np.zeros(1 + max(len(target.features) for target in targets))
         for target in targets:
             self.expected[len(target.features)] += target.expected
         precision = max(m.deviation**-2 for m in measurements)
         for mask in masks:
             forbidden = ~mask.allowed * (_FORBIDDEN**2 * precision)
             targets.append(layout.target(mask.attributes, np.zeros(mask.allowed.shape), forbidden))
-        plain = [t for t in targets if t.hidden is None]
-        pairs = [t for t in plain if len(t.features) == 2]
-        dense = layout.width <= _DENSE and sum(2 * t.counts.size for t in pairs) >= _RARE * layout.width**2
-        self._one = _Merged(layout, [t for t in plain if len(t.features) == 1], 1)
-        self._two = _Merged(layout, pairs, 2) if dense and pairs else None
-        side = {1, 2} if dense else {1}
-        parts = _in_parts([t for t in targets if t.hidden is not None or len(t.features) not in side], components)
-        self._parts = [list(_cells(layout, part)) for part in parts]
-        self._seen = np.tile(np.where(self.expected > 0, math.inf, 0.0), (len(self._parts), 1))  # not seen yet
-        self._turn = 0
-
-    def gradient(self, columns: Float32s, weights: Float32s) -> tuple[Floats, Float32s, Float32s]:
-        """chi^2 by the number of features of its targets, and the derivatives of L = chi^2 / 2 by shares and weights.
-
-        A cell of features a, b, … is expected n p = n sum_k w_k f_ka f_kb …; let r = v (n p - y), v its weight. Then
-        dL/dw_k = n sum r f_ka f_kb …, and dL/df_ka = n w_k sum r f_kb …, the sums over the cells (docs/sources/estimation.md).
-        All pairs at once: with the columns F, shape (components, width), and R = V (n F'WF - Y), which has each pair twice,
-        dL/dF = n W F R and dL/dw = n/2 diag(F R F').
-        """
-        n, chi = self.total, np.zeros_like(self.expected)
-        chi[1], slope = self._one.residuals(n * (weights @ columns))
-        by_columns = np.repeat(slope[None, :], len(columns), axis=0)
-        by_weights = columns @ slope
-        if self._two is not None:
-            predicted: Float32s = np.multiply((columns * weights[:, None]).T @ columns, n)
-            chi[2], residuals = self._two.residuals(predicted)
-            back = columns @ residuals
-            by_columns += back
-            # every pair stands in the matrix twice
-            by_weights += F32(0.5) * (columns * back).sum(axis=1)
-        chi += self._more(columns, weights, by_columns, by_weights)
-        by_columns *= n * weights[:, None]
-        by_weights *= n
-        return chi, by_columns, by_weights
-
-    def _more(self, columns: Float32s, weights: Float32s, by_columns: Float32s, by_weights: Float32s) -> Floats:
-        """Add what the next part of the other targets says, for all of them; their chi^2 as it was last seen."""
-        if not self._parts:
-            return np.zeros_like(self.expected)
-        turn, self._turn = self._turn, (self._turn + 1) % len(self._parts)
-        scale = F32(len(self._parts))
-        found = np.zeros_like(self.expected)
-        across = np.ascontiguousarray(columns.T)
-        by_across = np.zeros_like(across)
-        for cells in self._parts[turn]:
-            found[cells.features] += cells.add(scale, self.total * weights, across, by_across, by_weights)
-        by_columns += by_across.T
-        self._seen[turn] = found
-        return np.asarray(self._seen.sum(axis=0))
+        self.blocks = [BlockTargets(layout, block, targets) for block in range(len(layout.blocks))]
 
 
-def _cells(layout: FeatureLayout, targets: Sequence[FeatureTarget]) -> Iterator[TargetCells]:
-    """Targets of as many features together."""
-    for features in sorted({len(target.features) for target in targets}):
-        yield TargetCells(layout, [target for target in targets if len(target.features) == features])
+class Curvature(NamedTuple):
+    """What the curvature of the objective in a block's shares is made of.
 
-
-def _in_parts(targets: Sequence[FeatureTarget], components: int) -> list[list[FeatureTarget]]:
-    """The targets in parts of about the same work, every so many in turn; a single part where that is little."""
-    work = sum(target.counts.size for target in targets) * components
-    parts = min(len(targets), -(-work // _WORK))
-    largest_first = sorted(targets, key=lambda target: -target.counts.size)
-    return [largest_first[part::parts] for part in range(parts)]
-
-
-class _Merged:
-    """All targets of one feature side by side, or of two in a symmetric matrix of all columns with all columns.
-
-    Several that say something of a cell are merged by their weights; `_rest` is the chi^2 among them.
+    Of the features of the block, `places` has the row of each cell among the cells of all of them, shape (features, cells), and
+    `spread` says how many cells share one at most. Of the features of other blocks in a target, the first is among `one`, all
+    others are a row of `rest`, where the number of all features stands for none, and `precision` is v, or the largest of a
+    target's cells, added up where a feature, `one` and `rest` are the same, shape (features, ones, rests).
     """
 
-    def __init__(self, layout: FeatureLayout, targets: Sequence[FeatureTarget], features: int) -> None:
-        shape = (layout.width,) * features
-        weight, counts, squares = np.zeros(shape), np.zeros(shape), 0.0
-        for target in targets:
-            place = tuple(layout.features[f].columns for f in target.features)
-            weight[place] += target.weight
-            counts[place] += target.weight * target.counts
-            squares += float((target.weight * target.counts.astype(np.float64) ** 2).sum())
-        mean = np.divide(counts, weight, out=np.zeros(shape), where=weight > 0)
-        self._rest = max(squares - float((weight * mean**2).sum()), 0.0)
-        self._weight, self._counts, self._times = weight.astype(F32), mean.astype(F32), 1.0
-        if features == 2:  # every pair stands in the matrix twice
-            self._weight, self._counts, self._times = self._weight + self._weight.T, self._counts + self._counts.T, 2.0
+    places: Integers
+    spread: Float32s
+    one: Integers
+    rest: Integers
+    precision: Float32s
 
-    def residuals(self, predicted: Float32s) -> tuple[float, Float32s]:
-        """chi^2 and w (predicted - y), which takes the memory of `predicted`."""
-        predicted -= self._counts
-        slope = np.asarray(predicted * self._weight, F32)
-        return float(np.vdot(predicted, slope)) / self._times + self._rest, slope
+
+class BlockTargets:
+    """The targets of a block: its `features` in them, the `rows` of these among the factors, and the cells of the targets."""
+
+    def __init__(self, layout: FeatureLayout, block: int, targets: Sequence[FeatureTarget]) -> None:
+        owned = [(f, target) for target in targets for f in target.features if layout.features[f].block == block]
+        self.features = sorted({f for f, _ in owned})
+        mine = [layout.features[f] for f in self.features]
+        self.rows = np.concatenate([np.arange(feature.columns.start, feature.columns.stop) for feature in mine])
+        self.curvature = _curvature(layout, self.features, owned)
+        self._cells = [
+            TargetCells(layout, block, [target for _, target in owned if len(target.features) == features])
+            for features in sorted({len(target.features) for _, target in owned})
+        ]
+
+    def slope(self, weights: Float32s, factors: Float32s, by_factors: Float32s, chi: Floats) -> Float32s:
+        """Of L = chi^2 / 2 the derivatives by the factors of the block, shape (rows, components); of chi^2 its part to `chi`.
+
+        A cell of features a, b, … is expected n p = n sum_k w_k f_ka f_kb …; let r = v (n p - y), v its weight. Then
+        dL/df_ka = n w_k sum r f_kb …, the sum over the cells (docs/sources/estimation.md).
+
+        Args:
+            weights: n w, shape (components,).
+            factors: f, a row for each cell of a feature, shape (width, components).
+            by_factors: memory of the same shape, 0 before and after.
+            chi: by the number of features, which is also how many blocks put a part of it down.
+        """
+        chi[:] = 0.0
+        for cells in self._cells:
+            chi[cells.features] = cells.add(weights, factors, by_factors) / cells.features
+        slope: Float32s = by_factors[self.rows] * weights
+        by_factors[self.rows] = 0.0
+        return slope
+
+
+def _curvature(layout: FeatureLayout, features: Sequence[int], owned: Sequence[tuple[int, FeatureTarget]]) -> Curvature:
+    """Of a block by its features, and its targets, each with the feature that is the block's."""
+    mine = [layout.features[f] for f in features]
+    begins = np.cumsum([0, *(feature.width for feature in mine)])
+    others = [[f for f in target.features if f != own] for own, target in owned]
+    longest = max(2, *map(len, others))
+    filled = np.array([[*some, *[len(layout.features)] * (longest - len(some))] for some in others], np.int64)
+    one, first = np.unique(filled[:, 0], return_inverse=True)
+    rest, second = np.unique(filled[:, 1:], axis=0, return_inverse=True)
+    precision = np.zeros((len(features), len(one), len(rest)), F32)
+    for (own, target), i, j in zip(owned, first, second, strict=True):
+        precision[features.index(own), i, j] += target.precision
+    return Curvature(
+        places=np.stack([begin + feature.places for begin, feature in zip(begins, mine, strict=False)]),
+        spread=np.array([np.bincount(feature.places).max() for feature in mine], F32),
+        one=one,
+        rest=rest,
+        precision=precision,
+    )
+
+
+def _groups(layout: FeatureLayout, targets: Sequence[FeatureTarget]) -> list[Group]:
+    """The targets, each in one group; several that say something of the same cells are in groups of their own."""
+    groups: list[Group] = []
+    end = -1
+    for target in sorted(targets, key=lambda target: target.features):
+        last = layout.features[target.features[-1]].columns
+        if not groups or groups[-1][0].features[:-1] != target.features[:-1] or last.start != end:
+            groups.append([])
+        groups[-1].append(target)
+        end = last.stop
+    return groups
 
 
 _UNSURPRISING = 5.0  # a count so many sigma below the cut is there with such certainty that it tells nothing
 
 
 class TargetCells:
-    """All cells of targets of equally many features, target after target, each in C order."""
+    """All cells of a block's targets of equally many features, flat.
 
-    def __init__(self, layout: FeatureLayout, targets: Sequence[FeatureTarget]) -> None:
+    A group is a matrix with a row for each cell of the lead and a column for each of the last features.
+    """
+
+    def __init__(self, layout: FeatureLayout, block: int, targets: Sequence[FeatureTarget]) -> None:
+        def flat(cells: Callable[[FeatureTarget], NDArray[Any]]) -> NDArray[Any]:
+            matrices = [[cells(t).reshape(-1, t.counts.shape[-1]) for t in group] for group in groups]
+            return np.concatenate([np.concatenate(matrix, axis=1).ravel() for matrix in matrices])
+
+        groups = _groups(layout, targets)
         self.features = len(targets[0].features)
-        self._places = np.concatenate([_places(layout, target) for target in targets])
-        self._counts = np.concatenate([target.counts.ravel() for target in targets])
-        self._weight = np.concatenate([target.weight.ravel() for target in targets])
-        starts = np.cumsum([0, *(target.counts.size for target in targets[:-1])])
-        none = np.zeros(0, np.int64)
-        hidden = [start + (none if t.hidden is None else t.hidden) for start, t in zip(starts, targets, strict=True)]
-        numbers = [len(mine) for mine in hidden]
-        self._hidden = np.concatenate(hidden)
-        self._cut = np.repeat([target.cut for target in targets], numbers)
-        self._sigma = np.repeat([target.sigma for target in targets], numbers)
+        self._counts, self._weight = flat(lambda t: t.counts), flat(lambda t: t.weight)
+        self._hidden = np.flatnonzero(flat(lambda t: t.hidden))
+        self._cut = flat(lambda t: np.full(t.counts.shape, t.cut))[self._hidden]
+        self._sigma = flat(lambda t: np.full(t.counts.shape, t.sigma))[self._hidden]
+        self._leads = np.concatenate([_lead(layout, group[0]) for group in groups])
+        self._groups = np.array([_bounds(layout, block, group) for group in groups], np.int64)
 
-    def add(
-        self, scale: np.float32, weights: Float32s, columns: Float32s, by_columns: Float32s, by_weights: Float32s
-    ) -> float:
-        """Add `scale` times what they say, but for the factor n w of the components; their chi^2.
+    def add(self, weights: Float32s, factors: Float32s, by_factors: Float32s) -> float:
+        """Add what they say, but for the factor n w of the components; their chi^2.
 
-        `weights` are n w, shape (components,); `columns` and `by_columns` have shape (width, components).
+        `weights` are n w, shape (components,); `factors` and `by_factors` have shape (width, components).
         """
-        predicted = _predict(weights, columns, self._places)
+        predicted = _predict(weights, factors, self._leads, self._groups, len(self._counts))
         residuals = predicted - self._counts
         slope = residuals * self._weight
         chi = float((slope * residuals).sum(dtype=np.float64))
         if len(self._hidden):
             chi += self._add_hidden(predicted, slope)
-        _back(slope * scale, columns, self._places, by_columns, by_weights)
+        _back(slope, factors, self._leads, self._groups, by_factors)
         return chi
 
     def _add_hidden(self, predicted: Float32s, slope: Float32s) -> float:
@@ -195,65 +184,86 @@ class TargetCells:
         return float(more @ surplus)
 
 
-def _places(layout: FeatureLayout, target: FeatureTarget) -> Places:
-    starts = np.array([layout.features[f].columns.start for f in target.features], np.int32)
-    inside = np.indices(target.counts.shape, np.int32).reshape(len(starts), -1)
+def _lead(layout: FeatureLayout, target: FeatureTarget) -> Places:
+    """Rows of the factors of each cell of all features but the last, shape (cells, features - 1)."""
+    shape = target.counts.shape[:-1]
+    starts = np.array([layout.features[f].columns.start for f in target.features[:-1]], np.int32)
+    inside = np.indices(shape, np.int32).reshape(len(shape), math.prod(shape))
     return np.ascontiguousarray((inside + starts[:, None]).T)
 
 
+def _bounds(layout: FeatureLayout, block: int, group: Group) -> tuple[int, int, int, int]:
+    """Rows of the matrix, the columns of the last features, and which feature is the block's."""
+    first, last = (layout.features[target.features[-1]].columns for target in (group[0], group[-1]))
+    own = next(i for i, f in enumerate(group[0].features) if layout.features[f].block == block)
+    return math.prod(group[0].counts.shape[:-1]), first.start, last.stop, own
+
+
+_ROWS = 128  # of a matrix at once: what is made of them stays in the processor's cache
+
+
 @njit(cache=True, nogil=True, fastmath=True)
-def _predict(weights: Float32s, factors: Float32s, places: Places) -> Float32s:  # pragma: no cover - compiled
-    """sum_k weights[k] prod_j factors[places[i, j], k] for each i; what cells have in common is multiplied once."""
-    last = places.shape[1] - 1
-    products = np.empty((last + 1, len(weights)), np.float32)
-    products[0] = weights
-    found = np.empty(len(places), np.float32)
-    for i in range(len(places)):
-        first = shared_factors(places, i)
-        for j in range(first, last):
-            factor = factors[places[i, j]]
-            for k in range(len(weights)):
-                products[j + 1, k] = products[j, k] * factor[k]
-        factor = factors[places[i, last]]
-        total = np.float32(0.0)
-        for k in range(len(weights)):
-            total += products[last, k] * factor[k]
-        found[i] = total
+def _multiply(
+    factors: Float32s, leads: Places, left_out: int, products: Float32s
+) -> None:  # pragma: no cover - compiled
+    """Multiply products[i] by factors[leads[i, j]] of each j but the one that is left out."""
+    for i in range(len(products)):
+        product = products[i]
+        for j in range(leads.shape[1]):
+            if j != left_out:
+                factor = factors[leads[i, j]]
+                for k in range(len(product)):
+                    product[k] *= factor[k]
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def _predict(
+    weights: Float32s, factors: Float32s, leads: Places, groups: Integers, cells: int
+) -> Float32s:  # pragma: no cover - compiled
+    """sum_k weights[k] factors[last, k] prod_j factors[leads[i, j], k] for each row i and each last row of every group."""
+    products = np.empty((_ROWS, len(weights)), np.float32)
+    found = np.empty(cells, np.float32)
+    row = cell = 0
+    for rows, start, stop, _ in groups:
+        last, end = factors[start:stop], row + rows
+        while row < end:
+            some = products[: min(_ROWS, end - row)]
+            some[:] = weights
+            _multiply(factors, leads[row : row + len(some)], -1, some)
+            size = len(some) * len(last)
+            np.dot(some, last.T, found[cell : cell + size].reshape(len(some), len(last)))
+            row, cell = row + len(some), cell + size
     return found
 
 
 @njit(cache=True, nogil=True, fastmath=True)
 def _back(
-    slope: Float32s, factors: Float32s, places: Places, by_factors: Float32s, by_weights: Float32s
+    slope: Float32s, factors: Float32s, leads: Places, groups: Integers, by_factors: Float32s
 ) -> None:  # pragma: no cover - compiled
-    """Add the derivatives of sum_i slope[i] prod_j factors[places[i, j], k] by the factors, and the products themselves.
+    """Add the derivatives of sum_i slope[i] times what `_predict` finds without weights, by the factors of one feature.
 
-    Cells of a common beginning are added up before they go on to it: sums[j] is what has come to the first j factors. Rows
-    have names, as the compiler then sees that they are apart, and takes many of their entries at once.
+    Of a matrix S of slopes, with the products A of the leads and the last factors F: S'A by F, and S F by A; of that a factor
+    of the lead gets its product with the others.
     """
-    last, components = places.shape[1] - 1, factors.shape[1]
-    products = np.ones((last + 1, components), np.float32)
-    sums = np.zeros((last + 1, components), np.float32)
-    for i in range(len(places) + 1):
-        first = shared_factors(places, i) if i < len(places) else 0
-        if i > 0:
-            for j in range(last, first, -1):
-                to, factor, before = by_factors[places[i - 1, j - 1]], factors[places[i - 1, j - 1]], products[j - 1]
-                here, there = sums[j], sums[j - 1]
-                for k in range(components):
-                    to[k] += here[k] * before[k]
-                    there[k] += here[k] * factor[k]
-                    here[k] = 0.0
-        if i == len(places):
-            break
-        for j in range(first, last):
-            before, after, factor = products[j], products[j + 1], factors[places[i, j]]
-            for k in range(components):
-                after[k] = before[k] * factor[k]
-        mine, to, factor = slope[i], by_factors[places[i, last]], factors[places[i, last]]
-        before, here = products[last], sums[last]
-        for k in range(components):
-            to[k] += mine * before[k]
-        for k in range(components):
-            here[k] += mine * factor[k]
-    by_weights += sums[0]
+    products = np.empty((_ROWS, factors.shape[1]), np.float32)
+    row = cell = 0
+    for rows, start, stop, own in groups:
+        last, end = factors[start:stop], row + rows
+        by_last = np.empty(last.shape, np.float32)
+        while row < end:
+            some = products[: min(_ROWS, end - row)]
+            lead = leads[row : row + len(some)]
+            size = len(some) * len(last)
+            slopes = slope[cell : cell + size].reshape(len(some), len(last))
+            if own == leads.shape[1]:
+                some[:] = 1.0
+                _multiply(factors, lead, -1, some)
+                np.dot(slopes.T, some, by_last)
+                for i in range(len(last)):
+                    by_factors[start + i] += by_last[i]
+            else:
+                np.dot(slopes, last, some)
+                _multiply(factors, lead, own, some)
+                for i in range(len(some)):
+                    by_factors[lead[i, own]] += some[i]
+            row, cell = row + len(some), cell + size

@@ -77,34 +77,37 @@ class Feature:
 class FeatureTarget:
     """Counts of the product of a few features: `counts` has one axis each, `weight` is 1/variance, 0 where unknown.
 
-    Of the flat cells `hidden` it is known that the count, with noise of `sigma`, was below `cut`; they have no weight. None
-    where nothing was suppressed by a threshold.
+    Of the cells `hidden` it is known that the count, with noise of `sigma`, was below `cut`; they have no weight.
     """
 
     features: tuple[int, ...]
     counts: Float32s
     weight: Float32s
-    hidden: Integers | None = None
+    hidden: Flags
     cut: float = 0.0
     sigma: float = 1.0
 
     @property
+    def precision(self) -> float:
+        """The largest weight of a cell, suppressed ones included."""
+        return max(float(self.weight.max()), self.sigma**-2 if self.hidden.any() else 0.0)
+
+    @property
     def expected(self) -> float:
         """chi^2 of the counts where the model is the truth; of hidden ones, where there are no records."""
-        known = float(np.count_nonzero(self.weight))
-        if self.hidden is None:
-            return known
         surplus = expected_below(np.zeros(1), self.sigma, self.cut) / self.sigma
-        return known + float(surplus[0] ** 2) * len(self.hidden)
+        return float(np.count_nonzero(self.weight) + surplus[0] ** 2 * np.count_nonzero(self.hidden))
 
 
 class FeatureLayout:
-    """The features that targets are made of, side by side."""
+    """The features that targets are made of, side by side: single attributes first, those with few values before the others."""
 
     def __init__(self, blocks: tuple[Block, ...], sizes: Sequence[int]) -> None:
         self.blocks, self._sizes = blocks, sizes
         self.features: list[Feature] = []
         self._index: dict[Clique, int] = {}
+        for attribute in np.argsort(sizes, kind="stable").tolist():
+            self._place((attribute,))
 
     @property
     def width(self) -> int:
@@ -113,17 +116,15 @@ class FeatureLayout:
 
     def _place(self, attributes: Clique) -> tuple[tuple[int, ...], list[int]]:
         """The features that a table of these attributes is a product of, and its attributes in the order of these."""
-        chosen: list[int] = []
-        order: list[int] = []
+        chosen: dict[int, Clique] = {}
         for number, block in enumerate(self.blocks):
             if mine := tuple(a for a in block.attributes if a in attributes):
                 if mine not in self._index:
                     columns = slice(self.width, self.width + math.prod(self._sizes[a] for a in mine))
                     self._index[mine] = len(self.features)
                     self.features.append(Feature(block=number, places=block.places(mine, self._sizes), columns=columns))
-                chosen.append(self._index[mine])
-                order.extend(mine)
-        return tuple(chosen), order
+                chosen[self._index[mine]] = mine
+        return tuple(sorted(chosen)), [a for feature in sorted(chosen) for a in chosen[feature]]
 
     def target(
         self,
@@ -150,7 +151,7 @@ class FeatureLayout:
             features=features,
             counts=placed(counts).astype(F32),
             weight=(placed(weight) * reached).astype(F32),
-            hidden=None if hidden is None else np.flatnonzero(placed(hidden)),
+            hidden=np.zeros(shape, np.bool_) if hidden is None else placed(hidden),
             cut=cut,
             sigma=sigma,
         )

@@ -1,0 +1,172 @@
+"""Shares of a mixture go down to noisy counts: one block after another, one component after another, each to its best."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+from numba import njit
+
+from marginweave.schemas.arrays import Floats, Integers
+from marginweave.tasks.estimate.mixture.model import is_whole
+from marginweave.tasks.estimate.mixture.objective import Curvature, Objective
+from marginweave.tasks.estimate.mixture.targets import F32, FeatureLayout, Float32s
+
+# How much shorter than its best the step of a component is in the first pass, a third of it in the third: what is short of the
+# best follows the noise less.
+_DAMPING = 3.0
+_SLACK = 4.0
+
+
+class Descent:
+    """Shares of every block and component, shape (cells of all blocks, components), that go down to noisy counts."""
+
+    def __init__(self, layout: FeatureLayout, objective: Objective, shares: Float32s, weights: Float32s) -> None:
+        self.shares, self._layout, self._objective = shares, layout, objective
+        self._weights = objective.total * weights
+        ends = np.cumsum([0, *(len(block.cells) for block in layout.blocks)])
+        self._blocks = [slice(a, b) for a, b in pairwise(ends)]
+        self._factors = np.zeros((layout.width, len(weights)), F32)
+        self._by_factors = np.zeros_like(self._factors)
+        self._grams = np.empty((len(layout.features) + 1, len(weights), len(weights)), F32)
+        self._grams[-1] = 1.0
+        self._chi = np.zeros((len(self._blocks), len(objective.expected)))  # as last seen from each block
+        self._chi[:, objective.expected > 0] = math.inf
+        for block in range(len(self._blocks)):
+            self._refresh(block)
+
+    def run(self, iterations: int, noise: float) -> None:
+        """Pass over all blocks until the noise is reached, a pass gains less than it, or the iterations are over."""
+        expected, before = noise * self._objective.expected, math.inf
+        for iteration in range(1, iterations + 1):
+            for block in range(len(self._blocks)):
+                slope = self.slope(block)
+                if _is_near(self._chi.sum(axis=0), expected):
+                    return
+                self.move(block, slope, _DAMPING / iteration)
+            found = float(self._chi.sum())
+            if before - found < noise * math.sqrt(2 * self._objective.expected.sum()):
+                return
+            before = found
+
+    def slope(self, block: int) -> Float32s:
+        """See `BlockTargets.slope`."""
+        targets = self._objective.blocks[block]
+        return targets.slope(self._weights, self._factors, self._by_factors, self._chi[block])
+
+    def move(self, block: int, slope: Float32s, damping: float) -> None:
+        """Move the shares of a block, given the slope there (`move_shares`)."""
+        shares, targets = self.shares[self._blocks[block]], self._objective.blocks[block]
+        move_shares(shares, slope, self._weights, self._grams, targets.curvature, damping)
+        self._refresh(block)
+
+    def _refresh(self, block: int) -> None:
+        """Factors and Gram matrices of the features of a block."""
+        shares = self.shares[self._blocks[block]]
+        for number in self._objective.blocks[block].features:
+            feature = self._layout.features[number]
+            factors = self._factors[feature.columns]
+            if is_whole(feature.places, feature.width):
+                factors[:] = shares
+            else:
+                factors[:] = 0.0
+                np.add.at(factors, feature.places, shares)
+            np.matmul(factors.T, factors, out=self._grams[number])
+
+
+def _is_near(chi: Floats, expected: Floats) -> bool:
+    """Whether chi^2 is down to its expectation in all, and by the number of features within four standard deviations of it."""
+    return float(chi.sum()) <= float(expected.sum()) and bool((chi <= expected + _SLACK * np.sqrt(2 * expected)).all())
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def move_shares(
+    shares: Float32s, slope: Float32s, weights: Float32s, grams: Float32s, of: Curvature, damping: float
+) -> None:  # pragma: no cover - compiled
+    """Each component's shares of the block's cells to where a bound of the objective is least on the simplex, given the others.
+
+    The objective is quadratic in the shares of a block. Of feature f its curvature by components k and l is
+    H_f[k, l] = n w_k n w_l sum_t v_t prod_g G_g[k, l] over the targets t with f and their other features g, with the Gram
+    matrices G_g = F_g'F_g. By the shares of component k alone it is at most h = sum_f spread_f H_f[k, k], and just that where
+    the cells of the block are those of the feature: then the projection of the shares less slope / h onto the simplex is best
+    (hierarchical alternating least squares: Cichocki and Phan 2009; docs/sources/estimation.md).
+
+    Args:
+        shares: shape (cells, components); changed.
+        slope: derivatives of the objective by the cells of the features, shape (rows, components); changed.
+        weights: n w.
+        grams: G of each feature, then ones; shape (features + 1, components, components).
+        of: the features of the block, and the precision of its targets.
+        damping: by how many times itself the curvature is taken for more than it is.
+    """
+    cells, components = shares.shape
+    curvature = np.empty((len(of.places), components), np.float32)
+    memory = np.empty((len(of.rest) + len(of.one)) * components, np.float32)
+    moved = np.empty(cells, np.float32)
+    for k in range(components):
+        _bend(k, weights, grams, of, memory, curvature)
+        steep = np.float32(0.0)
+        for f in range(len(of.places)):
+            steep += of.spread[f] * curvature[f, k]
+        if steep <= 0.0:
+            continue
+        for c in range(cells):
+            down = np.float32(0.0)
+            for f in range(len(of.places)):
+                down += slope[of.places[f, c], k]
+            moved[c] = shares[c, k] - down / (steep * np.float32(1.0 + damping))
+        project_onto_simplex(moved)
+        _follow(k, moved, shares, slope, of.places, curvature)
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def _bend(
+    k: int, weights: Float32s, grams: Float32s, of: Curvature, memory: Float32s, curvature: Float32s
+) -> None:  # pragma: no cover - compiled
+    """Put H_f[k, l] of every feature f and every l from k on into `curvature`."""
+    left, rests = len(weights) - k, len(of.rest)
+    products = memory[: rests * left].reshape(rests, left)
+    sums = memory[rests * left : (rests + len(of.one)) * left].reshape(len(of.one), left)
+    for r in range(rests):
+        products[r] = grams[of.rest[r, 0], k, k:]
+        for j in range(1, of.rest.shape[1]):
+            products[r] *= grams[of.rest[r, j], k, k:]
+    for f in range(len(curvature)):
+        np.dot(of.precision[f], products, sums)
+        mine = curvature[f, k:]
+        mine[:] = 0.0
+        for i in range(len(of.one)):
+            mine += sums[i] * grams[of.one[i], k, k:]
+        mine *= weights[k] * weights[k:]
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def _follow(
+    k: int, moved: Float32s, shares: Float32s, slope: Float32s, places: Integers, curvature: Float32s
+) -> None:  # pragma: no cover - compiled
+    """Take over the moved shares of component k, and what this does to the slopes of those that come after it."""
+    for c in range(len(moved)):
+        change = moved[c] - shares[c, k]
+        if change != 0.0:
+            shares[c, k] = moved[c]
+            for f in range(len(places)):
+                row, mine = slope[places[f, c]], curvature[f]
+                for i in range(k + 1, len(row)):
+                    row[i] += change * mine[i]
+
+
+@njit(cache=True, nogil=True)
+def project_onto_simplex(values: Float32s) -> None:  # pragma: no cover - compiled
+    """The nearest values of sum 1, none below 0 (Michelot 1986): what is below the cut is left out of it, until nothing is."""
+    cut, kept = -np.inf, 0
+    while True:
+        total, left = 0.0, 0
+        for value in values:
+            if value > cut:
+                total, left = total + value, left + 1
+        if left == kept:
+            break
+        cut, kept = (total - 1.0) / left, left
+    for i in range(len(values)):
+        values[i] = max(values[i] - cut, 0.0)
