@@ -56,7 +56,9 @@ def test_a_service_that_was_killed_goes_on_at_its_next_start(settled: CommandLin
     assert {file.name for file in (manifest.parent / "release").iterdir()} == RELEASED
     said = (cli.home / "serve.log").read_text()
     assert "Traceback" not in said
-    assert not [line for line in said.splitlines() if not line.startswith(("{", "Serving", "marginweave: stopped"))]  # nothing of a library's
+    assert not [
+        line for line in said.splitlines() if not line.startswith(("{", "Serving", "marginweave: stopped"))
+    ]  # nothing of a library's
 
 
 @pytest.mark.parametrize(
