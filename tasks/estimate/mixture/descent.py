@@ -129,16 +129,22 @@ def _bend(
     products = memory[: rests * left].reshape(rests, left)
     sums = memory[rests * left : (rests + len(of.one)) * left].reshape(len(of.one), left)
     for r in range(rests):
-        products[r] = grams[of.rest[r, 0], k, k:]
-        for j in range(1, of.rest.shape[1]):
-            products[r] *= grams[of.rest[r, j], k, k:]
+        row = products[r]
+        row[:] = 1.0
+        for j in range(of.rest.shape[1]):
+            gram = grams[of.rest[r, j], k]
+            for i in range(left):
+                row[i] *= gram[k + i]
     for f in range(len(curvature)):
         np.dot(of.precision[f], products, sums)
-        mine = curvature[f, k:]
-        mine[:] = 0.0
-        for i in range(len(of.one)):
-            mine += sums[i] * grams[of.one[i], k, k:]
-        mine *= weights[k] * weights[k:]
+        mine = curvature[f]
+        mine[k:] = 0.0
+        for one in range(len(of.one)):
+            row, gram = sums[one], grams[of.one[one], k]
+            for i in range(left):
+                mine[k + i] += row[i] * gram[k + i]
+        for i in range(k, len(weights)):
+            mine[i] *= weights[k] * weights[i]
 
 
 @njit(cache=True, nogil=True, fastmath=True)
