@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from marginweave.schemas.contracts import check_contract, output_schema
 from marginweave.schemas.errors import StageError
-from marginweave.tasks.checkpoint.codecs import pack_table, unpack_codes
+from marginweave.tasks.checkpoint.codecs import pack_table, unpack_codes, unpack_table
 from marginweave.tasks.decode.decode import decode_table
+from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.normalize.task import released_counts
 from marginweave.tasks.references import DerivedReference, StageResult
 from marginweave.tasks.stage import stage_task
@@ -26,7 +27,7 @@ def decode(
 ) -> StageResult:
     """The synthetic table, held against its contract and the suite for synthetic output. DP: post-processing.
 
-    The blocks are those of `synthesized`, one of them in memory at once, unless there is a suite.
+    The blocks are those of `synthesized`, one of them a core in memory at once, unless there is a suite.
 
     Raises:
         StageError: the table breaks its contract or the suite; what was charged stays committed, and `resume` goes on
@@ -37,13 +38,17 @@ def decode(
         configuration, blocks = reference.resolved, reference.load_blocks(synthesized)
         domain = released_counts(reference, normalized).domain
         contract, tables = output_schema(configuration), []
-        # one block at a time: its texts take room, and threads would gain nothing
-        for block, codes in enumerate(map(unpack_codes, blocks)):
+
+        def decoded(block: int) -> bytes:
+            codes = unpack_codes(blocks[block])
             table = decode_table(codes, domain, configuration, configuration.synthesize.seed, block)
             check_contract(contract, table.to_pandas(), "decode")
-            yield pack_table(table)
+            return pack_table(table)
+
+        for packed in LocalEngine().map(decoded, range(len(blocks))):
+            yield packed
             if suite is not None:
-                tables.append(table)
+                tables.append(unpack_table(packed))
         if suite is not None:
             # the whole table, as the suite may have rules about all of a column
             broken = Suite(suite, raw_input=False).broken(pa.concat_tables(tables).to_pandas())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from marginweave.tasks.aggregate.domain import domain_sizes
 from marginweave.tasks.aggregate.selection import declared_cliques
 from marginweave.tasks.checkpoint.codecs import in_blocks
 from marginweave.tasks.checkpoint.files import streamed_file
+from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.evaluate.intervals import Intervals, count_interval
 from marginweave.tasks.normalize.marginals import compression_of
 
@@ -136,8 +138,12 @@ def write_synthetic(place: Path, tables: Iterable[pa.Table]) -> dict[str, str]:
         parquet = pq.ParquetWriter(streams[0], first.schema, **PARQUET_OPTIONS)
         text = pa_csv.CSVWriter(streams[1], as_written(first.schema.empty_table()).schema, write_options=CSV_OPTIONS)
         for rows in chain([first], blocks):
-            parquet.write_table(rows.combine_chunks(), row_group_size=ROW_GROUP)
-            text.write_table(as_written(rows))
+            writes = (
+                partial(parquet.write_table, rows.combine_chunks(), row_group_size=ROW_GROUP),
+                partial(text.write_table, as_written(rows)),
+            )
+            for _ in LocalEngine().map(lambda write: write(), writes):  # side by side
+                pass
         parquet.close()
         text.close()
         return {name: stream.digest for name, stream in zip(SYNTHETIC, streams, strict=True)}

@@ -14,6 +14,7 @@ from marginweave.schemas.released.statement import MarginalsStatement, ReleaseFa
 from marginweave.tasks.aggregate.payloads import unpack_aggregates, unpack_marginals
 from marginweave.tasks.checkpoint.codecs import Unpacked, unpack_codes, unpack_table
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place, read_file, replace_file
+from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.evaluate.intervals import Intervals, marginal_intervals, release_intervals
 from marginweave.tasks.normalize.task import released_counts
 from marginweave.tasks.publish.pages import internal_report, release_pages
@@ -73,7 +74,9 @@ def publish(
     for name, content in files.items():
         replace_file(place / name, content)
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-    digests |= write_synthetic(place, map(unpack_table, reference.load_blocks(parts["decode"])))
+    decoded = reference.load_blocks(parts["decode"])
+    tables = LocalEngine().map(lambda block: unpack_table(decoded[block]), range(len(decoded)))  # verified on all cores
+    digests |= write_synthetic(place, tables)
     return {f"release/{name}": digest for name, digest in digests.items()}
 
 

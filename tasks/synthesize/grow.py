@@ -6,11 +6,20 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from marginweave.tasks.synthesize.combinations import Combinations, Numbers
-from marginweave.tasks.synthesize.growing_state import GrowingState, Rules, change, draw_free, quantile
+from marginweave.tasks.synthesize.candidates import ALL, child_of, children_of, extend, is_exact, offer
+from marginweave.tasks.synthesize.combinations import Combinations
+from marginweave.tasks.synthesize.growing_state import (
+    GrowingState,
+    Rules,
+    change,
+    draw_free,
+    has_any,
+    lean,
+    quantile_exceeds,
+)
 
 _NONE = np.iinfo(np.int32).min  # below every weight
-_ALL = -1  # candidates: every value of a column that is not used
+_MOST = int(np.iinfo(np.int64).max)
 
 
 @njit(cache=True, nogil=True)
@@ -22,15 +31,14 @@ def grow_records(
     records = np.empty((1024 if unlimited else rules.records, len(empty)), np.int32)
     made = 0
     _refill(combinations, state)
-    while (unlimited and np.any(state.alone.sums > 0)) or made < rules.records:
+    while made < rules.records or (unlimited and has_any(state.alone)):
         if made == len(records):
             records = np.concatenate((records, np.empty((made, len(empty)), np.int32)))
-        records[made] = empty
-        filled = _grow_record(combinations, rules, state, records[made], rng)
+        filled = _grow_record(combinations, rules, state, records, made, empty, rng)
         if unlimited and filled == 0:
             break
         made += 1
-        if not unlimited and (filled == 0 or not np.any(state.alone.sums > 0)):
+        if not unlimited and (filled == 0 or not has_any(state.alone)):
             _refill(combinations, state)
     return records[:made].copy()
 
@@ -40,6 +48,9 @@ def _refill(combinations: Combinations, state: GrowingState) -> None:
     """Begin again with the released counts."""
     state.left[:] = combinations.counts
     state.left[0] = _NONE
+    for attribute in range(combinations.table.shape[0]):
+        for node in range(combinations.table.shape[1]):
+            state.open[node, attribute] = state.left[combinations.table[attribute, node]] > 0
     state.alone.weights[:] = 0
     state.alone.sums[:] = 0
     for attribute in range(len(state.available)):
@@ -47,146 +58,117 @@ def _refill(combinations: Combinations, state: GrowingState) -> None:
         change(state.alone, attribute, combinations.columns[attribute], int(state.available[attribute]))
 
 
-@njit(cache=True)
-def _grow_record(
-    combinations: Combinations, rules: Rules, state: GrowingState, record: NDArray[np.int32], rng: np.random.Generator
+@lean
+def _grow_record(  # noqa: PLR0917 - compiled code has no names
+    combinations: Combinations,
+    rules: Rules,
+    state: GrowingState,
+    records: NDArray[np.int32],
+    made: int,
+    empty: NDArray[np.int32],
+    rng: np.random.Generator,
 ) -> int:
-    """Fill one record in place; returns how many of its columns were drawn."""
+    """Fill record `made` in place; returns how many of its columns were drawn."""
+    for column in range(len(empty)):
+        records[made, column] = empty[column]
     state.used.fill(False)  # no slices here: for each of them compiled code counts the references to every array again
     state.decided.fill(False)
     state.whole[0] = True
     state.number[0] += 1
     state.members[0], state.lengths[0] = 0, 0
     depth, filled = rules.longest, 0
-    candidates, members = _offer(combinations, state, depth, 1, filled)
-    while True:
-        if candidates == _ALL:
+    candidates, members, total = offer(combinations, state, depth, 1, filled)
+    while filled < len(empty):
+        if candidates == ALL:
             attribute = draw_free(state.alone, state.used, rng.random())
         else:
-            candidates = _weigh(combinations, rules, state, candidates, members, filled < depth)
-            attribute = _draw(combinations, state, candidates, rng.random())
+            attribute = _draw(combinations, rules, state, candidates, members, total, filled < depth, rng)
         if attribute >= 0:
-            record[combinations.columns[attribute]] = combinations.values[attribute]
+            records[made, combinations.columns[attribute]] = combinations.values[attribute]
             filled += 1
-            known, (members, whole) = members, _add(combinations, rules, state, attribute, depth, members)
-            if candidates != _ALL:
-                candidates = _extend(combinations, state, known, members, whole, candidates)
-            elif whole >= 0:  # the first value of a record: others have to be released with it
-                candidates = _children(combinations, state, state.members[whole])
-                candidates = _extend(combinations, state, 0, members, whole, candidates)
-            _ban(combinations, state, attribute, record)
+            known, members = members, _add(combinations, rules, state, attribute, depth, members)
+            _ban(combinations, state, attribute, records, made)
+            if candidates == ALL and members > known:  # others have to be released with the first value of a record
+                candidates = children_of(combinations, state, state.members[known])
+            if candidates != ALL:
+                candidates, total = extend(combinations, state, known, members, candidates, filled < depth)
         elif depth > rules.shortest:
             depth -= 1
-            candidates, members = _offer(combinations, state, depth, members, filled)
+            candidates, members, total = offer(combinations, state, depth, members, filled)
         else:
-            return filled
+            break
+    return filled
 
 
-@njit(cache=True)
-def _offer(combinations: Combinations, state: GrowingState, depth: int, members: int, filled: int) -> tuple[int, int]:
-    """Start over with combinations up to `depth`: all available attributes of free columns, and the shorter members.
-
-    An attribute has to extend every member, so the children of the one that has the fewest are enough. Where there is but
-    the empty combination, any attribute can be next (`_ALL`), unless a rule forbids it or sets have an order of their own.
-    """
-    state.without.fill(0)
-    kept, whole, nearest = 0, -1, 0
-    for i in range(members):
-        if state.lengths[i] < depth:
-            state.members[kept], state.lengths[kept] = state.members[i], state.lengths[i]
-            for kind in range(len(state.decided)):
-                state.holding[kept, kind] = state.holding[i, kind]
-            if state.lengths[i] == filled:
-                whole = kept
-            if nearest == 0 or _degree(combinations, state.members[i]) < _degree(combinations, nearest):
-                nearest = state.members[i]
-            kept += 1
-    if len(state.decided):  # a member with a value of a set says nothing about the set's other values
-        nearest = 0
-    elif nearest == 0 and len(state.prohibitions.rules) == 0:
-        return _ALL, kept
-    candidates = _children(combinations, state, nearest)
-    return _extend(combinations, state, 0, kept, whole, candidates), kept
-
-
-@njit(cache=True)
-def _degree(combinations: Combinations, node: int) -> int:
-    """How many combinations extend a node."""
-    width = combinations.width
-    return int(combinations.starts[(node + 1) * width]) - int(combinations.starts[node * width])
-
-
-@njit(cache=True)
-def _children(combinations: Combinations, state: GrowingState, node: int) -> int:
-    """Candidates: available attributes of free columns that extend a node, ascending; returns how many there are."""
-    candidates, width = 0, combinations.width
-    for place in range(combinations.starts[node * width], combinations.starts[(node + 1) * width]):
-        attribute = np.int64(combinations.extensions[place])
-        if state.available[attribute] > 0 and not state.used[combinations.columns[attribute]]:
-            state.candidates[candidates] = attribute
-            state.blocked[attribute] = False
-            candidates += 1
-    return candidates
-
-
-@njit(cache=True)
-def _weigh(
-    combinations: Combinations, rules: Rules, state: GrowingState, candidates: int, members: int, direct: bool
+@lean
+def _draw(  # noqa: PLR0917 - compiled code has no names
+    combinations: Combinations,
+    rules: Rules,
+    state: GrowingState,
+    candidates: int,
+    members: int,
+    total: int,
+    direct: bool,
+    rng: np.random.Generator,
 ) -> int:
-    """Drop the candidates that cannot join any more and weigh the others; returns how many are left."""
-    kept = 0
-    for i in range(candidates):
-        attribute = state.candidates[i]
-        group = combinations.sets[attribute]
-        if state.used[combinations.columns[attribute]] or state.banned[attribute] == state.number[0]:
-            continue
-        if direct and state.whole[0] and (group < 0 or not state.decided[group]):
-            weight = state.direct[attribute]
-        elif state.blocked[attribute]:
-            continue
-        else:
-            known = members if group < 0 else int(state.without[group])
-            weight = int(np.floor(quantile(state.largest[attribute], known, rules.fraction) + 0.5))
-        state.candidates[kept] = attribute
-        state.weights[kept] = max(weight, 0)
-        kept += 1
-    return kept
+    """Draw a candidate by weight; -1 where none has any.
 
+    By rejection (von Neumann 1951): `weights` are bounds of the weights, which add up to `total`. One is drawn by them, and
+    taken if the point inside its bound lies below its weight; otherwise that point is its bound from now on. What is taken is
+    as likely as its weight says, whatever the bounds.
 
-@njit(inline="always")  # a call would count references to every array
-def _draw(combinations: Combinations, state: GrowingState, candidates: int, chance: float) -> int:
-    """Draw a candidate by weight, given a uniform number in [0, 1); -1 where none has weight.
-
-    Another value of a set that the record has one of waits until nothing else is left: what was counted with the first
-    one is drawn before, so that all values of a set meet the same company.
+    Another value of a set that the record has one of waits, its bound below 0, until nothing else is left: what was counted
+    with the first one is drawn before, so that all values of a set meet the same company.
     """
-    total, everything = 0, 0
-    for i in range(candidates):
-        group = combinations.sets[state.candidates[i]]
-        everything += state.weights[i]
-        if group < 0 or not state.decided[group]:
-            total += state.weights[i]
-    none = total == 0
-    if none:
-        total = everything
-    point, drawn = int(chance * total), 0
-    while drawn < candidates:
-        group = combinations.sets[state.candidates[drawn]]
-        if none or group < 0 or not state.decided[group]:
-            point -= state.weights[drawn]
-            if point < 0:
-                break
-        drawn += 1
-    return int(state.candidates[drawn]) if drawn < candidates else -1
+    found = -1
+    while found < 0:
+        chance = rng.random()
+        if total == 0:
+            for i in range(candidates if len(state.decided) else 0):
+                state.weights[i] = abs(state.weights[i])
+                total += state.weights[i]
+        if total == 0:
+            break
+        point, drawn = int(chance * total), 0
+        while point >= state.weights[drawn]:
+            point -= max(state.weights[drawn], 0)
+            drawn += 1
+        attribute = int(state.candidates[drawn])
+        if is_exact(combinations, state, attribute, direct) or _exceeds(
+            combinations, rules, state, attribute, members, point
+        ):
+            found = attribute
+        else:
+            total -= state.weights[drawn] - point
+            state.weights[drawn] = point
+    return found
 
 
-@njit(cache=True)
+@lean
+def _exceeds(
+    combinations: Combinations, rules: Rules, state: GrowingState, attribute: int, members: int, point: int
+) -> bool:
+    """Whether the percentile of all that an attribute would complete is more than `point`."""
+    group, above, known = combinations.sets[attribute], 0, 0
+    low, high = 0, _MOST
+    for i in range(members):  # without a branch that cannot be foreseen
+        if group >= 0 and state.holding[i, group]:
+            continue
+        part = int(state.left[child_of(combinations, state.members[i], attribute)])
+        known += 1
+        above += part > point
+        high = min(high, part if part > point else _MOST)
+        low = max(low, part if part <= point else 0)
+    return bool(quantile_exceeds(known, rules.fraction, above, low, high, point))
+
+
+@lean
 def _add(
     combinations: Combinations, rules: Rules, state: GrowingState, attribute: int, depth: int, members: int
-) -> tuple[int, int]:
-    """Put an attribute into the record: new members, and one less of everything it completes.
+) -> int:
+    """Put an attribute into the record: new members, and one less of everything it completes; how many members there are.
 
-    Returns how many members there are, and which of the new ones is the whole record, or -1.
+    As long as the record is shorter than the depth, no member is left out, and the last one is the whole record.
     """
     state.available[attribute] -= 1
     weight = 1 if rules.subtract else 0
@@ -194,30 +176,47 @@ def _add(
         weight = int(combinations.counts[combinations.children[attribute]])
     change(state.alone, attribute, combinations.columns[attribute], -weight)
     state.used[combinations.columns[attribute]] = True
+    state.chosen[combinations.columns[attribute]] = attribute
     group = combinations.sets[attribute]
     if group >= 0:
         state.whole[0] &= not state.decided[group]
         state.decided[group] = True
-    grown, whole = members, -1
+    grown, ended = members, 0
     for i in range(members):
         if group >= 0 and state.holding[i, group]:
             continue
-        node = _child(combinations, state.members[i], attribute)
+        node = child_of(combinations, state.members[i], attribute)
         if rules.subtract:
             state.left[node] -= 1
+            ended += state.left[node] == 0
         if state.lengths[i] + 1 < depth:
             state.members[grown], state.lengths[grown] = node, state.lengths[i] + 1
             for kind in range(len(state.decided)):
                 state.holding[grown, kind] = state.holding[i, kind] or kind == group
-            # As long as direct weights matter no member is left out, and the last one is the whole record.
-            if state.whole[0] and i == members - 1:
-                whole = grown
             grown += 1
-    return grown, whole
+    if ended and combinations.table.shape[1]:
+        _close(combinations, state, attribute, members, grown)
+    return grown
 
 
-@njit(cache=True)
-def _ban(combinations: Combinations, state: GrowingState, attribute: int, record: NDArray[np.int32]) -> None:
+@lean
+def _close(combinations: Combinations, state: GrowingState, attribute: int, members: int, grown: int) -> None:
+    """Note of what an attribute has used up by joining that no part of it is extended to it any more, by whatever attribute."""
+    for i in range(members):
+        node = child_of(combinations, state.members[i], attribute)
+        if state.left[node] == 0:
+            state.open[state.members[i], attribute] = 0
+            for number in range(members, grown):
+                if state.lengths[number] == state.lengths[i]:
+                    for other in state.chosen:
+                        if child_of(combinations, state.members[number], other) == node:
+                            state.open[state.members[number], other] = 0
+
+
+@lean
+def _ban(
+    combinations: Combinations, state: GrowingState, attribute: int, records: NDArray[np.int32], made: int
+) -> None:
     """Ban what would complete a forbidden combination: where a rule of `attribute` has all but one in the record."""
     given = state.prohibitions
     for place in range(given.of_attribute[attribute], given.of_attribute[attribute + 1]):
@@ -225,74 +224,7 @@ def _ban(combinations: Combinations, state: GrowingState, attribute: int, record
         lacking, absent = 0, -1
         for i in range(given.starts[rule], given.starts[rule + 1]):
             member = given.members[i]
-            if record[combinations.columns[member]] != combinations.values[member]:
+            if records[made, combinations.columns[member]] != combinations.values[member]:
                 lacking, absent = lacking + 1, member
         if lacking == 1:
             state.banned[absent] = state.number[0]
-
-
-@njit(cache=True)
-def _child(combinations: Combinations, node: int, attribute: int) -> int:
-    """Number of the combination node + attribute, or 0 if it is not released."""
-    if len(combinations.table):
-        return int(combinations.table[node * len(combinations.columns) + attribute])
-    column = node * combinations.width + combinations.columns[attribute]
-    low, high = np.int64(combinations.starts[column]), np.int64(combinations.starts[column + 1])
-    last = high
-    while low < high:
-        middle = (low + high) // 2
-        if combinations.extensions[middle] < attribute:
-            low = middle + 1
-        else:
-            high = middle
-    return int(combinations.children[low]) if low < last and combinations.extensions[low] == attribute else 0
-
-
-@njit(cache=True)
-def _extend(combinations: Combinations, state: GrowingState, first: int, last: int, whole: int, candidates: int) -> int:
-    """Drop the candidates that extend a member from `first` to `last` to nothing released; returns how many are left.
-
-    record + a is possible if all its parts with a, up to the depth, are released: t + a for every member t, the parts of the
-    record that are shorter than the depth, the empty one included. A value b that joins the record adds the members t + b, and
-    takes none away. So only new members are checked, and a candidate that was dropped never returns.
-    `whole` is the member that is all of the record, or -1 if there is none; then what is used up is dropped as well. Otherwise
-    it blocks a candidate, which keeps its direct weight.
-    """
-    kept = 0
-    for i in range(candidates):
-        attribute = state.candidates[i]
-        group = combinations.sets[attribute]
-        earlier, alive = first if group < 0 else int(state.without[group]), True
-        for number in range(first, last):
-            if group >= 0 and state.holding[number, group]:
-                continue
-            weight = state.left[_child(combinations, state.members[number], attribute)]
-            if weight <= 0:
-                alive = whole >= 0 and weight != _NONE
-                if not alive:
-                    break
-                state.blocked[attribute] = True
-            if number == whole:
-                state.direct[attribute] = weight
-            _rank(state.largest, attribute, weight, earlier)
-            earlier += 1
-        if alive:
-            state.candidates[kept] = attribute
-            kept += 1
-    for group in range(len(state.decided)):
-        for number in range(first, last):
-            state.without[group] += not state.holding[number, group]
-    return kept
-
-
-@njit(cache=True)
-def _rank(largest: Numbers, attribute: int, weight: int, earlier: int) -> None:
-    """Put a weight among the largest of an attribute, which has had `earlier` ones."""
-    kept = largest.shape[1]
-    i = min(earlier, kept - 1)
-    if earlier >= kept and weight <= largest[attribute, i]:
-        return
-    while i > 0 and largest[attribute, i - 1] < weight:
-        largest[attribute, i] = largest[attribute, i - 1]
-        i -= 1
-    largest[attribute, i] = weight

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 from numba import njit
@@ -10,6 +11,19 @@ from numpy.typing import NDArray
 
 from marginweave.schemas.arrays import Flags, Integers
 from marginweave.tasks.synthesize.combinations import Numbers
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def lean(function: F) -> F:
+    """Compiled without numba's runtime, as what is called for every record and makes no array.
+
+    Otherwise each call would count the references to thirty arrays, which took more time than all the rest, and more still
+    on two cores at once.
+    """
+    options: Any = {"cache": True, "_nrt": False}
+    compiled: Any = njit(**options)(function)
+    return cast("F", compiled)
 
 
 class Chances(NamedTuple):
@@ -26,14 +40,14 @@ class Chances(NamedTuple):
         return cls(weights=np.zeros(len(columns), np.int64), sums=np.zeros(width, np.int64), starts=starts)
 
 
-@njit(cache=True)
+@lean
 def change(chances: Chances, attribute: int, column: int, by: int) -> None:
     """Add to the weight of an attribute of a column."""
     chances.weights[attribute] += by
     chances.sums[column] += by
 
 
-@njit(cache=True)
+@lean
 def draw_free(chances: Chances, used: Flags, chance: float) -> int:
     """An attribute of a column that is not used, by weight, given a uniform number in [0, 1); -1 where none has weight.
 
@@ -56,6 +70,15 @@ def draw_free(chances: Chances, used: Flags, chance: float) -> int:
     return int(attribute)
 
 
+@lean
+def has_any(chances: Chances) -> bool:
+    """Whether any attribute has weight."""
+    total = 0
+    for column in range(len(chances.sums)):
+        total += chances.sums[column]
+    return total > 0
+
+
 class Rules(NamedTuple):
     """What steers the loop: plain numbers, as compiled code wants them."""
 
@@ -64,7 +87,6 @@ class Rules(NamedTuple):
     records: int  # how many records to make, or -1 to go on until every attribute is used up
     subtract: bool  # whether a weight is what is left of a count after the records made so far
     fraction: float  # the weight's percentile as a fraction, in (0, 1]
-    kept: int  # how many of the largest counts per attribute the percentile can need; at least 1
 
 
 class Prohibitions(NamedTuple):
@@ -86,36 +108,34 @@ class GrowingState(NamedTuple):
     used: Flags  # for each column, whether the record has a value, or a missing value, there
     members: Integers  # nodes inside the record that are shorter than the depth; the first one is the empty combination
     lengths: Integers  # length of each member
-    direct: Numbers  # for each attribute, the weight of the whole record with it, while the depth reaches that far
-    blocked: Flags  # for each attribute, whether a combination that it would complete is used up
-    # for each candidate, the largest weights of the combinations it would complete, descending; (attributes, kept)
-    largest: Numbers
+    chosen: Integers  # for each column, an attribute that the record may have
+    # whether each attribute extends each node to something that is not used up, shape (inner nodes, attributes), where there is
+    # a table; and whether so for all members
+    open: NDArray[np.uint8]
+    alive: NDArray[np.uint8]
     candidates: Integers  # attributes that extend every member to a released combination, ascending
-    weights: Numbers  # weight of each candidate
+    weights: Integers  # what the weight of each candidate does not exceed
     # for each attribute, the number of the last record in which it would have completed a forbidden combination
     banned: Integers
     number: Integers  # number of the record being grown, from 1; shape (1,)
     prohibitions: Prohibitions
     decided: Flags  # for each set, whether the record has drawn a value of it, present or absent
     holding: Flags  # which sets each member has a value of, shape (members, sets)
-    # for each set, how many members have no value of it: those that its attributes can be released with
-    without: Integers
     # whether the record has at most one value of every set, so that its own count can be known; shape (1,)
     whole: Flags
 
 
-@njit(cache=True)
-def quantile(descending: Numbers, number: int, fraction: float) -> float:
-    """R-8 quantile of `number` counts, the largest of which are given in descending order.
+@lean
+def quantile_exceeds(number: int, fraction: float, above: int, low: int, high: int, point: int) -> bool:
+    """Whether the R-8 quantile of `number` counts, rounded to the nearest integer, is more than `point`.
 
     With h = (n + 1/3) p + 1/3 it is x_(i) + (h - i)(x_(i+1) - x_(i)), i = floor(h), cut off at the extremes (Hyndman and
-    Fan 1996, definition 8, as in Synthetic Data Showcase). DP: post-processing.
+    Fan 1996, definition 8, as in Synthetic Data Showcase). `above` counts are more than `point`, the least of which is `high`;
+    `low` is the largest of the others. DP: post-processing.
     """
     position = (number + 1 / 3) * fraction + 1 / 3
     rank = int(position)
-    if rank >= number or fraction == 1:
-        return float(descending[0])
-    if rank <= 0:
-        return float(descending[number - 1])
-    low, high = descending[number - rank], descending[number - rank - 1]
-    return float(low + (position - rank) * (high - low))
+    if fraction == 1:
+        rank = number
+    between = 0 < rank < number and above == number - rank
+    return low + (position - rank) * (high - low) >= point + 0.5 if between else above > max(number - max(rank, 1), 0)

@@ -29,8 +29,8 @@ class SeededSynthesis:
     A record grows by attribute a with probability proportional to w(a). While record + a is at most R long, w(a) is
     count(record + a); beyond, it is round(P_{weight_percentile}{count(t + a) : t part of the record, |t| < R}), the R-8
     percentile; a is impossible if one of these combinations is not released, or not available any more. With
-    `use_synthetic_counts` every count is what is left of it after the records so far. Counts and record count are
-    first multiplied by `scale` and rounded up.
+    `use_synthetic_counts` every count is what is left of it after the records so far, and w(a) at most what is left of a alone.
+    Counts and record count are first multiplied by `scale` and rounded up.
 
     As printed: `records: exhaust, sample_missing: false, relax: false`. Three choices are our own. A number of `records`
     starts again from the full counts if attributes run out before it is reached. `sample_missing` makes missing a
@@ -82,28 +82,21 @@ class SeededSynthesis:
         settings, longest = self._settings, self._aggregates.reporting_length
         counts = packed(self.plan.counts(self.combinations.counts, shard))
         combinations = self.combinations._replace(counts=counts)
-        fraction, members = settings.weight_percentile / 100, _members(self._sets, longest)
+        members = _members(self._sets, longest)
         rules = Rules(
             longest=longest,
             shortest=1 if settings.relax else longest,
             records=-1 if self._number is None else self.plan.records(self._number, shard),
             subtract=settings.use_synthetic_counts,
-            fraction=fraction,
-            kept=ranks_needed(members, fraction),
+            fraction=settings.weight_percentile / 100,
         )
-        state = _working_memory(combinations, rules, self._sets, members, prohibit(combinations, self._forbidden))
+        state = _working_memory(combinations, self._sets, members, prohibit(combinations, self._forbidden))
         rng = stream(settings.seed, shard)  # post-processing
         records = grow_records(combinations, rules, state, np.array(self._aggregates.domain.sizes, np.int32), rng)
         if settings.relax:
             complete_records(records, self._aggregates, self._optional, self._forbidden, rng)
         most = None if settings.max_records is None else self.plan.records(settings.max_records, shard)
         return records[rng.permutation(len(records))][:most]
-
-
-def ranks_needed(members: int, fraction: float) -> int:
-    """How many of the largest counts the percentile of at most `members` counts looks at: the more, the more there are."""
-    rank = int((members + 1 / 3) * fraction + 1 / 3)
-    return max(1, min(members - rank + 1, members))
 
 
 def _members(sets: Sequence[int], depth: int) -> int:
@@ -113,7 +106,7 @@ def _members(sets: Sequence[int], depth: int) -> int:
 
 
 def _working_memory(
-    combinations: Combinations, rules: Rules, sets: Sequence[int], members: int, prohibitions: Prohibitions
+    combinations: Combinations, sets: Sequence[int], members: int, prohibitions: Prohibitions
 ) -> GrowingState:
     attributes, kinds, counts = len(combinations.columns), max(sets) + 1, combinations.counts
     number: Any = counts.dtype  # which of the two kinds of `Numbers` it is
@@ -124,17 +117,16 @@ def _working_memory(
         used=np.zeros(len(sets), np.bool_),
         members=np.zeros(members, np.int64),
         lengths=np.zeros(members, np.int64),
-        direct=np.zeros(attributes, number),
-        blocked=np.zeros(attributes, np.bool_),
-        largest=np.zeros((attributes, rules.kept), number),
+        chosen=np.zeros(len(sets), np.int64),
+        open=np.zeros(combinations.table.shape[::-1], np.uint8),
+        alive=np.zeros(attributes, np.uint8),
         candidates=np.zeros(attributes, np.int64),
-        weights=np.zeros(attributes, number),
+        weights=np.zeros(attributes, np.int64),
         banned=np.zeros(attributes, np.int64),
         number=np.zeros(1, np.int64),
         prohibitions=prohibitions,
         decided=np.zeros(kinds, np.bool_),
         holding=np.zeros((members, kinds), np.bool_),
-        without=np.zeros(kinds, np.int64),
         whole=np.ones(1, np.bool_),
     )
 

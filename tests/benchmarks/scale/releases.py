@@ -91,7 +91,7 @@ def release(name: str, case: Case, rows: int, folder: Path) -> Figure:
     home.mkdir()
     cli = CommandLine(home)
     try:
-        opened = cli("ledger", "open", "scale", "--epsilon", "10", "--delta", "1e-2")
+        opened = cli("ledger", "open", "scale", "--epsilon", "10", "--delta", "1e-3")
         if opened.returncode != 0:
             raise SystemExit(opened.stderr)
         path = home / "scale.yaml"  # JSON is YAML, too
