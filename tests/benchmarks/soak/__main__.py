@@ -180,11 +180,13 @@ class Soak:
             open_ = self.stand.ask("/flow_runs/count", {**wanted, "flow_runs": {"state": waiting}})
             over = sum(1 for _ in self.stand.home.glob(f"runs/{deployment['name']}-*/release/privacy.json"))
             started, ended = started + over + open_, ended + over
-            for schedule in deployment["schedules"] if over + open_ >= self.each else ():
-                if schedule["active"]:
-                    self.stand.ask(
-                        f"/deployments/{deployment['id']}/schedules/{schedule['id']}", {"active": False}, "PATCH"
-                    )
+            more = over + open_ < self.each
+            for schedule in deployment["schedules"]:
+                if (
+                    schedule["active"] is not more
+                ):  # one that publishes right now is counted twice: on again where it was
+                    path = f"/deployments/{deployment['id']}/schedules/{schedule['id']}"
+                    self.stand.ask(path, {"active": more}, "PATCH")
         sizes = self._sizes()
         self._note("sample", started=started, ended=ended, **sizes)
         if time.monotonic() >= self._look_at:
