@@ -23,7 +23,8 @@ test: $(VENV)/.ready-test ## run the whole test suite, or that of an area: make 
 test-long: $(VENV)/.ready-test ## run what takes longer as well
 	@$(PYTEST) -m "long or not long" --hypothesis-profile=long --kills 1000
 
-bench: $(VENV)/.ready-test ## measure speed and memory: the adult table, encoding, evaluation, the ledger, small releases
+bench: $(VENV)/.ready-test ## measure speed and memory: the start of commands, the adult table, encoding, evaluation, the ledger, small releases
+	@$(BIN)/python -m tests.benchmarks.start
 	@$(BIN)/python -m tests.benchmarks.adult
 	@$(BIN)/python -m tests.benchmarks.encoding
 	@$(BIN)/python -m tests.benchmarks.evaluation

@@ -51,7 +51,8 @@ def test_the_example_from_nothing(alone: CommandLine, tmp_path: Path) -> None:
     result = cli("run", EXAMPLES / "affairs.yaml")
     assert result.returncode == 0, result.stderr
     assert not log.exists(), log.read_text()
-    *stages, last = [json.loads(line) for line in result.stdout.splitlines()]
+    first, *stages, last = [json.loads(line) for line in result.stdout.splitlines()]
+    assert first["event"] == "note"  # what a new home waits for
     assert [stage["stage"] for stage in stages] == STAGES
     assert last["account"]["releases"] == 1
     run = only_run(cli)
