@@ -129,7 +129,8 @@ def release(
                     report_internally(private)
                 place = place_of_files(request.folder)
             waits = place != request.folder.release
-            reporter().published(str(place), is_waiting=waits)
+            if SERVICE in os.environ:  # a command says more at its end
+                reporter().published(str(place), is_waiting=waits)
         with suppress(BudgetError):  # a ledger that has gone away meanwhile makes no failure of what is released
             warn_of_exhaustion(
                 request.folder.run, private.ledger.accounts.total(request.configuration.dataset), warn_at
