@@ -42,7 +42,8 @@ def run_lock(folder: RunFolder, *, waiting: bool = False) -> Iterator[None]:
             _LOCKED.reset(token)
             if [file.name for file in folder.path.iterdir()] == [lock.name]:  # refused before anything was written
                 lock.unlink()
-                folder.path.rmdir()
+                with suppress(OSError):  # somebody has made the next lock in it
+                    folder.path.rmdir()
 
 
 @contextmanager

@@ -24,18 +24,6 @@ FAULTS = (
         killed_by=(f"{_RESTORED}::test_a_ledger_that_is_replaced_under_a_command_is_refused",),
     ),
     Fault(
-        name="what a home has seen is read after the ledger that it is compared with",
-        file="tasks/ledger/witness.py",
-        text=("        unseen = list(unseen_charges(self.home, self._ledger))\n        with reading() as journal:\n"),
-        instead=(
-            "        unseen = list(unseen_charges(self.home, self._ledger))\n"
-            "        with reading() as journal:\n"
-            "            journal.length()\n"
-            "            seen = {str(s.path): s.head() for s in sightings(self.home, self._ledger)}\n"
-        ),
-        killed_by=(f"{_RESTORED}::test_what_other_runs_note_while_a_ledger_is_opened_is_no_older_copy",),
-    ),
-    Fault(
         name="a home does not keep the row of a draw before its noise is made",
         file="tasks/ledger/session.py",
         text="            self.witness.keep(journal.written_events)",

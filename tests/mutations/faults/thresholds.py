@@ -98,7 +98,7 @@ FAULTS = (
     Fault(
         name="an adaptive threshold does not grow with the noise",
         file="tasks/accounting/thresholds.py",
-        text="return max(0.0, -float(sigma) * float(ndtri(probability)))",
+        text="return max(0.0, -float(sigma) * ndtri(probability))",
         instead="return max(0.0, -float(ndtri(probability)))",
         killed_by=("tests/laws/test_thresholds.py::test_adaptive_rate_needs_this_lengths_contribution_bound",),
     ),
