@@ -5,10 +5,9 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import IO
 
 from marginweave.flows.run.continuity import check_continuity, check_outputs, readable_manifest, sync_with_ledger
 from marginweave.flows.run.request import NEW_NAME, ledger_of
@@ -40,10 +39,6 @@ def run_lock(folder: RunFolder, *, waiting: bool = False) -> Iterator[None]:
             yield
         finally:
             _LOCKED.reset(token)
-            if [file.name for file in folder.path.iterdir()] == [lock.name]:  # refused before anything was written
-                lock.unlink()
-                with suppress(OSError):  # somebody has made the next lock in it
-                    folder.path.rmdir()
 
 
 @contextmanager
@@ -53,31 +48,15 @@ def exclusive_lock(place: Path, refusal: str | None) -> Iterator[None]:
     Raises:
         StageError: another process has the lock; its text is `refusal`.
     """
-    with _opened_lock(place) as lock:
+    with at_place(place.parent, "created"):
+        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, PRIVATE_MODE)
+    with os.fdopen(descriptor) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | (fcntl.LOCK_NB if refusal else 0))
         except OSError as error:
             raise StageError(refusal or f"{place} cannot be locked: {error.strerror}") from None
-        if _is_there(place, lock):
-            yield
-            return
-    with exclusive_lock(place, refusal):  # whoever had the lock has removed the file
         yield
-
-
-def _is_there(place: Path, lock: IO[str]) -> bool:
-    try:
-        return os.path.samestat(os.fstat(lock.fileno()), place.stat())
-    except FileNotFoundError:
-        return False
-
-
-def _opened_lock(place: Path) -> IO[str]:
-    while True:
-        with at_place(place.parent, "created"):
-            place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with suppress(FileNotFoundError):  # the folder was removed in between
-                return os.fdopen(os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, PRIVATE_MODE))
 
 
 @contextmanager
