@@ -106,9 +106,8 @@ def _run_until_stopped(deployments: list[RunnerDeployment], say: Callable[[str],
             """Do nothing: `obey_signals` ends the process."""
 
     os.environ[SERVICE] = str(os.getpid())
-    os.environ["PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"] = (
-        "CRITICAL"  # releases print JSON lines; Prefect's log is a file
-    )
+    # Releases print JSON lines; Prefect's log is a file.
+    os.environ["PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"] = "CRITICAL"
     watching = contextvars.copy_context().run  # with Prefect's settings, which belong to a context
     runner = Service(pause_on_shutdown=False)
 

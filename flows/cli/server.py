@@ -1,4 +1,4 @@
-"""`marginweave server …`: a Prefect server that stands in the home, where releases need not start one of their own."""
+"""`marginweave server …`: a Prefect server that keeps running in the home, so that releases need not start one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from marginweave.schemas.errors import EXIT_FAILED
 
 _Port = Annotated[int, typer.Option(min=1, max=65535, help="Of Prefect's pages and API, on this machine alone.")]
 app = typer.Typer(
-    help="A Prefect server that stands in the home: releases start at once, and Prefect's pages show them.",
+    help="A Prefect server that keeps running in the home: releases need not start one, and its pages show them.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
@@ -23,44 +23,46 @@ app = typer.Typer(
 def start(*, port: _Port = 4280, home: Home = Path()) -> None:
     """Start the server; every run in this home uses it until `server stop`.
 
-    It is for this machine alone, and not started again when the machine is: for that see Production in the documentation.
+    For this machine alone, where every account can reach it. It does not come back after a reboot: for that see Production in
+    the documentation.
 
     Example: `marginweave server start`
     """
     from marginweave.flows.orchestration.standing import standing_server, start_server
 
     if standing_server(home) is None:
-        out.print("Starting Prefect's server (about 5 s; longer in a new home)")
+        out.print("Starting Prefect's server; in a new home this takes about 15 s")
     server = start_server(home, port)
-    out.print(f"Prefect's server stands in {home}: {server.pages}")
+    out.print(f"Prefect's server runs in {home}: {server.pages}")
     out.print("Stop it: marginweave server stop")
 
 
 @app.command(cls=console.LocalCommand)
 def stop(home: Home = Path()) -> None:
-    """Stop the server. A run that uses it starts a server of its own, and goes on.
+    """Stop the server. A run that uses it starts its own and continues.
 
     Example: `marginweave server stop`
     """
     from marginweave.flows.orchestration.standing import stop_server
 
     stopped = stop_server(home)
-    out.print(f"No server stands in {home}" if stopped is None else f"Stopped the server of {home}")
+    out.print(f"No server runs in {home}" if stopped is None else f"Stopped the server of {home}")
 
 
 @app.command(cls=console.LocalCommand)
 def status(home: Home = Path()) -> None:
-    """Say where the server is. Ends with exit code 1 where none stands, or it does not answer.
+    """Say where the server is. Ends with exit code 1 where none runs, or it does not answer.
 
     Example: `marginweave server status`
     """
-    from marginweave.flows.orchestration.standing import answers, standing_server
+    from marginweave.flows.orchestration.servers import answers
+    from marginweave.flows.orchestration.standing import standing_server
 
     server = standing_server(home)
     if server is None:
-        out.print(f"No server stands in {home}; start one: marginweave server start")
+        out.print(f"No server runs in {home}; start one: marginweave server start")
         raise typer.Exit(EXIT_FAILED)
-    well = answers(server)
+    well = answers(server.url, 5.0)
     out.print(
         f"Prefect's server of {home}: {server.pages}, process {server.process}{'' if well else ', does not answer'}"
     )

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -107,7 +106,7 @@ def started(
         os.environ["PREFECT_API_URL"] = url
         if keeping is None:
             import_module("prefect")  # meanwhile: it takes half as long, and reads its settings from the environment
-        _wait(server, f"{url}/health", log)
+        _wait(server, url, log)
     except BaseException as error:
         _end(server)
         if isinstance(error, StageError):
@@ -169,20 +168,28 @@ def _start(port: int, url: str, output: int, *, pages: bool, keeping: int | None
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=output,
-        preexec_fn=None if keeping else end_with(os.getpid(), signal.SIGTERM),  # noqa: PLW1509 - no thread of ours runs yet
+        preexec_fn=None if keeping is not None else end_with(os.getpid(), signal.SIGTERM),  # noqa: PLW1509 - no thread of ours runs yet
         pass_fds=() if keeping is None else (keeping,),
         start_new_session=True,  # Ctrl-C in a terminal is for us: the server is needed until we have ended
         env={**os.environ, **(shown if pages else _NO_PAGES)},
     )
 
 
-def _wait(server: subprocess.Popen[bytes], health: str, log: Path) -> None:
+def answers(url: str, seconds: float) -> bool:
+    """Whether the API of a server does, within so many seconds."""
+    try:
+        urllib.request.urlopen(f"{url}/health", timeout=seconds).close()  # noqa: S310 - loopback, our own port
+    except OSError:
+        return False
+    return True
+
+
+def _wait(server: subprocess.Popen[bytes], url: str, log: Path) -> None:
     deadline = time.monotonic() + _START_SECONDS
     while time.monotonic() < deadline:
         if server.poll() is not None:
             raise StageError(f"the Prefect server ended at its start; {log} says why")
-        with suppress(urllib.error.URLError, OSError):
-            urllib.request.urlopen(health, timeout=1)  # noqa: S310 - loopback, our own port
+        if answers(url, 1.0):
             return
         time.sleep(0.05)
     raise StageError(f"the Prefect server did not answer within {_START_SECONDS:.0f} s")

@@ -48,7 +48,7 @@ def prefect_session(home: Path, log_folder: Path, port: int | None = None) -> It
 
 
 def _server(home: Path, log: Path, port: int | None) -> AbstractContextManager[str]:
-    """The server that stands in the home, else one of this process, or the one that PREFECT_API_URL names."""
+    """The server that keeps running in the home, else one of this process, or the one that PREFECT_API_URL names."""
     standing = None if "PREFECT_API_URL" in os.environ else standing_server(home)
     return prefect_server(log, port) if standing is None else used(home, standing)
 

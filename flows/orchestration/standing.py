@@ -1,7 +1,6 @@
-"""A Prefect server that stands in a home until somebody stops it, for releases that shall not wait for one of their own.
+"""A Prefect server that keeps running in a home until somebody stops it, so that releases need not start one.
 
-The server's process holds the lock on a file that says where it is: whoever finds the lock free knows that it has ended,
-however it did.
+Its process holds a lock: whoever finds the lock free knows that the server has ended, however it did.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import os
 import signal
 import threading
 import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -20,16 +18,17 @@ from pathlib import Path
 
 from marginweave.flows.orchestration.environment import prepare_environment, service_directory
 from marginweave.flows.orchestration.servers import alone_at_start, check_port, started
+from marginweave.flows.run.lookup import exclusive_lock
 from marginweave.flows.run.stopping import begin_again
-from marginweave.schemas.errors import InputError, StageError
-from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place
+from marginweave.schemas.errors import InputError
+from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place, replace_file
 
 _STOP_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
 class StandingServer:
-    """Where the server of a home is."""
+    """Process and port of the server of a home."""
 
     process: int
     port: int
@@ -46,25 +45,20 @@ class StandingServer:
 
 
 def standing_server(home: Path) -> StandingServer | None:
-    """The server that stands in `home`, or is about to; None where there is none."""
+    """The server that runs in `home`; None where there is none, or it has not answered yet."""
     try:
-        with _lock_file(home).open() as file:
-            return None if _taken(file.fileno()) else StandingServer(**json.loads(file.read()))
-    except (OSError, ValueError):  # there is no file, or nothing in it so far
-        return None
-
-
-def answers(server: StandingServer) -> bool:
-    """Whether its API does."""
-    try:
-        urllib.request.urlopen(f"{server.url}/health", timeout=5).close()  # noqa: S310 - loopback
+        with _lock(home).open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:  # the server has it
+        with suppress(OSError, ValueError):
+            return StandingServer(**json.loads(_facts(home).read_text()))
     except OSError:
-        return False
-    return True
+        pass
+    return None
 
 
 def start_server(home: Path, port: int) -> StandingServer:
-    """Start a server in `home` that stays when this process ends; the one that stands already, if there is one.
+    """Start a server in `home` that goes on when this process ends; the one that runs already, if there is one.
 
     Raises:
         InputError: the port is taken, or the environment names another server.
@@ -77,36 +71,33 @@ def start_server(home: Path, port: int) -> StandingServer:
         return server
     place = service_directory(home)
     prepare_environment(home)
-    with at_place(place, "created"):
-        (place / "prefect").mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor = os.open(_lock_file(home), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, PRIVATE_MODE)
-    with os.fdopen(descriptor, "r+") as file:
-        if not _taken(file.fileno()):
-            raise StageError("another process starts a server in this home right now")
-        file.truncate()
+    with exclusive_lock(_lock(home), "another process starts a server in this home right now") as lock:
+        with at_place(_facts(home), "removed"):
+            _facts(home).unlink(missing_ok=True)
         check_port(port)
         with alone_at_start(place / "prefect"):
-            process, _ = started(place / "prefect", place / "prefect-server.log", port, keeping=file.fileno())
+            process, _ = started(place / "prefect", place / "prefect-server.log", port, keeping=lock)
         server = StandingServer(process.pid, port)
-        file.write(json.dumps(asdict(server)))
+        replace_file(_facts(home), json.dumps(asdict(server)).encode(), PRIVATE_MODE)
     return server
 
 
 def stop_server(home: Path) -> StandingServer | None:
-    """Stop the server of `home`; None where none stood. A release that uses it starts one of its own and goes on."""
+    """Stop the server of `home`; None where none ran. A release that uses it starts its own and continues."""
     server = standing_server(home)
     for number in (signal.SIGTERM, signal.SIGKILL):
-        end = time.monotonic() + _STOP_SECONDS
-        with suppress(ProcessLookupError):
-            while server and standing_server(home) == server and time.monotonic() < end:
+        if server is not None and standing_server(home) == server:
+            with suppress(ProcessLookupError):
                 os.kill(server.process, number)
+            end = time.monotonic() + _STOP_SECONDS
+            while standing_server(home) == server and time.monotonic() < end:
                 time.sleep(0.1)
     return server
 
 
 @contextmanager
 def used(home: Path, server: StandingServer) -> Iterator[str]:
-    """The URL of the server that stands, which the environment names meanwhile; where it ends, the command begins again."""
+    """The URL of the running server, which the environment names meanwhile; where it ends, the command begins again."""
     over = threading.Event()
 
     def watch() -> None:
@@ -124,14 +115,9 @@ def used(home: Path, server: StandingServer) -> Iterator[str]:
         os.environ.pop("PREFECT_API_URL", None)
 
 
-def _lock_file(home: Path) -> Path:
+def _lock(home: Path) -> Path:
+    return service_directory(home) / "server.lock"
+
+
+def _facts(home: Path) -> Path:
     return service_directory(home) / "server.json"
-
-
-def _taken(descriptor: int) -> bool:
-    """Whether the lock was free, and is ours until the file is closed."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

@@ -38,9 +38,9 @@ SIGN_OF_LIFE = "supervisor.alive"
 LOOKS = 15.0  # seconds between two looks
 SILENCE = timedelta(seconds=75)  # a running flow gives a sign of life every 30 seconds (prefect.yaml)
 START = timedelta(minutes=2)  # that a process may take to start
-# Before the attempts after the first. A worker with a limit of its own holds the place of a process that was killed for some
-# ten seconds after it has told Prefect, and ends with an error where it is given the same flow run meanwhile. A full disk takes
-# somebody's minutes; what vanishes each time (for want of memory, say) wants a person.
+# Before the attempts after the first. A worker started with --limit keeps the slot of a killed process for about ten seconds
+# after it has told Prefect, and fails if it gets the same flow run in that time. A full disk takes somebody's minutes; what
+# vanishes each time (for want of memory, say) needs a person.
 DELAYS = (timedelta(seconds=30), timedelta(minutes=1), timedelta(minutes=5), timedelta(minutes=15))
 ATTEMPTS = 1 + len(DELAYS)
 _RECENT = timedelta(days=1)  # crashes before that are history

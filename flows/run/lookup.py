@@ -42,8 +42,10 @@ def run_lock(folder: RunFolder, *, waiting: bool = False) -> Iterator[None]:
 
 
 @contextmanager
-def exclusive_lock(place: Path, refusal: str | None) -> Iterator[None]:
+def exclusive_lock(place: Path, refusal: str | None) -> Iterator[int]:
     """Lock the file `place`, whose folder is made where it is missing; without a `refusal`, once nobody else has the lock.
+
+    The descriptor of the file is what a child that is given it keeps locked after us.
 
     Raises:
         StageError: another process has the lock; its text is `refusal`.
@@ -56,7 +58,7 @@ def exclusive_lock(place: Path, refusal: str | None) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | (fcntl.LOCK_NB if refusal else 0))
         except OSError as error:
             raise StageError(refusal or f"{place} cannot be locked: {error.strerror}") from None
-        yield
+        yield lock.fileno()
 
 
 @contextmanager

@@ -108,9 +108,7 @@ def choose_measurements(
     if model_fits(sizes, [*kept, *(m.attributes for m in measurements)], most):
         return list(measurements)
     check_model_size(sizes, kept, (), most)
-    from marginweave.tasks.estimate.rounding import (
-        nearest_column,  # compiled: nothing that a plan asks here waits for it
-    )
+    from marginweave.tasks.estimate.rounding import nearest_column  # a plan does not wait for compiled code
 
     even = [np.full(size, total / size) for size in sizes]
     singles = {m.attributes[0]: m for m in measurements if len(m.attributes) == 1}

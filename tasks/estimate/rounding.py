@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from marginweave.schemas.arrays import Floats, Integers
 from marginweave.schemas.released.measurements import CensoredMeasurement, Measurement
@@ -53,7 +54,7 @@ def project_simplex(values: Floats, total: float) -> Floats:
 
 
 @njit(cache=True, nogil=True)
-def to_simplex(values: Floats, total: float) -> None:  # pragma: no cover - compiled
+def to_simplex(values: NDArray[np.floating], total: float) -> None:  # pragma: no cover - compiled
     """The same in place, for one axis.
 
     Michelot 1986: of the entries that are left, as many as lie below t = (their sum - total) / their number go, until none

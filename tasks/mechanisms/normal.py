@@ -1,6 +1,7 @@
 """The standard normal distribution at single numbers.
 
-scipy has it for arrays; its import takes a quarter of a second, for which every `plan` and every finished run would wait.
+scipy has it for arrays; its import takes about a quarter of a second of CPU, for which every `plan` and every finished run
+would wait.
 """
 
 from __future__ import annotations

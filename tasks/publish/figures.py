@@ -1,6 +1,6 @@
 """Figures as inline SVG, each with a text alternative: the same bytes for the same numbers, no fonts and no network.
 
-Lengths are in units of which a figure is `WIDTH` wide; colours are in pages.css, by class.
+Lengths are in units of which a figure is `WIDTH` wide; colours are in report.css, by class.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ class _Drawing:
     """An `<svg>` element for an HTML page: scales with the page, with `title` and `description` as its text alternative."""
 
     def __init__(self, name: str, height: float, title: str, description: str) -> None:
-        self.name = name
         labelled = {
             "role": "img",
             "aria-labelledby": f"{name}-title {name}-desc",
@@ -86,8 +85,8 @@ def _tidy(value: float) -> str:
 
 def shown_label(label: str, most: int = 22) -> str:
     """A label as it fits beside an axis."""
-    printable = "".join(c if c.isprintable() else "\ufffd" for c in label) or "(empty)"
-    return printable if len(printable) <= most else printable[: most - 1] + "…"
+    label = label or "(empty)"
+    return label if len(label) <= most else label[: most - 1] + "…"
 
 
 def _left(labels: Iterable[str]) -> float:
@@ -195,8 +194,8 @@ def association_figure(names: Sequence[str], matrix: Sequence[Sequence[float | N
     if size <= _SAID_IN_CELLS:
         for row, column in np.argwhere(~np.isnan(cells)):
             x, y = left + (column + 0.5) * unit, 4.5 + (row + 0.5) * unit
-            kind = "light" if which[row, column] >= _COLOURS / 2 else "dark"
-            drawing.add("text", f"{cells[row, column]:.2f}", x=x, y=y, text_anchor="middle", font_size=7.0, class_=kind)
+            kind: dict[str, Any] = {"class": "light"} if which[row, column] >= _COLOURS / 2 else {}
+            drawing.add("text", f"{cells[row, column]:.2f}", x=x, y=y, text_anchor="middle", font_size=7.0, **kind)
     _colour_bar(drawing, side, name)
     return drawing.markup()
 

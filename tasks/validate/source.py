@@ -220,9 +220,7 @@ def read_example(source: str) -> pa.Table:
     """
     if source.removeprefix(EXAMPLE_PREFIX) not in EXAMPLES:
         raise InputError(f"source ({source}) must be one of {', '.join('example:' + e for e in EXAMPLES)}")
-    package = find_spec(
-        "statsmodels"
-    )  # its file alone: importing the package takes longer than a small release's counts
+    package = find_spec("statsmodels")  # not imported: that takes longer than the counts of a small release
     if package is None or not package.submodule_search_locations:
         raise InputError("source (example:affairs) needs statsmodels: pip install 'marginweave[examples]'")
     table = csv.read_csv(f"{package.submodule_search_locations[0]}/datasets/fair/fair.csv")

@@ -14,12 +14,12 @@ from scipy.special import log_ndtr
 from marginweave.schemas.configuration.synthesis import MixtureSynthesis
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import CensoredMeasurement, Clique, Mask, Measurement
-from marginweave.tasks.estimate.mixture.descent import Descent, project_onto_simplex
+from marginweave.tasks.estimate.mixture.descent import Descent
 from marginweave.tasks.estimate.mixture.fit import fit_mixture
 from marginweave.tasks.estimate.mixture.model import Mixture, join_attributes, pack_mixture, unpack_mixture
 from marginweave.tasks.estimate.mixture.objective import Objective
 from marginweave.tasks.estimate.mixture.targets import F32, FeatureLayout
-from marginweave.tasks.estimate.rounding import round_shares
+from marginweave.tasks.estimate.rounding import round_shares, to_simplex
 from marginweave.tasks.synthesize.mixture import allowed_records, sample_mixture, sample_stratified, swap_refine
 from marginweave.tasks.synthesize.shards import RecordSampler
 from tests.support.synthesized import every_record
@@ -102,7 +102,7 @@ def test_the_nearest_shares(seed: int, size: int, scale: float) -> None:
     """On the simplex, and what was taken off is the same for all that are left, and no less for the others."""
     values = np.random.default_rng(seed).normal(0, scale, size).astype(F32)
     nearest = values.copy()
-    project_onto_simplex(nearest)
+    to_simplex(nearest, 1.0)
     assert nearest.sum() == pytest.approx(1, abs=1e-5)
     off = values - nearest
     assert (off[nearest > 0] >= off.max() - 1e-5).all()

@@ -12,6 +12,7 @@ from marginweave.schemas.arrays import Floats, Integers
 from marginweave.tasks.estimate.mixture.model import is_whole
 from marginweave.tasks.estimate.mixture.objective import Curvature, Objective
 from marginweave.tasks.estimate.mixture.targets import F32, FeatureLayout, Float32s
+from marginweave.tasks.estimate.rounding import to_simplex
 
 # How much shorter than its best the step of a component is in the first pass, a third of it in the third: what is short of the
 # best follows the noise less.
@@ -116,7 +117,7 @@ def move_shares(
             for f in range(len(of.places)):
                 down += slope[of.places[f, c], k]
             moved[c] = shares[c, k] - down / (steep * np.float32(1.0 + damping))
-        project_onto_simplex(moved)
+        to_simplex(moved, 1.0)
         _follow(k, moved, shares, slope, of.places, curvature)
 
 
@@ -160,20 +161,3 @@ def _follow(
                 row, mine = slope[places[f, c]], curvature[f]
                 for i in range(k + 1, len(row)):
                     row[i] += change * mine[i]
-
-
-@njit(cache=True, nogil=True)
-def project_onto_simplex(values: Float32s) -> None:  # pragma: no cover - compiled
-    """The nearest values of sum 1, none below 0 (Michelot 1986): what is below the cut is left out of it, until nothing is."""
-    values -= values.max()  # the largest stays above the cut, however large it is
-    cut, kept = -np.inf, len(values) + 1
-    for _ in range(len(values)):
-        total, left = 0.0, 0
-        for value in values:
-            if value > cut:
-                total, left = total + value, left + 1
-        if left == kept:
-            break
-        cut, kept = (total - 1.0) / left, left
-    for i in range(len(values)):
-        values[i] = max(values[i] - cut, 0.0)

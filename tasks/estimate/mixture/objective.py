@@ -18,9 +18,8 @@ from marginweave.schemas.arrays import Floats, Integers
 from marginweave.schemas.released.measurements import Mask, Measurement
 from marginweave.tasks.estimate.mixture.targets import F32, FeatureLayout, FeatureTarget, Float32s, expected_below
 
-Group = list[
-    FeatureTarget
-]  # that have their lead, all features but the last, in common, and whose last lie side by side
+# Targets that have their lead, all features but the last, in common, and whose last features lie side by side.
+Group = list[FeatureTarget]
 Places = NDArray[np.int32]
 
 # A record in a cell of a mask across blocks counts like so many sigmas of the least noisy count.

@@ -74,7 +74,10 @@ class TreeStart:
             self._near[other].append(one)
 
     def shares(self, components: int, generator: np.random.Generator) -> Floats:
-        """Shape (components, cells of all blocks): `_ANCHOR_WEIGHT` on the cell of a record, the rest as if independent."""
+        """Shape (components, cells of all blocks): `_ANCHOR_WEIGHT` on the cell of a record, the rest as if independent.
+
+        DP: post-processing.
+        """
         records = self._records(components, generator)
         shares = [np.tile((1 - _ANCHOR_WEIGHT) * base, (components, 1)) for base in self._base]
         for mixed, cells in zip(shares, records, strict=True):
@@ -82,7 +85,7 @@ class TreeStart:
         return np.concatenate(shares, axis=1)
 
     def _records(self, number: int, generator: np.random.Generator) -> list[Integers]:
-        """The cell of each block in each record, from the root of every tree down."""
+        """The cell of each block in each record, from the root of every tree down. DP: post-processing."""
         found: dict[int, Integers] = {}
         for root in range(len(self._blocks)):
             waiting: list[tuple[int, int | None]] = [] if root in found else [(root, None)]
@@ -146,7 +149,7 @@ def _cells(block: Block, one_way: Sequence[Floats]) -> Floats:
 
 
 def _draw(shares: Floats, number: int, generator: np.random.Generator) -> Integers:
-    """Cells as often as their shares say, up to rounding, in random order: systematic sampling."""
+    """Cells as often as their shares say, up to rounding, in random order: systematic sampling. DP: post-processing."""
     reached = np.cumsum(shares)
     points = (generator.permutation(number) + generator.random()) * (reached[-1] / number)
     last = int(np.flatnonzero(shares)[-1])
