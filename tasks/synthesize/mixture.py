@@ -28,14 +28,25 @@ def sample_stratified(model: Mixture, records: int, generator: np.random.Generat
     for block, shares in zip(model.blocks, model.shares, strict=True):
         counts = round_shares(shares, numbers, generator)
         cells = np.repeat(np.tile(np.arange(shares.shape[1]), len(counts)), counts.ravel())
-        shuffled = generator.permutation(records)
-        cells = cells[shuffled[np.argsort(owners[shuffled], kind="stable")]]
+        _shuffle(cells, numbers, generator)
         made[:, block.attributes] = block.cells[cells]
     return made, owners
 
 
-# Of the exchanges of eight (a simulation on adult, epsilon 1) the first made 77 %, the first three 91 %, the fourth 3 %.
-_SWEEPS = 3
+@njit(cache=True, nogil=True)
+def _shuffle(cells: Integers, numbers: Integers, generator: np.random.Generator) -> None:
+    """Put so many cells after each other into random order, each number of them by itself (Fisher and Yates)."""
+    first = 0
+    for number in numbers:
+        for i in range(first + number - 1, first, -1):
+            j = first + int(generator.random() * (i + 1 - first))
+            cells[i], cells[j] = cells[j], cells[i]
+        first += number
+
+
+# After each sweep, with fewer exchanges a record the next one would bring pairs closer by less than .0001 of total variation
+# distance (adult, a model of 600 components, 2,000 to 250,000 records). Full shards have one sweep, small tables three.
+_ENOUGH = (0.2, 0.03, np.inf)
 # Most codes of all attributes together for which pairs are counted (64 MB a shard); beyond, records are not refined.
 _MOST_CODES = 4096
 
@@ -43,7 +54,7 @@ _MOST_CODES = 4096
 def swap_refine(records: Records, owners: Integers, model: Mixture, generator: np.random.Generator) -> None:
     """Swap values between records of a component, in place, where that brings the counts of pairs closer to the model's.
 
-    Own method; evidence: `_SWEEPS` and docs/accuracy.md. Within a component all blocks are independent, so which of its records
+    Own method; evidence: `_ENOUGH` and docs/accuracy.md. Within a component all blocks are independent, so which of its records
     holds which of its values is chance alone: any exchange leaves the components, and every single value's count, as they are.
     Accepted is what lowers sum |count - expected| over all pairs of attributes: what chance added to the model's error goes, up
     to rounding. DP: post-processing.
@@ -61,8 +72,8 @@ def swap_refine(records: Records, owners: Integers, model: Mixture, generator: n
     starts = np.flatnonzero(np.diff(owners, prepend=-1, append=model.components))
     ends = np.cumsum([0, *(len(block.attributes) for block in model.blocks)])
     blocks = (ends, np.array([a for block in model.blocks for a in block.attributes], np.int64))
-    for _ in range(_SWEEPS):
-        if not _sweep(records, starts, offsets, blocks, residual, generator):
+    for enough in _ENOUGH:
+        if _sweep(records, starts, offsets, blocks, residual, generator) <= enough * len(records):
             return
 
 
