@@ -165,8 +165,9 @@ def _follow(
 @njit(cache=True, nogil=True)
 def project_onto_simplex(values: Float32s) -> None:  # pragma: no cover - compiled
     """The nearest values of sum 1, none below 0 (Michelot 1986): what is below the cut is left out of it, until nothing is."""
-    cut, kept = -np.inf, 0
-    while True:
+    values -= values.max()  # the largest stays above the cut, however large it is
+    cut, kept = -np.inf, len(values) + 1
+    for _ in range(len(values)):
         total, left = 0.0, 0
         for value in values:
             if value > cut:
