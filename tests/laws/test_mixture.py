@@ -101,7 +101,7 @@ def test_a_move_of_tied_columns_does_not_go_too_far() -> None:
     blocks, _ = join_attributes(SIZES, [forbidding((0, 2), 3)])
     layout = FeatureLayout(blocks, SIZES)
     alone = [
-        Measurement(attributes=(a,), counts=np.linspace(0.0, 600 / SIZES[a], SIZES[a]), deviation=1.0)
+        Measurement(attributes=(a,), counts=np.linspace(200, 400, SIZES[a]) / SIZES[a], deviation=1.0)
         for a in (0, 1, 3)
     ]
     shares = np.concatenate([np.full((len(b.cells), 1), 1 / len(b.cells), F32) for b in blocks])
