@@ -52,7 +52,7 @@ def test_more_values_than_may_be_kept_are_refused() -> None:
 
 
 def test_a_mixture_that_no_memory_holds_is_refused_before_anything_is_paid_for() -> None:
-    """8 bytes for each of 50,010 codes, the missing ones included, in each of so many components; a little for pairs of these."""
+    """8 bytes for each of 50,010 codes, the missing ones included, in each of so many components; a little for pairs."""
     mixture = {"method": "mixture", "components": 1000}
     check_size(configuration(columns=LARGE, synthesize={**mixture, "fits": 9}))
     with pytest.raises(
