@@ -96,6 +96,25 @@ def test_slopes_are_those_of_the_loss_and_no_move_raises_it(measurements: list[M
         assert loss_of(descent.shares.astype(np.float64)) < before * (1 + 1e-6)
 
 
+def test_a_move_of_tied_columns_does_not_go_too_far() -> None:
+    """Several cells of a block share a count: its distance falls with every move."""
+    blocks, _ = join_attributes(SIZES, [forbidding((0, 2), 3)])
+    layout = FeatureLayout(blocks, SIZES)
+    alone = [
+        Measurement(attributes=(a,), counts=np.linspace(200, 400, SIZES[a]) / SIZES[a], deviation=1.0)
+        for a in (0, 1, 3)
+    ]
+    shares = np.concatenate([np.full((len(b.cells), 1), 1 / len(b.cells), F32) for b in blocks])
+    descent = Descent(layout, Objective(layout, alone, [], 300.0), shares, np.ones(1, F32))
+    tied = next(i for i, block in enumerate(blocks) if 0 in block.attributes)
+    apart = []
+    for _ in range(5):
+        apart.append(loss(mixed(descent.shares.astype(np.float64), np.ones(1), blocks), alone[:1]))
+        descent.move(tied, descent.slope(tied), 0.0)
+    assert apart[0] > 1
+    assert all(after < before or after < 1e-3 for before, after in itertools.pairwise(apart))
+
+
 @settings(max_examples=50, deadline=None)
 @given(seed=st.integers(0, 10**6), size=st.integers(1, 9), scale=st.sampled_from([0.0, 2.0, 1e30]))
 def test_the_nearest_shares(seed: int, size: int, scale: float) -> None:

@@ -41,10 +41,9 @@ class Objective:
         self.expected = np.zeros(1 + max(len(target.features) for target in targets))
         for target in targets:
             self.expected[len(target.features)] += target.expected
-        precision = max(m.deviation**-2 for m in measurements)
-        for mask in masks:
-            forbidden = ~mask.allowed * (_FORBIDDEN**2 * precision)
-            targets.append(layout.target(mask.attributes, np.zeros(mask.allowed.shape), forbidden))
+        sigma = min(m.deviation for m in measurements) / _FORBIDDEN
+        forbidden = [(mask.attributes, ~mask.allowed * sigma**-2) for mask in masks]
+        targets.extend(layout.target(attributes, np.zeros(w.shape), w, sigma=sigma) for attributes, w in forbidden)
         self.blocks = [BlockTargets(layout, block, targets) for block in range(len(layout.blocks))]
 
 
@@ -109,7 +108,7 @@ def _curvature(layout: FeatureLayout, features: Sequence[int], owned: Sequence[t
     rest, second = np.unique(filled[:, 1:], axis=0, return_inverse=True)
     precision = np.zeros((len(features), len(one), len(rest)), F32)
     for (own, target), i, j in zip(owned, first, second, strict=True):
-        precision[features.index(own), i, j] += target.precision
+        precision[features.index(own), i, j] += target.sigma**-2
     return Curvature(
         places=np.stack([begin + feature.places for begin, feature in zip(begins, mine, strict=False)]),
         spread=np.array([np.bincount(feature.places).max() for feature in mine], F32),

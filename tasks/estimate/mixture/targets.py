@@ -77,7 +77,8 @@ class Feature:
 class FeatureTarget:
     """Counts of the product of a few features: `counts` has one axis each, `weight` is 1/variance, 0 where unknown.
 
-    Of the cells `hidden` it is known that the count, with noise of `sigma`, was below `cut`; they have no weight.
+    `sigma` is the noise of a count: none weighs more. Of the cells `hidden` it is known that the count was below `cut`; they
+    have no weight.
     """
 
     features: tuple[int, ...]
@@ -86,11 +87,6 @@ class FeatureTarget:
     hidden: Flags
     cut: float = 0.0
     sigma: float = 1.0
-
-    @property
-    def precision(self) -> float:
-        """The largest weight of a cell, suppressed ones included."""
-        return max(float(self.weight.max()), self.sigma**-2 if self.hidden.any() else 0.0)
 
     @property
     def expected(self) -> float:
@@ -163,4 +159,4 @@ class FeatureLayout:
         weight = np.full(m.counts.shape, sigma**-2)
         if isinstance(m, CensoredMeasurement):
             return self.target(m.attributes, counts, weight * m.released, m.hidden, m.cut, sigma)
-        return self.target(m.attributes, counts, weight)
+        return self.target(m.attributes, counts, weight, sigma=sigma)
