@@ -19,7 +19,7 @@ from marginweave.flows.orchestration.environment import home_directory
 from marginweave.flows.run.stopping import obey_signals
 from marginweave.schemas.errors import EXIT_FAILED, InputError, MarginweaveError, OperatorError, place_of
 from marginweave.schemas.places import scheme_of
-from marginweave.tasks.interruption import Stopped
+from marginweave.tasks.interruption import INTERRUPTION, Stopped
 
 if TYPE_CHECKING:
     from marginweave.schemas.budget import BasicAmount
@@ -74,16 +74,24 @@ class Commands(TyperGroup):
             return super().invoke(ctx)
         except (typer.Exit, typer.TyperException):
             raise
-        except MarginweaveError as error:
-            message, code = error.detail if isinstance(error, OperatorError) else str(error), error.exit_code
-        except KeyboardInterrupt:
-            message, code = "stopped", 130
-        except Stopped as stop:
-            message, code = stopped_words(stop.number), 128 + stop.number
-        except Exception as error:
-            message, code = f"internal error: {type(error).__name__} at {place_of(error)}", EXIT_FAILED
+        except (Exception, KeyboardInterrupt, Stopped) as error:
+            message, code = _ending(error)
         tell(message)
         raise typer.Exit(code)
+
+
+def _ending(error: BaseException) -> tuple[str, int]:
+    """The message and exit code of a command that ends with `error`: once a stop was asked for, it is the cause of any error.
+
+    Libraries that the signal interrupts may raise an error of their own in the place of `Stopped`.
+    """
+    if INTERRUPTION.asked is not None:
+        return stopped_words(INTERRUPTION.asked), 128 + INTERRUPTION.asked
+    if isinstance(error, KeyboardInterrupt):
+        return "stopped", 130
+    if isinstance(error, MarginweaveError):
+        return error.detail if isinstance(error, OperatorError) else str(error), error.exit_code
+    return f"internal error: {type(error).__name__} at {place_of(error)}", EXIT_FAILED
 
 
 def end_on_signals() -> None:

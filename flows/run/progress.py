@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.text import Text
 
 from marginweave.schemas.errors import BudgetError, MarginweaveError
-from marginweave.tasks.interruption import Stopped
+from marginweave.tasks.interruption import INTERRUPTION, Stopped
 
 
 class Ending(StrEnum):
@@ -29,10 +29,10 @@ class Ending(StrEnum):
 
     @classmethod
     def of(cls, error: BaseException) -> Ending:
-        """The end that an error makes: refused by the ledger, stopped by a signal, or failed."""
-        if isinstance(error, BudgetError):
-            return cls.REFUSED
-        return cls.STOPPED if isinstance(error, Stopped) else cls.FAILED
+        """The end that an error makes: stopped by a signal, whatever a library made of it, refused by the ledger, or failed."""
+        if isinstance(error, Stopped) or INTERRUPTION.asked is not None:
+            return cls.STOPPED
+        return cls.REFUSED if isinstance(error, BudgetError) else cls.FAILED
 
 
 class Reporter:

@@ -243,10 +243,8 @@ def test_an_interrupted_terminal_stops_the_run_and_no_file_beside_it_is_run(
     assert any(json.loads(line).get("stage") == "validate" for line in process.stdout)
     os.killpg(process.pid, sent)
     _, told = process.communicate(timeout=20)
-    assert process.returncode == 128 + sent
-    assert (
-        told == f"marginweave: stopped by {sent.name}. Nothing is lost or charged twice: the same command resumes it\n"
-    )
+    words = f"marginweave: stopped by {sent.name}. Nothing is lost or charged twice: the same command resumes it\n"
+    assert (told, process.returncode) == (words, 128 + sent)
     assert cli("run", path, "--run", "r").returncode == 0
 
 

@@ -9,11 +9,13 @@ from datetime import datetime
 from typing import Any
 
 import pytest
+import typer
 
+from marginweave.flows.cli.console import Commands
 from marginweave.flows.run import progress
 from marginweave.flows.run.progress import reporting
 from marginweave.schemas.errors import BudgetError, InputError, OperatorError, StageError
-from marginweave.tasks.interruption import Stopped
+from marginweave.tasks.interruption import INTERRUPTION, Stopped
 
 
 def lines(monkeypatch: pytest.MonkeyPatch, error: BaseException | None) -> list[dict[str, Any]]:
@@ -55,6 +57,30 @@ def test_an_end_is_a_line_as_well(
 ) -> None:
     end = {"event": event, "stage": "collect", "error": type(error).__name__, "message": message}
     assert lines(monkeypatch, error) == [STAGE, end]
+
+
+@pytest.mark.parametrize(
+    "error", [Stopped(15), ImportError("half a module"), StageError("no answer"), KeyboardInterrupt()]
+)
+def test_a_stop_is_a_stop_whatever_a_library_makes_of_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: BaseException
+) -> None:
+    """In the line, on the terminal and as an exit code: once a signal has come, errors are of the end that it makes."""
+    app = typer.Typer(cls=Commands)
+
+    @app.command()
+    def fail() -> None:
+        with suppress(Stopped):
+            INTERRUPTION.ask(15)
+        raise error
+
+    app.command("other")(fail)
+    monkeypatch.setattr(INTERRUPTION, "asked", None)
+    with pytest.raises(SystemExit) as ended:
+        app(["fail"])
+    assert ended.value.code == 128 + 15
+    assert capsys.readouterr().err.startswith("marginweave: stopped by SIGTERM. Nothing is lost")
+    assert lines(monkeypatch, error)[-1]["event"] == "stopped"
 
 
 def test_what_depends_on_the_data_is_for_the_terminal_alone(monkeypatch: pytest.MonkeyPatch) -> None:
