@@ -18,6 +18,9 @@ from marginweave.tasks.estimate.rounding import to_simplex
 # best follows the noise less.
 _DAMPING = 3.0
 _SLACK = 4.0
+# A pass that gains less of what chi^2 has above its expectation is the last: with a million rows (adult, sigma 30) fits to the
+# end take four times as long, for records that are nearer by a twentieth.
+_SLOW = 0.02
 
 
 class Descent:
@@ -38,8 +41,9 @@ class Descent:
             self._refresh(block)
 
     def run(self, iterations: int, noise: float) -> None:
-        """Pass over all blocks until the noise is reached, a pass gains less than it, or the iterations are over."""
+        """Pass over all blocks until the noise is reached, a pass gains little, or the iterations are over."""
         expected, before = noise * self._objective.expected, math.inf
+        spread = math.sqrt(2 * float(self._objective.expected.sum()))
         for iteration in range(1, iterations + 1):
             for block in range(len(self._blocks)):
                 slope = self.slope(block)
@@ -47,7 +51,7 @@ class Descent:
                     return
                 self.move(block, slope, _DAMPING / iteration)
             found = float(self._chi.sum())
-            if before - found < noise * math.sqrt(2 * self._objective.expected.sum()):
+            if before - found < noise * max(spread, _SLOW * (found - expected.sum())):
                 return
             before = found
 
