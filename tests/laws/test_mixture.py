@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -94,6 +95,20 @@ def test_slopes_are_those_of_the_loss_and_no_move_raises_it(measurements: list[M
         assert descent.shares.min() >= 0
         assert descent.shares[begin:end].sum(axis=0) == pytest.approx(np.ones(4), abs=1e-5)
         assert loss_of(descent.shares.astype(np.float64)) < before * (1 + 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("deviation", "more", "components"),
+    [(2.0, {}, 2400), (0.5, {}, 1600), (0.5, {"components": 50}, 400), (0.5, {"fits": 1}, 300)],
+)
+def test_precise_counts_get_one_large_model_unless_somebody_chose(
+    deviation: float, more: dict[str, Any], components: int
+) -> None:
+    """A cell of the pairs holds some two records; of single columns, which are not asked for it, many."""
+    pairs = [Measurement(attributes=c, counts=np.full((3, 4), 2.0), deviation=deviation) for c in ((0, 1), (2, 3))]
+    one = Measurement(attributes=(0,), counts=np.full(3, 8.0), deviation=0.01)
+    model = fit_mixture([*pairs, one], (3, 4, 3, 4), 24.0, [], MixtureSynthesis(iterations=1, **more))
+    assert model.components == components
 
 
 def test_a_move_of_tied_columns_does_not_go_too_far() -> None:

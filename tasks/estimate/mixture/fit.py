@@ -32,14 +32,18 @@ def normal(shares: Floats) -> Floats:
 # .0099 by the model for noisy counts, and .0371, .0221, .0142 and .0075 by the other.
 _MANY_SIGMAS = 2.5
 _PRECISE = {"components": 800, "fits": 2}
+_MOST_COLUMNS = 64  # beyond, Gram matrices of 800 components would take more memory than the rest of a release
 
 
-def settled(settings: MixtureSynthesis, measurements: Sequence[Measurement], total: float) -> MixtureSynthesis:
+def settled(
+    settings: MixtureSynthesis, measurements: Sequence[Measurement], columns: int, total: float
+) -> MixtureSynthesis:
     """The settings; where nobody set components or fits, those that suit the mean count of a cell, in sigmas of its noise."""
     as_they_come = all(getattr(settings, key) == MixtureSynthesis.model_fields[key].default for key in _PRECISE)
     tables = [m for m in measurements if len(m.attributes) > 1] or measurements
     sigmas = sum(total / m.deviation for m in tables) / sum(m.counts.size for m in tables)
-    return settings.model_copy(update=_PRECISE) if as_they_come and sigmas > _MANY_SIGMAS else settings
+    precise = as_they_come and sigmas > _MANY_SIGMAS and columns <= _MOST_COLUMNS
+    return settings.model_copy(update=_PRECISE) if precise else settings
 
 
 Start = tuple[Float32s, Float32s]  # shares, shape (cells of all blocks, components), and weights
@@ -93,7 +97,7 @@ def fit_mixture(
     blocks = unfitted.blocks
     if not all(len(block.cells) for block in blocks):
         raise InputError("masks must allow at least one record")
-    settings = settled(settings, measurements, total)
+    settings = settled(settings, measurements, len(sizes), total)
     if start is None:
         tree = TreeStart(measurements, blocks, sizes, total)
         generators = np.random.default_rng(settings.seed).spawn(settings.fits)  # post-processing
