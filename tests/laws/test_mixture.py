@@ -101,7 +101,7 @@ def test_slopes_are_those_of_the_loss_and_no_move_raises_it(measurements: list[M
     ("deviation", "more", "components"),
     [(2.0, {}, 2400), (0.5, {}, 1600), (0.5, {"components": 50}, 400), (0.5, {"fits": 1}, 300)],
 )
-def test_precise_counts_get_one_large_model_unless_somebody_chose(
+def test_precise_counts_get_few_large_models_unless_somebody_chose(
     deviation: float, more: dict[str, Any], components: int
 ) -> None:
     """A cell of the pairs holds some two records; of single columns, which are not asked for it, many."""

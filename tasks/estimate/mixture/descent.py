@@ -18,8 +18,8 @@ from marginweave.tasks.estimate.rounding import to_simplex
 # best follows the noise less.
 _DAMPING = 3.0
 _SLACK = 4.0
-# A pass that gains less of what chi^2 has above its expectation is the last: with a million rows (adult, sigma 30) fits to the
-# end take four times as long, for records that are nearer by a twentieth.
+# A pass that gains less of what chi^2 has above its expectation is the last. With a million rows (adult, all triples, sigma 30)
+# that is after some 40 passes; 80 take twice as long, for a three-way TVD of .0065 in place of .0075.
 _SLOW = 0.02
 
 

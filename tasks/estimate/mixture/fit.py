@@ -28,11 +28,11 @@ def normal(shares: Floats) -> Floats:
     return np.asarray(shares / shares.sum(axis=-1, keepdims=True))
 
 
-# Where a cell holds .5, 1.5, 4 and 38 sigmas of records (adult, all triples, one draw), three-way TVD was .0359, .0211, .0154,
+# Where a cell holds .5, 1.5, 4 and 29 sigmas of records (adult, all triples, one draw), three-way TVD was .0359, .0211, .0154,
 # .0099 by the model for noisy counts, and .0371, .0221, .0142 and .0075 by the other.
 _MANY_SIGMAS = 2.5
 _PRECISE = {"components": 800, "fits": 2}
-_MOST_COLUMNS = 64  # beyond, Gram matrices of 800 components would take more memory than the rest of a release
+_MOST_COLUMNS = 64  # Gram matrices of two fits of 800 components take 5 MB a column
 
 
 def settled(
