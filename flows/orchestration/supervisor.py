@@ -39,7 +39,7 @@ LOOKS = 15.0  # seconds between two looks
 SILENCE = timedelta(seconds=75)  # a running flow gives a sign of life every 30 seconds (prefect.yaml)
 START = timedelta(minutes=2)  # that a process may take to start
 # Before the attempts after the first. A worker started with --limit keeps the slot of a killed process for about ten seconds
-# after it has told Prefect, and fails if it gets the same flow run in that time. Somebody frees a full disk within minutes; what
+# after it has told Prefect, and fails if it gets the same flow run in that time. Somebody frees a full disk in minutes; what
 # vanishes each time (for want of memory, say) needs a person.
 DELAYS = (timedelta(seconds=30), timedelta(minutes=1), timedelta(minutes=5), timedelta(minutes=15))
 ATTEMPTS = 1 + len(DELAYS)
