@@ -9,9 +9,10 @@ from fractions import Fraction
 from typing import Literal, TypeVar
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
-from marginweave.schemas.arrays import Counts
+from marginweave.schemas.arrays import Counts, Integers
 from marginweave.schemas.errors import InputError, StageError
 from marginweave.schemas.released.measurements import Clique, Measurement
 from marginweave.tasks.mechanisms.base import CountNoise
@@ -22,8 +23,8 @@ AnyCodes = NDArray[np.integer]
 Split = Literal["equal", "cells"]
 T = TypeVar("T")
 
-# As many rows at a time as keep the flat codes of one marginal at 8 MB.
-_CHUNK = 1 << 20
+# As many rows at a time as stay in the processor's cache while all marginals are counted.
+_CHUNK = 1 << 14
 _CELLS_A_PASS = 1 << 23
 
 
@@ -83,11 +84,18 @@ def count_marginals(
     """
     shapes = [tuple(sizes[a] for a in clique) for clique in cliques]
     counts = [np.zeros(math.prod(shape), np.int64) for shape in shapes]
+    attributes = sorted({attribute for clique in cliques for attribute in clique})
+    place = {attribute: i for i, attribute in enumerate(attributes)}
+    layouts = [np.array([[place[a], sizes[a]] for a in clique], np.int64) for clique in cliques]
     for codes in blocks:
-        for clique, shape, counted in zip(cliques, shapes, counts, strict=True):
-            for start in range(0, len(codes[0]), _CHUNK):
-                part = [values[start : start + _CHUNK] for values in codes]
-                _add(part, clique, shape, counted)
+        for attribute in attributes:
+            values = codes[attribute]
+            if values.max(initial=0) >= sizes[attribute] or values.min(initial=0) < 0:
+                raise StageError(f"codes of attribute {attribute} must be below its size")
+        for start in range(0, len(codes[0]), _CHUNK):
+            part = np.array([codes[a][start : start + _CHUNK] for a in attributes], np.int64)
+            for layout, counted in zip(layouts, counts, strict=True):
+                _add(part, layout, counted)
     return [counted.reshape(shape) for counted, shape in zip(counts, shapes, strict=True)]
 
 
@@ -114,18 +122,16 @@ def grouped(items: Iterable[T], weight: Callable[[T], int], most: int) -> Iterat
         yield taken
 
 
-def _add(part: Sequence[AnyCodes], clique: Clique, shape: tuple[int, ...], counted: NDArray[np.int64]) -> None:
-    flat = np.zeros(len(part[0]), np.int64)
-    for attribute, size in zip(clique, shape, strict=True):
+@njit(cache=True, nogil=True)
+def _add(part: Integers, layout: Integers, counted: Integers) -> None:  # pragma: no cover - compiled
+    """Count the rows of `part`, shape (attributes, rows), by the attributes and sizes that are the rows of `layout`."""
+    flat = np.zeros(part.shape[1], np.int64)
+    for attribute, size in layout:
         values = part[attribute]
-        if values.max(initial=0) >= size:
-            raise StageError(f"codes of attribute {attribute} must be below its size")
-        flat *= size
-        flat += values
-    if len(counted) > len(flat):  # a table of zeros would cost more than the rows
-        np.add.at(counted, flat, 1)
-    else:
-        counted += np.bincount(flat, minlength=len(counted))
+        for i in range(len(flat)):
+            flat[i] = flat[i] * size + values[i]
+    for cell in flat:
+        counted[cell] += 1
 
 
 def measure_marginals(

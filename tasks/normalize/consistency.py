@@ -134,16 +134,19 @@ def make_consistent(
     masked = not tables.allowed.all()
     if masked:
         _spread_zeros(tables, shared)
+    numbers = [_sums(tables, subset, tables.allowed) for subset in shared]
     weighted_mean = np.zeros(0)
     anchors: dict[int, Floats] = {}
     for turn in range(rounds):
         for place, subset in enumerate(shared):
             if turn == 0 and subset.attributes <= 1:
-                anchors[place] = _likely(tables, subset, total)
-            average(tables, subset, anchors.get(place, weighted_mean))
+                anchors[place] = _likely(tables, subset, numbers[place], total)
+            average(tables, subset, numbers[place], anchors.get(place, weighted_mean))
         wrong = -float(tables.values.min(initial=0.0))
         if masked:  # without zeros every step keeps what the ones before it have made equal
-            wrong = max(wrong, *(float(np.ptp(_sums(tables, subset)[0], axis=0).max()) for subset in shared))
+            wrong = max(
+                wrong, *(float(np.ptp(_sums(tables, subset, tables.values), axis=0).max()) for subset in shared)
+            )
         project_tables(tables, total)
         if wrong <= TOLERANCE * total:
             break
@@ -191,7 +194,7 @@ def _spread_zeros(tables: Tables, shared: Sequence[Shared]) -> None:
     while changed:
         changed = False
         for subset in shared:
-            possible = _sums(tables, subset)[1] > 0
+            possible = _sums(tables, subset, tables.allowed) > 0
             forbidden = ~np.asarray(possible.all(axis=0))
             if (possible & forbidden).any():
                 _forbid(tables, subset, forbidden)
@@ -200,84 +203,92 @@ def _spread_zeros(tables: Tables, shared: Sequence[Shared]) -> None:
         raise InputError("masks must allow at least one record")
 
 
-def _likely(tables: Tables, shared: Shared, total: float) -> Floats:
+def _likely(tables: Tables, shared: Shared, numbers: Floats, total: float) -> Floats:
     """The weighted mean of the members' sums, the nearest to it that adds up to `total`: shape (cells,)."""
-    sums, numbers, _ = _sums(tables, shared)
-    mean, possible = _mean(tables, shared, sums, numbers), numbers[0] > 0
+    mean, possible = _mean(tables, shared, _sums(tables, shared, tables.values), numbers), numbers[0] > 0
     mean[~possible] = 0.0
     mean[possible] = project_simplex(mean[possible], total)
     return mean
 
 
 @njit(cache=True, nogil=True)
-def _places(tables: Tables, shared: Shared) -> Places:  # pragma: no cover - compiled
-    """Where each cell of each member belongs in the table of the shared set, member after member."""
-    places = np.zeros((tables.starts[shared.members + 1] - tables.starts[shared.members]).sum(), np.int32)
-    begin = 0
-    for m, member in enumerate(shared.members):
-        mine, done = places[begin:], 1
-        for axis, size in enumerate(tables.shapes[member]):  # each place of the axes so far is spread over the next one
-            for i in range(done - 1, -1, -1):
-                for j in range(size - 1, -1, -1):  # backwards: place 0 is read by all of its own
-                    mine[i * size + j] = mine[i] + j * shared.strides[m, axis]
-            done *= size
-        begin += done
+def _rows(tables: Tables, shared: Shared, m: int) -> Places:  # pragma: no cover - compiled
+    """Where the first cell of each row of member m belongs in the table of the shared set; a row is along the last axis."""
+    shape = tables.shapes[shared.members[m]]
+    places, done = np.zeros(shape[:-1].prod(), np.int32), 1
+    for axis, size in enumerate(shape[:-1]):  # each place of the axes so far is spread over the next one
+        for i in range(done - 1, -1, -1):
+            for j in range(size - 1, -1, -1):  # backwards: place 0 is read by all of its own
+                places[i * size + j] = places[i] + j * shared.strides[m, axis]
+        done *= size
     return places
 
 
 @njit(cache=True, nogil=True)
-def _sums(tables: Tables, shared: Shared) -> tuple[Floats, Integers, Places]:  # pragma: no cover - compiled
-    """Of each member the sums over the shared set, and how many possible cells add up to each: shape (members, cells).
-
-    And the `_places` of these cells.
-    """
-    places = _places(tables, shared)
+def _sums(tables: Tables, shared: Shared, cells: Floats | Flags) -> Floats:  # pragma: no cover - compiled
+    """Of each member the sums of `cells`, one for each cell of the tables, over the shared set: shape (members, cells)."""
     sums = np.zeros((len(shared.members), shared.cells))
-    numbers = np.zeros((len(shared.members), shared.cells), np.int64)
-    at = 0
     for m, member in enumerate(shared.members):
-        for cell in range(tables.starts[member], tables.starts[member + 1]):
-            if tables.allowed[cell]:
-                sums[m, places[at]] += tables.values[cell]
-                numbers[m, places[at]] += 1
-            at += 1
-    return sums, numbers, places
+        at, step, length = tables.starts[member], shared.strides[m, -1], tables.shapes[member, -1]
+        mine = sums[m]
+        for place in _rows(tables, shared, m):
+            row = cells[at : at + length]
+            if step:  # two loops of which each is a single instruction for several cells
+                part = mine[place : place + length]
+                for j in range(length):
+                    part[j] += row[j]
+            else:
+                added = mine[place]
+                for j in range(length):
+                    added += row[j]
+                mine[place] = added
+            at += length
+    return sums
 
 
 @njit(cache=True, nogil=True)
-def _mean(tables: Tables, shared: Shared, sums: Floats, numbers: Integers) -> Floats:  # pragma: no cover - compiled
+def _mean(tables: Tables, shared: Shared, sums: Floats, numbers: Floats) -> Floats:  # pragma: no cover - compiled
     """The weighted mean of the members' sums, by the precision of each: shape (cells,)."""
     weights = tables.precision[shared.members].reshape(-1, 1) / np.maximum(numbers, 1)
     return np.asarray((weights * sums).sum(axis=0) / weights.sum(axis=0))
 
 
 @njit(cache=True, nogil=True)
-def average(tables: Tables, shared: Shared, target: Floats) -> None:  # pragma: no cover - compiled
+def average(tables: Tables, shared: Shared, numbers: Floats, target: Floats) -> None:  # pragma: no cover - compiled
     """Add to every possible cell of each member, in equal parts, what its sum over the shared set lacks.
 
-    The sums become those of `target`; their weighted mean where it is empty.
+    The sums become those of `target`; their weighted mean where it is empty. `numbers` are the possible cells of each sum.
     """
-    sums, numbers, places = _sums(tables, shared)
+    sums = _sums(tables, shared, tables.values)
     common = target if len(target) else _mean(tables, shared, sums, numbers)
     steps = (common - sums) / np.maximum(numbers, 1)
-    at = 0
     for m, member in enumerate(shared.members):
-        for cell in range(tables.starts[member], tables.starts[member + 1]):
-            if tables.allowed[cell]:
-                tables.values[cell] += steps[m, places[at]]
-            at += 1
+        at, step, length = tables.starts[member], shared.strides[m, -1], tables.shapes[member, -1]
+        mine = steps[m]
+        for place in _rows(tables, shared, m):
+            row, possible = tables.values[at : at + length], tables.allowed[at : at + length]
+            if step:
+                part = mine[place : place + length]
+                for j in range(length):
+                    row[j] += part[j] if possible[j] else 0.0
+            else:
+                added = mine[place]
+                for j in range(length):
+                    row[j] += added if possible[j] else 0.0
+            at += length
 
 
 @njit(cache=True, nogil=True)
 def _forbid(tables: Tables, shared: Shared, forbidden: Flags) -> None:  # pragma: no cover - compiled
     """Forbid and empty what falls into forbidden cells of the shared set."""
-    places, at = _places(tables, shared), 0
-    for member in shared.members:
-        for cell in range(tables.starts[member], tables.starts[member + 1]):
-            if forbidden[places[at]]:
-                tables.allowed[cell] = False
-                tables.values[cell] = 0.0
-            at += 1
+    for m, member in enumerate(shared.members):
+        at, step = tables.starts[member], shared.strides[m, -1]
+        for place in _rows(tables, shared, m):
+            for j in range(tables.shapes[member, -1]):
+                if forbidden[place + j * step]:
+                    tables.allowed[at + j] = False
+                    tables.values[at + j] = 0.0
+            at += tables.shapes[member, -1]
 
 
 @njit(cache=True, nogil=True)

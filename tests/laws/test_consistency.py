@@ -279,12 +279,16 @@ def test_averaging_gives_every_cell_of_a_shared_sum_the_same_step(
     ]
     tables = Tables.of(measured, [], 700.0)._replace(allowed=np.concatenate([kept.ravel() for kept in allowed]))
     target = np.zeros(0) if shared else np.array([700.0])
-    average(tables, Shared.of(tuple(sorted(shared)), range(len(cliques)), cliques, dict(enumerate(SIZES))), target)
+    members = Shared.of(tuple(sorted(shared)), range(len(cliques)), cliques, dict(enumerate(SIZES)))
+    others = [tuple(axis for axis, a in enumerate(clique) if a not in shared) for clique in cliques]
+    numbers = np.array(
+        [np.sum(kept, axis=away, dtype=float).ravel() for kept, away in zip(allowed, others, strict=True)]
+    )
+    average(tables, members, numbers, target)
     averaged = np.split(tables.values, tables.starts[1:-1])
     sums, groups = [], []
-    for value, clique in zip(values, cliques, strict=True):
-        others = tuple(axis for axis, a in enumerate(clique) if a not in shared)
-        sums.append(value.sum(axis=others))
+    for value, away in zip(values, others, strict=True):
+        sums.append(value.sum(axis=away))
         groups.append(value.size / max(possible.size, 1))
     mean = np.average(sums, axis=0, weights=weights / groups) if shared else np.array(700.0)
     for i, clique in enumerate(cliques):
