@@ -17,8 +17,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
+from threading import Lock
 
 import numpy as np
+from cachetools import LRUCache, cached
 from numpy.typing import NDArray
 
 from marginweave.schemas.arrays import Integers, Words
@@ -41,6 +43,7 @@ SAMPLER_FORMAT = "marginweave/sampler/1"
 
 _FIRST_BITS = BITS - REST_BITS
 _GUIDE_BITS = 16
+_GUIDED = 1 << 15
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -89,7 +92,8 @@ class NoiseTable(CumulativeTable):
         return Fraction((1 << BITS) - within, 1 << (BITS + 1))
 
 
-@lru_cache(maxsize=16)
+# Tables of up to 2^21 entries together, which take some 100 MB: a draw has as many as it has sizes of marginals.
+@cached(LRUCache(maxsize=1 << 21, getsizeof=lambda table: len(table.cumulative)), lock=Lock())
 def noise_table(sigma: Fraction) -> NoiseTable:
     """The table of the rounded Gaussian with standard deviation `sigma` (a count), kept for the next call.
 
@@ -189,13 +193,15 @@ def reached_entries(table: CumulativeTable, first: Words, rest: Callable[[int], 
     """How many entries of the table each uniform 128-bit integer reaches; shape of `first`, which has its top 63 bits.
 
     Comparing these with the top bits of entries first, and the rest when they are equal, gives the same entry as comparing
-    all: the distribution is the table's, exactly. A guide narrows the search by the top 16 bits. `rest` has the low 65 bits of
-    the integer at a place, and is asked where these decide.
+    all: the distribution is the table's, exactly. A guide narrows a long search by the top 16 bits. `rest` has the low 65
+    bits of the integer at a place, and is asked where these decide.
     """
-    guide, settled = _guide(table)
-    bucket = first >> np.uint64(_FIRST_BITS - _GUIDE_BITS)
-    reached: Integers = guide[bucket]
-    open_ = np.flatnonzero(~settled[bucket])
+    if len(first) < _GUIDED:  # the guide costs more than it saves
+        reached, open_ = np.zeros(len(first), np.int64), np.arange(len(first))
+    else:
+        guide, settled = _guide(table)
+        bucket = first >> np.uint64(_FIRST_BITS - _GUIDE_BITS)
+        reached, open_ = guide[bucket], np.flatnonzero(~settled[bucket])
     if len(open_):
         wanted = first[open_]
         found = np.searchsorted(table.high, wanted, side="left")

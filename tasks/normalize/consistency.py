@@ -234,14 +234,11 @@ def _sums(tables: Tables, shared: Shared, cells: Floats | Flags) -> Floats:  # p
         for place in _rows(tables, shared, m):
             row = cells[at : at + length]
             if step:  # two loops of which each is a single instruction for several cells
-                part = mine[place : place + length]
                 for j in range(length):
-                    part[j] += row[j]
+                    mine[place + j] += row[j]
             else:
-                added = mine[place]
                 for j in range(length):
-                    added += row[j]
-                mine[place] = added
+                    mine[place] += row[j]
             at += length
     return sums
 
@@ -268,13 +265,11 @@ def average(tables: Tables, shared: Shared, numbers: Floats, target: Floats) -> 
         for place in _rows(tables, shared, m):
             row, possible = tables.values[at : at + length], tables.allowed[at : at + length]
             if step:
-                part = mine[place : place + length]
                 for j in range(length):
-                    row[j] += part[j] if possible[j] else 0.0
+                    row[j] += mine[place + j] if possible[j] else 0.0
             else:
-                added = mine[place]
                 for j in range(length):
-                    row[j] += added if possible[j] else 0.0
+                    row[j] += mine[place] if possible[j] else 0.0
             at += length
 
 

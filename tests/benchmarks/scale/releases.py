@@ -75,7 +75,7 @@ CASES = {
     "adult-mixture": _by_mixture("k-tuples", 3),
     "adult-marginals": _by_mixture("marginals", 2),
     "adult-auto": Case(
-        table=adult, length=3, rows=(MILLION,), most=20 * MILLION, sections={"aggregate": {"method": "auto"}}
+        table=adult, length=3, rows=(MILLION, 20 * MILLION), most=10**9, sections={"aggregate": {"method": "auto"}}
     ),
     "wide": Case(table=wide, length=2, rows=(MILLION,), most=MILLION),
     "wider": _by_mixture("marginals", 2, wider),

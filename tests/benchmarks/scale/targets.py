@@ -96,8 +96,19 @@ TARGETS = (
     Target(
         what="1M x 14, what `auto` chooses", asked="25 s, 1 GB", measure=run_target("adult-auto", MILLION, 25, 1000)
     ),
-    Target(what="20M x 14 from Parquet, R = 3", asked="200 s", measure=run_target("adult", 20 * MILLION, 200)),
-    Target(what="100M x 14, R = 3", asked="1,100 s, 1.2 GB", measure=run_target("adult", FAR, 1100, 1200)),
+    Target(
+        what="20M x 14 from Parquet, k-tuples, R = 3", asked="200 s", measure=run_target("adult", 20 * MILLION, 200)
+    ),
+    Target(
+        what="20M x 14 from Parquet, what `auto` chooses",
+        asked="200 s",
+        measure=run_target("adult-auto", 20 * MILLION, 200),
+    ),
+    Target(
+        what="100M x 14, what `auto` chooses",
+        asked="1,100 s, 1.2 GB",
+        measure=run_target("adult-auto", FAR, 1100, 1200),
+    ),
     Target(what="memory at 100M x 14, by the line", asked="flat", measure=extrapolated),
     Target(what="1M x 60, R = 2", asked="2 GB", measure=run_target("wide", MILLION, math.inf)),
     Target(what="1M x 200, selected pairs", asked="measured", measure=run_target("wider", MILLION, math.inf, math.inf)),
