@@ -165,6 +165,7 @@ def _decide(run: str, by: str, reason: str, home: Path, *, approved: bool) -> No
 def publish(
     run_name: RunName,
     to: Annotated[Path, typer.Option(help="Folder to copy to; must be empty or new, and not among the runs.")],
+    even_so: Annotated[bool, typer.Option("--even-so", help="Also where the verdict is: not for publication.")] = False,
     home: Home = Path(),
 ) -> None:
     """Copy what was released, and nothing else, to another place; each file is compared with its digest in the ledger.
@@ -173,7 +174,7 @@ def publish(
     """
     from marginweave.flows.postprocess.published import copy_release
 
-    files, left_out, superseded_by = copy_release(home, run_name, to)
+    files, left_out, superseded_by = copy_release(home, run_name, to, even_so=even_so)
     out.print(f"Copied {len(files)} files to {to}; all match the digests in the ledger")
     for name in left_out:
         out.print(f"Skipped {name}: it was made after the release and has no digest in the ledger")

@@ -18,6 +18,7 @@ from marginweave.schemas.errors import InputError, MarginweaveError
 if TYPE_CHECKING:
     from marginweave.flows.run.request import Request
     from marginweave.schemas.released.account import AccountStatement
+    from marginweave.schemas.released.verdict import VerdictSummary
     from marginweave.tasks.references import RunReference
 
 
@@ -143,8 +144,10 @@ def _summarize(
         text = (
             f"{_FILES}\nGuarantee: epsilon {privacy.epsilon:g}, delta {privacy.delta:g}, for one {privacy.unit_words}"
         )
+    judged = _verdict(place)
     if not out.is_terminal:
         accuracy = {} if is_waiting else {"accuracy": _accuracy(place)}
+        accuracy |= {} if judged is None else {"verdict": judged.model_dump(mode="json")}
         lines = LineReporter(sys.stdout, run, account.dataset)
         lines.line(event, **line, **accuracy, charged_now=charged, account=account.model_dump(mode="json"))
         return
@@ -153,6 +156,17 @@ def _summarize(
         f"{text}\nAccount {account.dataset}: epsilon {account.epsilon:.4g} of {account.cap_epsilon:g} spent "
         f"at delta {account.delta:g}, {account.releases} release(s)"
     )
+    if judged is not None:
+        out.print(f"Verdict: {judged.publication}", style="bold")
+        for sentence in (*judged.says, *judged.advice):
+            out.print(f"  {sentence}")
+
+
+def _verdict(release: Path) -> VerdictSummary | None:
+    """What the release is good for, from evaluation.json. DP: post-processing."""
+    from marginweave.flows.postprocess.published import released_verdict
+
+    return released_verdict(release)
 
 
 def _accuracy(release: Path) -> dict[str, object]:

@@ -15,14 +15,24 @@ from marginweave.flows.run.request import ledger_file_of, ledger_of, original_re
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.evaluation import Evaluation
 from marginweave.schemas.released.manifest import RunState
+from marginweave.schemas.released.verdict import VerdictSummary
 from marginweave.tasks.checkpoint.files import at_place, read_file, replace_file, sync_folder
 from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.references import RunReference
 from marginweave.tasks.validate.parts import find_from
 
 
-def copy_release(home: Path, run: str, to: Path) -> tuple[list[str], list[str], str | None]:
+def released_verdict(release: Path) -> VerdictSummary | None:
+    """What evaluation.json says a release is good for; nothing of releases of 0.1.0. DP: post-processing."""
+    content = read_file(release / "evaluation.json")
+    judged = None if content is None else Evaluation.from_json(content).verdict
+    return None if judged is None else judged.summary
+
+
+def copy_release(home: Path, run: str, to: Path, *, even_so: bool = False) -> tuple[list[str], list[str], str | None]:
     """Copy the files of a published release to the new or empty folder `to`, each checked against its digest in the ledger.
+
+    One whose verdict is "not for publication" is copied `even_so` alone.
 
     Returns what was copied, what stayed, and the run that corrects this one, if there is one. What else is in `release/`, such
     as records that were synthesized later, has no digest in the ledger and is not copied.
@@ -32,6 +42,12 @@ def copy_release(home: Path, run: str, to: Path) -> tuple[list[str], list[str], 
         StageError: a released file is missing or was changed; nothing is left at `to`.
     """
     folder, manifest = finished_run(home, run)
+    judged = released_verdict(folder.release)
+    if judged is not None and judged.publication == "not for publication" and not even_so:
+        raise InputError(
+            f"run {run} is not for publication: {' '.join(judged.says)} Read {folder.release / 'report.html'}; to copy it "
+            "nevertheless, add --even-so"
+        )
     contents = {}
     for name, digest in manifest.outputs.items():
         content = read_file(folder.path / name)

@@ -11,6 +11,7 @@ from typing import Literal
 from pydantic import Field
 
 from marginweave.schemas.released.contract import Described, ReleasedFile, contract, optional
+from marginweave.schemas.released.verdict import Verdict
 
 Matrix = tuple[tuple[float | None, ...], ...]
 
@@ -119,6 +120,8 @@ class MarginalBound(Described):
     attributes: tuple[str, ...] = Field(description="Names of its attributes.")
     distance: float = Field(description="Sum of |count as drawn - synthetic count|, in records.")
     bound: float | None = Field(description="Bound of the same sum without noise, in records; null where not known.")
+    noise: float | None = optional("What noise alone would make of the same sum, and what was suppressed, in records.")
+    deviation: float | None = optional("Standard deviation of the noise of one of these counts.")
 
 
 class DistanceBounds(Described):
@@ -170,6 +173,7 @@ class Evaluation(ReleasedFile, RecordAgreement):
     """evaluation.json: synthetic records against the released counts they were made from; post-processing."""
 
     schema_: Literal["urn:marginweave:evaluation:1"] = contract("urn:marginweave:evaluation:1")
+    verdict: Verdict | None = optional("What the release is good for; files of 0.1.0 have none.")
     bounds: DistanceBounds = Field(description="How far the records can be from the counts without noise.")
     model: tuple[ErrorParts, ...] | None = optional("Distance by length, of the model and of its records.")
     paid: PaidEvaluation | None = Field(

@@ -15,6 +15,7 @@ from marginweave.schemas.program import Program
 from marginweave.schemas.released.account import AccountStatement, Amounts, EpsilonDelta
 from marginweave.schemas.released.contract import Described, ReleasedFile, contract, optional
 from marginweave.schemas.released.manifest import Correction
+from marginweave.schemas.released.verdict import VerdictSummary
 
 
 class Guarantee(Described):
@@ -183,6 +184,9 @@ class PrivacyStatement(MarginalsStatement, CountsStatement, Promise, ReleaseIden
 
     schema_: Literal["urn:marginweave:privacy:2"] = contract("urn:marginweave:privacy:2")
     confidence: Confidence = Field(description="What the intervals mean.")
+    verdict: VerdictSummary | None = optional(
+        "What the release is good for, in words; evaluation.json has the numbers."
+    )
     synthesis: dict[str, JsonValue] | None = optional("Settings of later synthetic records, as in a configuration.")
 
     @model_validator(mode="before")

@@ -21,6 +21,7 @@ from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.evaluate.cells import Records, Released, number_set
 from marginweave.tasks.evaluate.intervals import LEVEL, project
 from marginweave.tasks.evaluate.tallies import Numbering, Tally
+from marginweave.tasks.mechanisms.catalogue import count_noise
 from marginweave.tasks.mechanisms.percentile import percentile_fraction, score_sensitivity
 from marginweave.tasks.normalize.consistency import Holders
 from marginweave.tasks.normalize.marginals import cell_deviations, compression_of
@@ -81,13 +82,17 @@ def marginal_bounds(marginals: Marginals, records: Records, configuration: Confi
         holders += [marginals.one_way[columns[0]]] if alone else []
         complete = [m for m in holders if m.complete and m.noise == "rounded-gaussian"]
         noisy, sigma = _combined(complete or holders, columns)
+        mean_error = min(count_noise(m.noise).mean_error for m in complete or holders)
         merged = [np.arange(n) if alone else compression.codes[a] for n, a in zip(noisy.shape, columns, strict=True)]
         made, others = _table(numbering, tally, merged, noisy.shape)
         distance = float(np.abs(noisy.ravel() - made * weight).sum())
         away = others * weight  # of the rows there are none outside the cells
         bound = distance_bound(distance, sigma, noisy.size) + away if complete else None
         names = tuple(marginals.domain.names[a] for a in columns)
-        found.append(MarginalBound(attributes=names, distance=distance + away, bound=bound))
+        noise = mean_error * sigma * noisy.size
+        found.append(
+            MarginalBound(attributes=names, distance=distance + away, bound=bound, noise=noise, deviation=sigma)
+        )
     return tuple(found)
 
 
@@ -117,7 +122,10 @@ def combination_bounds(drawn: Aggregates, records: Records, configuration: Confi
             distance = float(np.abs(level.counts[rows] - made).sum())
             bound = None if candidates is None else distance_bound(distance, sigma, candidates)
             names = tuple(drawn.domain.names[a] for a in columns)
-            found.append(MarginalBound(attributes=names, distance=distance, bound=bound))
+            counts = level.counts[rows]
+            lost = max(0.0, drawn.record_count - float(counts.sum()))
+            alone = math.sqrt(2 / math.pi) * sigma * len(counts) + lost
+            found.append(MarginalBound(attributes=names, distance=distance, bound=bound, noise=alone, deviation=sigma))
     return tuple(found)
 
 

@@ -16,6 +16,7 @@ from marginweave.tasks.evaluate.intervals import LEVEL
 from marginweave.tasks.evaluate.metrics import evaluate_release
 from marginweave.tasks.evaluate.paid import bought
 from marginweave.tasks.evaluate.rules import add_rules, broken_rules
+from marginweave.tasks.evaluate.verdict import release_verdict
 from marginweave.tasks.normalize.marginals import Spread, compression_of
 from marginweave.tasks.normalize.task import released_counts
 from marginweave.tasks.references import DerivedReference, StageResult
@@ -62,7 +63,8 @@ def evaluate(reference: DerivedReference, parts: dict[str, StageResult]) -> Stag
         if (paid := parts.get("paid")) is not None:
             more["paid"] = bought(reference, paid, synthesized, counts.record_count)
         bounds = _bounds(reference, records, parts["collect"])
-        return Evaluation(**dict(agreement) | more, bounds=bounds).to_json()
+        judged = release_verdict(bounds.marginals, counts, configuration)
+        return Evaluation(**dict(agreement) | more, verdict=judged, bounds=bounds).to_json()
 
     inputs = [parts[name] for name in _INPUTS if name in parts]
     return reference.checkpoint("evaluate", inputs, compute)

@@ -1,0 +1,194 @@
+"""The verdict: what a release is good for, with care, and not for, from its own noisy counts. DP: post-processing.
+
+The expected distance of a set of columns is the larger of two: what the noise of its counts would add if the records followed
+it (all measurements that hold the set combined), and how far the records are from these counts beyond that noise. In our
+benchmarks (docs/accuracy.md) the records of a mixture had .5 to 1.2 times the first for pairs. Counts of triples are each far
+noisier than the records, which are smoothed by what triples share: their distance was 1.6 to 2.1 times that of their pairs, and
+is taken as twice the mean of the three, where this is less.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.released.aggregates import Aggregates
+from marginweave.schemas.released.evaluation import MarginalBound
+from marginweave.schemas.released.verdict import Grade, LengthVerdict, Publication, SetVerdict, Verdict
+
+GOOD, CARE = 0.05, 0.15
+_MISSING = 0.5
+_SHOWN = 4
+# A column can look even only where it has some values, and noise that could not hide how uneven they are.
+_EVEN_VALUES, _EVEN_DEVIATIONS = 4, 5.0
+_NAMES = {1: "single columns", 2: "pairs of columns", 3: "triples of columns"}
+_EVEN = "{name} is as even as if its values were drawn at random: look whether the column was read as it was meant"
+_EMPTY = "{name} is missing in {share:.0f} % of the records: look whether the column was read as it was meant"
+
+Sets = Mapping[tuple[str, ...], float | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnFacts:
+    """What noisy counts say of one column: share of missing records, and whether its values are as even as noise."""
+
+    name: str
+    missing: float
+    is_even: bool
+
+
+def release_verdict(bounds: Sequence[MarginalBound], counts: Aggregates, configuration: Configuration) -> Verdict:
+    """The verdict on a release, from the distances of its records and the counts as released."""
+    deviations: dict[int, list[float]] = {}
+    for bound in bounds:
+        if bound.deviation is not None:
+            deviations.setdefault(len(bound.attributes), []).append(bound.deviation)
+    errors = expected_errors(bounds, float(counts.record_count), counts.domain.names)
+    columns = column_facts(counts, configuration, statistics.median(deviations.get(1, [0.0])))
+    return verdict(errors, deviations, float(counts.record_count), columns)
+
+
+def column_facts(counts: Aggregates, configuration: Configuration, deviation: float) -> list[ColumnFacts]:
+    """What the released counts say of the columns that have one value a record."""
+    records, found = float(counts.record_count), []
+    for (place,), rows in counts.levels[0].by_columns():
+        attribute, values = configuration.attributes[place], counts.levels[0].counts[rows].astype(float)
+        if attribute.is_set or records <= 0:
+            continue
+        mean, freedom = values.sum() / len(values), len(attribute.labels) - 1
+        chi2 = float(((values - mean) ** 2).sum() / (mean + deviation**2)) if mean > 0 else math.inf
+        looked_at = freedom >= _EVEN_VALUES and len(values) == freedom + 1 and mean > _EVEN_DEVIATIONS * deviation
+        is_even = looked_at and not attribute.optional and chi2 <= freedom + 2 * math.sqrt(2 * freedom)
+        found.append(ColumnFacts(name=attribute.name, missing=max(0.0, 1 - values.sum() / records), is_even=is_even))
+    return found
+
+
+def grade(error: float | None) -> Grade:
+    """What a distance allows; a set that nothing measured is never better than with care."""
+    if error is None:
+        return "with care"
+    return "good" if error <= GOOD else "with care" if error <= CARE else "not"
+
+
+def expected_errors(bounds: Sequence[MarginalBound], records: float, names: Sequence[str]) -> Sets:
+    """The expected distance of every set of one to three columns; None of a pair that nothing measured.
+
+    Of triples there are those that something measured, or whose three pairs are known.
+    """
+    found: dict[tuple[str, ...], float | None] = {}
+    place = {name: i for i, name in enumerate(names)}
+    for bound in bounds:
+        if bound.noise is not None:
+            beyond = math.sqrt(max(0.0, bound.distance**2 - bound.noise**2))
+            columns = tuple(sorted(bound.attributes, key=place.__getitem__))
+            found[columns] = min(1.0, max(bound.noise, beyond) / (2 * max(records, 1.0)))
+    for pair in itertools.combinations(names, 2):
+        found.setdefault(pair, None)
+    for triple in itertools.combinations(names, 3):
+        pairs = [found[pair] for pair in itertools.combinations(triple, 2)]
+        known = [error for error in pairs if error is not None]
+        if len(known) == len(pairs):
+            found[triple] = min(found.get(triple) or 1.0, 1.0, 2 * statistics.fmean(known))
+    return found
+
+
+def least_group(deviations: Sequence[float]) -> int | None:
+    """The least count of which four standard deviations of the noise (the median one) are no more."""
+    return math.ceil(4 * statistics.median(deviations)) if deviations else None
+
+
+def verdict(
+    errors: Sets, deviations: Mapping[int, Sequence[float]], records: float, columns: Sequence[ColumnFacts] = ()
+) -> Verdict:
+    """The verdict of these expected distances, of `deviations` of the noise of counts by their length, and of `columns`."""
+    lengths = tuple(_of_length(errors, length, deviations.get(length, ())) for length in sorted({*map(len, errors)}))
+    sets = tuple(
+        SetVerdict(attributes=columns, error=None if error is None else round(error, 4), grade=grade(error))
+        for columns, error in sorted(errors.items(), key=lambda item: len(item[0]))
+        if len(columns) <= 2
+    )
+    doubts = list(_doubts(columns))
+    fit = _publication(sets, lengths, records, is_empty=any(column.missing > _MISSING for column in columns))
+    if doubts and fit == "good":
+        fit = "with care"
+    says = (*doubts, *_sentences(lengths, sets))
+    return Verdict(publication=fit, says=says, advice=tuple(_advice(sets)), lengths=lengths, sets=sets)
+
+
+def _of_length(errors: Sets, length: int, deviations: Sequence[float]) -> LengthVerdict:
+    grades = [grade(error) for columns, error in errors.items() if len(columns) == length]
+    numbers = (grades.count(name) for name in ("good", "with care", "not"))
+    good, care, bad = numbers
+    return LengthVerdict(length=length, good=good, with_care=care, bad=bad, least_group=least_group(deviations))
+
+
+def _publication(
+    sets: Sequence[SetVerdict], lengths: Sequence[LengthVerdict], records: float, *, is_empty: bool
+) -> Publication:
+    """Not for publication where most columns are noise or one may not have been read; good where nearly all is."""
+    single = [row.grade for row in sets if len(row.attributes) == 1]
+    if records < 1 or is_empty or 2 * single.count("not") >= max(len(single), 1):
+        return "not for publication"
+    pairs = next((row for row in lengths if row.length == 2), None)
+    most_pairs = pairs is None or pairs.good >= pairs.with_care + pairs.bad
+    return "good" if single.count("good") == len(single) and most_pairs else "with care"
+
+
+def _sentences(lengths: Sequence[LengthVerdict], sets: Sequence[SetVerdict]) -> Iterator[str]:
+    """Good for, with care, not for: the numbers of sets, and the worst by name."""
+    for word, key in (("Good for", "good"), ("With care", "with_care"), ("Not for", "bad")):
+        parts = []
+        for row in lengths:
+            number, of = getattr(row, key), row.good + row.with_care + row.bad
+            if number:
+                parts.append(f"{_name(row.length)} ({number:,} of {of:,}{_examples(sets, row.length, key)})")
+        if key == "bad":
+            groups = [(row.least_group, _name(row.length)) for row in lengths if row.least_group and row.length <= 2]
+            parts += [f"groups of fewer than {least:,} records in {name}" for least, name in groups]
+        if parts:
+            yield f"{word}: {'; '.join(parts)}."
+
+
+def _examples(sets: Sequence[SetVerdict], length: int, key: str) -> str:
+    """The names of a few sets of a grade that is not good, the worst first."""
+    wanted = "not" if key == "bad" else "with care"
+    named = [row for row in sets if len(row.attributes) == length and row.grade == wanted]
+    if key == "good" or not named:
+        return ""
+    worst = sorted(named, key=lambda row: -(row.error or 0))
+    shown = ", ".join(" x ".join(row.attributes) for row in worst[:_SHOWN])
+    return f": {shown}{', …' if len(worst) > _SHOWN else ''}"
+
+
+def _name(length: int) -> str:
+    return _NAMES.get(length, f"sets of {length} columns")
+
+
+def _advice(sets: Sequence[SetVerdict]) -> Iterator[str]:
+    """How much more would do, where less than half of the pairs (or columns) are good."""
+    longest = max((len(row.attributes) for row in sets), default=0)
+    errors = sorted(row.error for row in sets if len(row.attributes) == longest and row.error is not None)
+    unknown = sum(row.error is None for row in sets)
+    if unknown:
+        yield (
+            f"{unknown:,} pairs were not measured, and are in the records only as far as others imply them: name what must be "
+            "right in aggregate.cliques."
+        )
+    if errors and (median := statistics.median(errors)) > GOOD:
+        yield (
+            f"About {median / GOOD:.1f} times the epsilon, or the rows, would make half of them good; so do fewer columns and "
+            "coarser values."
+        )
+
+
+def _doubts(columns: Sequence[ColumnFacts]) -> Iterator[str]:
+    """Columns that look as if they had not been read."""
+    for column in columns:
+        if column.missing > _MISSING:
+            yield _EMPTY.format(name=column.name, share=100 * column.missing)
+        elif column.is_even:
+            yield _EVEN.format(name=column.name)
