@@ -23,14 +23,12 @@ _Schedule = Annotated[
     str | None, typer.Option(metavar="CRON", help="When runs are planned: how long does the account last?")
 ]
 _Timezone = Annotated[str | None, typer.Option(help="Of the schedule, such as Europe/Berlin.", show_default="UTC")]
-_Rows = Annotated[int | None, typer.Option(min=1, help="The number of rows, which must be public: relative errors.")]
 
 
 def plan(
     configs: _Configs,
     schedule: _Schedule = None,
     timezone: _Timezone = None,
-    rows: _Rows = None,
     source: Source = None,
     home: Home = Path(),
 ) -> None:
@@ -57,15 +55,15 @@ def plan(
         planned = Schedule(schedule, timezone or "UTC")
     requests = [read_request(config, run=None, source=source, home=home) for config in configs]
     if len(requests) == 1:
-        _show(requests[0], rows)
+        _show(requests[0])
     else:
-        _compare(requests[0], requests[1], rows)
+        _compare(requests[0], requests[1])
     for config, request in zip(configs, requests, strict=True):
-        _tell(request, planned, rows, f"{config}: " if len(configs) > 1 else "")
+        _tell(request, planned, f"{config}: " if len(configs) > 1 else "")
 
 
-def _show(request: Request, rows: int | None) -> None:
-    drawn, spent = _cells(request, rows)
+def _show(request: Request) -> None:
+    drawn, spent = _cells(request)
     table = table_of("draw", *next(iter(drawn.values())))
     for name, cells in drawn.items():
         table.add_row(name, *cells.values())
@@ -74,16 +72,17 @@ def _show(request: Request, rows: int | None) -> None:
     out.print(f"All draws together: epsilon {spent:.6g} at delta {request.configuration.privacy.delta:g}")
 
 
-def _compare(one: Request, other: Request, rows: int | None) -> None:
+def _compare(one: Request, other: Request) -> None:
     """Both plans in one table, a line a draw of either; what is left empty the other has alone."""
     from marginweave.flows.run.continuity import configuration_differences
 
     plans = {}
     for side, request in (("A", one), ("B", other)):
-        plans[side], spent = _cells(request, rows)
+        plans[side], spent = _cells(request)
         out.print(f"{side}: {_heading(request)}; all draws together epsilon {spent:.6g}")
     places = configuration_differences(one.configuration, other.configuration)
     out.print(f"They differ in {', '.join(places)}" if places else "They are the same configuration")
+    rows = one.configuration.rows or other.configuration.rows
     heads = ["noise", "share of budget", "typical error", *(["of a mean count"] if rows else []), "least count"]
     shown = [head.removeprefix("typical ").removesuffix(" of budget") for head in heads]  # there are two of each
     table = table_of("draw", *(f"{side}: {head}" for side in plans for head in shown))
@@ -92,12 +91,13 @@ def _compare(one: Request, other: Request, rows: int | None) -> None:
     print_wide(table)
 
 
-def _cells(request: Request, rows: int | None) -> tuple[dict[str, dict[str, str]], float]:
-    """For each draw noise, share, typical error, the same beside all `rows` and beside a mean count, threshold; and epsilon."""
+def _cells(request: Request) -> tuple[dict[str, dict[str, str]], float]:
+    """For each draw noise, share, typical error, the same beside all rows and beside a mean count, threshold; and epsilon."""
     from marginweave.flows.plan.accuracy import relative_errors
     from marginweave.flows.plan.noise import forecast
 
     drawn, spent = forecast(request.configuration)
+    rows = request.configuration.rows
     errors = relative_errors(request.configuration, rows) if rows else {}
     cells = {}
     for row in drawn:
@@ -121,16 +121,24 @@ def _heading(request: Request) -> str:
     )
 
 
-def _tell(request: Request, schedule: Schedule | None, rows: int | None, name: str) -> None:
+def _tell(request: Request, schedule: Schedule | None, name: str) -> None:
     """What is said in sentences: noise, preparation, records, ledger, and how long the account lasts."""
     from marginweave.flows.plan import account, accuracy, noise
+    from marginweave.flows.plan.sizes import size_forecast
 
     forecasts = noise.combinations_forecast, noise.noise_forecast, noise.rounds_forecast, noise.preparation_forecast
     lines = [line for forecast in (*forecasts, accuracy.method_forecast) for line in forecast(request.configuration)]
-    lines += accuracy.error_forecast(request.configuration, rows)
     lines += account.account_forecast(request, schedule)
     for line in lines:
         out.print(f"{name}{line}")
+    if sized := size_forecast(request.configuration):
+        out.print(f"{name}What it will be good for, by the distance (TVD) that noise alone would make:")
+        table = table_of("rows", "counted", "single columns", "pairs of columns")
+        for row in sized:
+            table.add_row(f"{row.rows:,}", *row[1:])
+        print_wide(table)
+        if request.configuration.rows is None:
+            out.print("If the number of rows is public, say rows: N in the configuration: auto then chooses by it")
 
 
 def audit(

@@ -1,11 +1,10 @@
-"""How far from the table a release will be, before it is made: from public numbers, and from the benchmark."""
+"""What is counted and why, how near such records were in the benchmark, and what noise is beside counts: before a release."""
 
 from __future__ import annotations
 
 import math
-import statistics
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from marginweave.schemas.configuration.attributes import most_combinations
@@ -20,6 +19,9 @@ from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.aggregate.marginals import cells
 from marginweave.tasks.aggregate.noise import MARGINALS, planned_cliques, planned_sigmas, public_sizes
 from marginweave.tasks.mechanisms.catalogue import count_noise
+
+FEWEST, MOST = 6_366, 48_842
+"""Rows of the tables of docs/accuracy.md: beyond these nothing is said of measured errors."""
 
 MEASURED = {
     "marginals of 3 columns": (0.003, 0.038, 16.0),
@@ -43,7 +45,7 @@ def _counts(configuration: Configuration, usual: AggregateSettings | MarginalSet
     if configuration.aggregate == usual:
         chosen = "chosen automatically"
     if defaults.is_decided_by_noise(configuration):
-        chosen += f"; all pairs together would have noise r = {defaults.pair_noise(configuration):.3g}"
+        chosen += f"; all pairs together would have noise r = {defaults.relative_noise(configuration):.3g}"
     return f"Counting: {counted}{_limited(configuration)} ({chosen})"
 
 
@@ -68,12 +70,12 @@ def _measured(configuration: Configuration, usual: AggregateSettings | MarginalS
     if measured is None or synthesize != plain:
         return []
     least, most, noise = measured
-    if automatic_method(usual, attributes).method != "mixture" or defaults.pair_noise(configuration) > noise:
+    if automatic_method(usual, attributes).method != "mixture" or defaults.relative_noise(configuration) > noise:
         return []
-    like = (
-        f"In our benchmarks (6,366 to 48,842 rows), settings like these gave a mean pair error of {100 * least:.1f} to "
-    )
-    return [f"{like}{100 * most:.1f} % (TVD). Smaller tables do worse."]
+    if configuration.rows is not None and not FEWEST <= configuration.rows <= MOST:
+        return []
+    like = f"In our benchmarks ({FEWEST:,} to {MOST:,} rows), settings like these gave a mean pair error of"
+    return [f"{like} {100 * least:.1f} to {100 * most:.1f} % (TVD). Smaller tables do worse."]
 
 
 def _records(configuration: Configuration) -> str:
@@ -81,41 +83,6 @@ def _records(configuration: Configuration) -> str:
     automatic = automatic_method(configuration.aggregate, configuration.attributes)
     chosen = "chosen automatically" if automatic.method == method else f"auto would choose {automatic.method}"
     return f"Synthetic records: {method} ({chosen}: {automatic.reason})"
-
-
-def error_forecast(configuration: Configuration, rows: int | None) -> list[str]:
-    """The L1 norm of the noise of a table of counts, in words, by its number of columns; beside public `rows` as TVD.
-
-    c cells with noise X have sum |X| = c E|X| on average: c sqrt(2/pi) sigma of Gaussian noise (PrivSyn, section 4.2; c
-    sqrt(1/2) sigma of Laplace noise), averaged over the tables of a number of columns. The total variation distance is half
-    of that over n. Nothing is said of private domains, or of marginals that are still to be selected.
-    DP: arithmetic on public numbers.
-    """
-    found = list(_noise(configuration))
-    if not found:
-        return []
-    if configuration.resize is not None:
-        rows = configuration.resize.records
-    most = "at most " if configuration.marginals is None and configuration.percentile is not None else ""
-    said = [
-        f"{length} column{'s' if length != '1' else ''} {most or 'about '}{norm:.0f} records"
-        + ("" if rows is None else f" (TVD {norm / 2 / rows:.2g})")
-        for length, norm in found
-    ]
-    return [f"Expected total error of a table of counts, before synthesis averages it: {', '.join(said)}"]
-
-
-def _noise(configuration: Configuration) -> Iterator[tuple[str, float]]:
-    """Number of columns and mean L1 norm of the noise of each draw of tables whose sizes are public."""
-    plan = plan_budget(configuration)
-    for draw in plan.draws:
-        tables = [] if draw.kind is DrawKind.COUNT else _tables(configuration, draw)
-        if tables:
-            sigmas = map(float, planned_sigmas(configuration, plan, draw))
-            norms = [table.cells * sigma for table, sigma in zip(tables, sigmas, strict=True)]
-            lengths = [table.columns for table in tables]
-            ends = sorted({min(lengths), max(lengths)})
-            yield " to ".join(map(str, ends)), count_noise(draw.mechanism).mean_error * statistics.fmean(norms)
 
 
 class _Table(NamedTuple):

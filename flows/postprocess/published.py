@@ -25,8 +25,7 @@ from marginweave.tasks.validate.parts import find_from
 def released_verdict(release: Path) -> VerdictSummary | None:
     """What evaluation.json says a release is good for; nothing of releases of 0.1.0. DP: post-processing."""
     content = read_file(release / "evaluation.json")
-    judged = None if content is None else Evaluation.from_json(content).verdict
-    return None if judged is None else judged.summary
+    return None if content is None else Evaluation.from_json(content).summary
 
 
 def copy_release(home: Path, run: str, to: Path, *, even_so: bool = False) -> tuple[list[str], list[str], str | None]:

@@ -25,7 +25,7 @@ from marginweave.schemas.configuration.preparation import ResizeSettings
 from marginweave.schemas.configuration.privacy import PrivacySettings
 from marginweave.schemas.configuration.structure import SEPARATOR, GroupedColumns, Structure
 from marginweave.schemas.configuration.synthesis import SYNTHESES, AnySynthesis
-from marginweave.schemas.configuration.values import ValueMatcher, check_name
+from marginweave.schemas.configuration.values import PositiveWhole, ValueMatcher, check_name
 
 
 def method_of(value: Any, default: str) -> str:
@@ -63,13 +63,17 @@ def _named(columns: dict[str, Column]) -> dict[str, Column]:
 
 
 class Sections(Execution):
-    """Everything that a release depends on; the order of `columns` is the order of everything that is written."""
+    """Everything that a release depends on; the order of `columns` is the order of everything that is written.
+
+    `rows`: about how many units there are, where that is public; `auto` chooses by it, and `plan` and the report use it.
+    """
 
     dataset: Annotated[str, AfterValidator(check_name)]
     source: Source
     privacy: PrivacySettings
     missing: Texts = ("",)
     columns: Annotated[dict[str, Column], Field(min_length=1), AfterValidator(_named)]
+    rows: PositiveWhole | None = None
     structure: Structure | None = None
     resize: ResizeSettings | None = None
     evaluate: EvaluationSettings = EvaluationSettings()

@@ -11,7 +11,7 @@ from typing import Literal
 from pydantic import Field
 
 from marginweave.schemas.released.contract import Described, ReleasedFile, contract, optional
-from marginweave.schemas.released.verdict import Verdict
+from marginweave.schemas.released.verdict import Verdict, VerdictSummary
 
 Matrix = tuple[tuple[float | None, ...], ...]
 
@@ -180,6 +180,11 @@ class Evaluation(ReleasedFile, RecordAgreement):
         default=None,
         description="The comparison that was bought, if any; null where it was bought for other records than these.",
     )
+
+    @property
+    def summary(self) -> VerdictSummary | None:
+        """What the release is good for, in words; None of files of 0.1.0."""
+        return None if self.verdict is None else self.verdict.summary
 
     @property
     def mean_distances(self) -> dict[str, float]:

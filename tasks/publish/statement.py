@@ -21,7 +21,6 @@ from marginweave.schemas.released.statement import (
     Promise,
     ReleaseFacts,
 )
-from marginweave.schemas.released.verdict import VerdictSummary
 from marginweave.tasks.accounting.amplification import functional_parameters
 from marginweave.tasks.accounting.plan.marginals import rounds_of
 from marginweave.tasks.aggregate.domain import discovery
@@ -87,10 +86,9 @@ def privacy_statement(
     release: ReleaseFacts,
     bounds: Bounds,
     *,
-    verdict: VerdictSummary | None = None,
     marginals: MarginalsStatement = NO_MARGINALS,
 ) -> PrivacyStatement:
-    """privacy.json: the promise, with what noise it was kept, and what the release is good for.
+    """privacy.json: the promise, and with what noise it was kept.
 
     `bounds` are the released ones of columns with private bounds. The first arguments are those of `promise`.
     """
@@ -110,7 +108,6 @@ def privacy_statement(
         noise=tuple(LevelNoiseStatement(**asdict(of_length)) for of_length in noise),
         **dict(marginals),
         confidence=stated_confidence(configuration.with_bounds(bounds), plan, aggregates),
-        verdict=verdict,
     )
 
 

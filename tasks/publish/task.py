@@ -53,17 +53,9 @@ def publish(
         reference, aggregates, parts["collect"], parts["normalize"]
     )
     counts = counts_table(aggregates, intervals, configuration.longest)
-    judged = None if evaluation.verdict is None else evaluation.verdict.summary
     statement = privacy_statement(
-        configuration,
-        plan,
-        aggregates,
-        account,
-        release,
-        reference.released_bounds,
-        verdict=judged,
-        marginals=marginals,
-    )
+        configuration, plan, aggregates, account, release, reference.released_bounds, marginals=marginals
+    ).model_copy(update={"verdict": evaluation.summary})
     published = PublishedRelease(
         configuration=reference.resolved, aggregates=aggregates, intervals=intervals, statement=statement
     )

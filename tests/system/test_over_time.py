@@ -52,9 +52,10 @@ def test_a_release_from_its_approval_to_the_auditor(marginweave: CommandLine, tm
         return said[-1]
 
     path = people(tmp_path, 60, publish__approval="required", **SMALL)
+    path.write_text(path.read_text() + "rows: 60\n")
     _plant(tmp_path)
     call("ledger", "open", "people", "--epsilon", "5", "--delta", "1e-5", "--per", "year=1.6,1e-6")
-    call("plan", path, "--rows", "60", "--schedule", "0 3 1 1 *")
+    call("plan", path, "--schedule", "0 3 1 1 *")
     call("run", path, "--run", "first")
     call("approve", "first", "--by", "A. Meier", "--reason", "checked")
     runs = cli.home / "runs"
@@ -232,9 +233,10 @@ def test_two_plans_and_a_schedule(alone: CommandLine, tmp_path: Path) -> None:
     cli = alone
     assert cli("ledger", "open", "people", "--epsilon", "5", "--delta", "1e-5").returncode == 0
     one = people(tmp_path, 10, aggregate__method="k-tuples")
+    one.write_text(one.read_text() + "rows: 5000\n")
     other = tmp_path / "other.yaml"
     other.write_text(one.read_text().replace("epsilon: 1.0", "epsilon: 0.5"))
-    both = cli("plan", one, other, "--rows", "5000", "--schedule", "0 3 * * 1", "--timezone", "Europe/Berlin")
+    both = cli("plan", one, other, "--schedule", "0 3 * * 1", "--timezone", "Europe/Berlin")
     assert (both.returncode, both.stderr) == (0, "")  # and nothing of Prefect's about a home that is not there yet
     assert "They differ in privacy.epsilon" in both.stdout
     (line,) = (line for line in both.stdout.splitlines() if line.startswith("level-2"))
@@ -243,7 +245,6 @@ def test_two_plans_and_a_schedule(alone: CommandLine, tmp_path: Path) -> None:
     assert both.stdout.count("Epsilon runs out first: the last of") == 2
     assert "people.yaml: Every new snapshot of the same people is charged to this account" in both.stdout
     for bad in (
-        ["--rows", "0"],
         ["--schedule", "soon"],
         ["--schedule", "0 3 * * *", "--timezone", "Mars"],
         ["--timezone", "UTC"],

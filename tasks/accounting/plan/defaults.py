@@ -31,11 +31,19 @@ from marginweave.tasks.accounting.plan.default_records import (
 # and beyond which they need most of it.
 _SHORT, _SINGLES = 16.0, 40.0
 
+USUAL_ROWS = 10_000
+"""Rows that a table is taken to have where it does not say: noise counts by what it is beside them."""
+
 
 # Marginals that `auto` stands for where not all triples are measured (`_triples`): pairs that are worth their noise, and, where
 # few are, those that a model gets most wrong.
 _SELECTED: Mapping[str, Any] = {"method": "marginals"}
-_ROUNDS: Mapping[str, Any] = {"method": "marginals", "cliques": {"adaptive": 2}, "one_way_share": 0.7}
+_ROUNDS: Mapping[str, Any] = {
+    "method": "marginals",
+    "cliques": {"adaptive": 2, "rounds": 8, "batch": 1},
+    "one_way_share": 0.6,
+    "selection_share": 0.1,
+}
 
 _SHARES = ("one_way_share", "selection_share")
 
@@ -95,7 +103,7 @@ def resolve_aggregate(configuration: Sections) -> dict[str, Any]:
     attributes, left = configuration.attributes, _left(configuration)
     if left <= 0 or _cannot_be_measured(configuration):  # what leaves nothing is refused elsewhere
         return {"method": "k-tuples"}
-    noise = pair_noise(configuration)
+    noise = relative_noise(configuration)
     usual = _SELECTED if noise <= _SINGLES else _ROUNDS
     for section in (*(_triples(attributes) if noise <= _SHORT else ()), usual):
         settings = MarginalSettings.model_validate(section)
@@ -168,6 +176,11 @@ def pair_noise(configuration: Sections) -> float:
     return moved * math.sqrt(pairs / left) / configuration.privacy.epsilon if left > 0 else math.inf
 
 
+def relative_noise(configuration: Sections) -> float:
+    """`pair_noise` as it would be beside `USUAL_ROWS` rows: with n rows noise is 10,000 / n times as large beside counts."""
+    return pair_noise(configuration) * USUAL_ROWS / (configuration.rows or USUAL_ROWS)
+
+
 def _left(configuration: Sections) -> float:
     """What private bounds and a bought comparison leave of the budget; to 6 digits, as sums of shares have rounding errors."""
     bounds = configuration.bounds_share if configuration.private_bounds else 0.0
@@ -209,7 +222,7 @@ def resolve_sigma(given: Mapping[str, Any], configuration: Sections) -> dict[str
         return dict(given)
     if "sds" in (configuration.privacy.accountant, given.get("split")):
         return {**given, "sigma": "long"}
-    pairs = pair_noise(configuration)
+    pairs = relative_noise(configuration)
     if pairs <= _SHORT:
         return {**given, "sigma": "balanced"}
     return {**given, "sigma": "short" if pairs <= _SINGLES else "singles"}

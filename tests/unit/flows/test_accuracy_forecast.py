@@ -2,77 +2,14 @@
 
 from __future__ import annotations
 
-import math
-import re
 from typing import Any
 
-import numpy as np
 import pytest
 
-from marginweave.flows.plan.accuracy import error_forecast, method_forecast
-from marginweave.tasks.accounting.plan.k_tuples import plan_budget
-from marginweave.tasks.aggregate.noise import planned_sigmas
-from marginweave.tasks.mechanisms.gaussian import noise_sigma
+from marginweave.flows.plan.accuracy import method_forecast
 from tests.support.configurations import configuration
 
 MARGINALS = {"aggregate__method": "marginals"}
-
-
-def numbers(line: str) -> list[float]:
-    """What stands after "column" or "columns", in order."""
-    return [float(number) for number in re.findall(r"columns? (?:at most |about )?(\d+)", line)]
-
-
-def test_tables_of_k_tuples_have_the_noise_of_their_cells() -> None:
-    """2, 3, 5 and 7 values: 17 single ones in 4 columns, 101 pairs in 6, 247 triples in 4; sum |X| of a draw agrees."""
-    config = configuration()
-    plan, rng = plan_budget(config), np.random.default_rng(20)
-    said = error_forecast(config, None)[0]
-    for length, cells, told in zip((1, 2, 3), (17 / 4, 101 / 6, 247 / 4), numbers(said), strict=True):
-        sd = float(noise_sigma(plan.by_name[f"level-{length}"].parameter, math.comb(4, length), config.stability))
-        # 200,000 draws: the mean of |X| is off by .0017 of sigma, 5 of these are an alarm
-        norm = cells * float(np.abs(rng.normal(0, sd, 200_000)).mean())
-        assert told == pytest.approx(norm, abs=0.5 + 5 * 0.0017 * sd * cells)
-    assert said.count("at most") == 3
-
-
-@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
-def test_marginals_have_the_noise_of_theirs(noise: str) -> None:
-    """Codes 3, 4, 6 and 8 of each attribute, the missing one included; two records of 5000 are a TVD of .0002."""
-    config = configuration(
-        **MARGINALS, aggregate__cliques=[["sex", "age"], ["region", "age", "grade"]], aggregate__noise=noise
-    )
-    plan = plan_budget(config)
-    found = {str(draw): planned_sigmas(config, plan, draw) for draw in plan.draws}
-    mean = math.sqrt(2 / math.pi if noise == "gaussian" else 1 / 2)
-    one = mean * sum(c * float(sd) for c, sd in zip((3, 4, 6, 8), found["one-way"], strict=True)) / 4
-    larger = mean * sum(c * float(sd) for c, sd in zip((18, 192), found["marginals"], strict=True)) / 2
-    said = error_forecast(config, 5000)[0]
-    assert numbers(said) == pytest.approx([one, larger], abs=0.5)
-    assert f"2 to 3 columns about {larger:.0f} records (TVD {larger / 10_000:.2g})" in said
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"columns__sex": {"type": "category", "domain": "private"}},
-        {**MARGINALS, "columns__sex": {"type": "category", "domain": "private"}},
-    ],
-)
-def test_nothing_is_said_of_private_domains(changes: dict[str, Any]) -> None:
-    assert error_forecast(configuration(**changes), 100) == []
-
-
-def test_of_selected_marginals_the_single_ones_are_known() -> None:
-    assert len(numbers(error_forecast(configuration(**MARGINALS), None)[0])) == 1
-
-
-def test_the_rows_of_a_resized_table_are_public() -> None:
-    columns = {name: {"type": "category", "values": [1, 2], "missing": [], "outside": "error"} for name in "ab"}
-    imputed = {name: {**column, "impute": {"distribution": "uniform"}} for name, column in columns.items()}
-    resized = configuration(columns=imputed, resize={"records": 400, "proportion": 0.5})
-    assert error_forecast(resized, None) == error_forecast(resized, 7)
-    assert "TVD" in error_forecast(resized, None)[0]
 
 
 def test_the_method_and_what_auto_would_be_are_said() -> None:

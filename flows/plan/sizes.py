@@ -1,0 +1,100 @@
+"""What a release will be good for, by the number of rows, before it is made: from public numbers alone."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.configuration.yaml_source import mapping_of
+from marginweave.schemas.draws import BudgetPlan, DrawKind
+from marginweave.schemas.released.measurements import Clique
+from marginweave.tasks.accounting.plan import defaults
+from marginweave.tasks.accounting.plan.k_tuples import plan_budget
+from marginweave.tasks.accounting.plan.resolve import parse_configuration
+from marginweave.tasks.aggregate.marginals import cells
+from marginweave.tasks.aggregate.noise import MARGINALS, planned_cliques, planned_sigmas, public_sizes
+from marginweave.tasks.evaluate.verdict import grade
+from marginweave.tasks.mechanisms.catalogue import count_noise
+
+SIZES = 1_000, 10_000, 100_000
+_GRADES = {"good": "good", "with care": "with care", "not": "noise"}
+
+
+class SizeForecast(NamedTuple):
+    """What there will be of so many rows, in words: `single` and `pairs` are expected distances and what they are good for."""
+
+    rows: int
+    counted: str
+    single: str
+    pairs: str
+
+
+def size_forecast(configuration: Configuration) -> list[SizeForecast]:
+    """A line for the public number of rows, or for `SIZES` where it is not said; none where sizes of domains are not public.
+
+    The expected distance (TVD) is what the noise of all counts that hold a set adds up to if records followed it: the median
+    over columns and over pairs, at most 1. DP: arithmetic on public numbers.
+    """
+    if configuration.private_columns:
+        return []
+    known = configuration.rows if configuration.resize is None else configuration.resize.records
+    return [_at(configuration, rows) for rows in ((known,) if known else SIZES)]
+
+
+def _at(configuration: Configuration, rows: int) -> SizeForecast:
+    written = mapping_of(configuration.written)
+    sized = configuration if configuration.resize else parse_configuration({**written, "rows": rows})
+    found = _distances(sized, plan_budget(sized), rows)
+    pairs = _words(found[2], "not known before they are chosen")
+    rounds = None if sized.marginals is None else sized.marginals.adaptive
+    if rounds is not None:
+        pairs = f"{rounds.rounds * rounds.batch} chosen, {pairs}"
+    counted = defaults.counts_words(sized.aggregate, len(sized.attributes))
+    return SizeForecast(rows, counted, _words(found[1], "not known"), pairs)
+
+
+def _words(distances: list[float], unknown: str) -> str:
+    if not distances:
+        return unknown
+    middle = min(1.0, statistics.median(distances))
+    return f"{100 * middle:.{0 if middle >= 0.1 else 2}{'f' if middle >= 0.1 else 'g'}} % {_GRADES[grade(middle)]}"
+
+
+def _distances(configuration: Configuration, plan: BudgetPlan, rows: int) -> dict[int, list[float]]:
+    """The expected distance of every column and pair, by their number of columns."""
+    sizes, precisions = public_sizes(configuration), defaultdict[Clique, float](float)
+    names = range(len(sizes))
+    for clique, sigma, error in _queries(configuration, plan):
+        for length in (1, 2):
+            for part in itertools.combinations(clique, length):
+                summed = cells(clique, sizes) / cells(part, sizes)
+                precisions[part] += 1 / (error * sigma) ** 2 / summed
+    found: dict[int, list[float]] = {1: [], 2: []}
+    for length, distances in found.items():
+        for part in itertools.combinations(names, length):
+            if precisions[part]:
+                distances.append(cells(part, sizes) / math.sqrt(precisions[part]) / (2 * rows))
+    if configuration.marginals is not None and configuration.marginals.adaptive is not None:
+        share = next(draw for draw in plan.draws if draw.kind is DrawKind.MEASURE)
+        error = float(planned_sigmas(configuration, plan, share)[0]) * count_noise(share.mechanism).mean_error
+        found[2] = [error * cells(pair, sizes) / (2 * rows) for pair in itertools.combinations(names, 2)]
+    return found
+
+
+def _queries(configuration: Configuration, plan: BudgetPlan) -> Iterator[tuple[Clique, float, float]]:
+    """What is measured, by which sigma, and the mean error of noise of sigma 1."""
+    names = range(len(configuration.attributes))
+    for draw in plan.draws:
+        if draw.kind not in (*MARGINALS, DrawKind.LEVEL):
+            continue
+        sigmas, error = planned_sigmas(configuration, plan, draw), count_noise(draw.mechanism).mean_error
+        if draw.kind is DrawKind.LEVEL:
+            yield from ((part, float(sigmas[0]), error) for part in itertools.combinations(names, draw.length))
+        else:
+            cliques = planned_cliques(configuration, draw.kind)
+            yield from ((clique, float(sigma), error) for clique, sigma in zip(cliques, sigmas, strict=True))

@@ -1,0 +1,89 @@
+"""The verdict follows the noise: what is drowned in it is never called good, and what is not is not doubted."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from marginweave.schemas.released.evaluation import MarginalBound
+from marginweave.tasks.evaluate.verdict import CARE, GOOD, ColumnFacts, expected_errors, grade, verdict
+
+NAMES = ("sex", "region", "age", "grade")
+CELLS = {"sex": 2, "region": 3, "age": 7, "grade": 5}
+
+
+def bounds(deviation: float, records: float, *, beyond: float = 0.0, length: int = 2) -> list[MarginalBound]:
+    """Every set up to a length, measured with noise of one sigma, and records that are `beyond` (TVD) what noise explains."""
+    found = []
+    for size in range(1, length + 1):
+        for names in itertools.combinations(NAMES, size):
+            noise = math.sqrt(2 / math.pi) * deviation * math.prod(CELLS[name] for name in names)
+            distance = math.hypot(noise, 2 * records * beyond)
+            found.append(
+                MarginalBound(attributes=names, distance=distance, bound=None, noise=noise, deviation=deviation)
+            )
+    return found
+
+
+@given(
+    deviation=st.floats(0.1, 1e4),
+    records=st.integers(1, 10**7),
+    beyond=st.floats(0, 1),
+)
+def test_the_error_is_the_larger_of_noise_and_distance(deviation: float, records: int, beyond: float) -> None:
+    errors = expected_errors(bounds(deviation, records, beyond=beyond), records, NAMES)
+    assert len(errors) == 4 + 6 + 4
+    for names, error in errors.items():
+        assert error is not None
+        assert 0 <= error <= 1
+        if len(names) < 3:
+            noise = math.sqrt(2 / math.pi) * deviation * math.prod(CELLS[name] for name in names) / (2 * records)
+            assert error == pytest.approx(min(1, max(noise, beyond)), rel=1e-6, abs=1e-6)
+
+
+def test_a_table_of_noise_is_not_for_publication_and_one_without_is_good() -> None:
+    """69 rows beside noise of 15 a count; a million beside the same."""
+    for records, publication in ((69, "not for publication"), (1_000_000, "good")):
+        found = verdict(expected_errors(bounds(15, records), records, NAMES), {1: [15.0]}, records)
+        assert found.publication == publication
+        assert found.lengths[0].least_group == 60
+    assert any("60 records" in sentence for sentence in found.says)
+
+
+def test_what_nothing_measured_is_never_good() -> None:
+    errors = expected_errors(bounds(1, 10**6, length=1), 10**6, NAMES)
+    assert {errors[pair] for pair in itertools.combinations(NAMES, 2)} == {None}
+    found = verdict(errors, {}, 10**6)
+    assert (found.lengths[1].good, found.lengths[1].with_care) == (0, 6)
+    assert found.publication == "with care"
+    assert "6 pairs were not measured" in found.advice[0]
+
+
+def test_a_column_that_is_missing_or_as_even_as_noise_is_doubted() -> None:
+    errors = expected_errors(bounds(1, 10**6), 10**6, NAMES)
+    empty = verdict(errors, {}, 10**6, [ColumnFacts(name="age", missing=0.9, is_even=False)])
+    assert (empty.publication, "age is missing in 90 %" in empty.says[0]) == ("not for publication", True)
+    even = verdict(errors, {}, 10**6, [ColumnFacts(name="age", missing=0.0, is_even=True)])
+    assert (even.publication, "age is as even as" in even.says[0]) == ("with care", True)
+
+
+@given(st.floats(0, 1))
+def test_grades_fall_with_the_error(error: float) -> None:
+    assert grade(error) == ("good" if error <= GOOD else "with care" if error <= CARE else "not")
+
+
+def test_twice_the_pairs_stand_for_triples_that_noise_drowns() -> None:
+    """Single triples are noisier than what they share: their error is at most twice the mean of their pairs."""
+    drawn = [row for row in bounds(2, 1000) if len(row.attributes) < 3]
+    for names in itertools.combinations(NAMES, 3):
+        noise = 900.0 * np.prod([CELLS[name] for name in names])
+        drawn.append(MarginalBound(attributes=names, distance=noise, bound=None, noise=noise, deviation=900.0))
+    errors = expected_errors(drawn, 1000, NAMES)
+    for names in itertools.combinations(NAMES, 3):
+        pairs = [errors[pair] or 0 for pair in itertools.combinations(names, 2)]
+        assert errors[names] == pytest.approx(min(1, 2 * sum(pairs) / 3))

@@ -1,0 +1,77 @@
+"""`plan` says what noise will make of columns and pairs at a number of rows: the mean of what noise does make."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from marginweave.flows.plan.sizes import SIZES, size_forecast
+from marginweave.schemas.draws import DrawKind
+from marginweave.tasks.accounting.plan.defaults import automatic_aggregate, counts_words
+from marginweave.tasks.accounting.plan.k_tuples import plan_budget
+from marginweave.tasks.aggregate.noise import planned_cliques, planned_sigmas, public_sizes
+from tests.support.configurations import configuration
+
+MARGINALS = {"aggregate": {"method": "marginals", "cliques": {"all": 3}}, "synthesize": {"method": "mixture"}}
+
+
+def percent(words: str) -> float:
+    """The number of a forecast."""
+    found = re.search(r"([\d.e+]+) %", words)
+    assert found is not None
+    return float(found[1])
+
+
+def test_the_distance_is_that_of_noise_combined_by_precision() -> None:
+    """300 tables of noise: the mean of each distance is off by less than 2 % (its relative sd is below .06), 5 sd an alarm."""
+    config, rng = configuration(**MARGINALS, rows=5000), np.random.default_rng(7)
+    plan, sizes = plan_budget(config), public_sizes(config)
+    queries = [
+        (clique, float(sigma))
+        for draw in plan.draws
+        if draw.kind in (DrawKind.ONE_WAY, DrawKind.MARGINALS)
+        for clique, sigma in zip(planned_cliques(config, draw.kind), planned_sigmas(config, plan, draw), strict=True)
+    ]
+    made: dict[int, list[float]] = {1: [], 2: []}
+    for length in (1, 2):
+        for part in itertools.combinations(range(len(sizes)), length):
+            summed, weights = np.zeros((300, *(sizes[a] for a in part))), 0.0
+            for clique, sigma in queries:
+                if set(part) <= set(clique):
+                    away = tuple(1 + i for i, a in enumerate(clique) if a not in part)
+                    noise = rng.normal(0, sigma, (300, *(sizes[a] for a in clique)))
+                    weight = 1 / (sigma**2 * noise[0].size / summed[0].size)
+                    summed, weights = summed + weight * noise.sum(axis=away), weights + weight
+            made[length].append(float(np.abs(summed / weights).sum() / 300 / 2 / 5000))
+    (row,) = size_forecast(config)
+    assert percent(row.single) == pytest.approx(100 * np.median(made[1]), rel=0.12)
+    assert percent(row.pairs) == pytest.approx(100 * np.median(made[2]), rel=0.12)
+
+
+@pytest.mark.parametrize("changes", [{}, MARGINALS])
+def test_ten_times_the_rows_are_a_tenth_of_the_distance(changes: dict[str, Any]) -> None:
+    one, ten = (percent(size_forecast(configuration(**changes, rows=rows))[0].single) for rows in (20_000, 200_000))
+    assert one == pytest.approx(10 * ten, rel=0.06)  # two digits are printed
+
+
+def test_without_rows_there_is_a_line_a_size_as_auto_would_choose() -> None:
+    config = configuration(aggregate=None, synthesize=None)
+    rows = size_forecast(config)
+    assert [row.rows for row in rows] == list(SIZES)
+    for row in rows:
+        sized = configuration(aggregate=None, synthesize=None, rows=row.rows)
+        assert row.counted == counts_words(automatic_aggregate(sized), len(sized.attributes))
+    assert len({row.counted for row in rows}) > 1
+
+
+def test_nothing_is_said_of_private_domains() -> None:
+    assert size_forecast(configuration(columns__sex={"type": "category", "domain": "private"}, rows=100)) == []
+
+
+def test_no_distance_is_above_one() -> None:
+    (row,) = size_forecast(configuration(privacy__epsilon=0.01, rows=10))
+    assert row.single == "100 % noise"
