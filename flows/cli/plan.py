@@ -126,7 +126,13 @@ def _tell(request: Request, schedule: Schedule | None, name: str) -> None:
     from marginweave.flows.plan import account, accuracy, noise
     from marginweave.flows.plan.sizes import size_forecast
 
-    forecasts = noise.combinations_forecast, noise.noise_forecast, noise.rounds_forecast, noise.preparation_forecast
+    forecasts = (
+        noise.observer_forecast,
+        noise.combinations_forecast,
+        noise.noise_forecast,
+        noise.rounds_forecast,
+        noise.preparation_forecast,
+    )
     lines = [line for forecast in (*forecasts, accuracy.method_forecast) for line in forecast(request.configuration)]
     lines += account.account_forecast(request, schedule)
     for line in lines:
