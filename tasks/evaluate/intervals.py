@@ -30,10 +30,18 @@ LEVEL = 0.95
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Intervals:
-    """Both ends, included, of an interval for every count; shape of the counts, int64, records. Never below 0."""
+    """Both ends, included, of an interval for every count; shape of the counts, int64, records. Never below 0.
+
+    `measured` is the count as drawn, 0 where noise made it negative, which lies inside; -1 where it was not measured alone.
+    """
 
     low: IntArray
     high: IntArray
+    measured: IntArray
+
+    def beside(self, adjusted: IntArray) -> IntArray:
+        """What stands beside the intervals: the measured counts, or the nearest to the adjusted ones that these allow."""
+        return np.where(self.measured < 0, np.clip(adjusted, self.low, self.high), self.measured)
 
 
 def count_interval(
@@ -71,7 +79,8 @@ def count_interval(
     alone = count_noise(noise).reach(sigma, level) if sigma else None
     if alone is not None:
         half = alone if cells == 1 else max(half, math.ceil(alone * math.sqrt(cells)))
-    return Intervals(low=np.maximum(counts - half, 0), high=np.maximum(counts + half, 0))
+    low, high, measured = (np.maximum(ends, 0) for ends in (counts - half, counts + half, counts))
+    return Intervals(low=low, high=high, measured=measured)
 
 
 def selected_interval(counts: IntArray, threshold: int | IntArray, sigma: float, *, level: float = LEVEL) -> Intervals:
@@ -81,8 +90,8 @@ def selected_interval(counts: IntArray, threshold: int | IntArray, sigma: float,
     grows with m. `low` is the smallest whole m >= 0 where that is at least (1 - level)/2, `high` the largest where P(X <= x | X
     >= T; m) is, or 0 if there is none, as no count is negative (Lee, Sun, Sun, Taylor 2016, inverted on integers). Whatever m,
     a released count is covered with probability at least `level`, and nearly `level` where sd is large. Both ends are at most
-    those of `count_interval`, which they approach far above T; just above it `high` may be below x. Computed in logarithms
-    (log_ndtr), so that far tails keep their digits. DP: post-processing.
+    those of `count_interval`, which they approach far above T; where `high` would be below x, just above T, it is x, which
+    covers more. Computed in logarithms (log_ndtr), so that far tails keep their digits. DP: post-processing.
 
     Args:
         counts: noisy counts at least `threshold`, as drawn; shape (n,).
@@ -105,7 +114,7 @@ def selected_interval(counts: IntArray, threshold: int | IntArray, sigma: float,
         distinct, rows = np.unique(counts[chosen], return_inverse=True)  # few are
         inside = _inverted(distinct, least, sigma, tail, count_interval(distinct, sigma, level=level))
         low[chosen], high[chosen] = inside.low[rows], inside.high[rows]
-    return Intervals(low=low, high=high)
+    return Intervals(low=np.minimum(low, counts), high=np.maximum(high, counts), measured=counts.astype(np.int64))
 
 
 def record_interval(aggregates: Aggregates) -> tuple[int, int]:
@@ -160,7 +169,7 @@ def _inverted(counts: IntArray, least: np.int64, sigma: float, tail: float, nomi
 
     _, low = bisected(nominal.low, lambda mean: log_survival(counts, mean) >= math.log(tail))
     high, _ = bisected(nominal.high + 1, lambda mean: -np.expm1(log_survival(counts + 1, mean)) < tail)
-    return Intervals(low=low, high=np.maximum(high, 0))
+    return Intervals(low=low, high=np.maximum(high, 0), measured=nominal.measured)
 
 
 def _tail(level: float, sigma: float) -> float:
@@ -184,11 +193,11 @@ def marginal_intervals(
     holders = Holders([m.attributes for m in marginals.larger])
     found = []
     for level in aggregates.levels:
-        low, high = np.zeros(len(level), np.int64), np.zeros(len(level), np.int64)
+        inside = Intervals(**{name: np.zeros(len(level), np.int64) for name in ("low", "high", "measured")})
         for columns, rows in level.by_columns():
-            holder = _holder(columns, marginals, holders)
-            low[rows], high[rows] = _cell_intervals(columns, level.values[rows], holder, compression)
-        found.append(Intervals(low=low, high=high))
+            cells = _cell_intervals(columns, level.values[rows], _holder(columns, marginals, holders), compression)
+            inside.low[rows], inside.high[rows], inside.measured[rows] = cells.low, cells.high, cells.measured
+        found.append(inside)
     return tuple(found)
 
 
@@ -211,9 +220,7 @@ def _summed(measurement: Measurement, columns: Clique) -> int:
     return math.prod(size for a, size in sizes if a not in columns)
 
 
-def _cell_intervals(
-    columns: Clique, values: IntArray, holder: Measurement, compression: Compression
-) -> tuple[IntArray, IntArray]:
+def _cell_intervals(columns: Clique, values: IntArray, holder: Measurement, compression: Compression) -> Intervals:
     table, summed = project(holder, columns)
     codes, alone = list(values.T), np.ones(len(values), np.bool_)
     if len(columns) > 1:
@@ -221,4 +228,5 @@ def _cell_intervals(
         codes = [new[old] for new, old in zip(merged, codes, strict=True)]
         alone = np.logical_and.reduce([np.bincount(new)[code] == 1 for new, code in zip(merged, codes, strict=True)])
     inside = count_interval(table[tuple(codes)], holder.deviation, noise=holder.noise, cells=summed)
-    return np.where(alone, inside.low, 0), inside.high
+    low, measured = np.where(alone, inside.low, 0), np.where(alone, inside.measured, -1)
+    return Intervals(low=low, high=inside.high, measured=measured)

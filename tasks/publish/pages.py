@@ -185,7 +185,7 @@ def explorer_data(published: PublishedRelease, codes: RecordCodes) -> bytes:
     for level, inside in zip(aggregates.levels, published.intervals, strict=True):
         sets.append([[list(columns), rows.start] for columns, rows in level.by_columns()])
         arrays[f"values-{level.length}"] = level.values
-        arrays[f"counts-{level.length}"] = level.counts
+        arrays[f"counts-{level.length}"] = inside.beside(level.counts)
         arrays[f"low-{level.length}"] = inside.low
         arrays[f"high-{level.length}"] = inside.high
     packed = {name: _packed(array) for name, array in arrays.items()}

@@ -207,7 +207,7 @@ def distributions(published: PublishedRelease, shown: ShownRecords, scale: float
         scale: What a synthetic record counts for. DP: post-processing.
     """
     first, inside = published.aggregates.levels[0], published.intervals[0]
-    released = zip(first.counts.tolist(), inside.low.tolist(), inside.high.tolist(), strict=True)
+    released = zip(inside.beside(first.counts).tolist(), inside.low.tolist(), inside.high.tolist(), strict=True)
     places = zip(first.columns[:, 0].tolist(), first.values[:, 0].tolist(), strict=True)
     counts, labels = dict(zip(places, released, strict=True)), published.aggregates.domain.labels
 

@@ -25,6 +25,7 @@ from marginweave.schemas.released.statement import MarginalsStatement, MarginalS
 from marginweave.tasks.accounting.plan.marginals import rounds_of
 from marginweave.tasks.aggregate.domain import domain_sizes
 from marginweave.tasks.aggregate.selection import declared_cliques
+from marginweave.tasks.arrow import compute as pc
 from marginweave.tasks.checkpoint.codecs import in_blocks
 from marginweave.tasks.checkpoint.files import streamed_file
 from marginweave.tasks.engine.local import LocalEngine
@@ -39,12 +40,13 @@ CSV_OPTIONS = pa_csv.WriteOptions(quoting_style="needed")
 
 
 def counts_table(aggregates: Aggregates, intervals: Sequence[Intervals], longest: int) -> pa.Table:
-    """Released combinations, one a row: `length`, `count`, `deviation`, `low`, `high`, then pairs `column_i`, `value_i`.
+    """Released combinations, one a row: `length`, `count`, `noise_sd`, `low`, `high`, `adjusted`, pairs `column_i`, `value_i`.
 
-    The row of length 0 is the empty combination: its count is the protected number of records. `deviation` is the standard
-    deviation of the noise that was added, before the counts were made consistent; from marginals, of the cell that a
-    combination was measured in. `low` and `high` are the ends of `intervals`, one for each length, aligned with its counts.
-    There are `longest` positions, or R if that is more; those beyond the length are null.
+    `count` is as measured, 0 where noise made it negative, null where values were measured together; `noise_sd` the standard
+    deviation of the noise in it, from marginals of the cell that it was measured in; `low` and `high` its interval, the ends of
+    `intervals`, one for each length. `adjusted` is the count that agrees with all others: it may lie outside the interval.
+    The row of length 0 is the empty combination: its count is the protected number of records. There are `longest` positions,
+    or R if that is more; those beyond the length are null.
     """
     domain, positions = aggregates.domain, max(longest, aggregates.reporting_length)
     nothing = Level.join(0, [((), np.zeros((1, 0), np.int64), np.array([aggregates.record_count], np.int64))])
@@ -73,7 +75,9 @@ def with_combinations(
 def read_counts(
     table: pa.Table, domain: Domain, noise: tuple[LevelNoise, ...]
 ) -> tuple[Aggregates, tuple[Intervals, ...]]:
-    """The aggregates and the intervals of their counts that `counts_table` wrote.
+    """The aggregates and the intervals of their counts that `counts_table` wrote, in this version or in 0.1.0.
+
+    Those of 0.1.0 have adjusted counts alone, which stand for the measured ones as far as the interval allows.
 
     Raises:
         InputError: a column or value that the domain does not have, or no row of length 0.
@@ -82,19 +86,28 @@ def read_counts(
     lengths = table.column("length").to_numpy()
     if not (lengths == 0).any():
         raise InputError("aggregates must have one row of length 0, the protected record count")
+    if "deviation" in table.column_names:
+        adjusted = table.column("count")
+        inside = pc.min_element_wise(pc.max_element_wise(adjusted, table.column("low")), table.column("high"))
+        place = table.column_names.index("count")
+        table = table.rename_columns({"deviation": "noise_sd"}).append_column("adjusted", adjusted)
+        table = table.set_column(place, "count", inside)
     head, *parts = [table.filter(pa.array(lengths == k)) for k in (0, *(n.length for n in noise))]
     aggregates = Aggregates(
         domain=domain,
         record_count=head.column("count")[0].as_py(),
-        record_deviation=head.column("deviation")[0].as_py(),
+        record_deviation=head.column("noise_sd")[0].as_py(),
         levels=tuple(_read_level(part, domain, n.length) for part, n in zip(parts, noise, strict=True)),
         noise=noise,
     )
-    return aggregates, tuple(Intervals(low=_numbers(part, "low"), high=_numbers(part, "high")) for part in parts)
+    return aggregates, tuple(
+        Intervals(low=_numbers(part, "low"), high=_numbers(part, "high"), measured=_numbers(part, "count"))
+        for part in parts
+    )
 
 
 def _numbers(table: pa.Table, column: str) -> Integers:
-    numbers: Integers = table.column(column).to_numpy().astype(np.int64)
+    numbers: Integers = table.column(column).fill_null(-1).to_numpy().astype(np.int64)
     return numbers
 
 
@@ -152,10 +165,11 @@ def write_synthetic(place: Path, tables: Iterable[pa.Table]) -> dict[str, str]:
 def _rows(domain: Domain, level: Level, sigmas: Floats, intervals: Intervals, positions: int) -> pa.Table:
     numbers = {
         "length": pa.array(np.full(len(level), level.length), pa.int16()),
-        "count": pa.array(level.counts, pa.int64()),
-        "deviation": pa.array(sigmas, pa.float64()),
+        "count": pa.array(intervals.measured, pa.int64(), mask=intervals.measured < 0),
+        "noise_sd": pa.array(sigmas, pa.float64()),
         "low": pa.array(intervals.low, pa.int64()),
         "high": pa.array(intervals.high, pa.int64()),
+        "adjusted": pa.array(level.counts, pa.int64()),
     }
     names = pa.array(domain.names, pa.string())
     pairs = [(names.take(pa.array(level.columns[:, i])), _labels(domain, level, i)) for i in range(level.length)]
@@ -181,7 +195,7 @@ def _read_level(table: pa.Table, domain: Domain, length: int) -> Level:
             values[:, i] = [code[pair] for pair in zip(columns[:, i].tolist(), labels, strict=True)]
         except KeyError:
             raise InputError("aggregates name a column or value that their configuration does not have") from None
-    return Level(length=length, columns=columns, values=values, counts=_numbers(table, "count"))
+    return Level(length=length, columns=columns, values=values, counts=_numbers(table, "adjusted"))
 
 
 def measurements_table(marginals: Marginals, configuration: Configuration) -> pa.Table:

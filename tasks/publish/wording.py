@@ -24,8 +24,8 @@ from marginweave.tasks.mechanisms.percentile import rank_error
 Bounds = Mapping[str, tuple[float, float]]
 _ABOUT = (
     "The interval from low to high covers the true count (after preparation, with bounded contributions) at this level: each "
-    "interval by itself, not all of them together. It comes from the count as it was drawn; the published count was made "
-    "consistent and may lie outside."
+    "interval by itself, not all of them together. It stands beside the count as it was measured; the adjusted count, which "
+    "agrees with all others, may lie outside."
 )
 _SELECTED = (
     "Every combination was published because its noisy count reached a threshold. Its interval is adjusted for that: it "

@@ -79,7 +79,7 @@ def test_the_example_from_nothing(alone: CommandLine, tmp_path: Path) -> None:
         rows = list(csv.DictReader(file))
     assert rows[0]["length"] == "0"
     # 6366 women; |noise| > 8 sd has a probability below 1e-14
-    assert abs(int(rows[0]["count"]) - 6366) < 8 * float(rows[0]["deviation"])
+    assert abs(int(rows[0]["count"]) - 6366) < 8 * float(rows[0]["noise_sd"])
     assert {row["length"] for row in rows} == {"0", "1", "2", "3"}
     assert all(0 <= int(row["low"]) <= int(row["high"]) for row in rows)
     assert [bias["length"] for bias in statement["confidence"]["bounding"]] == [1, 2, 3]

@@ -53,7 +53,7 @@ def test_a_release_for_people_with_several_rows(marginweave: CommandLine, tmp_pa
     exact = noise_sigma(plan.by_name["level-1"].parameter, first["contribution_bound"], configuration.stability)
     assert first["private_threshold"] == private_threshold(exact, 1, 3, plan.delta_threshold)
     rows = list(csv.DictReader((folder / "aggregates.csv").open()))
-    assert float(rows[0]["deviation"]) == float(count_sigma(plan.by_name["count"].parameter, configuration.stability))
+    assert float(rows[0]["noise_sd"]) == float(count_sigma(plan.by_name["count"].parameter, configuration.stability))
     assert "subject of column 'person'" in statement["guarantee"]["unit"]
     assert any("At most 3 row(s) of a subject" in sentence for sentence in statement["preparation"])
     assert any("Rows without a subject were left out" in sentence for sentence in statement["preparation"])
@@ -129,7 +129,7 @@ def test_a_resized_release_with_private_bounds(marginweave: CommandLine, tmp_pat
     ages = table.column("age").to_numpy()
     assert low <= ages.min() <= ages.max() <= high
     rows = list(csv.DictReader((folder / "aggregates.csv").open()))
-    assert (rows[0]["count"], float(rows[0]["deviation"])) == ("700", 0.0)
+    assert (rows[0]["count"], float(rows[0]["noise_sd"])) == ("700", 0.0)
     draws = [row["draw"] for row in statement["mechanisms"]]
     assert draws[:2] == ["bounds-2-low", "bounds-2-high"]
     assert "count" not in draws

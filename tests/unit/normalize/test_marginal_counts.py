@@ -66,7 +66,7 @@ def test_a_pair_inside_a_marginal_has_the_noise_of_the_cells_it_sums() -> None:
     assert found.measured[0, 1] == found.measured[2,] == 4.0
     table = counts_table(found, marginal_intervals(found, drawn, settings), settings.longest).to_pandas()
     pair = table[(table["length"] == 2) & (table["column_1"] == "region") & (table["column_2"] == "age")]
-    assert set(pair["deviation"]) == {4.0 * np.sqrt(8)}
+    assert set(pair["noise_sd"]) == {4.0 * np.sqrt(8)}
 
 
 def test_without_noise_to_speak_of_the_counts_are_those_of_the_table() -> None:

@@ -55,12 +55,12 @@ def test_it_is_the_release() -> None:
 def test_counts_of_any_size_are_kept() -> None:
     """Beyond 16 and 32 bits: the type follows the largest number."""
     release, codes = published()
-    level = release.aggregates.levels[0]
+    first, *others = release.intervals
     for largest in (255, 256, 65_536, 2**32, 2**40):
-        counts = level.counts.copy()
-        counts[0] = largest
-        aggregates = replace(release.aggregates, levels=(replace(level, counts=counts), *release.aggregates.levels[1:]))
-        assert unpack(explorer_data(replace(release, aggregates=aggregates), tuple(codes)))[1]["counts-1"][0] == largest
+        measured = first.measured.copy()
+        measured[0] = largest
+        intervals = (replace(first, measured=measured), *others)
+        assert unpack(explorer_data(replace(release, intervals=intervals), tuple(codes)))[1]["counts-1"][0] == largest
 
 
 def test_of_many_records_a_sample_is_taken() -> None:
