@@ -42,11 +42,10 @@ CSV_OPTIONS = pa_csv.WriteOptions(quoting_style="needed")
 def counts_table(aggregates: Aggregates, intervals: Sequence[Intervals], longest: int) -> pa.Table:
     """Released combinations, one a row: `length`, `count`, `noise_sd`, `low`, `high`, `adjusted`, pairs `column_i`, `value_i`.
 
-    `count` is as measured, 0 where noise made it negative, null where values were measured together; `noise_sd` the standard
-    deviation of the noise in it, from marginals of the cell that it was measured in; `low` and `high` its interval, the ends of
-    `intervals`, one for each length. `adjusted` is the count that agrees with all others: it may lie outside the interval.
-    The row of length 0 is the empty combination: its count is the protected number of records. There are `longest` positions,
-    or R if that is more; those beyond the length are null.
+    `count` is as measured, 0 where noise made it negative, null where values were measured together; `noise_sd` that of the
+    noise, from marginals of the cell that it was measured in; `low` and `high` the ends of `intervals`, one for each length.
+    `adjusted` is the count that agrees with all others: it may lie outside. The row of length 0 is the empty combination: its
+    count is the protected number of records. There are `longest` positions, or R if that is more; those beyond are null.
     """
     domain, positions = aggregates.domain, max(longest, aggregates.reporting_length)
     nothing = Level.join(0, [((), np.zeros((1, 0), np.int64), np.array([aggregates.record_count], np.int64))])
@@ -87,11 +86,9 @@ def read_counts(
     if not (lengths == 0).any():
         raise InputError("aggregates must have one row of length 0, the protected record count")
     if "deviation" in table.column_names:
-        adjusted = table.column("count")
-        inside = pc.min_element_wise(pc.max_element_wise(adjusted, table.column("low")), table.column("high"))
-        place = table.column_names.index("count")
-        table = table.rename_columns({"deviation": "noise_sd"}).append_column("adjusted", adjusted)
-        table = table.set_column(place, "count", inside)
+        counts, low, high = (table.column(name) for name in ("count", "low", "high"))
+        table = table.rename_columns({"deviation": "noise_sd", "count": "adjusted"})
+        table = table.append_column("count", pc.min_element_wise(pc.max_element_wise(counts, low), high))
     head, *parts = [table.filter(pa.array(lengths == k)) for k in (0, *(n.length for n in noise))]
     aggregates = Aggregates(
         domain=domain,
@@ -100,10 +97,8 @@ def read_counts(
         levels=tuple(_read_level(part, domain, n.length) for part, n in zip(parts, noise, strict=True)),
         noise=noise,
     )
-    return aggregates, tuple(
-        Intervals(low=_numbers(part, "low"), high=_numbers(part, "high"), measured=_numbers(part, "count"))
-        for part in parts
-    )
+    ends = ({"low": _numbers(p, "low"), "high": _numbers(p, "high"), "measured": _numbers(p, "count")} for p in parts)
+    return aggregates, tuple(Intervals(**numbers) for numbers in ends)
 
 
 def _numbers(table: pa.Table, column: str) -> Integers:
