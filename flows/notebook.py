@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from marginweave.flows.orchestration.environment import home_directory
 from marginweave.flows.orchestration.session import prefect_session
 from marginweave.flows.run.lookup import run_lock
+from marginweave.flows.run.preparation import attended
 from marginweave.flows.run.request import default_run, read_request
 from marginweave.schemas.configuration.columns import NumberColumn
 from marginweave.schemas.configuration.release import Configuration
@@ -55,7 +56,8 @@ class Synthesizer:
         DP: (epsilon, delta) of the configuration, charged to the account of the dataset.
 
         Raises:
-            InputError: the frame lacks a declared column, or breaks a declared rule; or a release has to be approved first.
+            InputError: the frame lacks a declared column, breaks a declared rule, or is not usable as declared; or a release
+                has to be approved first.
             BudgetError: there is no ledger or account, or not enough budget.
             StageError: the run is in progress, in another process or another thread.
         """
@@ -110,7 +112,8 @@ class Synthesizer:
         with prefect_session(self._home, request.folder.internal):
             from marginweave.flows import release
 
-            return Path(release(str(config), request.folder.run, str(source), str(self._home)))
+            with attended():
+                return Path(release(str(config), request.folder.run, str(source), str(self._home)))
 
 
 def _file_of(configuration: Configuration) -> bytes:

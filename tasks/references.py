@@ -155,6 +155,8 @@ class RunReference(CheckpointReference):
     lease: str
     suites: tuple[Path | None, Path | None] = (None, None)
     certificates: tuple[Path, ...] = ()
+    stops: bool = False
+    """Whether a table that is not usable as declared stops the run: a person has started it, or `check: stop` asks for it."""
 
     @cached_property
     def manifest(self) -> Manifest:

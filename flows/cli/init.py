@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from marginweave.flows.cli.console import out
+from marginweave.flows.cli.console import Home, out
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.places import is_path
 from marginweave.tasks.checkpoint.files import write_once
@@ -43,6 +43,7 @@ def init(  # noqa: PLR0913, PLR0917 - each one an option
     data: _Data = None,
     source: _Source = None,
     public: _Public = None,
+    home: Home = Path(),
 ) -> None:
     """Draft a configuration. What was read from data is marked; `run` refuses it until each line is confirmed or private.
 
@@ -60,7 +61,7 @@ def init(  # noqa: PLR0913, PLR0917 - each one an option
     target = output or Path(f"{Path(named).name.partition('.')[0] or 'draft'}.yaml")
     form = _form(named, target, encoding, delimiter)
     if from_dpsyn is None:
-        _draft(named, form, target)
+        _draft(named, form, target, home)
     else:
         _convert(from_dpsyn, datatypes, data, form, public, target)
 
@@ -83,11 +84,16 @@ def _form(named: str, target: Path, encoding: str, delimiter: str | None) -> Sou
     raise InputError(f"--{option} must be {values[option]}")
 
 
-def _draft(source: str, form: SourceFile, target: Path) -> None:
+def _draft(source: str, form: SourceFile, target: Path, home: Path) -> None:
+    from marginweave.flows.run.looks import record_look
+    from marginweave.schemas.configuration.yaml_source import canonical_written, parse_yaml
     from marginweave.tasks.validate.draft import draft_configuration
 
     _refuse_existing(target)
-    _write_new(target, draft_configuration(source, form))
+    text = draft_configuration(source, form)
+    drafted = parse_yaml(text)
+    record_look(home, "init", drafted["dataset"], source, canonical_written(drafted))
+    _write_new(target, text)
     out.print(
         f"Wrote {target} (readable only by you). It contains values from your data: protect it like the data until you have "
         "confirmed it"

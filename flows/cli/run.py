@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 _Run = Annotated[
     str | None, typer.Option("--run", help="Name of the run; DATASET-HASH of the configuration if not given.")
 ]
+_Yes = Annotated[
+    bool, typer.Option("--yes", help="Nobody watches: do not stop where the table does not fit the configuration.")
+]
 _Supersedes = Annotated[
     str | None, typer.Option(metavar="RUN", help="The published run that this one corrects: a new charge.")
 ]
@@ -38,9 +41,17 @@ _FILES = """\
 
 
 def run(
-    config: Config, run_name: _Run = None, source: Source = None, supersedes: _Supersedes = None, home: Home = Path()
+    config: Config,
+    run_name: _Run = None,
+    source: Source = None,
+    supersedes: _Supersedes = None,
+    yes: _Yes = False,
+    home: Home = Path(),
 ) -> None:
     """Release a dataset: the whole flow. The same command again resumes, or finds the finished release, free of charge.
+
+    It stops before anything is charged where the table has no rows, or a column of it can hardly be read as declared:
+    `marginweave check` shows why. A scheduler gives `--yes`: that it stopped would tell of the rows.
 
     Where the configuration says `publish: {approval: required}` it ends at `awaiting approval`. A correction of a published
     run is `--supersedes`: charged anew, and both releases say in the ledger that they belong together.
@@ -61,10 +72,10 @@ def run(
 
             LineReporter(sys.stdout, run_name or "", "").stopped(error)
         raise
-    execute(request)
+    execute(request, yes=yes)
 
 
-def resume(run_name: RunName, home: Home = Path()) -> None:
+def resume(run_name: RunName, yes: _Yes = False, home: Home = Path()) -> None:
     """Resume a run that was stopped, with its original configuration and source.
 
     Example: `marginweave resume affairs-1a2b3c4d`
@@ -74,15 +85,15 @@ def resume(run_name: RunName, home: Home = Path()) -> None:
         from marginweave.flows.run.request import original_request, read_request
 
     config, source = original_request(home, run_name)
-    execute(read_request(config, run=run_name, source=source, home=home))
+    execute(read_request(config, run=run_name, source=source, home=home), yes=yes)
 
 
-def execute(request: Request) -> None:
+def execute(request: Request, *, yes: bool = False) -> None:
     """Run the flow unless its release is finished, and say where everything is."""
     with importing():
         from marginweave.flows.run.lookup import run_lock
         from marginweave.flows.run.metrics import counted
-        from marginweave.flows.run.preparation import check_request, internal_evaluation_due, prepare_run
+        from marginweave.flows.run.preparation import attended, check_request, internal_evaluation_due, prepare_run
         from marginweave.flows.run.progress import reporting
         from marginweave.schemas.released.manifest import RunState
 
@@ -95,7 +106,8 @@ def execute(request: Request) -> None:
             reporter.started("starting Prefect")
             if makes_database(request.folder.home):
                 reporter.note("Starting Prefect's server for the first time in this home takes about 15 s")
-            _release(request, reference)
+            with attended(not yes):
+                _release(request, reference)
     lease = reporter.lease
     from marginweave.flows.run.bookkeeping import account_statement
     from marginweave.flows.run.lookup import place_of_files

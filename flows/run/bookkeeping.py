@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import ParamSpec, TypeVar
 
 from marginweave.flows.run.continuity import sync_with_ledger
+from marginweave.flows.run.looks import configured_after_look
 from marginweave.flows.run.progress import reporter
 from marginweave.schemas.errors import StageError
 from marginweave.schemas.ledger.accounts import Account
@@ -159,6 +160,7 @@ def release_facts(reference: RunReference) -> ReleaseFacts:
                 drew=tuple(Program(version=version, digest=digest) for digest, version in drew.items()),
             ),
             selected_after_internal_evaluation=ledger.evaluations.precede(manifest.dataset, manifest.release),
+            configured_after_check=configured_after_look(reference.folder.home, manifest, reference.source),
         ),
         returned=tuple(draw.name for draw in draws if draw.state == State.RETURNED),
         evaluated_until_now=ledger.evaluations.precede(manifest.dataset, None),

@@ -6,6 +6,9 @@ import getpass
 import os
 import secrets
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -30,6 +33,21 @@ from marginweave.tasks.validate.source import TableSource, check_source
 
 # The account that `run` opens for an example by itself: public data, so its cap only has to leave room for trying.
 _EXAMPLE_EPSILON = Decimal(10)
+
+_ATTENDED: ContextVar[bool] = ContextVar("attended", default=False)
+
+
+@contextmanager
+def attended(by_person: bool = True) -> Iterator[None]:
+    """Inside, a person has started the run: it stops before its first draw where its table is not usable as declared.
+
+    Nobody starts `serve`, a deployment or `--yes`: that these stopped would tell of the rows, and they do not.
+    """
+    token = _ATTENDED.set(by_person)
+    try:
+        yield
+    finally:
+        _ATTENDED.reset(token)
 
 
 def prepare_run(request: Request) -> tuple[RunReference, RunState]:
@@ -63,6 +81,7 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
         lease=uuid.uuid4().hex,
         suites=request.suites,
         certificates=request.certificates,
+        stops=_ATTENDED.get() or request.configuration.check == "stop",
     )
     return reference, present.state
 

@@ -81,6 +81,9 @@ class Sections(Execution):
     synthesize: Annotated[Synthesis, Field(validate_default=True, default_factory=dict)]
     expectations: ExpectationSettings = ExpectationSettings()
     publish: PublishSettings = PublishSettings()
+    check: Annotated[
+        Literal["stop", "tell"] | None, AfterValidator(lambda value: None if value == "tell" else value)
+    ] = None
 
     @property
     def marginals(self) -> MarginalSettings | None:

@@ -146,6 +146,11 @@ class ReleaseIdentity(Described):
     selected_after_internal_evaluation: bool = Field(
         description="Whether somebody had compared an earlier release with the sensitive table before this one was made."
     )
+    configured_after_check: bool = Field(
+        default=False,
+        description="Whether columns, domains, bounds or bins were changed after somebody had looked at the table with check "
+        "or init.",
+    )
 
 
 class StatementFile(ReleasedFile):

@@ -15,9 +15,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from marginweave.schemas.arrays import Codes, Flags, Floats
+from marginweave.schemas.arrays import Codes, Flags, Floats, Integers
 from marginweave.schemas.configuration.columns import MeasuredColumn
 from marginweave.schemas.configuration.columns.periods import DAY, day_number
+from marginweave.schemas.configuration.values import ValueMatcher
 from marginweave.tasks.arrow import compute as pc
 from marginweave.tasks.checkpoint.codecs import used_texts
 from marginweave.tasks.mechanisms.randomness import CellWords
@@ -28,12 +29,38 @@ Uniform: TypeAlias = Callable[[int], Floats]
 
 
 @dataclass(frozen=True)
+class Judged:
+    """Cells that share an entry, and what each entry is; of the three flags, an entry has one at most. Private."""
+
+    entries: pa.Array
+    cells: Integers
+    """How many cells have the entry, shape (entries,)."""
+    missing: Flags
+    unread: Flags
+    beyond: Flags
+
+    @classmethod
+    def of_texts(
+        cls,
+        texts: pa.Array,
+        positions: NDArray[np.integer],
+        missing: Flags,
+        unread: Flags,
+        beyond: Flags | None = None,
+    ) -> Judged:
+        """Of texts, and the position among them of the text of every cell."""
+        cells = np.bincount(positions, minlength=len(texts)).astype(np.int64)
+        none = np.zeros(len(texts), np.bool_)
+        return cls(texts, cells, missing, unread, none if beyond is None else beyond)
+
+
+@dataclass(frozen=True)
 class ColumnValues(ABC, Generic[Kind]):
     """The values of one column on their way; `missing` are the texts that mean "no value".
 
     The code of a value is the position of its label, and that of a missing value the number of labels.
     DP: `clean` and `encode` are 1-stable, they look at one cell and public constants; `decode` and `declare` are
-    post-processing.
+    post-processing; what `judge` finds is for the operator, before anything is drawn.
     """
 
     column: Kind
@@ -42,6 +69,17 @@ class ColumnValues(ABC, Generic[Kind]):
     @abstractmethod
     def clean(self, values: pa.Array) -> pa.Array:
         """Cells of the source as clean values; missing is null."""
+
+    def judge(self, values: pa.Array) -> Judged:
+        """What the cells of the source are: missing, no value of the column, or a value beyond its bounds. Private.
+
+        A text is decided once; what is neither missing nor accepted is `unread`, whatever `outside` makes of it.
+        """
+        texts, positions = distinct_texts(values)
+        absent, trimmed = ValueMatcher(self.missing), [text.strip() for text in texts.to_pylist()]
+        missing = np.array([absent.index(text) >= 0 for text in trimmed], np.bool_)
+        accepted = np.array([self.column.accepts(text) for text in trimmed], np.bool_)
+        return Judged.of_texts(texts, positions, missing, ~(missing | accepted))
 
     @abstractmethod
     def encode(self, values: pa.Array, words: CellWords | None) -> Codes:

@@ -19,7 +19,7 @@ from marginweave.schemas.configuration.columns.periods import (
 )
 from marginweave.schemas.configuration.values import ValueMatcher
 from marginweave.tasks.arrow import compute as pc
-from marginweave.tasks.columns.base import UNITS, ColumnValues, Uniform, binned, distinct_texts, nulls
+from marginweave.tasks.columns.base import UNITS, ColumnValues, Judged, Uniform, binned, distinct_texts, nulls
 from marginweave.tasks.columns.draws import draw_among, draw_inside
 from marginweave.tasks.mechanisms.randomness import CellWords
 
@@ -35,16 +35,39 @@ class DateValues(ColumnValues[DateColumn]):
         A text that is no date in the declared format is missing (`outside: error` stopped before). Fractions of a second are
         cut; native moments of a time zone count in UTC.
         """
-        column, missing = self.column, self.missing
-        if pa.types.is_date(values.type) or pa.types.is_timestamp(values.type):
+        column = self.column
+        if _is_moment(values.type):
             seconds, absent = _native(values)
-            declared = [parse_instant(text.strip(), column.format) for text in missing]
-            absent |= np.isin(seconds, [moment for moment in declared if moment is not None])
+            absent |= self._coded(seconds)
         else:
             distinct, positions = distinct_texts(values)
-            parsed, unknown = _parse(distinct, column.format, missing)
+            parsed, unknown = _parse(distinct, column.format, self.missing)
             seconds, absent = parsed[positions], unknown[positions]
         return self._array(np.clip(seconds // column.seconds, column.edges[0], column.edges[-1] - 1), absent)
+
+    def judge(self, values: pa.Array) -> Judged:
+        """As of every column, for many cells at once; beyond the bounds is what `clean` clamps. Private."""
+        absent = ValueMatcher(self.missing)
+        if _is_moment(values.type):
+            seconds, gaps = _native(values)
+            missing = self._coded(seconds) & ~gaps | (gaps & (absent.index("") >= 0))
+            unread, beyond = gaps & ~missing, self._beyond(seconds, missing | gaps)
+            return Judged(values, np.ones(len(values), np.int64), missing, unread, beyond)
+        distinct, positions = distinct_texts(values)
+        seconds, unknown = _parse(distinct, self.column.format, self.missing)
+        missing = np.zeros(len(distinct), np.bool_)
+        missing[unknown] = [absent.index(text) >= 0 for text in distinct.filter(pa.array(unknown)).to_pylist()]
+        return Judged.of_texts(distinct, positions, missing, unknown & ~missing, self._beyond(seconds, unknown))
+
+    def _coded(self, seconds: Integers) -> Flags:
+        """Which native moments are codes of missing values."""
+        declared = [parse_instant(text.strip(), self.column.format) for text in self.missing]
+        return np.isin(seconds, [moment for moment in declared if moment is not None])
+
+    def _beyond(self, seconds: Integers, absent: Flags) -> Flags:
+        units, edges = seconds // self.column.seconds, self.column.edges
+        beyond: Flags = ~absent & ((units < edges[0]) | (units >= edges[-1]))
+        return beyond
 
     def encode(self, values: pa.Array, words: CellWords | None) -> Codes:  # noqa: ARG002 - a cell has one value
         """The bin of each date, or its weekday."""
@@ -92,6 +115,10 @@ class DateValues(ColumnValues[DateColumn]):
         second = draw_inside(np.zeros(7), np.full(7, per_day - 1.0), codes, how, 1.0, uniform)
         units: Floats = np.clip((start[codes] + 7 * week) * per_day + second, first, last)
         return units
+
+
+def _is_moment(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
 
 
 def _native(values: pa.Array) -> tuple[Integers, Flags]:

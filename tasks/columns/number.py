@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from marginweave.schemas.arrays import Codes
+from marginweave.schemas.arrays import Codes, Flags, Floats
 from marginweave.schemas.configuration.columns import NumberColumn
-from marginweave.schemas.configuration.values import NUMBER_PATTERN, declared_number
+from marginweave.schemas.configuration.values import NUMBER_PATTERN, ValueMatcher, declared_number
 from marginweave.tasks.arrow import compute as pc
 from marginweave.tasks.arrow import is_text
-from marginweave.tasks.columns.base import ColumnValues, Uniform, binned
+from marginweave.tasks.columns.base import ColumnValues, Judged, Uniform, binned, distinct_texts
 from marginweave.tasks.columns.draws import draw_among, draw_inside
 from marginweave.tasks.mechanisms.randomness import CellWords
 
@@ -28,21 +28,44 @@ class NumberValues(ColumnValues[NumberColumn]):
         docs/sources/data-processing.md. Nulls are preserved; NaN, infinity and a text that is no number are missing
         (`outside: error` stopped before). Private bounds clamp to their public range.
         """
-        kind = values.type
-        if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-            numbers = pc.cast(values, pa.float64(), safe=False)
-        else:
-            numbers = _parse(values, self.missing)
+        array, coded = self._read(values)
+        array[coded] = np.nan
+        np.clip(array, *self.column.clamp, out=array)
+        return pa.array(array, mask=np.isnan(array))
+
+    def judge(self, values: pa.Array) -> Judged:
+        """As of every column, for many cells at once; beyond the bounds is what `clean` clamps. Private."""
+        if _is_number(values.type):
+            array, coded = self._read(values)
+            gaps, has_code = (
+                np.isnan(array),
+                ValueMatcher(self.missing).index("") >= 0,
+            )  # what has no text is the empty one
+            missing = coded | (gaps & has_code)
+            return Judged(
+                values, np.ones(len(values), np.int64), missing, gaps & ~missing, self._beyond(array, missing)
+            )
+        texts, positions = distinct_texts(values)
+        array, coded = self._read(texts)
+        missing = coded | _among(pc.utf8_trim_whitespace(texts), self.missing).to_numpy(zero_copy_only=False)
+        return Judged.of_texts(texts, positions, missing, np.isnan(array) & ~missing, self._beyond(array, missing))
+
+    def _beyond(self, numbers: Floats, missing: Flags) -> Flags:
+        """Which numbers lie outside the bounds; none where the bins are open."""
+        low, high = (-np.inf, np.inf) if self.column.outer == "open" else self.column.clamp
+        beyond: Flags = ~missing & ((numbers < low) | (numbers > high))
+        return beyond
+
+    def _read(self, values: pa.Array) -> tuple[Floats, Flags]:
+        """The number of each cell, NaN where there is none; and which of them are missing codes."""
+        numbers = pc.cast(values, pa.float64(), safe=False) if _is_number(values.type) else _parse(values, self.missing)
         array = numbers.to_numpy(zero_copy_only=False).astype(np.float64)
         if not is_text(
             values.type
         ):  # a text that spells a number beyond the range of doubles is clamped like any other
             array[~np.isfinite(array)] = np.nan
         absent = [float(value) for text in self.missing if (value := declared_number(text.strip())) is not None]
-        if absent:
-            array[np.isin(array, absent)] = np.nan
-        np.clip(array, *self.column.clamp, out=array)
-        return pa.array(array, mask=np.isnan(array))
+        return array, np.isin(array, absent) if absent else np.zeros(len(array), np.bool_)
 
     def encode(self, values: pa.Array, words: CellWords | None) -> Codes:  # noqa: ARG002 - a cell has one value
         """The bin of each number: x has the bin i with e_i <= x < e_i+1, the last bin closed above."""
@@ -73,7 +96,14 @@ def _parse(values: pa.Array, missing: Sequence[str]) -> pa.Array:
     if pa.types.is_dictionary(values.type):
         return _parse(values.dictionary, missing).take(values.indices)
     texts = pc.utf8_trim_whitespace(pc.cast(values, pa.string()))
-    known = pc.match_substring_regex(texts, _NUMBER)
-    given = pa.array([text.strip() for text in missing], pa.string())
-    known = pc.and_not(known, pc.is_in(texts, value_set=given))
+    known = pc.and_not(pc.match_substring_regex(texts, _NUMBER), _among(texts, missing))
     return pc.cast(pc.if_else(known, texts, None), pa.float64())
+
+
+def _among(texts: pa.Array, missing: Sequence[str]) -> pa.Array:
+    """Which of the trimmed texts are those of missing values."""
+    return pc.is_in(texts, value_set=pa.array([text.strip() for text in missing], pa.string()))
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))

@@ -65,8 +65,16 @@ APPROVED_AFTER_A_LOOK = (
     "Somebody who had seen this release decided to publish it. Before that, a release about the same people was compared with "
     "the sensitive table (internal evaluation), and that person may have seen the result."
 )
+CONFIGURED_AFTER_CHECK = (
+    "Columns, domains, bounds or bins were changed after somebody had looked at the table with `marginweave check` or `init`. "
+    "What they are now is public knowledge all the same, and was not taken from the table."
+)
 DATA_DEPENDENT_STOPS = (
-    "A run that stops before its first draw (a broken contract or suite, an unreadable source) says so to its operator.",
+    (
+        "A run that stops before its first draw (a broken contract or suite, an unreadable source; where a person has started "
+        "it, or `check: stop` is set, also a table without rows, or a column that is lost for the most part) says so to its "
+        "operator."
+    ),
     (
         "A run that stops after a draw (memory or disk is too small for its counts, or a file it set aside is damaged) says so "
         "to its operator; the same command resumes it, repeats the same draws, and charges nothing more."
@@ -159,6 +167,7 @@ def _assumptions(configuration: Configuration, account: AccountStatement, releas
         *old_releases(account.releases_before_box or 0),
         *(f"The values of column {name!r} were discovered under the budget." for name in configuration.private_columns),
         *_stated_facts(configuration),
+        *([CONFIGURED_AFTER_CHECK] if release.identity.configured_after_check else []),
         *([approved] if configuration.publish.approval else []),
     )
 

@@ -36,7 +36,7 @@ _MOST_DECIMALS = 9
 _GAPS = frozenset({"", "na", "n/a", "#n/a", "nan", "null", "?", "."})
 _BOOLEANS = frozenset({frozenset(pair) for pair in (("true", "false"), ("yes", "no"), ("t", "f"), ("y", "n"))})
 # ISO 8601 goes first and needs no format.
-_FORMATS = ("%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%Y/%m/%d", "%d/%m/%Y %H:%M", "%m/%d/%Y %H:%M", "%d.%m.%Y %H:%M")
+FORMATS = ("%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%Y/%m/%d", "%d/%m/%Y %H:%M", "%m/%d/%Y %H:%M", "%d.%m.%Y %H:%M")
 _FEW_YEARS = 2
 _ALL_DIFFERENT = "every cell is different; if it tells people apart, make it {type: identifier}"
 _SEPARATORS = (";", "|", ",")
@@ -98,7 +98,7 @@ def _boolean(present: Sequence[str], missing: dict[str, Any]) -> ColumnDraft | N
 
 def _date(present: Sequence[str], missing: dict[str, Any]) -> ColumnDraft | None:
     """One format for all; bounds are whole years, bins are years, or months where there are few years."""
-    for layout in (None, *_FORMATS):
+    for layout in (None, *FORMATS):
         found = [parse_instant(text, layout) for text in present]
         instants = [instant for instant in found if instant is not None]
         if len(instants) < len(found):
@@ -110,7 +110,7 @@ def _date(present: Sequence[str], missing: dict[str, Any]) -> ColumnDraft | None
             **({"format": layout} if layout else {}),
             **missing,
         }
-        either = layout == _FORMATS[0] and all(parse_instant(text, _FORMATS[1]) is not None for text in present)
+        either = layout == FORMATS[0] and all(parse_instant(text, FORMATS[1]) is not None for text in present)
         kind = "date" if all(instant % DAY == 0 for instant in instants) else "datetime"
         return ColumnDraft(kind, facts, "day before month, or month before day?" if either else "")
     return None

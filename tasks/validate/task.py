@@ -11,16 +11,18 @@ from marginweave.tasks.references import RunReference, StageResult
 from marginweave.tasks.stage import stage_task
 from marginweave.tasks.validate.expectations import Suite
 from marginweave.tasks.validate.source import TableSource
+from marginweave.tasks.validate.tally import Usability
 
 
 @stage_task("validate", patient=True)
 def validate(reference: RunReference) -> StageResult:
     """The declared columns of the source as Arrow tables, block by block.
 
-    A broken contract stops the run before the first draw: a data-dependent stop, shown to the operator only.
+    A broken contract stops the run before the first draw: a data-dependent stop, shown to the operator only. So does a table
+    that cannot be used as it is declared, where a person has started the run or the configuration asks for it.
 
     Raises:
-        InputError: the source or a declared rule is broken, or the source is being changed.
+        InputError: the source or a declared rule is broken, the table is not usable, or the source is being changed.
     """
     files = [file for file in reference.suites[:1] if file is not None]
 
@@ -31,6 +33,7 @@ def validate(reference: RunReference) -> StageResult:
         schema, suite = input_schema(configuration), Suite(files[0], raw_input=True) if files else None
         rules: set[tuple[str, str]] = set()
         expectations: dict[str, None] = {}
+        usability = Usability(configuration)
         source = TableSource(reference.source, configuration.source)
         state = source.state()
         _check_unchanged(reference, source)
@@ -38,6 +41,8 @@ def validate(reference: RunReference) -> StageResult:
             raw = compact_table(block)
             # all rules look at one row, so blocks are held against them one by one
             rules |= broken_rules(schema, raw.select(list(configuration.names)).to_pandas(types_mapper=pd.ArrowDtype))
+            if reference.stops:
+                usability.add(raw)
             if suite is not None:
                 expectations |= dict.fromkeys(suite.broken(plain_table(raw).to_pandas(types_mapper=pd.ArrowDtype)))
             yield pack_table(raw)
@@ -48,6 +53,8 @@ def validate(reference: RunReference) -> StageResult:
         if expectations:
             broken = "; ".join(expectations)
             raise InputError(f"validate: the source does not meet the suite of expectations: {broken}")
+        if reference.stops:
+            usability.check(reference.manifest.written)
 
     return reference.checkpoint_blocks("validate", [reference.manifest.source_digest], compute, files)
 

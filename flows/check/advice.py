@@ -1,0 +1,166 @@
+"""What a steward should know of a column before a release, in words, and what to do about it.
+
+Shares of cells are told, and the form of what cannot be read; of declared values only whether fewer than half of the cells are
+any of them. Which of them do not occur is told to nobody: a steward would delete them, and the domain would be the data's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+
+from marginweave.schemas.configuration.columns import MeasuredColumn
+from marginweave.schemas.configuration.columns.base import RULE_DECLARED
+from marginweave.schemas.released.evaluation import BrokenRule
+from marginweave.tasks.validate.look import Look
+from marginweave.tasks.validate.tally import Unusable, value_words
+
+_SHOWN = 3
+
+
+class Severity(IntEnum):
+    """How much a finding matters; the smallest first."""
+
+    STOPS = 0
+    LOOK = 1
+    NOTE = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """What was found, and what to do about it; `examples` are values of the table. Private."""
+
+    severity: Severity
+    share: float
+    text: str
+    advice: str
+    examples: tuple[str, ...] = ()
+
+
+def percent(share: float) -> str:
+    """A share in percent, which is never rounded to nothing or to all."""
+    if 0 < share < 0.0005:
+        return "less than 0.1 %"
+    return "more than 99.9 %" if 0.9995 < share < 1 else f"{100 * share:.1f} %"
+
+
+def column_findings(column: MeasuredColumn, look: Look, *, on_purpose: bool) -> Iterator[Finding]:
+    """What is to be said of a counted column; `on_purpose` as in `unusable`."""
+    cells, filled, fault = max(look.cells, 1), look.cells - look.missing, look.unusable(on_purpose=on_purpose)
+    if look.unread:
+        stops = fault is not None or column.outside == "error"
+        yield Finding(
+            severity=Severity.STOPS if stops else Severity.LOOK,
+            share=look.unread / cells,
+            text=_unread_words(column, look, fault),
+            advice=_unread_advice(column, look),
+            examples=tuple(look.unread_texts)[:_SHOWN],
+        )
+    if look.beyond:
+        yield Finding(
+            severity=Severity.LOOK if fault is None else Severity.STOPS,
+            share=look.beyond / cells,
+            text=f"{percent(look.beyond / cells)} of the cells lie outside the bounds; they count in the first or last bin.",
+            advice="If the published limits are wider, widen `bounds`. What this table holds is no reason to.",
+            examples=tuple(look.beyond_texts)[:_SHOWN],
+        )
+    if not filled and look.cells:
+        yield Finding(severity=Severity.LOOK, share=1.0, text="Every cell is missing.", advice=_EMPTY)
+    elif look.is_constant:
+        yield Finding(
+            severity=Severity.NOTE, share=1.0, text="Every cell that is filled has the same value.", advice=_CONSTANT
+        )
+    elif look.missing > cells / 2:
+        text = f"{percent(look.missing / cells)} of the cells are missing."
+        advice = "Does every text in `missing` mean 'no value'?"
+        yield Finding(severity=Severity.NOTE, share=look.missing / cells, text=text, advice=advice)
+
+
+_EMPTY = "Is it the right column, and does every text in `missing` mean 'no value'? It is charged like any other."
+_CONSTANT = (
+    "Is it the right column? If everybody knows that all have this value, {type: constant, value: …} costs nothing; if not, "
+    "leave it as it is."
+)
+_BECOMES = {"null": "they become missing", "other": "they become `other`", "error": "a run stops"}
+_FORM_ADVICE = {
+    "decimal": "Most look like numbers with a decimal comma. Write source: {file: …, decimal: comma}.",
+    "thousands": "Most look like numbers with marks between thousands. Write source: {file: …, thousands: …}.",
+}
+
+
+def _unread_words(column: MeasuredColumn, look: Look, fault: Unusable | None) -> str:
+    value, share, becomes = value_words(column), percent(look.unread / max(look.cells, 1)), _BECOMES[column.outside]
+    if look.blank == look.unread:
+        return f"{share} of the cells are empty, which is no value here; {becomes}."
+    if fault is Unusable.NOTHING:
+        return f"No cell can be read as {value}; {becomes}."
+    if column.input_rule != RULE_DECLARED:
+        return f"{share} of the cells cannot be read as {value}; {becomes}."
+    if 2 * look.unread > look.cells - look.missing:
+        return f"Fewer than half of the filled cells have a declared value: {share} are outside; {becomes}."
+    return f"{share} of the cells are outside the declared values; {becomes}."
+
+
+def _unread_advice(column: MeasuredColumn, look: Look) -> str:
+    if look.blank == look.unread:
+        return 'If an empty cell means "no value", say so: missing: [""].'
+    form = look.form(column)
+    if form is not None:
+        return _FORM_ADVICE.get(form, f'Most look like dates of another format. Write format: "{form}".')
+    if column.input_rule == RULE_DECLARED:
+        cases = (text.swapcase() for text in look.unread_texts)
+        if any(column.accepts(text) for text in cases):
+            return "Upper and lower case differ. Write `values` as the published code list for this file has them."
+        return "Compare `values` with the published code list: does the file have codes where you declared names?"
+    return "If a code among them means 'no value', list it in `missing`; else compare the column with its description."
+
+
+def rule_finding(rule: BrokenRule) -> tuple[str, Finding]:
+    """What to say of a declared rule that rows break, and of what it is said."""
+    words, advice = _RULES.get(rule.rule, ("break the rule", "Compare the rule with its source, or correct the rows."))
+    text = f"{percent(rule.share)} of the rows {words}."
+    severity = Severity.NOTE if rule.rule == "max_values" else Severity.LOOK
+    return rule.subject or rule.rule, Finding(severity=severity, share=rule.share, text=text, advice=advice)
+
+
+_RULES = {
+    "structural zeros": (
+        "have a combination that `structure.forbidden` rules out",
+        "No released record has one. Compare the rule with its source, or correct the rows.",
+    ),
+    "group": (
+        "have a combination that the group does not list",
+        "Compare `combinations` with its source, or correct the rows.",
+    ),
+    "determined": (
+        "have another value than `structure.determined` computes",
+        "The release has the computed value. Compare `mapping` with its source, or correct the rows.",
+    ),
+    "max_values": (
+        "have more values in the cell than `max_values`",
+        "Of more, a random choice is kept. Raise `max_values` if more are usual: noise grows with it.",
+    ),
+}
+NO_ROWS = Finding(
+    severity=Severity.STOPS,
+    share=1.0,
+    text="The table has no rows.",
+    advice="Is it the right file, and is its first line the header?",
+)
+
+
+def suite_finding(broken: str) -> Finding:
+    """What to say of an expectation that does not hold: a run stops there."""
+    text = f"The suite `expectations.input` is not met: {broken}."
+    return Finding(severity=Severity.STOPS, share=1.0, text=text, advice="Correct the rows, or the suite.")
+
+
+def id_finding(name: str, share: float) -> Finding:
+    """What to say of ids that stand in several rows under `unit: row`."""
+    return Finding(
+        severity=Severity.LOOK,
+        share=share,
+        text=f"`unit: row` protects single rows, and {percent(share)} of them share their {name} with another row.",
+        advice=f"If it tells people apart, protect people: privacy: {{unit: {{column: {name}, max_records: …}}}}.",
+    )

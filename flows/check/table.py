@@ -1,0 +1,150 @@
+"""Reads a table once, block by block, and holds it against everything that is declared of it. DP: none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from marginweave.flows.check.advice import (
+    NO_ROWS,
+    Finding,
+    column_findings,
+    id_finding,
+    rule_finding,
+    suite_finding,
+)
+from marginweave.flows.run.looks import record_look
+from marginweave.flows.run.request import Request
+from marginweave.schemas.configuration.columns import IdentifierColumn, MeasuredColumn
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.errors import InputError
+from marginweave.schemas.released.evaluation import BrokenRule
+from marginweave.tasks.checkpoint.codecs import plain_table
+from marginweave.tasks.evaluate.rules import add_rules, broken_rules
+from marginweave.tasks.validate.expectations import Suite
+from marginweave.tasks.validate.look import Look, Repetition
+from marginweave.tasks.validate.source import TableSource, source_columns
+from marginweave.tasks.validate.tally import handled, judge
+from marginweave.tasks.validate.text_source import check_columns
+
+# A name that says that it tells people apart; one that only may is asked about when it is declared so.
+_ID = re.compile(r"(?i)(^|[^a-z])(u?id|uuid|guid|ssn)([^a-z]|$)|[a-z](ID|Id)$")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckedRow:
+    """What was found of one column, or of the table; `missing` is a share of cells. Private."""
+
+    subject: str
+    missing: float | None = None
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def order(self) -> tuple[int, float]:
+        """Worst first."""
+        found = [(int(each.severity), -each.share) for each in self.findings]
+        return min(found, default=(9, -(self.missing or 0.0)))
+
+
+def check_table(request: Request) -> list[CheckedRow]:
+    """What a steward should know of the table before a release, worst first; nothing of a column that is as declared.
+
+    That somebody looked is written down before the first row is read.
+
+    Raises:
+        InputError: the source cannot be read, lacks a column, or is changed meanwhile.
+    """
+    configuration = request.configuration
+    source = TableSource(request.source, configuration.source)
+    present = source_columns(request.source, configuration.source)
+    check_columns(present, configuration.source_names)
+    inspection = Inspection(
+        configuration, present, None if request.suites[0] is None else Suite(request.suites[0], raw_input=True)
+    )
+    record_look(request.folder.home, "check", configuration.dataset, request.source, configuration.written)
+    state = source.state()
+    for block in source.tables(inspection.columns):
+        inspection.add(block)
+    if source.state() != state:
+        raise InputError("the source was changed while it was read; check it again")
+    return sorted(inspection.rows(), key=lambda row: row.order)
+
+
+@dataclass
+class Inspection:
+    """What is found of a table, summed over its blocks. Private."""
+
+    configuration: Configuration
+    present: Sequence[str]
+    suite: Suite | None = None
+    looks: dict[str, Look] = field(default_factory=dict)
+    ids: dict[str, Repetition] = field(default_factory=dict)
+    rules: list[tuple[tuple[BrokenRule, ...], int]] = field(default_factory=list)
+    unmet: dict[str, None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        configuration = self.configuration
+        self.looks = {name: Look() for name in configuration.names}
+        if configuration.privacy.subject is None:
+            self.ids = {name: Repetition(self._missing(name)) for name in self.present if self._is_id(name)}
+
+    def _missing(self, name: str) -> tuple[str, ...]:
+        declared = name in self.configuration.columns
+        return self.configuration.missing_texts(name) if declared else self.configuration.missing
+
+    def _is_id(self, name: str) -> bool:
+        """Whether ids are to be expected: of an identifier, or by the name of a column without declared values."""
+        column = self.configuration.columns.get(name)
+        if isinstance(column, IdentifierColumn):
+            return self.present.count(name) == 1
+        free = column is None or column.private
+        return free and _ID.search(name) is not None and self.present.count(name) == 1
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What is read: what a release reads, ids, and determined columns that the table has."""
+        return tuple(dict.fromkeys((*self.configuration.source_names, *self.ids, *self._determined)))
+
+    @property
+    def _determined(self) -> list[str]:
+        structure = self.configuration.structure
+        return [rule.column for rule in (structure.determined if structure else ()) if rule.column in self.present]
+
+    def add(self, block: pa.Table) -> None:
+        """Take in a block of the raw table."""
+        configuration = self.configuration
+        for name, look in self.looks.items():
+            look.add(judge(block.column(name), configuration, name))
+        for name, repetition in self.ids.items():
+            repetition.add(block.column(name))
+        if configuration.structure is not None or any(column.is_set for column in configuration.columns.values()):
+            table = block.select([*configuration.names, *self._determined])
+            self.rules.append((broken_rules(table, configuration), block.num_rows))
+        if self.suite is not None and block.num_rows:
+            import pandas as pd
+
+            raw = plain_table(block.select(configuration.source_names))
+            self.unmet |= dict.fromkeys(self.suite.broken(raw.to_pandas(types_mapper=pd.ArrowDtype)))
+
+    def rows(self) -> list[CheckedRow]:
+        """What there is to say."""
+        configuration = self.configuration
+        if not any(look.cells for look in self.looks.values()):
+            return [CheckedRow(subject="table", findings=(NO_ROWS,))]
+        on_purpose, found = handled(configuration.written), []
+        for name, look in self.looks.items():
+            column = configuration.columns[name]
+            assert isinstance(column, MeasuredColumn)
+            findings = tuple(column_findings(column, look, on_purpose=name in on_purpose))
+            if findings or look.missing:
+                found.append(CheckedRow(subject=name, missing=look.missing / look.cells, findings=findings))
+        shares = {name: repetition.share for name, repetition in self.ids.items()}
+        found += [CheckedRow(subject=n, findings=(id_finding(n, share),)) for n, share in shares.items() if share]
+        for rule in add_rules(self.rules) if self.rules else ():
+            if rule.records and rule.rule != "never missing":  # told of the column
+                subject, finding = rule_finding(rule)
+                found.append(CheckedRow(subject=subject, findings=(finding,)))
+        return [*found, *(CheckedRow(subject="suite", findings=(suite_finding(each),)) for each in self.unmet)]

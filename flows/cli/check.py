@@ -1,0 +1,94 @@
+"""`marginweave check`: what of a table does not fit its configuration, for the operator's terminal alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from marginweave.flows.cli.console import Config, Home, Source, out, table_of
+from marginweave.schemas.errors import EXIT_FAILED, InputError
+
+if TYPE_CHECKING:
+    from marginweave.flows.check.table import CheckedRow
+
+_ShowValues = Annotated[
+    bool, typer.Option("--show-values", help="Show a few values that do not fit, of each column; on a terminal alone.")
+]
+_WIDTH = 160  # where there is no terminal
+_LONGEST = 40
+_STYLES = "bold red", "yellow", "default"
+_AFTER = (
+    "Change the configuration by what is published, never by what this table holds. If you now change columns, values, bounds "
+    "or bins, privacy.json says so (configured_after_check)."
+)
+
+
+def check(config: Config, show_values: _ShowValues = False, source: Source = None, home: Home = Path()) -> None:
+    """Look at the table before anything is charged: what cannot be read, lies outside, repeats, or breaks a rule. Free.
+
+    For its operator alone: what is shown is exact. Nothing of it is stored but that somebody looked. Ends with exit code 1
+    where a run would stop.
+
+    Example: `marginweave check visits.yaml`
+    """
+    if show_values and not out.is_terminal:
+        raise InputError("--show-values needs a terminal: values of the table are written to no file and no pipe")
+    from marginweave.flows.check.advice import Severity
+    from marginweave.flows.check.table import check_table
+    from marginweave.flows.run.request import read_request
+
+    request = read_request(config, run=None, source=source, home=home)
+    rows = check_table(request)
+    faulty = [row for row in rows if row.findings]
+    dataset, columns = request.configuration.dataset, len(request.configuration.names)
+    if not faulty:
+        out.print(
+            f"{dataset}: the table is as {config} declares it, all {columns} columns. Next: marginweave plan {config}"
+        )
+    if rows:
+        if faulty:
+            out.print(f"{dataset}: look at this before a release. It is exact, and for you alone.\n")
+        _show(rows, values=show_values)
+    if faulty:
+        stops = any(finding.severity == Severity.STOPS for row in faulty for finding in row.findings)
+        out.print(f"\n{_AFTER}")
+        if stops:
+            out.print("`marginweave run` stops at what is marked, before anything is charged.")
+            raise typer.Exit(EXIT_FAILED)
+
+
+def _show(rows: list[CheckedRow], *, values: bool) -> None:
+    table = table_of("column", "missing", "found, and what to do")
+    for row in rows:
+        table.add_row(_printable(row.subject), _missing(row), Text("\n").join(_lines(row, values=values)))
+    width = None if out.is_terminal else _WIDTH
+    Console(highlight=False, markup=False, width=width).print(table)
+
+
+def _missing(row: CheckedRow) -> str:
+    from marginweave.flows.check.advice import percent
+
+    return percent(row.missing) if row.missing else ""
+
+
+def _lines(row: CheckedRow, *, values: bool) -> list[Text]:
+    from marginweave.flows.check.advice import Severity
+
+    lines = []
+    for finding in row.findings:
+        mark = "Stops a run. " if finding.severity == Severity.STOPS else ""
+        lines += [Text(f"{mark}{finding.text}", _STYLES[finding.severity]), Text(f"→ {finding.advice}")]
+        if values and finding.examples:
+            shown = "  ".join(repr(_printable(text)) for text in finding.examples)
+            lines.append(Text(f"  for example {shown}", "dim"))
+    return lines or [Text("as declared", "dim")]
+
+
+def _printable(text: str) -> str:
+    """A text that moves no cursor, and is not longer than a line."""
+    line = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"

@@ -1,0 +1,127 @@
+"""A close look at one column for its operator: shares, whether all is one value, the form of what cannot be read, ids.
+
+Everything here is exact and private: it is shown on a terminal and kept nowhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from marginweave.schemas.arrays import Words
+from marginweave.schemas.configuration.columns import DateColumn, MeasuredColumn, NumberColumn
+from marginweave.schemas.configuration.columns.periods import parse_instant
+from marginweave.tasks.arrow import compute as pc
+from marginweave.tasks.arrow import is_text
+from marginweave.tasks.columns.base import Judged, distinct_texts
+from marginweave.tasks.validate.draft import FORMATS
+from marginweave.tasks.validate.tally import Tally
+
+_SAMPLE = 100
+_SHELVES = 64
+_FORMS = {  # the first that fits most
+    "thousands": r"[+-]?\d{1,3}([, '\u00a0\u202f]\d{3})+(\.\d+)?",
+    "decimal": r"[+-]?(\d{1,3}([. '\u00a0\u202f]\d{3})+|\d+),\d+",
+}
+
+
+@dataclass
+class Look(Tally):
+    """The cells of a column, and what a steward can be advised by."""
+
+    blank: int = 0
+    """Unread cells that are empty."""
+    values: set[str] = field(default_factory=set)
+    """Two of its values, or one where there is no other."""
+    unread_texts: dict[str, None] = field(default_factory=dict)
+    beyond_texts: dict[str, None] = field(default_factory=dict)
+
+    def add(self, judged: Judged) -> None:
+        """Count the cells of a block, and keep a few of those that are no values, or beyond bounds."""
+        super().add(judged)
+        entries, used = judged.entries, judged.cells > 0
+        if judged.unread.any():
+            empty = _empty(entries) & judged.unread
+            self.blank += int(judged.cells[empty].sum())
+            _keep(self.unread_texts, entries, judged.unread & ~empty & used)
+        if judged.beyond.any():
+            _keep(self.beyond_texts, entries, judged.beyond & used)
+        if len(self.values) < 2:
+            values = entries.filter(pa.array(used & ~judged.missing & ~judged.unread))
+            self.values |= {str(value).strip() for value in pc.unique(values).slice(0, 2).to_pylist()}
+            self.values = set(sorted(self.values)[:2])
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether all cells that have a value have the same."""
+        return len(self.values) == 1 and not self.unread
+
+    def form(self, column: MeasuredColumn) -> str | None:
+        """What most of the unread texts look like: `decimal` or `thousands` of numbers, a format of dates; None if unknown."""
+        texts = list(self.unread_texts)
+        if isinstance(column, NumberColumn):
+            return next((form for form, shape in _FORMS.items() if _most(re.fullmatch(shape, t) for t in texts)), None)
+        if isinstance(column, DateColumn):
+            layouts = (layout for layout in FORMATS if layout != column.format)
+            return next((form for form in layouts if _most(parse_instant(t, form) is not None for t in texts)), None)
+        return None
+
+
+def _most(holds: Iterable[object]) -> bool:
+    found = [bool(each) for each in holds]
+    return bool(found) and sum(found) > len(found) / 2
+
+
+def _empty(entries: pa.Array) -> np.ndarray:
+    if is_text(entries.type):
+        return np.asarray(pc.equal(pc.utf8_trim_whitespace(entries), ""))
+    return np.asarray(entries.is_null(nan_is_null=True))
+
+
+def _keep(kept: dict[str, None], entries: pa.Array, which: np.ndarray) -> None:
+    if len(kept) < _SAMPLE:
+        texts = entries.filter(pa.array(which)).slice(0, _SAMPLE).to_pylist()
+        kept.update(dict.fromkeys(str(text).strip() for text in texts))
+
+
+@dataclass
+class Repetition:
+    """Whether the ids of a column stand in several rows, by digests of 64 bits that leave the memory never. Private.
+
+    Two of n ids share a digest with probability n^2 / 2^65.
+    """
+
+    missing: Sequence[str]
+    shelves: tuple[list[Words], ...] = field(default_factory=lambda: tuple([] for _ in range(_SHELVES)))
+
+    def add(self, values: pa.ChunkedArray) -> None:
+        """Take in the ids of a block; a row without one is nobody's."""
+        from pandas.util import hash_array
+
+        texts, positions = distinct_texts(values.combine_chunks())
+        trimmed = pc.utf8_trim_whitespace(texts)
+        absent = pc.is_in(trimmed, value_set=pa.array(["", *(text.strip() for text in self.missing)], pa.string()))
+        digests = hash_array(np.asarray(trimmed.to_pylist(), object), categorize=False)
+        own = digests[positions[~np.asarray(absent)[positions]]]
+        shelf = (own >> np.uint64(58)).astype(np.int64)  # six bits: a sixty-fourth of the ids is sorted at a time
+        order = np.argsort(shelf, kind="stable")
+        edges = np.searchsorted(shelf[order], np.arange(_SHELVES + 1))
+        for place, (first, last) in enumerate(pairwise(edges.tolist())):
+            if last > first:
+                self.shelves[place].append(own[order[first:last]])
+
+    @property
+    def share(self) -> float:
+        """The share of the rows with an id whose id stands in another row as well."""
+        rows = repeated = 0
+        for pieces in self.shelves:
+            if pieces:
+                counts = np.unique(np.concatenate(pieces), return_counts=True)[1]
+                rows += int(counts.sum())
+                repeated += int(counts[counts > 1].sum())
+        return repeated / max(rows, 1)

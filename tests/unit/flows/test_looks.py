@@ -1,0 +1,63 @@
+"""A configuration that was changed after somebody had looked at its table is told from one that was not."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from marginweave.flows.run.looks import configured_after_look, looks_file, record_look
+from marginweave.schemas.configuration.yaml_source import canonical_written
+from marginweave.schemas.errors import StageError
+from tests.support.configurations import raw
+
+CHANGES: dict[str, tuple[dict[str, Any], bool]] = {
+    "nothing": ({}, False),
+    "epsilon": ({"privacy__epsilon": 0.1}, False),
+    "where it is published": ({"columns__sex__public": "the code list"}, False),
+    "the default, written out": ({"columns__sex__outside": "null"}, False),
+    "a label": ({"columns__sex__label": "Sex"}, False),
+    "a value": ({"columns__sex__values": ["f", "m", "x"]}, True),
+    "bounds": ({"columns__age__bounds": [0, 120]}, True),
+    "bins": ({"columns__age__bins": 4}, True),
+    "a missing text": ({"missing": ["", "NA"]}, True),
+    "a column less": ({"columns__age": None}, True),
+    "what happens outside": ({"columns__sex__outside": "other"}, True),
+    "a structural zero": ({"structure": {"forbidden": [{"sex": "f", "region": "west"}]}}, True),
+}
+
+
+def run_of(dataset: str = "people", **changes: Any) -> Any:
+    """What is asked of a manifest, of a run that begins now."""
+    return SimpleNamespace(dataset=dataset, written=canonical_written(raw(**changes)), created=datetime.now(UTC))
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_is_marked_from_the_first_look_on(tmp_path: Path, change: str) -> None:
+    changes, marked = CHANGES[change]
+    before = run_of(**changes)
+    assert not configured_after_look(tmp_path, before, "people.csv")
+    record_look(tmp_path, "check", "people", "people.csv", canonical_written(raw()))
+    assert not configured_after_look(tmp_path, before, "people.csv")
+    assert configured_after_look(tmp_path, run_of(**changes), "people.csv") is marked
+    record_look(tmp_path, "check", "people", "people.csv", canonical_written(raw(**changes)))  # what is checked again
+    assert configured_after_look(tmp_path, run_of(**changes), "people.csv") is marked
+
+
+def test_a_look_counts_for_an_account_and_for_a_file(tmp_path: Path) -> None:
+    """Another name of the account does not hide it, nor does another file; what has neither is another table."""
+    record_look(tmp_path, "init", "people", str(tmp_path / "people.csv"), canonical_written(raw()))
+    changed, file = {"columns__age__bins": 4}, str(tmp_path / "sub" / ".." / "people.csv")
+    assert configured_after_look(tmp_path, run_of("others", **changed), file)
+    assert configured_after_look(tmp_path, run_of("people", **changed), "s3://bucket/people.csv")
+    assert not configured_after_look(tmp_path, run_of("others", **changed), "s3://bucket/people.csv")
+
+
+def test_a_damaged_record_is_no_record(tmp_path: Path) -> None:
+    record_look(tmp_path, "check", "people", "people.csv", canonical_written(raw()))
+    looks_file(tmp_path).write_text("{}\n")
+    with pytest.raises(StageError, match="is damaged"):
+        configured_after_look(tmp_path, run_of(), "people.csv")
