@@ -31,7 +31,7 @@ def validate(reference: RunReference) -> StageResult:
         schema, suite = input_schema(configuration), Suite(files[0], raw_input=True) if files else None
         rules: set[tuple[str, str]] = set()
         expectations: dict[str, None] = {}
-        source = TableSource(reference.source, configuration.source)
+        source = TableSource.of(reference.source, configuration)
         state = source.state()
         _check_unchanged(reference, source)
         for block in in_blocks(source.tables(configuration.source_names), configuration.block_rows):
