@@ -20,7 +20,7 @@ _KINDS: dict[str, Kind] = {
 }
 _BY_ENDING = {".csv": ",", ".tsv": "\t"}
 _COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
-_ENDING = re.compile(r"\.[a-z][a-z0-9_]{0,9}")  # visits.2024 has none
+_ENDING = re.compile(r"\.[a-z][a-z0-9]{0,9}")  # visits.2024 has none
 SUPPORTED = ".csv, .tsv or .txt (also with .gz or .zst), .xlsx, .parquet, .feather or .arrow"
 
 

@@ -72,7 +72,7 @@ def _recognise_text(source: str, form: SourceFile, *, encoding: bool) -> SourceF
 
 
 def _recognise_numbers(source: str, form: SourceFile) -> SourceFile:
-    """The marks with which the most columns are numbers, the usual ones where others make no more; one text may be none."""
+    """The marks with which the most columns are numbers, but for one text each, and the fewest texts are none."""
     names = [name for name in dict.fromkeys(source_columns(source, form)) if name]
     forms = _FORMS if delimiter_of(source, form) == "," else (_FORMS[0], *_FORMS[2:], _FORMS[1])
     odd: dict[tuple[str, NumberForm], set[str]] = {(name, numbers): set() for name in names for numbers in forms}
@@ -85,7 +85,8 @@ def _recognise_numbers(source: str, form: SourceFile) -> SourceFile:
                     odd[name, numbers] |= set(texts.filter(pc.invert(fits))[:2].to_pylist())
                     if len(odd[name, numbers]) > 1:
                         del odd[name, numbers]
-    found = max(forms, key=lambda numbers: sum(left == numbers for _, left in odd))
+    left = {numbers: [texts for (_, of), texts in odd.items() if of == numbers] for numbers in forms}
+    found = max(forms, key=lambda numbers: (len(left[numbers]), -sum(map(len, left[numbers]))))
     return form.model_copy(update={"decimal": found.decimal, "thousands": found.thousands})
 
 

@@ -79,7 +79,7 @@ def _rows(source: str, part: Part) -> Iterator[Iterator[Row]]:
             raise InputError(f"source ({source}) cannot be read as an .xlsx workbook") from None
         if len(sheets) != 1:
             raise InputError(
-                f"source ({source}) has {len(sheets)} sheets to be seen; keep the table alone in a workbook, or save it as .csv"
+                f"source ({source}) has {len(sheets)} visible sheets; keep the table alone in a workbook, or save it as .csv"
             )
         sheets[0].reset_dimensions()  # some programs write wrong ones
         yield _careful(source, sheets[0].iter_rows(values_only=True))
