@@ -58,7 +58,7 @@ def check_table(request: Request) -> list[CheckedRow]:
         InputError: the source cannot be read, lacks a column, or is changed meanwhile.
     """
     configuration = request.configuration
-    source = TableSource(request.source, configuration.source)
+    source = TableSource.of(request.source, configuration)
     present = source_columns(request.source, configuration.source)
     check_columns(present, configuration.source_names)
     inspection = Inspection(

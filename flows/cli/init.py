@@ -17,11 +17,17 @@ if TYPE_CHECKING:
     from marginweave.schemas.configuration.execution import SourceFile
 
 _File = Annotated[
-    str | None, typer.Argument(metavar="FILE", help="The table to look at: CSV, TSV, Parquet, or a folder of parts.")
+    str | None,
+    typer.Argument(metavar="FILE", help="The table to look at: CSV, XLSX, Parquet, Arrow, or a folder of parts."),
 ]
 _Output = Annotated[Path | None, typer.Option(help="Where the draft goes; FILE's name with .yaml if not given.")]
-_Encoding = Annotated[str, typer.Option(help="How the text is written: utf-8, latin-1, windows-1252.")]
-_Delimiter = Annotated[str | None, typer.Option(help="Between two fields: comma, semicolon, tab, pipe.")]
+_Encoding = Annotated[
+    str | None,
+    typer.Option(help="How the text is written, recognised if not given: utf-8, utf-16, latin-1, windows-1252."),
+]
+_Delimiter = Annotated[
+    str | None, typer.Option(help="Between two fields, recognised if not given: comma, semicolon, tab, pipe.")
+]
 _Parameters = Annotated[
     Path | None, typer.Option(help="DPSyn's parameters.json, to convert instead of looking at data.")
 ]
@@ -36,7 +42,7 @@ _Public = Annotated[str | None, typer.Option(help="With --from-dpsyn: where the 
 def init(  # noqa: PLR0913, PLR0917 - each one an option
     file: _File = None,
     output: _Output = None,
-    encoding: _Encoding = "utf-8",
+    encoding: _Encoding = None,
     delimiter: _Delimiter = None,
     from_dpsyn: _Parameters = None,
     datatypes: _Datatypes = None,
@@ -61,12 +67,12 @@ def init(  # noqa: PLR0913, PLR0917 - each one an option
     target = output or Path(f"{Path(named).name.partition('.')[0] or 'draft'}.yaml")
     form = _form(named, target, encoding, delimiter)
     if from_dpsyn is None:
-        _draft(named, form, target, home)
+        _draft(named, form, target, home, encoding=encoding is None)
     else:
         _convert(from_dpsyn, datatypes, data, form, public, target)
 
 
-def _form(named: str, target: Path, encoding: str, delimiter: str | None) -> SourceFile:
+def _form(named: str, target: Path, encoding: str | None, delimiter: str | None) -> SourceFile:
     """The source as the draft names it: relative to the draft, like every source."""
     from pydantic import ValidationError
 
@@ -77,23 +83,26 @@ def _form(named: str, target: Path, encoding: str, delimiter: str | None) -> Sou
     keep = not is_path(named) or Path(named).is_absolute()
     file = named if keep else os.path.relpath(named, target.parent)
     try:
-        return SourceFile.model_validate({"file": file, "encoding": encoding, "delimiter": delimiter})
+        return SourceFile.model_validate({"file": file, "encoding": encoding or "utf-8", "delimiter": delimiter})
     except ValidationError as error:
         option = str(error.errors()[0]["loc"][0])
-    values = {"encoding": "utf-8, latin-1 or windows-1252", "delimiter": "comma, semicolon, tab or pipe"}
+    values = {"encoding": "utf-8, utf-16, latin-1 or windows-1252", "delimiter": "comma, semicolon, tab or pipe"}
     raise InputError(f"--{option} must be {values[option]}")
 
 
-def _draft(source: str, form: SourceFile, target: Path, home: Path) -> None:
+def _draft(source: str, form: SourceFile, target: Path, home: Path, *, encoding: bool) -> None:
     from marginweave.flows.run.looks import record_look
     from marginweave.schemas.configuration.yaml_source import canonical_written, parse_yaml
     from marginweave.tasks.validate.draft import draft_configuration
+    from marginweave.tasks.validate.recognise import describe, recognise
 
     _refuse_existing(target)
-    text = draft_configuration(source, form)
+    found = recognise(source, form, encoding=encoding)
+    text = draft_configuration(source, found)
     drafted = parse_yaml(text)
     record_look(home, "init", drafted["dataset"], source, canonical_written(drafted))
     _write_new(target, text)
+    out.print(f"Read {source} with {describe(source, found)}; if that is wrong, correct `source` in the draft")
     out.print(
         f"Wrote {target} (readable only by you). It contains values from your data: protect it like the data until you have "
         "confirmed it"

@@ -19,6 +19,7 @@ from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.estimate.graphical import check_installed
 from marginweave.tasks.ledger import LedgerLocation, example_ledger_location, ledger_location
 from marginweave.tasks.validate.expectations import read_suite
+from marginweave.tasks.validate.kinds import check_kind
 from marginweave.tasks.validate.parts import find_from
 
 _REQUEST = "request.json"
@@ -68,6 +69,7 @@ def read_request(
     if not named.strip() or run == "":
         raise InputError("--run and --source must not be empty")
     named = find_from(below if source is None else Path.cwd(), named)
+    check_kind(named, configuration.source)
     expectations = configuration.expectations
     suites = tuple(None if name is None else below / name for name in (expectations.input, expectations.output))
     for suite, raw_input in zip(suites, (True, False), strict=True):

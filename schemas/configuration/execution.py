@@ -15,11 +15,10 @@ from pydantic import (
     model_validator,
 )
 
+from marginweave.schemas.configuration.number_texts import DecimalMark, NumberForm, Thousands
 from marginweave.schemas.configuration.values import FrozenModel, PositiveWhole
 from marginweave.schemas.places import scheme_of
-
-DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|"}
-
+from marginweave.schemas.text_files import DELIMITERS
 
 _OBJECT = re.compile(r"s3://[a-z0-9][a-z0-9.-]+[a-z0-9](/[^/]+)+/?")
 
@@ -38,25 +37,46 @@ def check_place(source: str) -> str:
 
 
 class SourceFile(FrozenModel):
-    """One table: a .csv, .tsv or Parquet file, a folder of Parquet parts, either of them on S3, or `example:NAME`.
+    """One table: a text file, Parquet, Arrow or a sheet, a folder of Parquet parts, any of them on S3, or `example:NAME`.
 
-    `encoding` and `delimiter` say how a text file is written; Parquet has neither. Written in a configuration as the path
-    alone, or as `{file: people.csv, encoding: latin-1, delimiter: semicolon}`.
+    `encoding` and `delimiter` say how a text file is written, `decimal` and `thousands` how texts spell numbers. Written in a
+    configuration as the path alone, or as `{file: people.csv, encoding: latin-1, delimiter: semicolon, decimal: comma}`.
     """
 
     file: Annotated[str, AfterValidator(check_place)]
-    encoding: Literal["utf-8", "latin-1", "windows-1252"] = "utf-8"
+    encoding: Literal["utf-8", "utf-16", "latin-1", "windows-1252"] = "utf-8"
     delimiter: Literal["comma", "semicolon", "tab", "pipe"] | None = None
+    decimal: DecimalMark = "dot"
+    thousands: Thousands | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.decimal == self.thousands:
+            raise ValueError(
+                f"has the {self.decimal} before decimals and between thousands; declare another decimal or thousands"
+            )
+        return self
 
     @property
     def separator(self) -> str | None:
         """The character between two fields where it is declared; else the ending of the file's name decides."""
         return None if self.delimiter is None else DELIMITERS[self.delimiter]
 
+    @property
+    def numbers(self) -> NumberForm:
+        """How texts of the table spell numbers."""
+        return NumberForm(self.decimal, self.thousands)
+
     @model_serializer(mode="wrap")
     def _short(self, full: SerializerFunctionWrapHandler) -> str | dict[str, Any]:
         """The path alone where nothing else is declared, so that both ways to write it have one canonical form."""
-        return self.file if self.encoding == "utf-8" and self.delimiter is None else full(self)
+        if self.encoding == "utf-8" and self.delimiter is None and self.numbers.is_usual:
+            return self.file
+        found: dict[str, Any] = full(self)
+        return {key: value for key, value in found.items() if (key, value) not in _LATER}
+
+
+_LATER = (("decimal", "dot"), ("thousands", None))  # 0.1.0 did not have these keys: digests do not change
 
 
 def _source(value: Any) -> Any:

@@ -47,7 +47,7 @@ def compare_internally(reference: RunReference) -> None:
         InputError: the source is not the one the release was made from.
     """
     manifest, configuration = reference.manifest, _published_configuration(reference)
-    source = TableSource(reference.source, configuration.source)
+    source = TableSource.of(reference.source, configuration)
     with _unchanged(source, f"the source was changed while run {manifest.run} was compared with it"):
         check_source(reference, source)
         reference.ledger.evaluations.record(configuration.dataset, manifest.release)
@@ -180,7 +180,7 @@ def attack_internally(reference: RunReference, holdout: Path) -> Path:
     """
     _metrics()
     configuration = _published_configuration(reference)
-    places = [TableSource(place, configuration.source) for place in (reference.source, str(holdout.resolve()))]
+    places = [TableSource.of(place, configuration) for place in (reference.source, str(holdout.resolve()))]
     check_source(reference, places[0])
     if _is_source(reference, places[1]):
         raise InputError("--attacks needs rows that were in no release, and these are the source of the run")

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from marginweave.schemas.configuration.columns.category import ValuedColumn
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.synthesis import AnySynthesis
 from marginweave.schemas.errors import InputError, StageError
@@ -198,6 +199,16 @@ class Distribution:
     missing: int
 
 
+def titled_labels(published: PublishedRelease) -> list[tuple[str, ...]]:
+    """The labels of each attribute as the pages show them: with the title of a value behind it. DP: post-processing."""
+    columns, found = published.configuration.columns, []
+    for attribute, labels in zip(published.configuration.attributes, published.aggregates.domain.labels, strict=True):
+        column = columns[attribute.columns[0]]
+        titles = (column.titles or {}) if isinstance(column, ValuedColumn) and len(attribute.columns) == 1 else {}
+        found.append(tuple(f"{label} ({titles[label]})" if label in titles else label for label in labels))
+    return found
+
+
 def distributions(published: PublishedRelease, shown: ShownRecords, scale: float) -> list[Distribution]:
     """Values in declared order; of more than `MOST_VALUES` the most frequent ones.
 
@@ -209,7 +220,7 @@ def distributions(published: PublishedRelease, shown: ShownRecords, scale: float
     first, inside = published.aggregates.levels[0], published.intervals[0]
     released = zip(inside.beside(first.counts).tolist(), inside.low.tolist(), inside.high.tolist(), strict=True)
     places = zip(first.columns[:, 0].tolist(), first.values[:, 0].tolist(), strict=True)
-    counts, labels = dict(zip(places, released, strict=True)), published.aggregates.domain.labels
+    counts, labels = dict(zip(places, released, strict=True)), titled_labels(published)
 
     def value_counts(j: int, v: int) -> ValueCounts:
         reported, low, high = counts.get((j, v), (None, None, None))

@@ -21,11 +21,13 @@ from pydantic import ValidationError
 from marginweave.schemas.configuration.columns import NumberColumn
 from marginweave.schemas.configuration.columns.periods import DAY, moment_of, parse_instant
 from marginweave.schemas.configuration.execution import SourceFile
+from marginweave.schemas.configuration.number_texts import USUAL, NumberForm
 from marginweave.schemas.configuration.values import number
 from marginweave.schemas.configuration.yaml_source import TEXT_KEYS
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.places import EXAMPLE_PREFIX
 from marginweave.tasks.arrow import compute as pc
+from marginweave.tasks.validate.recognise import CODES, GAPS
 from marginweave.tasks.validate.source import TableSource, source_columns
 
 MOST_VALUES = 50  # a column with more distinct values is drafted with a private domain
@@ -33,7 +35,6 @@ _FEW_CODES = 12  # so few distinct numbers are taken for codes
 _BINS = 10
 _EXACT = 2**53
 _MOST_DECIMALS = 9
-_GAPS = frozenset({"", "na", "n/a", "#n/a", "nan", "null", "?", "."})
 _BOOLEANS = frozenset({frozenset(pair) for pair in (("true", "false"), ("yes", "no"), ("t", "f"), ("y", "n"))})
 # ISO 8601 goes first and needs no format.
 FORMATS = ("%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%Y/%m/%d", "%d/%m/%Y %H:%M", "%m/%d/%Y %H:%M", "%d.%m.%Y %H:%M")
@@ -59,14 +60,14 @@ class ColumnDraft:
         return self.facts.get("domain") == "private"
 
 
-def look_at(name: str, values: pa.ChunkedArray) -> ColumnDraft:
-    """The draft for one column: its kind, and the facts that its cells show.
+def look_at(name: str, values: pa.ChunkedArray, numbers: NumberForm = USUAL) -> ColumnDraft:
+    """The draft for one column: its kind, and the facts that its cells show; `numbers` says how they are written.
 
     Integers beyond 2^53, dates in several formats and texts among numbers make a category: nothing is bent to fit.
     """
     texts, records = _distinct(values)
-    gaps = [text for text in texts if text.casefold() in _GAPS]
-    present = [text for text in texts if text.casefold() not in _GAPS]
+    gaps = [text for text in texts if text.casefold() in GAPS]
+    present = [text for text in texts if text.casefold() not in GAPS]
     missing = {"missing": ["", *sorted(text for text in gaps if text)]} if any(gaps) else {}
     if not present:
         return ColumnDraft("category", {"domain": "private"}, "no value was seen")
@@ -74,7 +75,7 @@ def look_at(name: str, values: pa.ChunkedArray) -> ColumnDraft:
         _boolean(present, missing)
         or _date(present, missing)
         or _identifier(name, present, records)
-        or _number(present, missing)
+        or _number(name, [numbers.plain(text) or text for text in present], missing)
         or _set(present, missing)
         or _category(present, missing, records)
     )
@@ -125,8 +126,10 @@ def _identifier(name: str, present: Sequence[str], records: int) -> ColumnDraft 
     return None
 
 
-def _number(present: Sequence[str], missing: dict[str, Any]) -> ColumnDraft | None:
+def _number(name: str, present: Sequence[str], missing: dict[str, Any]) -> ColumnDraft | None:
     """Bounds are rounded outward; a single text among many numbers, such as N, is taken for "no value"."""
+    if CODES.search(name):
+        return None
     numbers = [value for text in present if (value := number(text)) is not None]
     odd = [text for text in present if number(text) is None]
     if len(odd) > 1 or len(set(numbers)) <= _FEW_CODES or any(re.match(r"[+-]?0[0-9]", text) for text in present):
@@ -231,7 +234,7 @@ def draft_configuration(source: str, form: SourceFile) -> str:
     present = source_columns(source, form)
     named = _usable_names(present)
     table = TableSource(source, form).table(named)
-    columns = {name: look_at(name, table.column(name)) for name in named}
+    columns = {name: look_at(name, table.column(name), form.numbers) for name in named}
     unnamed = [f"  # column {i + 1} has no name and is left out\n" for i, name in enumerate(present) if not name]
     lines = [column_line(name, draft) for name, draft in columns.items()]
     counted = any(draft.type not in _NOT_COUNTED for draft in columns.values())

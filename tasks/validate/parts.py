@@ -156,10 +156,14 @@ def reading(source: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise InputError(fault_of(source, error) or f"source ({source}) cannot be read: {_reason(error)}") from None
+        raise InputError(
+            fault_of(source, error) or f"source ({source}) cannot be read: {_reason(source, error)}"
+        ) from None
 
 
-def _reason(error: OSError) -> str:
+def _reason(source: str, error: OSError) -> str:
+    if error.strerror is None and source.lower().endswith((".gz", ".zst")):
+        return "its compression is damaged, or it is not whole"
     return error.strerror or "input error"
 
 

@@ -1,4 +1,4 @@
-"""Reads the declared columns of a CSV, TSV or Parquet source as Arrow tables of one type, and nothing else of it.
+"""Reads the declared columns of a source as Arrow tables of one type, and nothing else of it.
 
 pyarrow's own messages quote values, so none of them is ever passed on.
 """
@@ -6,22 +6,28 @@ pyarrow's own messages quote values, so none of them is ever passed on.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import csv
 
+from marginweave.schemas.configuration.columns import NumberColumn
 from marginweave.schemas.configuration.execution import SourceFile
+from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.places import EXAMPLE_PREFIX
 from marginweave.tasks.arrow import cell_type, is_text
 from marginweave.tasks.checkpoint.codecs import plain_table
+from marginweave.tasks.validate.arrow_file import arrow_batches, arrow_schema
+from marginweave.tasks.validate.kinds import SUPPORTED, check_kind, delimiter_of, kind_of
+from marginweave.tasks.validate.number_cells import plain_numbers
 from marginweave.tasks.validate.parts import Part, State, fault_of, parts_of, reading
-from marginweave.tasks.validate.text_source import check_columns, delimiter_of, read_header, read_text
+from marginweave.tasks.validate.sheet import read_sheet, sheet_header
+from marginweave.tasks.validate.text_source import check_columns, other_delimiter, read_header, read_text
 
 _ROWS = 1 << 17
 
@@ -30,7 +36,7 @@ def read_parquet(source: str, parts: Sequence[Part], columns: Sequence[str]) -> 
     """The named columns in that order, some rows at a time; at least one table, if without rows.
 
     Raises:
-        InputError: a part is no Parquet file, parts do not fit together, or a column is lacking or of an unusable type.
+        InputError: a part is no Parquet or Arrow file, parts do not fit, or a column is lacking or of an unusable type.
     """
     types = declared_types(_common_schema(source, parts, columns), columns)
     yield types.empty_table()
@@ -61,16 +67,25 @@ def declared_types(present: pa.Schema, columns: Sequence[str]) -> pa.Schema:
     return pa.schema([(name, _read_as(present.field(name).type)) for name in columns])
 
 
-def parquet_schema(source: str, part: Part) -> pa.Schema:
-    """Names and types of a part; raises InputError if it is no Parquet file."""
+def column_schema(source: str, part: Part) -> pa.Schema:
+    """Names and types of a part; raises InputError if it is no Parquet file, or no Arrow file where its name says so."""
     try:
-        return pq.read_schema(part.for_arrow())
+        return arrow_schema(part) if _is_arrow(source) else pq.read_schema(part.for_arrow())
     except (pa.ArrowException, OSError) as error:
-        reason = fault_of(source, error) or _UNREADABLE.format(source=source)
+        reason = fault_of(source, error) or _unreadable(source)
     raise InputError(reason)
 
 
-_UNREADABLE = "source ({source}) is neither .csv, .tsv nor Parquet"
+def _is_arrow(source: str) -> bool:
+    return kind_of(source, SourceFile(file=source)) == "arrow"
+
+
+def _unreadable(source: str) -> str:
+    if _is_arrow(source):
+        return f"source ({source}) is no Arrow file (Feather of version 2); save it again, or as Parquet"
+    return f"source ({source}) is neither Parquet nor a text file; supported are {SUPPORTED}"
+
+
 _UNFIT = "source ({source}) has the column {column!r} with a type in part {number} ({part}) that does not fit the parts before"
 
 
@@ -78,7 +93,7 @@ def _common_schema(source: str, parts: Sequence[Part], columns: Sequence[str]) -
     """The declared columns, found by their names in every part, with types that hold what all parts have."""
     kinds: dict[str, pa.Schema] = {}
     for number, part in enumerate(parts, 1):
-        present = parquet_schema(source, part)
+        present = column_schema(source, part)
         if number == 1:
             check_columns(present.names, columns)
         elif any(present.names.count(name) != 1 for name in columns):
@@ -100,12 +115,15 @@ def _batches(source: str, part: Part, columns: Sequence[str]) -> Iterator[pa.Rec
     """Batches of one part; columns of texts come as the dictionaries that the file has."""
     reason = None
     try:
+        if _is_arrow(source):
+            yield from arrow_batches(part, columns, _ROWS)
+            return
         with pq.ParquetFile(part.for_arrow()) as file:
             texts = [name for name in columns if is_text(file.schema_arrow.field(name).type)]
         with pq.ParquetFile(part.for_arrow(), read_dictionary=texts, memory_map=False, pre_buffer=False) as file:
             yield from file.iter_batches(batch_size=_ROWS, columns=list(columns))
     except (pa.ArrowException, OSError) as error:
-        reason = fault_of(source, error) or _UNREADABLE.format(source=source)
+        reason = fault_of(source, error) or _unreadable(source)
     if reason is not None:
         raise InputError(reason)
 
@@ -133,26 +151,47 @@ class TableSource:
 
     name: str
     form: SourceFile
+    numbers: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The columns whose texts are numbers in the form of the source, and the texts that mean "no value" in each."""
+
+    @classmethod
+    def of(cls, place: str, configuration: Configuration) -> TableSource:
+        """The source at `place`, as the configuration says that it is written."""
+        declared = configuration.columns.items()
+        numbers = {
+            name: configuration.missing_texts(name) for name, column in declared if isinstance(column, NumberColumn)
+        }
+        return cls(place, configuration.source, {} if configuration.source.numbers.is_usual else numbers)
 
     def tables(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """The declared `columns` in declared order, piece by piece, all of the same types; at least one, if without rows.
 
-        Texts stand behind dictionaries, which may have entries that no row has; Parquet's other types as they are.
+        Texts stand behind dictionaries, which may have entries that no row has; Parquet's other types as they are. Numbers
+        that are texts are spelled as configurations spell them.
 
         Raises:
             InputError: no header, a declared column that is lacking, repeated or of a type that cannot be used, bytes that
                 are not in the declared encoding, or a row with another number of fields than the header.
         """
-        delimiter = delimiter_of(self.name, self.form)
-        if delimiter:
-            with reading(self.name):
-                yield from read_text(self.name, parts_of(self.name)[0], delimiter, columns, self.form)
-        elif self.name.startswith(EXAMPLE_PREFIX):
+        for table in self._as_written(columns):
+            yield plain_numbers(table, self.form.numbers, self.numbers)
+
+    def _as_written(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        kind = kind_of(self.name, self.form)
+        if kind == "example":
             example = read_example(self.name)
             yield example.select(list(columns)).cast(declared_types(example.schema, columns))
-        else:
-            with reading(self.name):
-                yield from read_parquet(self.name, parts_of(self.name), columns)
+            return
+        with reading(self.name):
+            parts = parts_of(self.name)
+            if kind == "text":
+                delimiter = delimiter_of(self.name, self.form) or ","
+                yield from read_text(self.name, parts[0], delimiter, columns, self.form)
+            elif kind == "sheet":
+                check_columns(sheet_header(self.name, parts[0]), columns)
+                yield from read_sheet(self.name, parts[0], columns, self.form.numbers)
+            else:
+                yield from read_parquet(self.name, parts, columns)
 
     def table(self, columns: Sequence[str]) -> pa.Table:
         """All of it at once, without dictionaries. Raises InputError as `tables`."""
@@ -189,9 +228,10 @@ def check_source(source: str, columns: Sequence[str], form: SourceFile) -> None:
     """Refuse a source before a run begins: at once what its header tells, and, unless it is large, all of it.
 
     Raises:
-        InputError: as `TableSource.tables`.
+        InputError: as `TableSource.tables`, or a kind of file that is not supported.
     """
-    check_columns(source_columns(source, form), columns)
+    check_kind(source, form)
+    check_columns(source_columns(source, form), columns, _advice(source, form))
     if not source.startswith(EXAMPLE_PREFIX) and sum(part.size for part in parts_of(source)) <= _SMALL:
         for _ in TableSource(source, form).tables(columns):
             pass
@@ -201,12 +241,19 @@ def source_columns(source: str, form: SourceFile) -> tuple[str, ...]:
     """Column names that the source has, in its own order; raises InputError as `TableSource.tables` does."""
     if source.startswith(EXAMPLE_PREFIX):
         return tuple(read_example(source).column_names)
-    first = parts_of(source)[0]
+    first, delimiter = parts_of(source)[0], delimiter_of(source, form)
+    with reading(source):
+        if delimiter:
+            return read_header(source, first, delimiter, form)
+        if kind_of(source, form) == "sheet":
+            return sheet_header(source, first)
+    return tuple(column_schema(source, first).names)
+
+
+def _advice(source: str, form: SourceFile) -> str:
     delimiter = delimiter_of(source, form)
-    if delimiter:
-        with reading(source), first.open() as file:
-            return read_header(source, file, delimiter, form)
-    return tuple(parquet_schema(source, first).names)
+    with reading(source):
+        return "" if delimiter is None else other_delimiter(source, parts_of(source)[0], delimiter, form)
 
 
 EXAMPLES = ("affairs",)

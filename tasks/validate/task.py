@@ -34,7 +34,7 @@ def validate(reference: RunReference) -> StageResult:
         rules: set[tuple[str, str]] = set()
         expectations: dict[str, None] = {}
         usability = Usability(configuration)
-        source = TableSource(reference.source, configuration.source)
+        source = TableSource.of(reference.source, configuration)
         state = source.state()
         _check_unchanged(reference, source)
         for block in in_blocks(source.tables(configuration.source_names), configuration.block_rows):

@@ -54,7 +54,7 @@ SOURCES = {
     ),
     "ragged": (
         f"sex,region,age,grade\nf,north,30,1\nm,{MARKER}\n",
-        "a row whose number of fields differs from the header's",
+        "line 3 has 2 fields, the header has 4",
     ),
 }
 

@@ -83,16 +83,20 @@ def test_what_is_public_is_printed_as_an_assumption(marginweave: CommandLine, ta
 
 
 def test_a_file_in_another_form(alone: CommandLine) -> None:
-    """Encoding and delimiter are said, not guessed, and the draft repeats them."""
+    """Encoding and delimiter are recognised unless they are given, and the draft says them."""
     (alone.home / "t.csv").write_bytes("stadt;name\nKöln;a\nBonn;b\n".encode("latin-1"))
-    refused = alone("init", "t.csv")
+    refused = alone("init", "t.csv", "--encoding", "utf-8")
     assert refused.returncode == 2
-    assert "must be UTF-8; for another encoding" in refused.stderr
-    result = alone("init", "t.csv", "--encoding", "latin-1", "--delimiter", "semicolon")
-    assert result.returncode == 0, result.stderr
-    text = (alone.home / "t.yaml").read_text()
-    assert "source: {file: t.csv, encoding: latin-1, delimiter: semicolon}" in text
-    assert "Köln" in text
+    assert "is not written in utf-8" in refused.stderr
+    for arguments, encoding in (
+        ((), "windows-1252"),
+        (("--encoding", "latin-1", "--delimiter", "semicolon"), "latin-1"),
+    ):
+        result = alone("init", "t.csv", "--output", f"{encoding}.yaml", *arguments)
+        assert result.returncode == 0, result.stderr
+        text = (alone.home / f"{encoding}.yaml").read_text()
+        assert f"source: {{file: t.csv, encoding: {encoding}, delimiter: semicolon}}" in text
+        assert "Köln" in text
 
 
 PARAMETERS = {
@@ -129,7 +133,7 @@ def test_dpsyn_becomes_one_configuration_a_run(alone: CommandLine) -> None:
         (["init", "visits.csv", "--from-dpsyn", "p.json"], "FILE has no place with --from-dpsyn"),
         (["init", "--from-dpsyn", "p.json"], "--source is required with --from-dpsyn"),
         (["init", "--from-dpsyn", "p.json", "--source", "x.csv"], "parameters.json (p.json) does not exist"),
-        (["init", "visits.csv", "--encoding", "utf-16"], "--encoding must be utf-8, latin-1 or windows-1252"),
+        (["init", "visits.csv", "--encoding", "utf-7"], "--encoding must be utf-8, utf-16, latin-1 or windows-1252"),
         (["init", "visits.csv", "--delimiter", ":"], "--delimiter must be comma, semicolon, tab or pipe"),
         (["init", "visits.csv", "--output", "no/where.yaml"], "no is not a folder"),
     ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -21,12 +21,20 @@ FALSE_VALUES = ("false", "0", "no", "f", "n")
 TRUE_VALUES = ("true", "1", "yes", "t", "y")
 
 
+def _titles(value: Any) -> Any:
+    if not isinstance(value, dict):
+        raise ValueError("must be a mapping of values to their titles")
+    return {str(code).strip(): str(title).strip() for code, title in value.items()}
+
+
 class ValuedColumn(MeasuredColumn, frozen=True):
     """A column whose values are declared, or discovered under the budget."""
 
     values: Texts | None = None
     domain: Literal["public", "private"] = "public"
     outside: Literal["null", "other", "error"] = "null"
+    titles: Annotated[dict[str, str], BeforeValidator(_titles)] | None = None
+    """What values mean, for the pages of a release."""
 
     @model_validator(mode="after")
     def _check_domain(self) -> Self:
@@ -42,6 +50,9 @@ class ValuedColumn(MeasuredColumn, frozen=True):
             pair = first_duplicate(self.values)
             if pair:
                 raise ValueError(f"declares a value twice: {pair[0]!r} and {pair[1]!r}")
+        unknown = next((code for code in self.titles or {} if code not in self.labels), None)
+        if unknown is not None:
+            raise ValueError(f"has a title for {unknown!r}, which is none of its values")
         return self
 
     @cached_property

@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from marginweave.schemas.configuration.code_lists import with_code_lists
 from marginweave.schemas.configuration.parse import refusal, refuse_unsupported
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.sections import Sections, method_of
@@ -21,10 +22,10 @@ def load_configuration(path: Path) -> Configuration:
     """The configuration in the YAML file at `path`.
 
     Raises:
-        InputError: the file is not there or not YAML, or the first rule that it breaks, by key: `privacy.epsilon (-1.0)
-            must be positive`.
+        InputError: the file, or a code list that it names, is not there or cannot be parsed, or the first rule that it
+            breaks, by key: `privacy.epsilon (-1.0) must be positive`.
     """
-    return parse_configuration(read_yaml(path))
+    return parse_configuration(with_code_lists(read_yaml(path), path.resolve().parent))
 
 
 def parse_configuration(raw: dict[str, Any]) -> Configuration:

@@ -80,7 +80,10 @@ REFUSED = [
     ),
     ({"source": ""}, "source.file () must not be empty"),
     ({"source": ["a.csv", "b.csv"]}, "source (['a.csv', 'b.csv']) must be one table: link several tables before"),
-    ({"source": {"file": "a.csv", "encoding": "utf-16"}}, "source.encoding (utf-16) must be utf-8, latin-1 or windows"),
+    (
+        {"source": {"file": "a.csv", "encoding": "utf-7"}},
+        "source.encoding (utf-7) must be utf-8, utf-16, latin-1 or windows",
+    ),
     ({"source": {"file": "a.csv", "delimiter": ";"}}, "source.delimiter (;) must be comma, semicolon, tab or pipe"),
     ({"source": {"file": "a.csv", "delimeter": "tab"}}, "unknown key source.delimeter; did you mean delimiter?"),
     ({"source": None}, "source is required"),

@@ -1,0 +1,300 @@
+"""The same table comes out of every form that people have it in, and what is not meant is refused without its text."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+from collections.abc import Callable
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import openpyxl
+import pyarrow as pa
+import pyarrow.feather as feather
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from marginweave.schemas.configuration.execution import SourceFile
+from marginweave.schemas.configuration.number_texts import MARKS, USUAL, NumberForm
+from marginweave.schemas.configuration.values import number
+from marginweave.schemas.errors import InputError
+from marginweave.schemas.text_files import recognise_delimiter, recognise_encoding
+from marginweave.tasks.preprocess.clean import clean_table
+from marginweave.tasks.validate.kinds import check_kind
+from marginweave.tasks.validate.number_cells import plain_numbers
+from marginweave.tasks.validate.recognise import recognise
+from marginweave.tasks.validate.source import TableSource, check_source, source_columns
+from tests.support.configurations import configuration
+
+MARKER = "xq7marker"
+FORMS = [
+    NumberForm(decimal, thousands)
+    for decimal in ("dot", "comma")
+    for thousands in (None, "dot", "comma", "space", "apostrophe")
+    if decimal != thousands
+]
+ROWS = [("Köln", "1.234,5"), ("Bonn", "-0,25"), ("Köln", "77"), ("", "")]
+TEXT = "town;cost\n" + "".join(f"{town};{cost}\n" for town, cost in ROWS)
+
+
+def zstd(content: bytes) -> bytes:
+    return bytes(pa.Codec("zstd").compress(content, asbytes=True))
+
+
+@st.composite
+def spelled(draw: Callable[..., Any]) -> tuple[NumberForm, str, Decimal]:
+    """A form, a number in it, with or without its marks between thousands, and the number."""
+    form = draw(st.sampled_from(FORMS))
+    whole, digits = draw(st.integers(0, 10**15)), draw(st.text("0123456789", max_size=6))
+    mark = draw(st.sampled_from(["", *(MARKS[form.thousands] if form.thousands else "")]))
+    text = draw(st.sampled_from(["", "-", "+"])) + f"{whole:,}".replace(",", mark)
+    plain = text.replace(mark, "") if mark else text
+    tail = f".{digits}" if digits else ""
+    return form, text + tail.replace(".", MARKS[form.decimal]), Decimal(plain + tail)
+
+
+@settings(max_examples=300, deadline=None)
+@given(spelled())
+def test_a_number_in_any_form_is_the_number(made: tuple[NumberForm, str, Decimal]) -> None:
+    """One at a time and many at once alike."""
+    form, text, value = made
+    plain = form.plain(f" {text} ")
+    assert plain is not None
+    assert number(plain) == value
+    table = pa.table({"x": pa.array([text], pa.string()).dictionary_encode()})
+    assert plain_numbers(table, form, {"x": ()}).column("x").to_pylist() == [plain]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(FORMS), st.text("0123456789.,'’ \u00a0+-eE", max_size=9))
+@example(NumberForm("comma", "dot"), "1.23")
+@example(NumberForm("comma", "dot"), "0.123")
+@example(NumberForm("comma"), "3.5")
+@example(NumberForm("dot", "comma"), "1,2345")
+def test_what_is_no_number_in_the_form_is_read_as_none(form: NumberForm, text: str) -> None:
+    """Above all not as another one: 1.23 is not 1.23 where the dot stands between thousands."""
+    table = pa.table({"x": pa.array([text], pa.string()).dictionary_encode()})
+    (found,) = plain_numbers(table, form, {"x": ()}).column("x").to_pylist()
+    plain = form.plain(text)
+    assert (number(found.strip()) is None) == (plain is None)
+    assert plain in {None, found}
+    assert plain_numbers(table, form, {"x": (text,)}).column("x").to_pylist() == [text]  # it means "no value"
+    assert plain_numbers(table, form, {}).column("x").to_pylist() == [text]
+
+
+def test_a_number_column_follows_the_form_of_the_source_and_no_other(tmp_path: Path) -> None:
+    """Missing codes match as declared, by text or by number; categories stay as they are written."""
+    path = tmp_path / "t.csv"
+    path.write_text("n;c\n1.234,5;1,5\n-9,0;2\n0,50;2\nn/a;1,5\n3.5;2\n999.999;2\n")
+    made = configuration(
+        source={"file": "t.csv", "delimiter": "semicolon", "decimal": "comma", "thousands": "dot"},
+        columns={
+            "n": {"type": "number", "bounds": [0, 5000], "bins": 5, "missing": ["-9", "n/a", "999.999"]},
+            "c": {"type": "category", "values": ["1,5", "2"]},
+        },
+    )
+    clean = clean_table(TableSource.of(str(path), made).table(made.source_names), made)
+    assert clean.column("n").to_pylist() == [1234.5, None, 0.5, None, None, None]
+    assert clean.column("c").to_pylist() == ["1,5", "2", "2", "1,5", "2", "2"]
+
+
+def texts(content: str) -> dict[str, tuple[bytes, dict[str, str]]]:
+    semicolon = {"delimiter": "semicolon"}
+    return {
+        "plain.csv": (content.encode(), semicolon),
+        "marked.csv": (content.encode("utf-8-sig"), semicolon),
+        "wide.csv": (content.encode("utf-16"), {**semicolon, "encoding": "utf-16"}),
+        "big.csv": (codecs.BOM_UTF16_BE + content.encode("utf-16-be"), {**semicolon, "encoding": "utf-16"}),
+        "west.csv": (content.encode("cp1252"), {**semicolon, "encoding": "windows-1252"}),
+        "one.csv.gz": (gzip.compress(content.encode()), semicolon),
+        "two.csv.gz": (gzip.compress(content[:12].encode()) + gzip.compress(content[12:].encode()), semicolon),
+        "z.csv.zst": (zstd(content.encode("utf-16")), {**semicolon, "encoding": "utf-16"}),
+        "t.txt": (content.replace(";", "\t").encode(), {"delimiter": "tab"}),
+        "t.tsv.gz": (gzip.compress(content.replace(";", "\t").encode()), {}),
+    }
+
+
+@pytest.mark.parametrize("name", texts(TEXT))
+def test_every_text_is_the_same_table(tmp_path: Path, name: str) -> None:
+    """Recognised as it is declared."""
+    content, form = texts(TEXT)[name]
+    path = tmp_path / name
+    path.write_bytes(content)
+    declared = SourceFile(file=name, **form)
+    assert source_columns(str(path), declared) == ("town", "cost")
+    found = TableSource(str(path), declared).table(["cost", "town"])
+    assert list(zip(*found.to_pydict().values(), strict=True)) == [(cost, town) for town, cost in ROWS]
+    numbers = {"decimal": "comma", "thousands": "dot"}
+    assert recognise(str(path), SourceFile(file=name), encoding=True) == SourceFile(file=name, **form, **numbers)
+
+
+def sheet(path: Path, rows: list[list[Any]], others: int = 0) -> str:
+    book = openpyxl.Workbook()
+    assert book.active is not None
+    for row in rows:
+        book.active.append(row)
+    for i in range(others):
+        book.create_sheet(f"s{i}")
+    book.save(path)
+    return str(path)
+
+
+def test_a_sheet_is_a_table_of_texts(tmp_path: Path) -> None:
+    """Numbers in the form of the source, dates in ISO 8601; rows and columns without anything are none."""
+    header = ["n", None, " d ", "b", "t", None]
+    rows = [
+        [1.5, "x", datetime.fromisoformat("2020-02-29"), True, "a;b", None],
+        [None] * 6,
+        [7, None, datetime.fromisoformat("2020-02-29T12:30"), False, None],
+        ["1,25", None, date(1999, 12, 31), None, "01"],
+    ]
+    path = sheet(tmp_path / "t.xlsx", [header, *rows])
+    assert source_columns(path, SourceFile(file="t.xlsx")) == ("n", "", "d", "b", "t")
+    expected = {
+        "t": ["a;b", "", "01"],
+        "n": ["1,5", "7", "1,25"],
+        "d": ["2020-02-29", "2020-02-29T12:30:00", "1999-12-31"],
+        "b": ["true", "false", ""],
+    }
+    form = SourceFile(file="t.xlsx", decimal="comma")
+    assert TableSource(path, form).table([*expected]).to_pydict() == expected
+    assert recognise(path, SourceFile(file="t.xlsx"), encoding=True) == SourceFile(file="t.xlsx")
+    empty = sheet(tmp_path / "empty.xlsx", [["a", "b"]])
+    assert TableSource(empty, SourceFile(file="e.xlsx")).table(["b"]).to_pydict() == {"b": []}
+
+
+@pytest.mark.parametrize(
+    ("rows", "others", "words"),
+    [
+        ([["a"], [1]], 2, "has 3 visible sheets; keep the table alone"),
+        ([["a"], [1, None], [2, MARKER]], 0, "has a value in row 3 beyond the last column"),
+        ([[], ["a"]], 0, "has no header: its first row"),
+        ([["b"], [MARKER]], 0, "lacks the declared column 'a'"),
+    ],
+)
+def test_faults_of_a_sheet(tmp_path: Path, rows: list, others: int, words: str) -> None:
+    path = sheet(tmp_path / "t.xlsx", rows, others)
+    with pytest.raises(InputError, match=words) as refusal:
+        check_source(path, ["a"], SourceFile(file="t.xlsx"))
+    assert MARKER not in str(refusal.value)
+
+
+def test_arrow_files_are_read_as_parquet_is(tmp_path: Path) -> None:
+    """Categories of frames, dates and gaps included; batches are cut to what fits memory."""
+    table = pa.table(
+        {
+            "n": pa.array([1.5, None, 3.0] * 100_000),
+            "c": pa.array(["a", "b", None] * 100_000).dictionary_encode(),
+            "k": pa.array([1, 2, None] * 100_000).dictionary_encode(),
+            "d": pa.array([date(2020, 1, 1), None, date(2020, 1, 2)] * 100_000),
+        }
+    )
+    for name, compression in (("t.feather", "lz4"), ("t.arrow", "uncompressed"), ("t.ipc", "zstd")):
+        feather.write_feather(table, str(tmp_path / name), compression=compression, chunksize=300_000)
+    pq.write_table(table, tmp_path / "t.parquet")
+    columns = ["d", "c", "k", "n"]
+    expected = TableSource(str(tmp_path / "t.parquet"), SourceFile(file="t.parquet")).table(columns)
+    for name in ("t.feather", "t.arrow", "t.ipc"):
+        source = TableSource(str(tmp_path / name), SourceFile(file=name))
+        assert source_columns(source.name, source.form) == ("n", "c", "k", "d")
+        assert source.table(columns) == expected
+        assert max(piece.num_rows for piece in source.tables(columns)) <= 1 << 17
+    (tmp_path / "bad.feather").write_bytes(b"FEA1 of version 1")
+    with pytest.raises(InputError, match="is no Arrow file"):
+        source_columns(str(tmp_path / "bad.feather"), SourceFile(file="bad.feather"))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("t.csv", f"a;b\n1;2\n{MARKER},5;3\n".encode(), r"lacks the declared column.*more likely the semicolon"),
+        ("t.csv", f"a,b\n1,2\n{MARKER}\n3,4\n".encode(), r"line 3 has 1 field, the header has 2$"),
+        ("t.csv", f'a,b\n1,"x\r\ny"\n"{MARKER}\n",2,"z\nz"\n'.encode(), r"line 4 has 3 fields, the header has 2$"),
+        ("t.csv", f"a,b|c\n1|2\n3,{MARKER},7|4\n".encode(), r"line 2 has 1 field, .* more likely the pipe: source"),
+        ("t.csv", f"a,b\n1,{MARKER}é\n".encode("cp1252"), r"must be UTF-8; .*encoding: windows-1252\}"),
+        ("t.csv", f"a,b\n1,{MARKER}\n".encode("utf-16"), r"must be UTF-8; .*encoding: utf-16\}"),
+        ("t.csv", bytes(range(256)), "must be UTF-8; it is no text"),
+        ("t.csv.gz", gzip.compress(MARKER.encode() * 999)[:-9], "its compression is damaged, or it is not whole"),
+        ("t.csv.zst", b"a,b\n1,2\n", "its compression is damaged, or it is not whole"),
+    ],
+)  # fmt: skip
+def test_a_fault_has_its_place_and_no_text(tmp_path: Path, name: str, content: bytes, words: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=words) as refusal:
+        check_source(str(path), ["a"], SourceFile(file=name))
+    assert MARKER not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("t.xls", r"is of a kind that is not supported \(\.xls\): save it as \.csv"),
+        ("t.sav", "not supported"),
+        ("t.zip", "not supported"),
+        ("t.json", "not supported"),
+        ("s3://tables/t.ods", "not supported"),
+        ("t.parquet.gz", "is compressed, which only text files can be"),
+        ("t.txt", "needs its delimiter declared"),
+        ("t.txt.gz", "needs its delimiter declared"),
+    ],
+)
+def test_another_kind_is_refused_by_its_name(name: str, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        check_kind(name, SourceFile(file=name))
+    if not name.endswith((".xls", ".ods", ".gz")):
+        check_kind(name, SourceFile(file=name, delimiter="tab"))
+
+
+@pytest.mark.parametrize(
+    "name", ["visits", "visits.2024", "t.CSV", "t.pq", "t.csv.zst", "s3://tables/part-0.v1_2", "example:x"]
+)
+def test_what_can_be_read_is_not_refused(name: str) -> None:
+    check_kind(name, SourceFile(file=name))
+
+
+@pytest.mark.parametrize(
+    ("content", "form"),
+    [
+        ("n\n1.5\n2\n", USUAL),
+        ("n\n1.234\n", USUAL),
+        ('n,m\n"1,234",1\n"12,345",2\n', NumberForm("dot", "comma")),
+        ("n;m\n1,234;1\n12,345;2\n", NumberForm("comma")),
+        ("n;m\n1.234;1\n1,5;2\n", NumberForm("comma", "dot")),
+        ("n;m\n1 234,5;1\n", NumberForm("comma", "space")),
+        ("n;m\n1'234.5;1\n", NumberForm("dot", "apostrophe")),
+        ("n;m\n1,5;x\nNA;y\nunknown;z\n", NumberForm("comma")),
+        ("n;m\n1.5;1\nx;2\ny;3\n", USUAL),
+        ("d;m\n01.02.2020;1\n11.12.2021;2\n", USUAL),
+    ],
+)
+def test_the_marks_of_numbers_are_recognised(tmp_path: Path, content: str, form: NumberForm) -> None:
+    (tmp_path / "t.csv").write_text(content)
+    assert recognise(str(tmp_path / "t.csv"), SourceFile(file="t.csv"), encoding=True).numbers == form
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.lists(st.text("aé.5 ", max_size=4), min_size=2, max_size=2), min_size=1, max_size=5),
+    st.sampled_from(",;\t|"),
+)
+def test_a_delimiter_that_cuts_all_rows_alike_is_found(rows: list, delimiter: str) -> None:
+    """In part of a file, too, whose last row is cut off."""
+    text = "".join(f"{delimiter.join(row)}\n" for row in [["a", "b"], *rows])
+    found = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe"}[delimiter]
+    assert recognise_delimiter(text, whole=True) == found
+    assert recognise_delimiter(text + "x", whole=False) == found
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text("aé€ß\n;5", min_size=1), st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "cp1252"]), st.integers(1, 5))
+def test_an_encoding_that_is_recognised_gives_back_the_text(text: str, encoding: str, size: int) -> None:
+    content = text.encode(encoding)
+    found = recognise_encoding(content[i : i + 2 * size] for i in range(0, len(content), 2 * size))
+    if encoding != "cp1252":  # some texts in it are UTF-8, too
+        assert found == encoding.removesuffix("-sig")
+    assert content.decode({"utf-8": "utf-8-sig"}.get(str(found), str(found))) == text or encoding == "cp1252"
