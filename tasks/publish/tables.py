@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from marginweave.schemas.arrays import Floats, Integers
+from marginweave.schemas.configuration.columns import MeasuredColumn
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.structure import SEPARATOR
 from marginweave.schemas.errors import InputError
@@ -115,17 +117,34 @@ def csv_bytes(table: pa.Table) -> bytes:
     return sink.getvalue()
 
 
-def as_written(table: pa.Table) -> pa.Table:
-    """What `csv_bytes` writes of a table: itself, or one of one column as texts without nulls."""
-    if table.num_columns != 1:
-        return table
-    return pa.table([table.column(0).cast(pa.string()).fill_null("")], names=table.column_names)
+def as_written(table: pa.Table, missing: Mapping[str, str] = MappingProxyType({})) -> pa.Table:
+    """What `csv_bytes` writes of a table: itself, or one of one column as texts without nulls.
+
+    Columns of `missing` are texts, too, in which that text stands where there is no value.
+    """
+    if table.num_columns == 1:
+        missing = {table.column_names[0]: "", **missing}
+    for name, text in missing.items():
+        place = table.column_names.index(name)
+        table = table.set_column(place, name, table.column(name).cast(pa.string()).fill_null(text))
+    return table
 
 
-def write_synthetic(place: Path, tables: Iterable[pa.Table]) -> dict[str, str]:
+def missing_as_written(configuration: Configuration) -> dict[str, str]:
+    """The text that means "no value" in the source, by column of the output, where there is one and it is not empty."""
+    declared = {
+        name: [text.strip() for text in configuration.missing_texts(name)]
+        for name in configuration.output_names
+        if isinstance(configuration.columns[name], MeasuredColumn)
+    }
+    return {name: texts[0] for name, texts in declared.items() if len(texts) == 1 and texts[0]}
+
+
+def write_synthetic(place: Path, tables: Iterable[pa.Table], missing: Mapping[str, str]) -> dict[str, str]:
     """Write `synthetic.parquet` and `synthetic.csv` to the folder `place`, block by block, and return their SHA-256 by name.
 
     The same bytes as `parquet_bytes` and `csv_bytes`, however the records are cut into tables, of which there is one at least.
+    In the CSV file a missing value is the text of `missing`; Parquet has a null of its own for it, whatever the source wrote.
     DP: post-processing.
 
     Raises:
@@ -136,11 +155,13 @@ def write_synthetic(place: Path, tables: Iterable[pa.Table]) -> dict[str, str]:
     with ExitStack() as files:
         streams = [files.enter_context(streamed_file(place / name)) for name in SYNTHETIC]
         parquet = pq.ParquetWriter(streams[0], first.schema, **PARQUET_OPTIONS)
-        text = pa_csv.CSVWriter(streams[1], as_written(first.schema.empty_table()).schema, write_options=CSV_OPTIONS)
+        text = pa_csv.CSVWriter(
+            streams[1], as_written(first.schema.empty_table(), missing).schema, write_options=CSV_OPTIONS
+        )
         for rows in chain([first], blocks):
             writes = (
                 partial(parquet.write_table, rows.combine_chunks(), row_group_size=ROW_GROUP),
-                partial(text.write_table, as_written(rows)),
+                partial(text.write_table, as_written(rows, missing)),
             )
             for _ in LocalEngine().map(lambda write: write(), writes):  # side by side
                 pass

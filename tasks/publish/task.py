@@ -25,6 +25,7 @@ from marginweave.tasks.publish.tables import (
     csv_bytes,
     marginal_facts,
     measurements_table,
+    missing_as_written,
     parquet_bytes,
     write_synthetic,
 )
@@ -76,7 +77,7 @@ def publish(
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     decoded = reference.load_blocks(parts["decode"])
     tables = LocalEngine().map(lambda block: unpack_table(decoded[block]), range(len(decoded)))  # verified on all cores
-    digests |= write_synthetic(place, tables)
+    digests |= write_synthetic(place, tables, missing_as_written(configuration))
     return {f"release/{name}": digest for name, digest in digests.items()}
 
 

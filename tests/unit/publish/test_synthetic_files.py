@@ -37,7 +37,7 @@ def test_files_are_those_of_the_whole_table(tmp_path_factory, rows, cuts, single
     place = tmp_path_factory.mktemp("release")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tables, "ROW_GROUP", 16)
-        digests = write_synthetic(place, blocks)
+        digests = write_synthetic(place, blocks, {})
         wanted = {"synthetic.parquet": parquet_bytes(table), "synthetic.csv": csv_bytes(table)}
     assert {name: (place / name).read_bytes() for name in wanted} == wanted
     assert digests == {name: hashlib.sha256(content).hexdigest() for name, content in wanted.items()}
