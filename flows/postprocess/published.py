@@ -87,7 +87,7 @@ def regenerate_records(home: Path, run: str, *, records: int | None, seed: int |
         InputError: no finished run, or the folder holds something already.
     """
     from marginweave.tasks.publish.reader import PublishedRelease
-    from marginweave.tasks.publish.tables import missing_as_written, write_synthetic
+    from marginweave.tasks.publish.synthetic import missing_as_written, write_synthetic
 
     folder, manifest = finished_run(home, run)
     published = PublishedRelease.read(folder.release)

@@ -41,8 +41,11 @@ class NumberValues(ColumnValues[NumberColumn]):
         absent = [float(value) for text in self.missing if (value := declared_number(text.strip())) is not None]
         if absent:
             array[np.isin(array, absent)] = np.nan
-        array = np.where(np.isin(array, self.column.special), array, np.clip(array, *self.column.clamp))
-        return pa.array(array, mask=np.isnan(array))
+        bounded, special = np.clip(array, *self.column.clamp), np.isin(array, self.column.special)
+        if self.column.special:  # a number that is clamped to a code is none: it stays inside by the smallest step
+            inside = np.nextafter(bounded, np.mean(self.column.clamp))
+            bounded = np.where(np.isin(bounded, self.column.special), inside, bounded)
+        return pa.array(np.where(special, array, bounded), mask=np.isnan(array))
 
     def encode(self, values: pa.Array, words: CellWords | None) -> Codes:  # noqa: ARG002 - a cell has one value
         """The bin of each number: x has the bin i with e_i <= x < e_i+1, the last bin closed above; codes come after them."""

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
-from functools import partial
-from itertools import chain
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -17,7 +13,6 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from marginweave.schemas.arrays import Floats, Integers
-from marginweave.schemas.configuration.columns import MeasuredColumn
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.structure import SEPARATOR
 from marginweave.schemas.errors import InputError
@@ -27,15 +22,11 @@ from marginweave.schemas.released.statement import MarginalsStatement, MarginalS
 from marginweave.tasks.accounting.plan.marginals import rounds_of
 from marginweave.tasks.aggregate.domain import domain_sizes
 from marginweave.tasks.aggregate.selection import declared_cliques
-from marginweave.tasks.checkpoint.codecs import in_blocks
-from marginweave.tasks.checkpoint.files import streamed_file
-from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.evaluate.intervals import Intervals, count_interval
 from marginweave.tasks.normalize.marginals import compression_of
 
 ROW_GROUP = 1 << 16
 PARQUET_OPTIONS: dict[str, Any] = {"write_statistics": False, "compression": "zstd", "store_schema": False}
-SYNTHETIC = ("synthetic.parquet", "synthetic.csv")
 _MISSING = "(missing)"
 CSV_OPTIONS = pa_csv.WriteOptions(quoting_style="needed")
 
@@ -128,46 +119,6 @@ def as_written(table: pa.Table, missing: Mapping[str, str] = MappingProxyType({}
         place = table.column_names.index(name)
         table = table.set_column(place, name, table.column(name).cast(pa.string()).fill_null(text))
     return table
-
-
-def missing_as_written(configuration: Configuration) -> dict[str, str]:
-    """The text that means "no value" in the source, by column of the output, where there is one and it is not empty."""
-    declared = {
-        name: [text.strip() for text in configuration.missing_texts(name)]
-        for name in configuration.output_names
-        if isinstance(configuration.columns[name], MeasuredColumn)
-    }
-    return {name: texts[0] for name, texts in declared.items() if len(texts) == 1 and texts[0]}
-
-
-def write_synthetic(place: Path, tables: Iterable[pa.Table], missing: Mapping[str, str]) -> dict[str, str]:
-    """Write `synthetic.parquet` and `synthetic.csv` to the folder `place`, block by block, and return their SHA-256 by name.
-
-    The same bytes as `parquet_bytes` and `csv_bytes`, however the records are cut into tables, of which there is one at least.
-    In the CSV file a missing value is the text of `missing`; Parquet has a null of its own for it, whatever the source wrote.
-    DP: post-processing.
-
-    Raises:
-        MachineError: the disk refuses; what stood there stands.
-    """
-    blocks = in_blocks(tables, ROW_GROUP)
-    first = next(blocks)
-    with ExitStack() as files:
-        streams = [files.enter_context(streamed_file(place / name)) for name in SYNTHETIC]
-        parquet = pq.ParquetWriter(streams[0], first.schema, **PARQUET_OPTIONS)
-        text = pa_csv.CSVWriter(
-            streams[1], as_written(first.schema.empty_table(), missing).schema, write_options=CSV_OPTIONS
-        )
-        for rows in chain([first], blocks):
-            writes = (
-                partial(parquet.write_table, rows.combine_chunks(), row_group_size=ROW_GROUP),
-                partial(text.write_table, as_written(rows, missing)),
-            )
-            for _ in LocalEngine().map(lambda write: write(), writes):  # side by side
-                pass
-        parquet.close()
-        text.close()
-        return {name: stream.digest for name, stream in zip(SYNTHETIC, streams, strict=True)}
 
 
 def _rows(domain: Domain, level: Level, sigmas: Floats, intervals: Intervals, positions: int) -> pa.Table:

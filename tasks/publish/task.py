@@ -20,14 +20,13 @@ from marginweave.tasks.normalize.task import released_counts
 from marginweave.tasks.publish.pages import internal_report, release_pages
 from marginweave.tasks.publish.reader import PublishedRelease, show_records
 from marginweave.tasks.publish.statement import privacy_statement
+from marginweave.tasks.publish.synthetic import missing_as_written, write_synthetic
 from marginweave.tasks.publish.tables import (
     counts_table,
     csv_bytes,
     marginal_facts,
     measurements_table,
-    missing_as_written,
     parquet_bytes,
-    write_synthetic,
 )
 from marginweave.tasks.references import DerivedReference, RunReference, StageResult
 from marginweave.tasks.stage import stage_task

@@ -157,7 +157,8 @@ def complete_records(
     """Fill what is missing where nothing can be missing, in proportion to the 1-counts (evenly where there are none).
 
     Nothing can be missing in columns that are not `optional`, and in records in which a rule forbids it. Values that would
-    complete a forbidden combination are left out. A record for which none is left becomes a copy of another complete one, chosen at random; if there is no other, all get the likeliest values that can stand together.
+    complete a forbidden combination are left out. A record for which none is left becomes a copy of another complete one,
+    chosen at random; if there is no other, all get the likeliest values that can stand together.
     DP: post-processing.
 
     Raises:
@@ -186,10 +187,10 @@ def complete_records(
 def _broken(records: Records, column: int, value: int, forbidden: Sequence[Rule]) -> Flags:
     """Which records hold a forbidden combination that names this value."""
     rules = [rule for rule in forbidden if (column, value) in rule]
-    return np.logical_or.reduce(
-        [np.logical_and.reduce([records[:, c] == v for c, v in rule]) for rule in rules]
-        or [np.zeros(len(records), np.bool_)]
-    )
+    broken = np.zeros(len(records), np.bool_)
+    for rule in rules:
+        broken |= np.logical_and.reduce([records[:, c] == v for c, v in rule])
+    return broken
 
 
 def _weights(aggregates: Aggregates, column: int) -> Floats:

@@ -55,7 +55,8 @@ def as_read_by_0_1_0(configuration: Configuration) -> Configuration:
 def resolve(raw: Mapping[str, Any]) -> dict[str, Any]:
     """What was written, with all decided that it leaves to us: what is counted, in what proportions, and what makes records.
 
-    A cell without a value becomes a draw where nothing is declared missing (`with_draws`). The decisions see the sections as they were declared, with k-tuples where counts are left to us.
+    A cell without a value becomes a draw where nothing is declared missing (`with_draws`). The other decisions see the
+    sections as they were declared, with k-tuples where counts are left to us.
     DP: a function of public facts alone.
 
     Raises:

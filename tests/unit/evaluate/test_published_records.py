@@ -13,7 +13,7 @@ from marginweave.tasks.encode.codes import encode_table
 from marginweave.tasks.evaluate.internal import published_records
 from marginweave.tasks.evaluate.rules import broken_rules
 from marginweave.tasks.preprocess.clean import clean_table
-from marginweave.tasks.publish.tables import write_synthetic
+from marginweave.tasks.publish.synthetic import write_synthetic
 from tests.support.configurations import configuration
 from tests.support.published import COLUMNS, made_records, published, table_of
 
