@@ -154,6 +154,9 @@ def _input_checks(configuration: Configuration, name: str) -> list[pa.Check]:
 def _check(rule: Rule, *, nulls: bool = False) -> pa.Check:
     import pandera.pandas as pa
 
+    if rule.limits is not None and rule.values is not None:
+        low, high, others = *rule.limits, list(rule.values)
+        return pa.Check(lambda series: series.between(low, high) | series.isin(others), name=rule.name)
     if rule.limits is not None:
         return pa.Check.in_range(*rule.limits, name=rule.name)
     if rule.values is not None:

@@ -13,7 +13,7 @@ from marginweave.schemas.configuration.execution import EngineSettings
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import InputError, MarginweaveError, StageError
 from marginweave.schemas.places import EXAMPLE_PREFIX
-from marginweave.tasks.accounting.plan.resolve import load_configuration
+from marginweave.tasks.accounting.plan.resolve import as_read_by_0_1_0, load_configuration
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, read_file, replace_file
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.estimate.graphical import check_installed
@@ -90,10 +90,12 @@ def read_request(
 
 def default_run(configuration: Configuration, home: Path, suffix: str = "") -> str:
     """The default name of a run of `configuration` in `home`: the name by 0.1.0 where such a run exists."""
-    name, former = f"{configuration.default_run}{suffix}", f"{configuration.former_run}{suffix}"
+    name = f"{configuration.default_run}{suffix}"
     if RunFolder.at(home, name).read_manifest() is None:
+        read = as_read_by_0_1_0(configuration)
+        former = f"{read.former_run}{suffix}"
         begun = RunFolder.at(home, former).read_manifest()
-        if begun is not None and begun.plan_digest == configuration.digest:
+        if begun is not None and begun.plan_digest == read.digest:
             return former
     return name
 
@@ -101,7 +103,9 @@ def default_run(configuration: Configuration, home: Path, suffix: str = "") -> s
 def _as_begun(configuration: Configuration, folder: RunFolder) -> Configuration:
     """The configuration as the version that began the run has resolved it: a run keeps its resolution."""
     begun = folder.read_manifest()
-    return configuration.as_resolved(begun.configuration) if begun and begun.is_of(configuration) else configuration
+    if begun and (begun.is_of(configuration) or begun.is_of(as_read_by_0_1_0(configuration))):
+        return configuration.as_resolved(begun.configuration)
+    return configuration
 
 
 def _certificates(engine: EngineSettings, below: Path) -> tuple[Path, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
@@ -19,8 +19,8 @@ from marginweave.schemas.configuration.values import ValueMatcher
 
 MAX_FORBIDDEN = 100_000
 
-Forbidden: TypeAlias = tuple[tuple[int, str], ...]
-"""One combination that cannot be, as (attribute, label) in increasing order of the attribute."""
+Forbidden: TypeAlias = tuple[tuple[int, str | None], ...]
+"""One combination that cannot be, as (attribute, label) in increasing order of the attribute; None is a missing value."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,8 +28,9 @@ class Attribute:
     """One counted attribute: a measured column, or a group of columns that is released as one.
 
     `columns` are the source columns, in the order of the group; `labels` the public values, empty for a private domain
-    (`private`); `optional` whether a record can lack a value; `width` the most values that one record has, above 1 for sets
-    alone (`is_set`). `of_set`: one value of a set, counted by itself as `column=value`, which a record has or lacks.
+    (`private`); `optional` whether a record can lack a value, `imputed` whether a draw then takes its place; `width` the most
+    values that one record has, above 1 for sets alone (`is_set`). `of_set`: one value of a set, counted by itself as
+    `column=value`, which a record has or lacks.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Attribute:
     labels: tuple[str, ...]
     private: bool = False
     optional: bool = True
+    imputed: bool = False
     width: int = 1
     is_set: bool = False
     of_set: bool = False
@@ -57,9 +59,12 @@ def most_combinations(widths: Iterable[int], length: int) -> int:
 
 
 def forbidden_labels(
-    structure: Structure, columns: Mapping[str, Column], attributes: Sequence[Attribute]
+    structure: Structure,
+    columns: Mapping[str, Column],
+    attributes: Sequence[Attribute],
+    missing: Callable[[str], Sequence[str]],
 ) -> tuple[Forbidden, ...]:
-    """Every forbidden combination, lists multiplied out.
+    """Every forbidden combination, lists multiplied out; `missing` gives the texts that mean "no value" in a column.
 
     Raises:
         ValueError: a value that the column does not have, or too many combinations.
@@ -70,12 +75,19 @@ def forbidden_labels(
     for entry in structure.forbidden:
         if math.prod(len(texts) for texts in entry.values()) + len(found) > MAX_FORBIDDEN:
             raise ValueError(f"structure.forbidden must have at most {MAX_FORBIDDEN} combinations")
-        labels = {name: [_label(name, columns[name], text) for text in texts] for name, texts in entry.items()}
-        choices = [
-            [(whole[name] if name in whole else apart[name, label], label) for label in known]
-            for name, known in labels.items()
-        ]
-        found.extend(itertools.product(*sorted(choices)))
+        choices: list[list[tuple[int, str | None]]] = []
+        for name, texts in entry.items():
+            if name in whole and not columns[name].is_set:
+                optional, absent = attributes[whole[name]].optional, ValueMatcher(missing(name))
+                labels = [None if absent.index(t) >= 0 else _label(name, columns[name], t) for t in texts]
+                if None in labels and (not optional or columns[name].private):
+                    why = "has a private domain" if columns[name].private else "is never missing"
+                    raise ValueError(f"structure.forbidden names the missing value of column {name!r}, which {why}")
+                choices.append([(whole[name], label) for label in labels])
+            else:
+                of_set = [_label(name, columns[name], text) for text in texts]
+                choices.append([(whole[name] if name in whole else apart[name, label], label) for label in of_set])
+        found.extend(itertools.product(*sorted(choices, key=lambda choice: choice[0][0])))
     return tuple(found)
 
 
@@ -100,6 +112,9 @@ def forbidden_codes(
     for combination in forbidden:
         choices = []
         for attribute, text in combination:
+            if text is None:
+                choices.append([(attribute, len(labels[attribute]))])
+                continue
             own, spelled = places[attribute], ValueMatcher([text])
             codes = [own[text]] if text in own else [own[label] for label in own if spelled.index(label) >= 0]
             choices.append([(attribute, code) for code in codes])
@@ -129,20 +144,27 @@ class UndecidedError(ValueError):
 def check_records(attributes: Sequence[Attribute], forbidden: Sequence[Forbidden]) -> None:
     """Refuse forbidden combinations that leave no complete record, which no table could be released under.
 
-    The search is exact; what it does not decide in time is accepted. A rule that touches a column that can be missing, or
-    whose values are not known, is always escaped.
+    The search is exact; what it does not decide in time is accepted. A rule that touches a column that can be missing, unless
+    some rule forbids that, or whose values are not known, is always escaped.
 
     Raises:
         ValueError: no record can hold a value of each of the columns, which are named.
     """
-    rules: defaultdict[tuple[int, ...], set[tuple[str, ...]]] = defaultdict(set)
+    needed = {place for combination in forbidden for place, label in combination if label is None}
+    rules: defaultdict[tuple[int, ...], set[tuple[str | None, ...]]] = defaultdict(set)
     for combination in forbidden:
         places = tuple(place for place, _ in combination)
-        if not any(attributes[place].optional or attributes[place].private for place in places):
+        escaped = (a.private or (a.optional and place not in needed) for place in places for a in [attributes[place]])
+        if not any(escaped):
             rules[places].add(tuple(label for _, label in combination))
+    values: dict[int, tuple[str | None, ...]] = {
+        place: (*attributes[place].labels, *([None] if attributes[place].optional else []))
+        for places in rules
+        for place in places
+    }
     with suppress(UndecidedError):
         try:
-            find_record({place: attributes[place].labels for places in rules for place in places}, rules)
+            find_record(values, rules)
         except ContradictionError as contradiction:
             names = ", ".join(attributes[place].name for place in contradiction.places)
             raise ValueError(

@@ -18,6 +18,11 @@ def check_preparation(configuration: Sections) -> None:
             f"privacy.unit names column {subject.column!r}, which must be of type identifier or not be among the columns"
         )
     check_records(configuration.attributes, configuration.forbidden)
+    if not configuration.synthesize.complete and any(label is None for c in configuration.forbidden for _, label in c):
+        raise ValueError(
+            "structure.forbidden names a missing value, which synthesize.relax: false leaves in records that cannot grow; "
+            "leave relax out"
+        )
     for name, column in configuration.columns.items():
         if isinstance(column, MeasuredColumn) and column.impute is not None:
             _check_imputation(configuration, name, column)
@@ -55,8 +60,7 @@ def _check_resize(configuration: Sections) -> None:
     """Added records need values, which only `impute` gives; a set of theirs is empty."""
     for attribute in configuration.attributes:
         column = configuration.columns[attribute.columns[0]]
-        imputed = len(attribute.columns) == 1 and isinstance(column, MeasuredColumn) and column.impute is not None
-        if not imputed and not column.is_set:
+        if not attribute.imputed and not column.is_set:
             raise ValueError(
                 f"resize needs impute for column {attribute.columns[0]!r}: records that are added have no other value"
             )

@@ -71,7 +71,7 @@ class Sections(Execution):
     dataset: Annotated[str, AfterValidator(check_name)]
     source: Source
     privacy: PrivacySettings
-    missing: Texts = ("",)
+    missing: Texts = ()
     columns: Annotated[dict[str, Column], Field(min_length=1), AfterValidator(_named)]
     rows: PositiveWhole | None = None
     structure: Structure | None = None
@@ -128,7 +128,7 @@ class Sections(Execution):
         if group is None:
             return isinstance(self.columns[column], MeasuredColumn) and self.lacks_values(column)
         place, size = group.columns.index(column), len(self.columns[column].labels)
-        return group.outside == "null" or any(codes[place] == size for codes in self.member_codes(group))
+        return group.optional or any(codes[place] == size for codes in self.member_codes(group))
 
     def member_codes(self, group: GroupedColumns) -> tuple[tuple[int, ...], ...]:
         """Codes of a group's combinations, one a column; the number of its values stands for missing.
@@ -161,8 +161,13 @@ class Sections(Execution):
         for name, column in self.columns.items():
             group = structure.group_of(name)
             if group is not None:
-                optional = group.outside == "null"
-                attribute = Attribute(name=group.name, columns=group.columns, labels=group.labels, optional=optional)
+                attribute = Attribute(
+                    name=group.name,
+                    columns=group.columns,
+                    labels=group.labels,
+                    optional=group.optional,
+                    imputed=group.impute is not None,
+                )
                 found[group.name] = (attribute,)
             elif isinstance(column, MeasuredColumn) and structure.rule_of(name) is None:
                 found[name] = self._of_column(name, column)
@@ -179,6 +184,7 @@ class Sections(Execution):
             labels=column.labels,
             private=column.private,
             optional=self.lacks_values(name),
+            imputed=column.impute is not None,
             width=column.width,
             is_set=column.is_set,
         )
@@ -186,8 +192,8 @@ class Sections(Execution):
 
     @cached_property
     def forbidden(self) -> tuple[Forbidden, ...]:
-        """Combinations that cannot be, as (attribute, label); lists of values are multiplied out."""
-        return forbidden_labels(self.structure or Structure(), self.columns, self.attributes)
+        """Combinations that cannot be, as (attribute, label or None for missing); lists of values are multiplied out."""
+        return forbidden_labels(self.structure or Structure(), self.columns, self.attributes, self.missing_texts)
 
     def contribution_cap(self, length: int) -> int:
         """The public cap of Delta_k: how many combinations of `length` one record can hold."""

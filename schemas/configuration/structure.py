@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from marginweave.schemas.configuration.columns import BooleanColumn, Category, Column, NumberColumn, Texts
+from marginweave.schemas.configuration.preparation import UniformImputation
 from marginweave.schemas.configuration.values import FrozenModel
 
 SEPARATOR = " | "
@@ -31,13 +32,20 @@ class GroupedColumns(FrozenModel):
     """Columns that are released as one attribute `name`, whose values are the public `combinations` of theirs.
 
     A combination names one value a column, in the order of `columns`: a declared value, the label of a bin, or a text that
-    means "no value". Any other follows `outside`: it becomes missing (`null`) or stops the run (`error`).
+    means "no value". Any other follows `outside`: it becomes missing (`null`) or stops the run (`error`). With `impute` it
+    becomes one of the combinations, each as likely, and the group is never missing.
     """
 
     name: Annotated[str, Field(min_length=1)]
     columns: Annotated[Texts, Field(min_length=2)]
     combinations: Annotated[tuple[Texts, ...], Field(min_length=1)]
     outside: Literal["null", "error"] = "null"
+    impute: UniformImputation | None = None
+
+    @property
+    def optional(self) -> bool:
+        """Whether a record can lack a combination."""
+        return self.outside == "null" and self.impute is None
 
     @property
     def labels(self) -> tuple[str, ...]:

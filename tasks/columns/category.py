@@ -66,7 +66,7 @@ def label_codes(
 ) -> tuple[tuple[str, ...], list[int]]:
     """The labels, and the code of each trimmed text: -1 for one that is missing (`lacks`) or outside."""
     if column.private:
-        labels = tuple(sorted({text for text in texts if not lacks(text)}))
+        labels = tuple(sorted({text for text in texts if text and not lacks(text)}))  # no value is an empty cell
         place = {label: code for code, label in enumerate(labels)}
         return labels, [place.get(text, -1) for text in texts]
     outside = column.labels.index(OTHER) if column.outside == OTHER else -1

@@ -12,7 +12,7 @@ from marginweave.schemas.configuration.columns import NumberColumn
 from marginweave.schemas.configuration.values import NUMBER_PATTERN, ValueMatcher, declared_number
 from marginweave.tasks.arrow import compute as pc
 from marginweave.tasks.arrow import is_text
-from marginweave.tasks.columns.base import ColumnValues, Judged, Uniform, binned, distinct_texts
+from marginweave.tasks.columns.base import ColumnValues, Judged, Uniform, binned, distinct_texts, nulls
 from marginweave.tasks.columns.draws import draw_among, draw_inside
 from marginweave.tasks.mechanisms.randomness import CellWords
 
@@ -26,12 +26,15 @@ class NumberValues(ColumnValues[NumberColumn]):
         """Texts or numbers to float64 inside the bounds: x -> min(max(x, lower), upper).
 
         docs/sources/data-processing.md. Nulls are preserved; NaN, infinity and a text that is no number are missing
-        (`outside: error` stopped before). Private bounds clamp to their public range.
+        (`outside: error` stopped before). Private bounds clamp to their public range. Codes stay as they are.
         """
         array, coded = self._read(values)
         array[coded] = np.nan
-        np.clip(array, *self.column.clamp, out=array)
-        return pa.array(array, mask=np.isnan(array))
+        bounded, special = np.clip(array, *self.column.clamp), np.isin(array, self.column.special)
+        if self.column.special:  # a number that is clamped to a code is none: it stays inside by the smallest step
+            inside = np.nextafter(bounded, np.mean(self.column.clamp))
+            bounded = np.where(np.isin(bounded, self.column.special), inside, bounded)
+        return pa.array(np.where(special, array, bounded), mask=np.isnan(array))
 
     def judge(self, values: pa.Array) -> Judged:
         """As of every column, for many cells at once; beyond the bounds is what `clean` clamps. Private."""
@@ -53,7 +56,7 @@ class NumberValues(ColumnValues[NumberColumn]):
     def _beyond(self, numbers: Floats, missing: Flags) -> Flags:
         """Which numbers lie outside the bounds; none where the bins are open."""
         low, high = (-np.inf, np.inf) if self.column.outer == "open" else self.column.clamp
-        beyond: Flags = ~missing & ((numbers < low) | (numbers > high))
+        beyond: Flags = ~missing & ~np.isin(numbers, self.column.special) & ((numbers < low) | (numbers > high))
         return beyond
 
     def _read(self, values: pa.Array) -> tuple[Floats, Flags]:
@@ -68,23 +71,33 @@ class NumberValues(ColumnValues[NumberColumn]):
         return array, np.isin(array, absent) if absent else np.zeros(len(array), np.bool_)
 
     def encode(self, values: pa.Array, words: CellWords | None) -> Codes:  # noqa: ARG002 - a cell has one value
-        """The bin of each number: x has the bin i with e_i <= x < e_i+1, the last bin closed above."""
-        edges = self.column.edges
-        return binned(values, values.fill_null(edges[0]).to_numpy(zero_copy_only=False), edges)
+        """The bin of each number: x has the bin i with e_i <= x < e_i+1, the last bin closed above; codes come after them."""
+        edges, special = self.column.edges, np.array(self.column.special)
+        points = values.fill_null(edges[0]).to_numpy(zero_copy_only=False)
+        codes = binned(values, points, edges)
+        if not len(special):
+            return codes
+        place, bins = np.minimum(np.searchsorted(special, points), len(special) - 1), len(edges) - 1
+        found: Codes = np.where(special[place] == points, bins + place, codes)
+        return np.where(nulls(values), bins + len(special), found)
 
     def decode(self, codes: Codes, labels: tuple[str, ...], uniform: Uniform) -> pa.Array:
         """Draws on {g / 10^resolution : first <= g <= last}, the grid of the bin: the float64 nearest to the decimal."""
         column, runs = self.column, self.column.runs(self.missing)
-        missing = codes == len(labels)
-        codes, scale = np.where(missing, 0, codes), 10**column.resolution
-        first, last = np.array([column.grid(i) for i in range(len(column.labels))], np.float64).T
+        missing, given, bins = codes == len(labels), codes, len(column.bin_labels)
+        codes, scale = np.where(codes < bins, codes, 0), 10**column.resolution
+        first, last = np.array([column.grid(i) for i in range(bins)], np.float64).T
         # The quotient of two integers below 2^53 is the correctly rounded decimal; beyond, doubles are coarser than the grid,
         # and the clip keeps what is rounded inside the bin.
         if runs is None:
             points = draw_inside(first, last, codes, column.draw, 1 / scale, uniform)
         else:
             points = draw_among(runs, np.floor((first + last) / 2), codes, column.draw, 1 / scale, uniform)
-        return pa.array(np.clip(points / scale, (first / scale)[codes], (last / scale)[codes]), mask=missing)
+        numbers = np.clip(points / scale, (first / scale)[codes], (last / scale)[codes])
+        if column.special:
+            place = np.clip(given.astype(np.int64) - bins, 0, len(column.special) - 1)
+            numbers = np.where(given >= bins, np.array(column.special)[place], numbers)
+        return pa.array(numbers, mask=missing)
 
     def declare(self, values: pa.Array) -> pa.Array:
         """int64 for a number of 0 decimals, otherwise float64."""

@@ -93,7 +93,8 @@ def imputation_weights(column: MeasuredColumn, labels: tuple[str, ...]) -> tuple
         return tuple(weights[label] for label in labels)
     if isinstance(impute, GaussianImputation) and isinstance(column, NumberColumn):
         inner = [(edge - impute.mean) / impute.deviation for edge in column.edges[1:-1]]
-        return tuple(float(high - low) for low, high in pairwise([0.0, *(float(ndtr(z)) for z in inner), 1.0]))
+        shares = (float(high - low) for low, high in pairwise([0.0, *(float(ndtr(z)) for z in inner), 1.0]))
+        return (*shares, *(0.0 for _ in column.special))
     return column.uniform_weights(labels)
 
 
@@ -171,7 +172,9 @@ def _weights(configuration: Configuration, labels: Sequence[tuple[str, ...]]) ->
     weights = {}
     for j, attribute in enumerate(configuration.attributes):
         column = configuration.columns[attribute.columns[0]]
-        if len(attribute.columns) == 1 and isinstance(column, MeasuredColumn) and column.impute is not None:
+        if attribute.imputed and len(attribute.columns) > 1:
+            weights[j] = (1.0,) * len(labels[j])
+        elif attribute.imputed and isinstance(column, MeasuredColumn):
             weights[j] = imputation_weights(column, labels[j])
     return weights
 

@@ -98,7 +98,7 @@ def _undeclared(clean: pa.Table, configuration: Configuration, group: GroupedCol
     parts = [column_codes(clean, configuration, name, None)[0] for name in group.columns]
     lenient = group.model_copy(update={"outside": "null"})
     undeclared: Broken = group_codes(lenient, parts, configuration.member_codes(group)) == len(group.combinations)
-    if group.outside == "error":
+    if not group.optional:
         return undeclared
     sizes = [len(configuration.columns[name].labels) for name in group.columns]
     empty = np.logical_and.reduce([part == size for part, size in zip(parts, sizes, strict=True)])

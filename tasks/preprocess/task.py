@@ -16,6 +16,7 @@ from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.contracts import check_contract, clean_schema
 from marginweave.schemas.draws import PlannedDraw
 from marginweave.tasks.accounting.plan.draws import BOUND_KINDS, column_position
+from marginweave.tasks.arrow import compute as pc
 from marginweave.tasks.checkpoint.codecs import Unpacked, pack_number, unpack_number, unpack_table
 from marginweave.tasks.checkpoint.draws import PreparedDraw
 from marginweave.tasks.digests import counts_digest
@@ -66,7 +67,8 @@ def release_bounds(reference: RunReference, preprocessed: StageResult) -> StageR
     histograms: dict[str, NDArray[np.int64]] = {}  # exact and private, summed over the blocks
     for block in open_clean(reference, preprocessed):
         for name in names:
-            counts = candidate_histogram(block.table.column(name).combine_chunks(), _candidates(configuration, name))
+            values = block.table.column(name).combine_chunks()
+            counts = candidate_histogram(_without_codes(values, configuration, name), _candidates(configuration, name))
             histograms[name] = histograms.get(name, 0) + counts
     released = {name: _released(reference, name, histograms[name]) for name in names}
     result = reference.derived.checkpoint(BOUNDS, [], lambda: json.dumps(released, sort_keys=True).encode())
@@ -92,6 +94,13 @@ def released_bounds(low: int, high: int, candidates: tuple[float, ...]) -> tuple
     DP: post-processing.
     """
     return candidates[min(low, high) - 1], candidates[max(low, high) - 1]
+
+
+def _without_codes(values: pa.Array, configuration: Configuration, name: str) -> pa.Array:
+    """The numbers that are no special codes. Private."""
+    column = configuration.columns[name]
+    assert isinstance(column, NumberColumn)
+    return pc.if_else(pc.is_in(values, value_set=pa.array(column.special, pa.float64())), None, values)
 
 
 def _candidates(configuration: Configuration, name: str) -> tuple[float, ...]:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
-from functools import partial
-from itertools import chain
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -26,15 +23,11 @@ from marginweave.tasks.accounting.plan.marginals import rounds_of
 from marginweave.tasks.aggregate.domain import domain_sizes
 from marginweave.tasks.aggregate.selection import declared_cliques
 from marginweave.tasks.arrow import compute as pc
-from marginweave.tasks.checkpoint.codecs import in_blocks
-from marginweave.tasks.checkpoint.files import streamed_file
-from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.evaluate.intervals import Intervals, count_interval
 from marginweave.tasks.normalize.marginals import compression_of
 
 ROW_GROUP = 1 << 16
 PARQUET_OPTIONS: dict[str, Any] = {"write_statistics": False, "compression": "zstd", "store_schema": False}
-SYNTHETIC = ("synthetic.parquet", "synthetic.csv")
 _MISSING = "(missing)"
 CSV_OPTIONS = pa_csv.WriteOptions(quoting_style="needed")
 
@@ -123,38 +116,17 @@ def csv_bytes(table: pa.Table) -> bytes:
     return sink.getvalue()
 
 
-def as_written(table: pa.Table) -> pa.Table:
-    """What `csv_bytes` writes of a table: itself, or one of one column as texts without nulls."""
-    if table.num_columns != 1:
-        return table
-    return pa.table([table.column(0).cast(pa.string()).fill_null("")], names=table.column_names)
+def as_written(table: pa.Table, missing: Mapping[str, str] = MappingProxyType({})) -> pa.Table:
+    """What `csv_bytes` writes of a table: itself, or one of one column as texts without nulls.
 
-
-def write_synthetic(place: Path, tables: Iterable[pa.Table]) -> dict[str, str]:
-    """Write `synthetic.parquet` and `synthetic.csv` to the folder `place`, block by block, and return their SHA-256 by name.
-
-    The same bytes as `parquet_bytes` and `csv_bytes`, however the records are cut into tables, of which there is one at least.
-    DP: post-processing.
-
-    Raises:
-        MachineError: the disk refuses; what stood there stands.
+    Columns of `missing` are texts, too, in which that text stands where there is no value.
     """
-    blocks = in_blocks(tables, ROW_GROUP)
-    first = next(blocks)
-    with ExitStack() as files:
-        streams = [files.enter_context(streamed_file(place / name)) for name in SYNTHETIC]
-        parquet = pq.ParquetWriter(streams[0], first.schema, **PARQUET_OPTIONS)
-        text = pa_csv.CSVWriter(streams[1], as_written(first.schema.empty_table()).schema, write_options=CSV_OPTIONS)
-        for rows in chain([first], blocks):
-            writes = (
-                partial(parquet.write_table, rows.combine_chunks(), row_group_size=ROW_GROUP),
-                partial(text.write_table, as_written(rows)),
-            )
-            for _ in LocalEngine().map(lambda write: write(), writes):  # side by side
-                pass
-        parquet.close()
-        text.close()
-        return {name: stream.digest for name, stream in zip(SYNTHETIC, streams, strict=True)}
+    if table.num_columns == 1:
+        missing = {table.column_names[0]: "", **missing}
+    for name, text in missing.items():
+        place = table.column_names.index(name)
+        table = table.set_column(place, name, table.column(name).cast(pa.string()).fill_null(text))
+    return table
 
 
 def _rows(domain: Domain, level: Level, sigmas: Floats, intervals: Intervals, positions: int) -> pa.Table:

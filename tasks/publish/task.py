@@ -20,13 +20,13 @@ from marginweave.tasks.normalize.task import released_counts
 from marginweave.tasks.publish.pages import internal_report, release_pages
 from marginweave.tasks.publish.reader import PublishedRelease, show_records
 from marginweave.tasks.publish.statement import privacy_statement
+from marginweave.tasks.publish.synthetic import missing_as_written, write_synthetic
 from marginweave.tasks.publish.tables import (
     counts_table,
     csv_bytes,
     marginal_facts,
     measurements_table,
     parquet_bytes,
-    write_synthetic,
 )
 from marginweave.tasks.references import DerivedReference, RunReference, StageResult
 from marginweave.tasks.stage import stage_task
@@ -76,7 +76,7 @@ def publish(
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     decoded = reference.load_blocks(parts["decode"])
     tables = LocalEngine().map(lambda block: unpack_table(decoded[block]), range(len(decoded)))  # verified on all cores
-    digests |= write_synthetic(place, tables)
+    digests |= write_synthetic(place, tables, missing_as_written(configuration))
     return {f"release/{name}": digest for name, digest in digests.items()}
 
 

@@ -5,13 +5,14 @@ What was done to the rows before they were counted, what was bought, how sure th
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from scipy.special import ndtr
 
 from marginweave.schemas.configuration.columns import MeasuredColumn
-from marginweave.schemas.configuration.preparation import GaussianImputation, WeightedImputation
+from marginweave.schemas.configuration.preparation import GaussianImputation, Imputation, WeightedImputation
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.draws import BudgetPlan
 from marginweave.schemas.released.aggregates import Aggregates
@@ -101,17 +102,27 @@ def _unit(configuration: Configuration) -> Iterator[str]:
 
 
 def _imputations(configuration: Configuration) -> Iterator[str]:
+    """One sentence a distribution."""
+    imputed: defaultdict[str, list[str]] = defaultdict(list)
     for name, column in configuration.columns.items():
-        impute = column.impute if isinstance(column, MeasuredColumn) else None
-        if isinstance(impute, GaussianImputation):
-            normal = f"a normal distribution with mean {impute.mean:g} and standard deviation {impute.deviation:g}"
-            source = f"{normal}, clamped to the bounds"
-        elif isinstance(impute, WeightedImputation):
-            source = "declared values with declared weights"
-        else:
-            source = "the uniform distribution"
-        if impute is not None:
-            yield f"Missing values of column {name!r} were replaced by draws of {source}."
+        if isinstance(column, MeasuredColumn) and column.impute is not None:
+            imputed[_source(column.impute)].append(f"column {name!r}")
+    for group in configuration.structure.grouped if configuration.structure else ():
+        if group.impute is not None:
+            imputed[_source(group.impute)].append(f"group {group.name!r}")
+    for source, names in imputed.items():
+        yield f"Missing values of {', '.join(names)} were replaced by draws of {source}."
+
+
+def _source(impute: Imputation) -> str:
+    if isinstance(impute, GaussianImputation):
+        normal = f"a normal distribution with mean {impute.mean:g} and standard deviation {impute.deviation:g}"
+        return f"{normal}, clamped to the bounds"
+    return (
+        "declared values with declared weights"
+        if isinstance(impute, WeightedImputation)
+        else "the uniform distribution"
+    )
 
 
 def _resize(configuration: Configuration) -> Iterator[str]:

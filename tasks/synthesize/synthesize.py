@@ -156,17 +156,20 @@ def complete_records(
 ) -> None:
     """Fill what is missing where nothing can be missing, in proportion to the 1-counts (evenly where there are none).
 
-    Values that would complete a forbidden combination are left out. A record for which none is left becomes a copy of another
-    complete one, chosen at random; if there is no other, all get the likeliest values that can stand together.
+    Nothing can be missing in columns that are not `optional`, and in records in which a rule forbids it. Values that would
+    complete a forbidden combination are left out. A record for which none is left becomes a copy of another complete one,
+    chosen at random; if there is no other, all get the likeliest values that can stand together.
     DP: post-processing.
 
     Raises:
         StageError: there are no such values, or none are found.
     """
     stuck = np.zeros(len(records), np.bool_)
-    for j, size in enumerate(aggregates.domain.sizes):
-        rows = np.flatnonzero(records[:, j] == size)
-        if optional[j] or size == 0 or len(rows) == 0:
+    sizes = aggregates.domain.sizes
+    for j in sorted(range(len(sizes)), key=lambda column: optional[column]):  # what is always there decides the rest
+        size, lacking = sizes[j], records[:, j] == sizes[j]
+        rows = np.flatnonzero(lacking & _broken(records, j, size, forbidden) if optional[j] else lacking)
+        if size == 0 or len(rows) == 0:
             continue
         weights = _weights(aggregates, j)
         rules = [rule for rule in forbidden if any(column == j for column, _ in rule)]
@@ -179,6 +182,15 @@ def complete_records(
         _restart(records, aggregates, optional, forbidden)
     elif stuck.any():
         records[stuck] = records[rng.choice(np.flatnonzero(~stuck), int(stuck.sum()))]
+
+
+def _broken(records: Records, column: int, value: int, forbidden: Sequence[Rule]) -> Flags:
+    """Which records hold a forbidden combination that names this value."""
+    rules = [rule for rule in forbidden if (column, value) in rule]
+    broken = np.zeros(len(records), np.bool_)
+    for rule in rules:
+        broken |= np.logical_and.reduce([records[:, c] == v for c, v in rule])
+    return broken
 
 
 def _weights(aggregates: Aggregates, column: int) -> Floats:
@@ -194,8 +206,10 @@ def _fill_allowed(
     """Fill a column of some rows with allowed values; returns for which of them there was one."""
     allowed = np.ones((len(rows), len(weights)), np.bool_)
     for rule in rules:
-        matching = np.logical_and.reduce([records[rows, c] == v for c, v in rule if c != column])
-        allowed[matching, next(v for c, v in rule if c == column)] = False
+        value = next(v for c, v in rule if c == column)
+        if value < len(weights):  # a rule against no value says nothing of any other
+            matching = np.logical_and.reduce([records[rows, c] == v for c, v in rule if c != column])
+            allowed[matching, value] = False
     shares = allowed * weights
     shares[shares.sum(axis=1) == 0] = 1.0
     shares *= allowed
@@ -207,8 +221,10 @@ def _fill_allowed(
 
 
 def _restart(records: Records, aggregates: Aggregates, optional: Sequence[bool], forbidden: Sequence[Rule]) -> None:
-    """Give every record the same allowed values in the columns that rules name; what can be missing there is missing."""
+    """Give every record the same allowed values in the columns that rules name; what may be missing there is missing."""
     rules: defaultdict[tuple[int, ...], set[tuple[int, ...]]] = defaultdict(set)
+    needed = {column for rule in forbidden for column, value in rule if value == aggregates.domain.sizes[column]}
+    optional = [can_be and column not in needed for column, can_be in enumerate(optional)]
     for rule in forbidden:
         if not any(optional[column] for column, _ in rule):
             rules[tuple(column for column, _ in rule)].add(tuple(value for _, value in rule))

@@ -26,6 +26,9 @@ _UNCONFIRMED = """\
 _PAIRS = """\
 # All pairs of attributes, as in DPSyn; `cliques: selected` measures only those that are worth their noise.
 """
+_EMPTY = """\
+missing: [""]  # DPSyn's empty value
+"""
 _IN_FILES = {"parameters.json": {"runs", "schema"}, "column_datatypes.json": {"dtype"}}
 _IN_RUNS = {"epsilon", "delta", "max_records", "max_records_per_individual"}
 _KNOWN = {"dtype", "kind", "values", "codes", "min", "max", "bins"}
@@ -71,7 +74,7 @@ def convert_dpsyn(
     made = []
     for run in runs:
         remarks += _unknown(run, _IN_RUNS, "parameters.json: runs")
-        text = f"{body}{_privacy(run, identifier)}columns:\n{lines}{_structure(settings)}"
+        text = f"{body}{_privacy(run, identifier)}{_EMPTY}columns:\n{lines}{_structure(settings)}"
         text += _methods(run, len(_checked(text, public).attributes))
         _checked(text, public)
         made.append(text)

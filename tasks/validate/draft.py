@@ -68,7 +68,7 @@ def look_at(name: str, values: pa.ChunkedArray, numbers: NumberForm = USUAL) -> 
     texts, records = _distinct(values)
     gaps = [text for text in texts if text.casefold() in GAPS]
     present = [text for text in texts if text.casefold() not in GAPS]
-    missing = {"missing": ["", *sorted(text for text in gaps if text)]} if any(gaps) else {}
+    missing = {"missing": sorted(gaps)} if gaps else {}
     if not present:
         return ColumnDraft("category", {"domain": "private"}, "no value was seen")
     draft = (
@@ -139,7 +139,7 @@ def _number(name: str, present: Sequence[str], missing: dict[str, Any]) -> Colum
     if max(abs(least), abs(most)) >= _EXACT or most - least == 0:  # apart by less than decimals are computed with
         return None
     low, high = rounded_outward(least, most)
-    missing = {"missing": [*missing.get("missing", [""]), *odd]} if odd else missing
+    missing = {"missing": [*missing.get("missing", []), *odd]} if odd else missing
     shown = {"decimals": decimals} if decimals <= _MOST_DECIMALS else {}
     facts = {"bounds": [plain(low), plain(high)], "bins": _BINS, **shown, **missing}
     try:
@@ -208,6 +208,8 @@ _HEAD = """\
 # Values that nobody has in this table but that exist belong into the list; bounds are what can be, not what there is.
 # Until then `marginweave run` and `marginweave plan` refuse this file. Names and order of the columns come from the file's
 # header: they are public, too.
+# Only a column with `missing` can lack a value: its texts mean "no value". Elsewhere an empty cell, or one that is no value of
+# the column, is replaced by a draw.
 """
 _NOTHING_COUNTED = """\
 #
@@ -219,7 +221,6 @@ privacy:
   epsilon: 1.0  # what this release may spend; the account's cap is set by `marginweave ledger open`
   delta: 1e-6   # well below 1 / (number of people)
   unit: row     # whose privacy: one row; where a person has several rows {column: ID, max_records: 4}
-missing: [""]   # texts that mean "no value"; a column can have its own list
 """
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -11,10 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marginweave.schemas.configuration.attributes import forbidden_codes
-from marginweave.schemas.configuration.synthesis import SynthesisSettings
+from marginweave.schemas.configuration.synthesis import GumSynthesis, MixtureSynthesis, SynthesisSettings
 from marginweave.schemas.errors import InputError, StageError
+from marginweave.schemas.released.aggregates import Domain
+from marginweave.schemas.released.measurements import Marginals, Measurement
 from marginweave.tasks.aggregate.candidates import CandidateSet
+from marginweave.tasks.aggregate.domain import domain_sizes
+from marginweave.tasks.decode.decode import decode_table
 from marginweave.tasks.encode.codes import EncodedTable, encode_table
+from marginweave.tasks.evaluate.rules import broken_rules
+from marginweave.tasks.normalize.marginals import compression_of, normalize_marginals
 from marginweave.tasks.normalize.normalize import normalize
 from marginweave.tasks.preprocess.clean import clean_table
 from tests.support.candidates import named_cells
@@ -178,3 +185,102 @@ def test_a_group_can_stop_at_what_it_does_not_list():
         encode_table(clean, config)
     assert str(refusal.value) == "encode: group 'place' breaks the rule 'every combination is declared'"
     assert config.optional == (False, True)
+
+
+EARNERS = {
+    "age": {"type": "number", "bins": [0, 15, 65, 100], "missing": [], "outside": "error"},
+    "income": {"type": "number", "bins": [0, 10, 100], "missing": ["N"]},
+    "job": {"type": "category", "values": ["a", "b"], "missing": [""]},
+}
+# An adult has an income, a child has none, who has an income has a job; who has none has no job b.
+NEEDED = [
+    {"age": "[15, 65)", "income": "N"},
+    {"age": "[0, 15)", "income": ["[0, 10)", "[10, 100]"]},
+    {"income": ["[0, 10)", "[10, 100]"], "job": ""},
+    {"income": "N", "job": "b"},
+]
+
+
+@pytest.mark.parametrize("method", ["aggregate-seeded", "gum", "mixture"])
+@settings(max_examples=12, deadline=None)
+@given(seed=st.integers(0, 10**6), sd=st.sampled_from([2.0, 60.0]))
+def test_a_rule_can_ask_for_a_value(method, seed, sd):
+    """A missing value is named by its text; by each method, whatever the counts say, every record keeps such rules."""
+    config = configuration(
+        columns=EARNERS, structure={"forbidden": NEEDED}, aggregate={"method": "marginals", "cliques": {"all": 2}}
+    )
+    assert ((0, "[15, 65)"), (1, None)) in config.forbidden
+    rng, labels = np.random.default_rng(seed), tuple(a.labels for a in config.attributes)
+    sizes = domain_sizes(config.attributes, labels)
+    rows = [rng.integers(0, size, 300) for size in sizes]
+
+    def measured(clique):
+        counts = np.zeros([sizes[a] for a in clique], np.int64)
+        np.add.at(counts, tuple(rows[a] for a in clique), 1)
+        return Measurement(
+            attributes=clique, counts=counts + rng.normal(0, sd, counts.shape).round().astype(np.int64), deviation=sd
+        )
+
+    one_way, pairs = [measured((a,)) for a in range(3)], [measured(pair) for pair in ((0, 1), (0, 2), (1, 2))]
+    counts = Marginals(domain=Domain(names=tuple(EARNERS), labels=labels), one_way=tuple(one_way), larger=())
+    compression = compression_of(counts, config)[1]
+    merged = tuple(measure_merged(pair, compression) for pair in pairs)
+    made = {
+        "aggregate-seeded": SynthesisSettings(records=60, seed=seed),
+        "gum": GumSynthesis(records=60, rounds=4, seed=seed),
+        "mixture": MixtureSynthesis(records=60, components=4, fits=1, iterations=4, seed=seed),
+    }[method]
+    found = synthesize_codes(normalize_marginals(replace(counts, larger=merged), config), config, made)
+    age, income, job = found
+    assert not ((age == 1) & (income == 2)).any()
+    assert (income[age == 0] == 2).all()
+    assert (job[income < 2] < 2).all()
+    assert (job[income == 2] != 1).all()
+    table = decode_table(found, counts.domain, config, seed)
+    assert broken_rules(table, config)[0].records == 0
+
+
+def measure_merged(marginal, compression):
+    """The marginal over the codes that rare values were merged into."""
+    codes = np.unravel_index(np.arange(marginal.counts.size), marginal.counts.shape)
+    counts = np.zeros([compression.sizes[a] for a in marginal.attributes], np.int64)
+    new = tuple(compression.codes[a][c] for a, c in zip(marginal.attributes, codes, strict=True))
+    np.add.at(counts, new, marginal.counts.ravel())
+    return replace(marginal, counts=counts)
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ({"sure": "N", "income": "N"}, "names 'N', which is no value of column 'sure'"),
+        ({"drawn": "N", "income": "N"}, "the missing value of column 'drawn', which is never missing"),
+        ({"town": "N", "income": "N"}, "the missing value of column 'town', which has a private domain"),
+    ],
+)
+def test_no_rule_names_a_missing_value_that_cannot_be(rule, said):
+    columns = {
+        "income": EARNERS["income"],
+        "sure": EARNERS["age"],
+        "drawn": {**EARNERS["income"], "impute": {"distribution": "uniform"}},
+        "town": {"type": "category", "domain": "private", "missing": ["N"]},
+    }
+    with pytest.raises(InputError) as refusal:
+        configuration(columns=columns, structure={"forbidden": [rule]})
+    assert said in str(refusal.value)
+
+
+def test_rules_that_leave_neither_a_value_nor_its_lack_are_refused():
+    """Among columns that can be missing the search counts the missing value in where a rule forbids it."""
+    closed = [*NEEDED[:2], {"age": "[15, 65)", "income": ["[0, 10)", "[10, 100]"]}, {"age": "[65, 100]", "income": "N"}]
+    configuration(columns=EARNERS, structure={"forbidden": closed})
+    with pytest.raises(InputError, match="leaves no combination of the values of columns age, income"):
+        configuration(
+            columns=EARNERS,
+            structure={
+                "forbidden": [*closed, {"age": ["[0, 15)", "[65, 100]"], "income": ["N", "[0, 10)", "[10, 100]"]}]
+            },
+        )
+    with pytest.raises(InputError, match=r"names a missing value, which synthesize\.relax: false leaves"):
+        configuration(
+            columns=EARNERS, structure={"forbidden": NEEDED}, synthesize={"method": "aggregate-seeded", "relax": False}
+        )

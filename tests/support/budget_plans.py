@@ -41,6 +41,7 @@ def configuration(
                 "neighbors": neighbors,
                 **({"weak_delta": "a test"} if delta > 1e-3 else {}),
             },
+            "missing": [""],
             "columns": columns,
             "aggregate": {"method": "k-tuples", **aggregate},
         }

@@ -33,6 +33,16 @@ KINDS: dict[str, tuple[dict[str, Any], st.SearchStrategy[str]]] = {
         {"type": "number", "bins": [-1.5, 0, 0.25, 10], "draw": "midpoint"},
         texts(good=st.floats(-3, 12).map(repr)),
     ),
+    "coded": (
+        {
+            "type": "number",
+            "bounds": [0, 50],
+            "bins": 5,
+            "decimals": 1,
+            "codes": {"97.5": "refused", "51": "above", "7": "n"},
+        },
+        texts(good=st.one_of(st.integers(-5, 60).map(str), st.sampled_from(["97.5", "51", "7"]))),
+    ),
     "steps": (
         {"type": "number", "bins": {"min": 0, "max": 1, "step": 0.3}, "outer": "open", "decimals": 2},
         texts(good=st.floats(-1, 2).map(lambda x: f"{x:.3f}")),

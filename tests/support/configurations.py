@@ -13,6 +13,7 @@ BASE: dict[str, Any] = {
     "dataset": "people",
     "source": "people.csv",
     "privacy": {"epsilon": 1.0, "delta": 1e-6, "unit": "row"},
+    "missing": [""],
     "columns": {
         "sex": {"type": "category", "values": ["f", "m"]},
         "region": {"type": "category", "values": ["north", "south", "west"]},

@@ -24,7 +24,10 @@ _FACTS = ("separator", "max_values", "decimals", "format")
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """A rule of a contract: a range, a list of values, the labels of a dictionary, or what every text of the column keeps."""
+    """A rule of a contract: a range, a list of values, the labels of a dictionary, or what every text of the column keeps.
+
+    With a range and a list, a value of either keeps it.
+    """
 
     name: str
     limits: tuple[Any, Any] | None = None

@@ -83,6 +83,11 @@ class BinnedColumn(MeasuredColumn, frozen=True):
     draw: Draw = None
     outside: Literal["null", "error"] = "null"
 
+    @property
+    def bin_labels(self) -> tuple[str, ...]:
+        """Names of the bins."""
+        return self.labels
+
     @abstractmethod
     def runs(self, missing: Sequence[str]) -> tuple[Run, ...] | None:
         """What the missing codes leave of the points of the bins; None where none of them is such a point."""
@@ -93,11 +98,11 @@ class BinnedColumn(MeasuredColumn, frozen=True):
         if runs is None:
             return
         left = {owner for owner, _, _ in runs}
-        for index, label in enumerate(self.labels):
+        for index, label in enumerate(self.bin_labels):
             if index not in left:
                 raise ValueError(
-                    f"has a bin, {label}, in which every value is also missing; give the column its own list, such as "
-                    "missing: [], or other bins"
+                    f"has a bin, {label}, in which every value is also missing, or a special code; give the column its own "
+                    "list, such as missing: [], or other bins"
                 )
 
 

@@ -6,46 +6,24 @@ import math
 from collections.abc import Hashable, Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, ValidationError, model_validator
 
 from marginweave.schemas.configuration.columns.base import RULE_BOUNDS, Rule
-from marginweave.schemas.configuration.columns.binned import (
-    MAX_BINS,
-    BinnedColumn,
-    BinSteps,
-    Gap,
-    Run,
-    longest_gap,
-    open_runs,
+from marginweave.schemas.configuration.columns.binned import BinnedColumn, BinSteps, Run, longest_gap, open_runs
+from marginweave.schemas.configuration.columns.number_parts import (
+    check_order,
+    gaps_on_grid,
+    read_bins,
+    read_bounds,
+    read_codes,
+    read_pair,
 )
-from marginweave.schemas.configuration.values import Whole, declared_number, number, to_number, to_whole
+from marginweave.schemas.configuration.values import ValueMatcher, Whole, declared_number, number
 
 MAX_CANDIDATES = 10_000
-
-
-def _bins(value: Any) -> Any:
-    if isinstance(value, list | tuple):
-        if len(value) < 2:
-            raise ValueError("must be a count or a list of at least two edges")
-        return tuple(to_number(edge) for edge in value)
-    if isinstance(value, dict | BinSteps):
-        return BinSteps.model_validate(value)
-    count = to_whole(value)
-    if not 1 <= count <= MAX_BINS:
-        raise ValueError(f"must be between 1 and {MAX_BINS}")
-    return count
-
-
-def _pair(value: Any) -> Any:
-    if value is not None and (not isinstance(value, list | tuple) or len(value) != 2):
-        raise ValueError("must be [minimum, maximum]")
-    return None if value is None else (to_number(value[0]), to_number(value[1]))
-
-
-def _bounds(value: Any) -> Any:
-    return value if value == "private" else _pair(value)
+EXACT = 2**53  # beyond, doubles are coarser than whole numbers
 
 
 class NumberColumn(BinnedColumn, frozen=True):
@@ -55,22 +33,24 @@ class NumberColumn(BinnedColumn, frozen=True):
     one [e_n-1, e_n]. `outer: open` adds a bin below e_0 and one above e_n; they reach to the bounds, or, where these do not
     reach beyond the bins, one neighboring bin's width. `bounds: private` buys two quantiles inside the public range `within`.
     `decimals` fixes how many decimals a synthetic value has; 0 makes the column whole numbers. `draw` says how a synthetic
-    value is chosen inside its bin: `uniform`, its `midpoint`, or by a public distribution.
+    value is chosen inside its bin: `uniform`, its `midpoint`, or by a public distribution. `codes` are numbers that stand for
+    something else, each with its label: they are looked for before the bounds, and each is a value of its own.
     """
 
     input_rule: ClassVar[str] = "every value is a number"
     imputations: ClassVar[tuple[str, ...]] = ("uniform", "gaussian")
     type: Literal["number"]
-    bounds: Annotated[tuple[float, float] | Literal["private"] | None, BeforeValidator(_bounds)] = None
-    within: Annotated[tuple[float, float] | None, BeforeValidator(_pair)] = None
-    bins: Annotated[int | BinSteps | tuple[float, ...], BeforeValidator(_bins)]
+    bounds: Annotated[tuple[float, float] | Literal["private"] | None, BeforeValidator(read_bounds)] = None
+    within: Annotated[tuple[float, float] | None, BeforeValidator(read_pair)] = None
+    bins: Annotated[int | BinSteps | tuple[float, ...], BeforeValidator(read_bins)]
     outer: Literal["clamp", "open"] | None = None
     decimals: Whole | None = None
+    codes: Annotated[dict[str, str] | None, BeforeValidator(read_codes)] = None
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        _check_order("bounds", self.bounds)
-        _check_order("within", self.within)
+        check_order("bounds", self.bounds)
+        check_order("within", self.within)
         if (self.bounds == "private") != (self.within is not None):
             raise ValueError("needs within [minimum, maximum] for bounds: private, and has no use for it otherwise")
         if isinstance(self.bins, int):
@@ -84,7 +64,17 @@ class NumberColumn(BinnedColumn, frozen=True):
             self._check_resolution()
         else:
             self._check_within(*self.within)
+        self._check_codes()
         return self
+
+    def _check_codes(self) -> None:
+        for text in self.codes or ():
+            code = declared_number(text)
+            assert code is not None
+            if abs(code) > EXACT or (self.decimals is not None and code != round(code, self.decimals)):
+                raise ValueError(f"has a code ({text}) beyond 2^53, or with more decimals than the column")
+        if len(set(self.labels)) < len(self.labels):
+            raise ValueError("has a code whose label is that of another code or of a bin")
 
     def _check_edges(self) -> None:
         edges = self._inner
@@ -140,6 +130,26 @@ class NumberColumn(BinnedColumn, frozen=True):
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
+        """Names of the bins, and then of the codes."""
+        return (*self.bin_labels, *(self.codes or {}).values())
+
+    @cached_property
+    def special(self) -> tuple[float, ...]:
+        """The numbers that are codes, in the order of their labels."""
+        return tuple(map(float, self.codes or ()))
+
+    @property
+    def explicit(self) -> tuple[str, ...]:
+        """The codes."""
+        return tuple(self.codes or ())
+
+    def code_of(self, text: str) -> int:
+        """Position of the label that a text names, or of the code that it spells, or -1."""
+        place = ValueMatcher(self.explicit).index(text)
+        return super().code_of(text) if place < 0 else len(self.bin_labels) + place
+
+    @cached_property
+    def bin_labels(self) -> tuple[str, ...]:
         """Names of the bins, such as `[0, 5)`; the last one is closed. While bounds are private they are only numbered."""
         if self.bounds == "private":
             assert isinstance(self.bins, int)
@@ -152,13 +162,13 @@ class NumberColumn(BinnedColumn, frozen=True):
 
     @property
     def ordered(self) -> bool:
-        """Bins are."""
-        return True
+        """Bins are; what a code stands for has no place among them."""
+        return not self.codes
 
     @property
     def clean_rules(self) -> tuple[Rule, ...]:
-        """Every number lies within the bounds."""
-        return (Rule(name=RULE_BOUNDS, limits=self.clamp),)
+        """Every number lies within the bounds, or is a code."""
+        return (Rule(name=RULE_BOUNDS, limits=self.clamp, values=self.special or None),)
 
     @property
     def released_rules(self) -> tuple[Rule, ...]:
@@ -170,10 +180,10 @@ class NumberColumn(BinnedColumn, frozen=True):
         return declared_number(text.strip())
 
     def uniform_weights(self, labels: Sequence[str]) -> tuple[float, ...]:  # noqa: ARG002 - the bins are public
-        """The widths of the bins inside the bounds."""
+        """The widths of the bins inside the bounds, and nothing for a code."""
         low, high = self.bounds if isinstance(self.bounds, tuple) else (self.edges[0], self.edges[-1])
         inside = [min(max(edge, low), high) for edge in self.edges]
-        return tuple(float(above - below) for below, above in pairwise(inside))
+        return (*(float(above - below) for below, above in pairwise(inside)), *(0.0 for _ in self.special))
 
     @property
     def clamp(self) -> tuple[float, float]:
@@ -207,9 +217,9 @@ class NumberColumn(BinnedColumn, frozen=True):
         return first, last
 
     def runs(self, missing: Sequence[str]) -> tuple[Run, ...] | None:
-        """What the missing codes leave of the grids of the bins; None where none of them lies on a grid."""
-        gaps = _gaps(missing, self.edges[0], self.edges[-1], self.resolution)
-        return open_runs(((i, *self.grid(i)) for i in range(len(self.labels))), gaps) if gaps else None
+        """What missing and special codes leave of the grids of the bins; None where none of them lies on a grid."""
+        gaps = gaps_on_grid((*missing, *self.explicit), self.edges[0], self.edges[-1], self.resolution)
+        return open_runs(((i, *self.grid(i)) for i in range(len(self.bin_labels))), gaps) if gaps else None
 
     def accepts(self, text: str) -> bool:
         """Whether the text is a number; its bounds clamp it."""
@@ -221,7 +231,7 @@ class NumberColumn(BinnedColumn, frozen=True):
             super().check_bins(missing)
             return
         low, high = self.within
-        codes = (declared_number(text.strip()) for text in missing)
+        codes = (declared_number(text.strip()) for text in (*missing, *self.explicit))
         near = [float(code) for code in codes if code is not None and low <= code <= high]
         too_narrow = ValueError(
             f"has a range within ({low:g}, {high:g}) too narrow for its bins beside its missing codes"
@@ -254,7 +264,7 @@ class NumberColumn(BinnedColumn, frozen=True):
         assert self.within is not None
         assert isinstance(self.bins, int)
         if self.decimals is not None:
-            steps = 2 + longest_gap(_gaps(missing, *self.within, self.decimals))
+            steps = 2 + longest_gap(gaps_on_grid((*missing, *self.explicit), *self.within, self.decimals))
             return steps * self.bins / float(10**self.decimals)
         return (self.within[1] - self.within[0]) / (MAX_CANDIDATES - 1)
 
@@ -272,16 +282,3 @@ class NumberColumn(BinnedColumn, frozen=True):
             low = high - least
         changes = {"bounds": (low, high), "within": None, "confirm": None}
         return NumberColumn.model_validate({**self.model_dump(), **changes})
-
-
-def _check_order(name: str, pair: tuple[float, float] | str | None) -> None:
-    if isinstance(pair, tuple) and not pair[0] < pair[1]:
-        raise ValueError(f"has {name} ({pair[0]:g}, {pair[1]:g}): the minimum must be below the maximum")
-
-
-def _gaps(missing: Sequence[str], low: float, high: float, resolution: int) -> list[Gap]:
-    """Multiples of 10^-resolution inside [low, high] that are missing codes; beyond doubles several spell one code."""
-    scale = 10**resolution
-    codes = [float(code) for text in missing if (code := declared_number(text.strip())) is not None]
-    near = [(code, round(code * scale)) for code in codes if low <= code <= high]
-    return [(g, g) for code, place in near for g in range(place - 2, place + 3) if g / scale == code]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,11 @@ from marginweave.schemas.configuration.code_lists import with_code_lists
 from marginweave.schemas.configuration.parse import refusal, refuse_unsupported
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.sections import Sections, method_of
-from marginweave.schemas.configuration.yaml_source import read_yaml
+from marginweave.schemas.configuration.yaml_source import mapping_of, read_yaml
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.accounting.plan.default_records import resolve_method
 from marginweave.tasks.accounting.plan.defaults import NEEDED, check_own_keys, resolve_aggregate, resolve_sigma
+from marginweave.tasks.accounting.plan.undeclared import with_draws
 
 
 def load_configuration(path: Path) -> Configuration:
@@ -39,21 +41,38 @@ def parse_configuration(raw: dict[str, Any]) -> Configuration:
         raise InputError(str(error)) from None
 
 
+def as_read_by_0_1_0(configuration: Configuration) -> Configuration:
+    """The same file as 0.1.0 read it: where `missing` is left out, the empty cell means "no value" in every column."""
+    written = mapping_of(configuration.written)
+    if "missing" in written:
+        return configuration
+    if "redraws" in configuration.privacy.model_fields_set:  # no part of what is written, but of what 0.1.0 resolved
+        written["privacy"] = {**written["privacy"], "redraws": configuration.privacy.redraws}
+    with suppress(InputError):  # what it refuses, it has not released
+        return parse_configuration({**written, "missing": [""]})
+    return configuration
+
+
 def resolve(raw: Mapping[str, Any]) -> dict[str, Any]:
     """What was written, with all decided that it leaves to us: what is counted, in what proportions, and what makes records.
 
-    The decisions see the sections as they were declared, with k-tuples where counts are left to us.
+    A cell without a value becomes a draw where nothing is declared missing (`with_draws`). The other decisions see the
+    sections as they were declared, with k-tuples where counts are left to us.
     DP: a function of public facts alone.
 
     Raises:
         ValidationError: a section that breaks a rule of its own.
-        ValueError: a key beside `auto` that only some methods have.
+        ValueError: a key beside `auto` that only some methods have, or `outside: null` where nothing can be missing.
     """
     counting, making = raw.get("aggregate", {}), raw.get("synthesize", {})
     is_free = isinstance(making, dict) and making.get("method", "auto") == "auto"
     check_own_keys(counting)
     declared = {**raw, "aggregate": {} if _is_automatic(counting) else _without_sigma(counting)}
     sections = Sections.model_validate({**declared, "synthesize": {} if is_free else making})
+    drawn = with_draws(raw, sections)
+    if drawn != raw:
+        raw, declared = drawn, {**drawn, "aggregate": declared["aggregate"]}
+        sections = Sections.model_validate({**declared, "synthesize": {} if is_free else making})
     if _is_automatic(counting):
         needed = NEEDED.get(method_of(making, "auto"))
         counting = resolve_aggregate(sections) if needed is None else {"method": needed}

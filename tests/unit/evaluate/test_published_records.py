@@ -13,7 +13,7 @@ from marginweave.tasks.encode.codes import encode_table
 from marginweave.tasks.evaluate.internal import published_records
 from marginweave.tasks.evaluate.rules import broken_rules
 from marginweave.tasks.preprocess.clean import clean_table
-from marginweave.tasks.publish.tables import write_synthetic
+from marginweave.tasks.publish.synthetic import write_synthetic
 from tests.support.configurations import configuration
 from tests.support.published import COLUMNS, made_records, published, table_of
 
@@ -28,7 +28,7 @@ def test_blocks_of_published_records_are_the_table(
     """Codes, labels and broken rules; values of a private domain are those that occur in any block."""
     release, _ = published()
     table = table_of(release, made_records(release.configuration, 2500)).slice(0, count)
-    write_synthetic(tmp_path, [table])
+    write_synthetic(tmp_path, [table], {})
     given = configuration(columns=columns)
     monkeypatch.setattr(Configuration, "block_rows", 1000)
     encoded, broken = published_records(tmp_path / "synthetic.parquet", given)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -16,8 +17,11 @@ from hypothesis import strategies as st
 
 from marginweave.schemas.errors import MachineError
 from marginweave.tasks.checkpoint.files import file_digest, streamed_file
-from marginweave.tasks.publish import tables
-from marginweave.tasks.publish.tables import csv_bytes, parquet_bytes, write_synthetic
+from marginweave.tasks.preprocess.clean import clean_table
+from marginweave.tasks.publish import synthetic, tables
+from marginweave.tasks.publish.synthetic import missing_as_written, write_synthetic
+from marginweave.tasks.publish.tables import csv_bytes, parquet_bytes
+from tests.support.configurations import configuration
 
 
 def table_of(rows: int) -> pa.Table:
@@ -36,8 +40,9 @@ def test_files_are_those_of_the_whole_table(tmp_path_factory, rows, cuts, single
     blocks = [table.slice(low, high - low) for low, high in pairwise(edges)]
     place = tmp_path_factory.mktemp("release")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tables, "ROW_GROUP", 16)
-        digests = write_synthetic(place, blocks)
+        for module in (tables, synthetic):
+            patch.setattr(module, "ROW_GROUP", 16)
+        digests = write_synthetic(place, blocks, {})
         wanted = {"synthetic.parquet": parquet_bytes(table), "synthetic.csv": csv_bytes(table)}
     assert {name: (place / name).read_bytes() for name in wanted} == wanted
     assert digests == {name: hashlib.sha256(content).hexdigest() for name, content in wanted.items()}
@@ -46,6 +51,32 @@ def test_files_are_those_of_the_whole_table(tmp_path_factory, rows, cuts, single
     sizes = [groups.row_group(i).num_rows for i in range(groups.num_row_groups)]
     assert [n for n in sizes if n] == [16] * (rows // 16) + [rows % 16] * (rows % 16 > 0)
     assert {entry.name for entry in place.iterdir()} == set(wanted)
+
+
+def test_a_missing_value_is_written_as_the_source_writes_it(tmp_path: Path) -> None:
+    """In the text file alone, and only where one text means "no value": of several nobody knows which."""
+    number = {"type": "number", "bounds": [0, 9], "bins": 3, "decimals": 0}
+    columns = {
+        "n": {**number, "missing": ["N"]},
+        "both": {**number, "missing": ["", "N"]},
+        "plain": {**number, "missing": [""]},
+        "sure": {**number, "missing": []},
+        "text": {"type": "category", "values": ["a"], "missing": [" -9 "]},
+        "flag": {"type": "boolean", "missing": ["?"]},
+    }
+    config = configuration(columns=columns)
+    whole, texts = pa.array([None, 5], pa.int64()), pa.array([None, "a"])
+    table = pa.table({"n": whole, "both": whole, "plain": whole, "sure": [1, 2], "text": texts, "flag": [None, True]})
+    write_synthetic(tmp_path, [table.slice(0, 1), table.slice(1)], missing_as_written(config))
+    head, *lines = (tmp_path / "synthetic.csv").read_text().splitlines()
+    assert head == '"n","both","plain","sure","text","flag"'
+    assert lines == ['"N",,,1,"-9","?"', '"5",5,5,2,"a","true"']
+    assert pq.read_table(tmp_path / "synthetic.parquet") == table
+    raw = pa_csv.read_csv(
+        tmp_path / "synthetic.csv",
+        convert_options=pa_csv.ConvertOptions(column_types=dict.fromkeys(columns, pa.string())),
+    )
+    assert clean_table(raw, config) == clean_table(table, config)
 
 
 def test_an_error_leaves_what_was_there(tmp_path: Path) -> None:

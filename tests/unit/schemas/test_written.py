@@ -14,7 +14,12 @@ from hypothesis import strategies as st
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.yaml_source import canonical_written, mapping_of, parse_yaml
 from marginweave.tasks.accounting.plan import defaults
-from marginweave.tasks.accounting.plan.resolve import load_configuration, parse_configuration, resolve
+from marginweave.tasks.accounting.plan.resolve import (
+    as_read_by_0_1_0,
+    load_configuration,
+    parse_configuration,
+    resolve,
+)
 from tests.support.configurations import raw
 from tests.support.homes import HOMES, unpack_home
 
@@ -150,5 +155,7 @@ def test_configurations_of_0_1_0_have_its_digest(name: str, tmp_path: Path) -> N
     home = unpack_home(name, tmp_path)
     known = {json.loads(f.read_text())["configuration_digest"] for f in home.glob("runs/*/manifest.json")}
     configurations = [load_configuration(path) for path in home.glob("*.yaml")]
-    assert {config.digest for config in configurations} == known
-    assert all(config.written_digest not in known for config in configurations)
+    assert {as_read_by_0_1_0(config).digest for config in configurations} == known
+    assert all(not {config.written_digest, config.digest} & known for config in configurations), (
+        "missing changed its default"
+    )

@@ -29,6 +29,9 @@ def look(values: list, name: str = "x") -> ColumnDraft:
     return look_at(name, pa.chunked_array([pa.array(values)]))
 
 
+EMPTY = {"missing": [""]}
+
+
 def table(path: Path, columns: dict[str, list[str]]) -> str:
     """A CSV file with the columns; every cell in quotes."""
     with path.open("w", encoding="utf-8", newline="") as file:
@@ -55,24 +58,27 @@ def confirmed(raw: dict) -> Configuration:
     ("values", "kind", "facts"),
     [
         (["a", "b", "a"], "category", {"values": ["a", "b"]}),
-        (["2", "10", "1", ""], "category", {"values": ["1", "2", "10"]}),
+        (["2", "10", "1", ""], "category", {"values": ["1", "2", "10"], "missing": [""]}),
         (["01", "02", "1"], "category", {"values": ["01", "1", "02"]}),
         (["1", "1.0", "2"], "category", {"values": ["1", "2"]}),
-        (["Y", ""], "category", {"values": ["Y"]}),
+        (["Y", ""], "category", {"values": ["Y"], "missing": [""]}),
         (["x", "x"], "constant", {"value": "x"}),
         (["", " "], "category", {"domain": "private"}),
-        (["yes", "NO", "n/a"], "boolean", {"missing": ["", "n/a"]}),
-        ([True, False, None], "boolean", {}),
+        (["yes", "NO", "n/a"], "boolean", {"missing": ["n/a"]}),
+        ([True, False, None], "boolean", {"missing": [""]}),
+        ([True, False], "boolean", {}),
         ([str(i) for i in range(17, 91)] * 2, "number", {"bounds": [10, 90], "bins": 10, "decimals": 0}),
         ([f"{i}.5" for i in range(20)], "number", {"bounds": [0, 20], "bins": 10, "decimals": 1}),
-        ([*map(str, range(40)), "N"], "number", {"bounds": [0, 40], "bins": 10, "decimals": 0, "missing": ["", "N"]}),
-        ([*map(float, range(40)), float("nan"), float("inf")], "number", {"bounds": [0, 40], "bins": 10, "decimals": 0}),
+        ([*map(str, range(40)), "N"], "number", {"bounds": [0, 40], "bins": 10, "decimals": 0, "missing": ["N"]}),
+        ([*map(float, range(40)), float("nan"), float("inf")], "number",
+         {"bounds": [0, 40], "bins": 10, "decimals": 0, "missing": [""]}),
         ([-9000, 1341000, *range(20)], "number", {"bounds": [-100000, 1400000], "bins": 10, "decimals": 0}),
-        (["2019-05-01", "2023-07-31", ""], "date", {"bounds": ["2019-01-01", "2023-12-31"], "bins": "year"}),
+        (["2019-05-01", "2023-07-31", ""], "date", {"bounds": ["2019-01-01", "2023-12-31"], "bins": "year", **EMPTY}),
         (["31.12.2019", "01.02.2020"], "date", {"bounds": ["2019-01-01", "2020-12-31"], "bins": "month", "format": "%d.%m.%Y"}),
         (["2019-05-01 10:30", "2019-06-01T11:00:30"], "datetime", {"bounds": ["2019-01-01", "2019-12-31"], "bins": "month"}),
-        ([date(2001, 2, 3), None], "date", {"bounds": ["2001-01-01", "2001-12-31"], "bins": "month"}),
-        ([datetime(2001, 2, 3, 4, 5), None], "datetime", {"bounds": ["2001-01-01", "2001-12-31"], "bins": "month"}),  # noqa: DTZ001
+        ([date(2001, 2, 3), None], "date", {"bounds": ["2001-01-01", "2001-12-31"], "bins": "month", **EMPTY}),
+        ([datetime(2001, 2, 3, 4, 5), None], "datetime",  # noqa: DTZ001
+         {"bounds": ["2001-01-01", "2001-12-31"], "bins": "month", **EMPTY}),
         (["a;b", "b;c", "c", "a", "b;a;c", "b"], "set", {"separator": ";", "values": ["a", "b", "c"], "max_values": 3}),
     ],
 )  # fmt: skip
