@@ -75,7 +75,7 @@ def compare_internally(reference: RunReference) -> None:
 def _published_configuration(reference: RunReference) -> Configuration:
     """With the released bounds, from the release itself: the checkpoints of a finished run are gone."""
     statement = PrivacyStatement.from_json((reference.folder.release / "privacy.json").read_bytes())
-    return reference.configuration.with_bounds(statement.bounds)
+    return reference.configuration.with_bounds(statement.bounds, statement.bought_bins)
 
 
 def published_records(place: Path, configuration: Configuration) -> tuple[EncodedTable, tuple[BrokenRule, ...]]:

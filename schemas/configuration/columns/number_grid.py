@@ -28,8 +28,9 @@ def _bins(value: Any) -> Any:
             raise ValueError("must be a count or a list of at least two edges")
         return tuple(to_number(edge) for edge in value)
     if isinstance(value, dict):
-        kinds = {"log": LogBins, "quantiles": QuantileBins}
-        return next((kind for key, kind in kinds.items() if key in value), BinSteps).model_validate(value)
+        if "log" in value:
+            return LogBins.model_validate(value)
+        return (QuantileBins if "quantiles" in value else BinSteps).model_validate(value)
     if isinstance(value, BinSteps | LogBins | QuantileBins | BoughtBins):
         return value
     count = to_whole(value)

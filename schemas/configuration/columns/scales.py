@@ -12,7 +12,7 @@ from pydantic import Field
 
 from marginweave.schemas.configuration.values import FrozenModel, Number, Positive, Whole
 
-FINE_CELLS = 512
+FINE_CELLS = 256
 """Public cells over which a fine marginal is measured, where its quantiles are bought; fewer on a coarse grid."""
 _DECADES = 4
 """From the largest bound down to the smallest magnitude that log bins tell from 0, where none is declared."""
@@ -37,7 +37,7 @@ class LogBins(FrozenModel):
 class QuantileBins(FrozenModel):
     """So many bins with about as many records each, whose edges are bought: a fine marginal is measured for them.
 
-    It has 512 public cells over the bounds, on a `scale` that is linear or, where the bounds include 0 or span a factor above
+    It has 256 public cells over the bounds, on a `scale` that is linear or, where the bounds include 0 or span a factor above
     100, logarithmic as of `LogBins`; on a grid of `decimals` with fewer points a cell a point.
     """
 
@@ -105,23 +105,6 @@ def fine_cells(bounds: tuple[float, float], bins: QuantileBins, decimals: int | 
     if decimals is not None:
         inner = (_on_grid(edge, decimals, keeps=smallest is not None) for edge in inner)
     return (low, *sorted({edge for edge in inner if low < edge < high}), high), smallest
-
-
-def quantile_edges(cells: Sequence[float], counts: Sequence[int], number: int) -> Edges:
-    """`number` bins of whole cells with about as much of the total each, in order; negative counts are 0.
-
-    Each bin takes cells while it comes nearer to its part of what is left; one cell at least, and it leaves one to each bin
-    after it. So a value that very many have gets a bin of its own. DP: post-processing.
-    """
-    left, edges, place = [max(0, int(count)) for count in counts], [cells[0]], 0
-    for bins in range(number, 1, -1):
-        part, taken = sum(left[place:]) / bins, left[place]
-        place += 1
-        while len(left) - place >= bins and abs(taken + left[place] - part) <= abs(taken - part):
-            taken += left[place]
-            place += 1
-        edges.append(cells[place])
-    return (*edges, cells[-1])
 
 
 def zero_bin(edges: Sequence[float], smallest: float | None) -> int | None:
