@@ -57,7 +57,8 @@ class DateValues(ColumnValues[DateColumn]):
         """Days, or seconds, of the bin; of a weekday, those within the bounds."""
         column, runs = self.column, self.column.runs(self.missing)
         missing = codes == len(labels)
-        codes, shape = np.where(missing, 0, codes), column.draw if column.draw == "midpoint" else None
+        codes = np.where(missing, 0, codes)
+        shape: Shape = "midpoint" if column.draw == "midpoint" else None
         if runs is None:
             return self._array(self._drawn(codes, shape, uniform), missing)
         middle = self._drawn(np.arange(len(labels)), "midpoint", uniform)

@@ -17,6 +17,7 @@ from marginweave.tasks.columns.draws import Distribution, Shape
 _PIECES, _ALL_PIECES = 32, 1 << 16
 # A part of a bin of a fine marginal has as many records that they exceed its noise so many times.
 _CLEAR = 2.0
+_ALONE = 4.0
 
 
 def number_shape(column: NumberColumn, counts: Floats | None) -> Shape:
@@ -31,7 +32,7 @@ def number_shape(column: NumberColumn, counts: Floats | None) -> Shape:
     """
     draw, unit = column.draw or "smooth", 10.0**-column.resolution
     if draw == "midpoint":
-        return draw
+        return "midpoint"
     if isinstance(draw, Histogram):
         edges = np.asarray(draw.edges) / unit
         return Distribution(edges=edges, below=np.concatenate([[0.0], np.cumsum(draw.weights)]))
@@ -116,27 +117,28 @@ def _pieces(values: Floats) -> Floats:
 def merged_cells(bins: BoughtBins) -> tuple[list[float], list[float]]:
     """Edges and counts of parts of the bins: fine cells together that have clearly more records than noise, twice its sigma.
 
-    From the low end of each bin cells are added up until their count exceeds 2 sd sqrt(cells), what is left at its high end
-    joins the part before. The cell around 0 of a logarithmic scale is a part by itself. DP: post-processing.
+    From the low end of each bin cells are added up until their count exceeds 2 sd sqrt(cells); what is left at its high end
+    joins the part before. A cell that alone exceeds 4 sd, and the one around 0 of a logarithmic scale, is a part by itself.
+    DP: post-processing.
     """
-    zero = zero_bin(bins.cells, bins.smallest)
-    edges, counts, first = [bins.cells[0]], list[float](), 0
-    for stop in np.searchsorted(bins.cells, bins.edges[1:]):
-        begun, taken, cells = len(counts), 0.0, 0
-        for cell in range(first, int(stop)):
-            taken, cells = taken + bins.counts[cell], cells + 1
-            alone = zero is not None and cell in (zero, zero - 1) and cell + 1 < stop
-            if alone or taken > _CLEAR * bins.deviation * math.sqrt(cells):
-                edges.append(bins.cells[cell + 1])
-                counts.append(max(0.0, taken))
+    zero, parts = zero_bin(bins.cells, bins.smallest), list[tuple[int, float]]()  # the end of each, and its count
+    first = 0
+    for stop in map(int, np.searchsorted(bins.cells, bins.edges[1:])):
+        taken, cells, joins = 0.0, 0, False
+        for cell in range(first, stop):
+            count = bins.counts[cell]
+            alone = cell == zero or count > _ALONE * bins.deviation
+            if alone and cells:
+                parts.append((cell, taken))
                 taken, cells = 0.0, 0
-        if cells and len(counts) > begun and not (zero is not None and edges[-1] == bins.cells[zero + 1]):
-            edges[-1], counts[-1] = bins.cells[stop], max(0.0, counts[-1] + taken)
-        elif cells:
-            edges.append(bins.cells[stop])
-            counts.append(max(0.0, taken))
-        first = int(stop)
-    return edges, counts
+            taken, cells = taken + count, cells + 1
+            if alone or taken > _CLEAR * bins.deviation * math.sqrt(cells):
+                parts.append((cell + 1, taken))
+                taken, cells, joins = 0.0, 0, not alone
+        if cells:
+            parts.append((stop, taken + (parts.pop()[1] if joins else 0.0)))
+        first = stop
+    return [bins.cells[0], *(bins.cells[end] for end, _ in parts)], [max(0.0, count) for _, count in parts]
 
 
 def _of_fine_cells(bins: BoughtBins, unit: float) -> Shape:

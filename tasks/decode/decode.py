@@ -108,17 +108,21 @@ def label_counts(aggregates: Aggregates) -> tuple[Floats, ...]:
     return tuple(found)
 
 
+def column_codes(domain: Domain, configuration: Configuration) -> dict[str, tuple[int, Codes]]:
+    """For each counted column but sets the place of its attribute, and its code in each label of that; DP: public facts."""
+    every = [np.arange(size, dtype=np.int32) for size in domain.sizes]
+    coded, at = _column_codes(every, domain, configuration), {name: j for j, name in enumerate(domain.names)}
+    single = [attribute for attribute in configuration.attributes if not (attribute.is_set or attribute.of_set)]
+    return {name: (at[attribute.name], coded[name][0]) for attribute in single for name in attribute.columns}
+
+
 def column_counts(counts: Sequence[Floats], domain: Domain, configuration: Configuration) -> dict[str, Floats]:
     """Counts of the labels of each counted column but sets, from those of the attributes. DP: post-processing."""
-    every = [np.arange(size, dtype=np.int32) for size in domain.sizes]
-    coded = _column_codes(every, domain, configuration)
-    at = {name: j for j, name in enumerate(domain.names)}
     found = {}
-    for attribute in configuration.attributes:
-        for name in () if attribute.is_set or attribute.of_set else attribute.columns:
-            codes, labels = coded[name]
-            size, weights = len(labels), counts[at[attribute.name]].astype(np.float64)
-            found[name] = np.bincount(codes, weights=weights, minlength=size + 1)[:size].astype(np.float64)
+    for name, (attribute, codes) in column_codes(domain, configuration).items():
+        weights = counts[attribute].astype(np.float64)
+        size = len(configuration.columns[name].labels) or len(weights)  # private labels are those of the attribute
+        found[name] = np.bincount(codes, weights=weights, minlength=size + 1)[:size].astype(np.float64)
     return found
 
 
