@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
+from marginweave.schemas.configuration.columns.scales import BoughtBins
 from marginweave.schemas.configuration.execution import Execution
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.draws import BudgetPlan
@@ -28,6 +29,7 @@ from marginweave.tasks.ledger.plans import reserved_plan
 from marginweave.tasks.program import program_identity
 
 BOUNDS = "bounds"
+BINS = "bins"
 T = TypeVar("T")
 
 
@@ -116,22 +118,35 @@ class DerivedReference(CheckpointReference):
 
     @cached_property
     def resolved(self) -> Configuration:
-        """The configuration with the released bounds in the place of private ones; what encode and all right of it follow.
+        """The configuration with released bounds in the place of private ones, and released bins in that of quantiles.
+
+        It is what encode and all right of it follow.
 
         Raises:
-            StageError: bounds that were not released yet.
+            StageError: bounds or bins that were not released yet.
         """
-        return self.configuration.with_bounds(self.released_bounds)
+        return self.configuration.with_bounds(self.released_bounds, self.released_bins)
 
     @property
     def released_bounds(self) -> dict[str, tuple[float, float]]:
         """The bounds that were bought, by column; empty where all are public. Raises StageError before they are drawn."""
         if not self.configuration.private_bounds:
             return {}
-        payload = self.store.get(BOUNDS, self._address(BOUNDS, []))
+        return {name: (low, high) for name, (low, high) in self._bought(BOUNDS).items()}
+
+    @property
+    def released_bins(self) -> dict[str, BoughtBins]:
+        """The bins of quantiles, by column; empty where there are none. Raises StageError before they are drawn."""
+        if not self.configuration.bought_bins:
+            return {}
+        return {name: BoughtBins.model_validate(bins) for name, bins in self._bought(BINS).items()}
+
+    def _bought(self, what: str) -> dict[str, Any]:
+        payload = self.store.get(what, self._address(what, []))
         if payload is None:
-            raise StageError("the private bounds of the release are not drawn yet")
-        return {name: (low, high) for name, (low, high) in json.loads(payload).items()}
+            raise StageError(f"the {what} of the release are not drawn yet")
+        found: dict[str, Any] = json.loads(payload)
+        return found
 
     @cached_property
     def store(self) -> Store:
@@ -171,7 +186,7 @@ class RunReference(CheckpointReference):
     @property
     def resolved(self) -> Configuration:
         """The configuration with the released bounds in the place of private ones (`DerivedReference.resolved`)."""
-        return self.configuration.with_bounds(self.derived.released_bounds)
+        return self.configuration.with_bounds(self.derived.released_bounds, self.derived.released_bins)
 
     @cached_property
     def plan(self) -> BudgetPlan:

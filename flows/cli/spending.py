@@ -119,6 +119,8 @@ def _stage(draw: DrawRecord) -> str:
         return "spare"
     if draw.kind in _BOUNDS:
         return "bounds"
+    if draw.kind is DrawKind.BINS:
+        return "quantiles"
     if draw.length:
         return f"length {draw.length}"
     return "record count" if draw.kind is DrawKind.COUNT else draw.name

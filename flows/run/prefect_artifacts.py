@@ -25,6 +25,7 @@ from marginweave.tasks.references import RunReference
 _STAGES = {
     DrawKind.BOUND_LOW: "bounds of columns",
     DrawKind.BOUND_HIGH: "bounds of columns",
+    DrawKind.BINS: "quantiles of columns",
     DrawKind.COUNT: "record count",
     DrawKind.PERCENTILE: "contribution bound, length {}",
     DrawKind.LEVEL: "counts of length {}",

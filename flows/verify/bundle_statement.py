@@ -24,7 +24,7 @@ from marginweave.flows.verify.bundle_accounting import (
 
 # What the rows of one release do not determine, by its path in privacy.json, and why; `ledger verify` has all rows.
 _UNKNOWN = {
-    "released values": ("domain", "bounds", "measured_together", "marginals.attributes", "marginals.cells"),
+    "released values": ("domain", "bounds", "bins", "measured_together", "marginals.attributes", "marginals.cells"),
     "follows from released values": (
         *("not_measured", "confidence"),
         *("noise.threshold", "noise.raised_from", "noise.candidates", "noise.stopped"),
@@ -183,8 +183,8 @@ def _stated_noise(  # noqa: PLR0911 - one case a kind of draw
         return {"sigma": steps and sigma / steps, "step": steps and 1 / steps}
     if name.startswith("select-"):
         return {"sensitivity": unit and unit[0] * (2 if unit[1] else 1)}
-    if name.startswith("measure-"):
-        batch = sum(other["name"].startswith(f"select-{name.partition('-')[2]}-") for other in draws)
+    if name.startswith(("measure-", "bins-")):
+        batch = sum(other["name"].startswith(f"select-{name.partition('-')[2]}-") for other in draws) or 1
         return {"sigma": unit and _sigma(draw["parameter"] * math.sqrt(batch), 1, *unit)}
     if name == "count":
         return {"sigma": sigma or (unit and _sigma(draw["parameter"], 1, unit[0], False))}

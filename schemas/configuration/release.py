@@ -10,6 +10,7 @@ from typing import Any, Self
 from pydantic import model_validator
 
 from marginweave.schemas.configuration.columns import MeasuredColumn, NumberColumn
+from marginweave.schemas.configuration.columns.scales import BoughtBins
 from marginweave.schemas.configuration.execution import Execution
 from marginweave.schemas.configuration.rules import check_evaluation, check_marginals, check_preparation, check_privacy
 from marginweave.schemas.configuration.sections import Sections
@@ -66,11 +67,20 @@ class Configuration(Sections):
         if not self.attributes:
             raise ValueError("columns has no column that is counted")
 
-    def with_bounds(self, bounds: Mapping[str, tuple[float, float]]) -> Configuration:
-        """The configuration with released bounds in the place of private ones. DP: post-processing of the bounds."""
-        if not bounds:
+    def with_bounds(
+        self, bounds: Mapping[str, tuple[float, float]], bins: Mapping[str, BoughtBins] | None = None
+    ) -> Configuration:
+        """The configuration with released bounds in the place of private ones, and released bins in that of quantiles.
+
+        DP: post-processing of what was released.
+        """
+        if not bounds and not bins:
             return self
         columns = dict(self.columns)
+        for name, edges in (bins or {}).items():
+            column = columns[name]
+            assert isinstance(column, NumberColumn)
+            columns[name] = column.with_bins(edges)
         for name, (low, high) in bounds.items():
             column = columns[name]
             assert isinstance(column, NumberColumn)

@@ -26,14 +26,14 @@ def check_preparation(configuration: Sections) -> None:
     for name, column in configuration.columns.items():
         if isinstance(column, MeasuredColumn) and column.impute is not None:
             _check_imputation(configuration, name, column)
-    if configuration.split == "sds" and (configuration.resize or configuration.private_bounds):
-        what = "a resized table" if configuration.resize else "private bounds"
+    if configuration.split == "sds" and (configuration.resize or configuration.bought_before):
+        what = "a resized table" if configuration.resize else "private bounds or quantiles"
         raise ValueError(f"aggregate.split (sds) must be shares with {what}: SDS's printed split does not know them")
     groups = configuration.structure.grouped if configuration.structure else ()
-    if configuration.private_bounds and any(group.outside == "error" for group in groups):
+    if configuration.bought_before and any(group.outside == "error" for group in groups):
         raise ValueError(
-            "structure.grouped has outside: error, which must be null beside private bounds: the table would be looked at for "
-            "a stop after the first draw"
+            "structure.grouped has outside: error, which must be null beside private bounds and quantiles: the table would be "
+            "looked at for a stop after the first draw"
         )
     if configuration.resize is not None:
         _check_resize(configuration)
@@ -71,9 +71,10 @@ def _check_resize(configuration: Sections) -> None:
         raise ValueError(
             "resize.amplify (true) must be false where a subject has several records: its formulas are for one"
         )
-    if configuration.private_bounds:
+    if configuration.bought_before:
         raise ValueError(
-            "resize.amplify (true) must be false with bounds: private, which are bought before the table is sampled"
+            "resize.amplify (true) must be false with bounds: private or quantiles, which are bought before the table is "
+            "sampled"
         )
 
 
@@ -103,7 +104,7 @@ def _needs_delta(configuration: Sections) -> str | None:
         return "with aggregate.noise: gaussian"
     for needed, words in (
         (bool(configuration.private_columns), "with a private domain"),
-        (bool(configuration.private_bounds), "with private bounds"),
+        (bool(configuration.bought_before), "with private bounds or quantiles"),
         (settings.selects(len(configuration.attributes)), "where marginals are selected"),
         (configuration.evaluate.paid is not None, "with evaluate.paid"),
         (resize is not None and resize.amplify, "with resize.amplify"),

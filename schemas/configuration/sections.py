@@ -268,6 +268,16 @@ class Sections(Execution):
         """Number columns whose bounds are bought from the budget."""
         return tuple(name for name, column in self.columns.items() if column.buys_bounds)
 
+    @cached_property
+    def bought_bins(self) -> tuple[str, ...]:
+        """Number columns whose bins are quantiles, bought from the budget."""
+        return tuple(name for name, column in self.columns.items() if column.buys_bins)
+
+    @property
+    def bought_before(self) -> tuple[str, ...]:
+        """Columns for which bounds or quantiles are bought, before anything is binned."""
+        return (*self.private_bounds, *self.bought_bins)
+
     @property
     def block_rows(self) -> int:
         """Rows that a stage holds at a time: memory / (8 x 64 bytes x columns), from public facts alone, 1024 to 262144.
@@ -279,7 +289,7 @@ class Sections(Execution):
 
     @property
     def bounds_share(self) -> float:
-        """The share of the budget that all private bounds together get."""
+        """The share of the budget that all private bounds and quantiles together get."""
         declared = self.aggregate.bounds_share
         return DEFAULT_BOUNDS_SHARE if declared is None else declared
 

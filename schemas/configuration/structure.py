@@ -96,10 +96,11 @@ def check_structure(structure: Structure, columns: Mapping[str, Column]) -> None
     for rule in structure.determined:
         _check_determined(rule, columns, determined, grouped)
     for name in forbidden:
-        if not columns[name].measured or name in determined or name in grouped or columns[name].buys_bounds:
+        bought = columns[name].buys_bounds or columns[name].buys_bins
+        if not columns[name].measured or name in determined or name in grouped or bought:
             raise ValueError(
                 f"structure.forbidden names {name!r}, which is not counted by itself: a group lists its own combinations, "
-                "and columns that are dropped, determined or have private bounds cannot be forbidden anything"
+                "and columns that are dropped, determined or have private bounds or quantiles cannot be forbidden anything"
             )
 
 

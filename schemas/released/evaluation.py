@@ -155,6 +155,29 @@ class PaidEvaluation(Described):
     about: str = Field(description="What it means and what it leaves out, in words.")
 
 
+class NumberStatistic(Described):
+    """A statistic of a number column, in its unit; missing values are left out."""
+
+    quantile: float | None = Field(description="Probability of the quantile, 0.5 of the median; null for the mean.")
+    released: float | None = Field(
+        description="By the released counts, values inside a bin where draw puts them; null without any."
+    )
+    low: float | None = Field(
+        description="Lower end of the 95 % interval for the rows as prepared, wherever values lie inside bins; null if unknown."
+    )
+    high: float | None = Field(description="Upper end of this interval; null if unknown.")
+    synthetic: float | None = Field(
+        description="Of the synthetic records, a quantile to a 256th of its bin; null without any."
+    )
+
+
+class NumberSummary(Described):
+    """The mean and some quantiles of one number column."""
+
+    column: str = Field(description="Name of the column.")
+    statistics: tuple[NumberStatistic, ...] = Field(description="The mean, then quantiles.")
+
+
 class RecordAgreement(Described):
     """What is known of synthetic records against any reference."""
 
@@ -176,6 +199,7 @@ class Evaluation(ReleasedFile, RecordAgreement):
     verdict: Verdict | None = optional("What the release is good for; files of 0.1.0 have none.")
     bounds: DistanceBounds = Field(description="How far the records can be from the counts without noise.")
     model: tuple[ErrorParts, ...] | None = optional("Distance by length, of the model and of its records.")
+    numbers: tuple[NumberSummary, ...] | None = optional("Means and quantiles of the number columns, if there are any.")
     paid: PaidEvaluation | None = Field(
         default=None,
         description="The comparison that was bought, if any; null where it was bought for other records than these.",
@@ -259,6 +283,21 @@ class Propensity(Described):
     )
 
 
+class ExactStatistic(Described):
+    """A statistic of a number column of both tables, in its unit; missing values are left out."""
+
+    quantile: float | None = Field(description="Probability of the quantile, 0.5 of the median; null for the mean.")
+    sensitive: float | None = Field(description="Of the sensitive rows, a quantile to a 256th of its bin.")
+    synthetic: float | None = Field(description="Of the synthetic records, likewise.")
+
+
+class ExactSummary(Described):
+    """The mean and some quantiles of one number column of both tables."""
+
+    column: str = Field(description="Name of the column.")
+    statistics: tuple[ExactStatistic, ...] = Field(description="The mean, then quantiles.")
+
+
 class InternalEvaluation(ReleasedFile, RecordAgreement):
     """internal/evaluation.json: exact functions of sensitive rows, never for release."""
 
@@ -272,4 +311,5 @@ class InternalEvaluation(ReleasedFile, RecordAgreement):
     sensitive_rules: tuple[BrokenRule, ...] = Field(description="Sensitive rows that break rules, before preparation.")
     propensity: Propensity | None = Field(description="Classifiers that tell the tables apart; null if not computed.")
     downstream: Downstream | None = Field(description="Prediction of evaluate.target; null if none is declared.")
+    numbers: tuple[ExactSummary, ...] | None = optional("Means and quantiles of the number columns, if there are any.")
     absent: tuple[str, ...] = Field(description="What could not be computed, and what it takes.")

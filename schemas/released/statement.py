@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 from pydantic import Field, JsonValue, model_validator
 
 from marginweave.schemas.budget import NoiseName
+from marginweave.schemas.configuration.columns.scales import BoughtBins
 from marginweave.schemas.program import Program
 from marginweave.schemas.released.account import AccountStatement, Amounts, EpsilonDelta
 from marginweave.schemas.released.contract import Described, ReleasedFile, contract, optional
@@ -90,10 +91,23 @@ class MarginalStatement(Described):
     noise: NoiseName = Field(description="Kind of this noise.")
 
 
+class ReleasedBins(Described):
+    """Bins that are quantiles, and the noisy fine marginal that they were computed from."""
+
+    edges: tuple[float, ...] = Field(description="Edges of the bins, in the column's unit.")
+    cells: tuple[float, ...] = Field(description="Edges of the public fine cells, in the column's unit.")
+    counts: tuple[int, ...] = Field(description="Noisy counts of the fine cells, as drawn, in records.")
+    deviation: float = Field(description="Standard deviation of the noise of such a count, in records.")
+    smallest: float | None = Field(
+        description="Smallest magnitude above 0 of the cells' logarithmic scale, in the column's unit; null of a linear one."
+    )
+
+
 class CountsStatement(Described):
     """What was computed from draws."""
 
     bounds: dict[str, tuple[float, float]] = Field(description="By column, the bounds that were bought, in its unit.")
+    bins: dict[str, ReleasedBins] | None = optional("By column, the bins that were bought as quantiles.")
     domain: dict[str, tuple[str, ...]] = Field(description="By attribute, the labels of its values, in order.")
     noise: tuple[LevelNoiseStatement, ...] = Field(description="The noise of each length; empty for marginals.")
 
@@ -193,6 +207,11 @@ class PrivacyStatement(MarginalsStatement, CountsStatement, Promise, ReleaseIden
         "What the release is good for, in words; evaluation.json has the numbers."
     )
     synthesis: dict[str, JsonValue] | None = optional("Settings of later synthetic records, as in a configuration.")
+
+    @property
+    def bought_bins(self) -> dict[str, BoughtBins]:
+        """The bins that were bought, as a configuration has them."""
+        return {name: BoughtBins(**dict(bins)) for name, bins in (self.bins or {}).items()}
 
     @model_validator(mode="before")
     @classmethod

@@ -64,7 +64,7 @@ def planned_sigmas(configuration: Configuration, plan: BudgetPlan, draw: Planned
         return (scoring(configuration, plan).sigma,)
     if draw.kind is DrawKind.MEASURE:
         return (share_sigma(configuration, draw),)
-    return (query_sigma(draw, configuration.stability),)
+    return (query_sigma(draw, _stability(configuration, draw)),)
 
 
 def marginal_noise(draw: PlannedDraw, stability: Stability) -> CountNoise:
@@ -88,9 +88,11 @@ def with_terms(configuration: Configuration, plan: BudgetPlan) -> BudgetPlan:
 
 
 def _terms(configuration: Configuration, plan: BudgetPlan, draw: PlannedDraw) -> Terms:
-    unit = configuration.privacy.stability if draw.kind in BOUND_KINDS else configuration.stability
+    unit = _stability(configuration, draw)
     if draw.kind in BOUND_KINDS:
         own = _bounds(configuration, draw)
+    elif draw.kind is DrawKind.BINS:
+        own = {"cells": len(_column(configuration, draw).cells[0]) - 1, "sigma": str(query_sigma(draw, unit))}
     elif draw.kind is DrawKind.EVALUATION:
         own = {"sensitivity": l1_sensitivity(unit), "sigma": str(query_sigma(draw, unit))}
     else:
@@ -98,9 +100,20 @@ def _terms(configuration: Configuration, plan: BudgetPlan, draw: PlannedDraw) ->
     return {"records": unit.records, "neighbors": unit.neighbors, **own}
 
 
-def _bounds(configuration: Configuration, draw: PlannedDraw) -> Terms:
+def _stability(configuration: Configuration, draw: PlannedDraw) -> Stability:
+    """How far a unit moves what is drawn from; bounds and quantiles are bought before any resize."""
+    before = draw.kind in (*BOUND_KINDS, DrawKind.BINS)
+    return configuration.privacy.stability if before else configuration.stability
+
+
+def _column(configuration: Configuration, draw: PlannedDraw) -> NumberColumn:
     column = list(configuration.columns.values())[draw.place[0] - 1]
     assert isinstance(column, NumberColumn)
+    return column
+
+
+def _bounds(configuration: Configuration, draw: PlannedDraw) -> Terms:
+    column = _column(configuration, draw)
     percentile = LOW_PERCENTILE if draw.kind is DrawKind.BOUND_LOW else HIGH_PERCENTILE
     return {
         "percentile": str(percentile),

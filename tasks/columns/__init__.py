@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from marginweave.schemas.arrays import Floats
 from marginweave.schemas.configuration.columns import (
     BooleanColumn,
     Category,
@@ -28,7 +29,10 @@ KINDS: dict[type[MeasuredColumn], type[ColumnValues[Any]]] = {
 }
 
 
-def values_of(column: Column, missing: Sequence[str]) -> ColumnValues[Any]:
-    """What a measured column does with its values; `missing` are the texts that mean "no value"."""
+def values_of(column: Column, missing: Sequence[str], counts: Floats | None = None) -> ColumnValues[Any]:
+    """What a measured column does with its values; `missing` are the texts that mean "no value".
+
+    `counts` are the released counts of its labels, which its draws may follow.
+    """
     assert isinstance(column, MeasuredColumn)  # no other kind has values
-    return KINDS[type(column)](column, missing)
+    return KINDS[type(column)](column, missing, counts)

@@ -58,6 +58,7 @@ class Judged:
 class ColumnValues(ABC, Generic[Kind]):
     """The values of one column on their way; `missing` are the texts that mean "no value".
 
+    `counts` are the released counts of its labels, for `decode` alone; None where none are known.
     The code of a value is the position of its label, and that of a missing value the number of labels.
     DP: `clean` and `encode` are 1-stable, they look at one cell and public constants; `decode` and `declare` are
     post-processing; what `judge` finds is for the operator, before anything is drawn.
@@ -65,6 +66,7 @@ class ColumnValues(ABC, Generic[Kind]):
 
     column: Kind
     missing: Sequence[str]
+    counts: Floats | None = None
 
     @abstractmethod
     def clean(self, values: pa.Array) -> pa.Array:

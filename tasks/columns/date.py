@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from marginweave.schemas.arrays import Codes, Flags, Floats, Integers
 from marginweave.schemas.configuration.columns import DateColumn
-from marginweave.schemas.configuration.columns.binned import Draw
 from marginweave.schemas.configuration.columns.periods import (
     DAY,
     EPOCH_WEEKDAY,
@@ -20,7 +19,7 @@ from marginweave.schemas.configuration.columns.periods import (
 from marginweave.schemas.configuration.values import ValueMatcher
 from marginweave.tasks.arrow import compute as pc
 from marginweave.tasks.columns.base import UNITS, ColumnValues, Judged, Uniform, binned, distinct_texts, nulls
-from marginweave.tasks.columns.draws import draw_among, draw_inside
+from marginweave.tasks.columns.draws import Shape, draw_among, draw_inside
 from marginweave.tasks.mechanisms.randomness import CellWords
 
 _ISO = f"^{ISO_PATTERN}$"
@@ -82,10 +81,11 @@ class DateValues(ColumnValues[DateColumn]):
         column, runs = self.column, self.column.runs(self.missing)
         missing = codes == len(labels)
         codes = np.where(missing, 0, codes)
+        shape: Shape = "midpoint" if column.draw == "midpoint" else None
         if runs is None:
-            return self._array(self._drawn(codes, column.draw, uniform), missing)
+            return self._array(self._drawn(codes, shape, uniform), missing)
         middle = self._drawn(np.arange(len(labels)), "midpoint", uniform)
-        return self._array(draw_among(runs, middle, codes, column.draw, 1.0, uniform), missing)
+        return self._array(draw_among(runs, middle, codes, shape, uniform), missing)
 
     def declare(self, values: pa.Array) -> pa.Array:
         """Texts of the format; without one, date32 or timestamp[s]."""
@@ -104,15 +104,15 @@ class DateValues(ColumnValues[DateColumn]):
             return pa.array(units.astype(np.int32), mask=missing).cast(pa.date32())
         return pa.array(units.astype(np.int64), mask=missing).cast(pa.timestamp("s"))
 
-    def _drawn(self, codes: Codes, how: Draw, uniform: Uniform) -> Floats:
+    def _drawn(self, codes: Codes, shape: Shape, uniform: Uniform) -> Floats:
         edges = np.array(self.column.edges, np.float64)
         if self.column.bins != "weekday":
-            return draw_inside(edges[:-1], edges[1:] - 1, codes, how, 1.0, uniform)
+            return draw_inside(edges[:-1], edges[1:] - 1, codes, shape, uniform)
         first, last, per_day = self.column.edges[0], self.column.edges[-1] - 1, self.column.per_day
         start = first // per_day + (np.arange(7) - first // per_day - EPOCH_WEEKDAY) % 7
         weeks = (last // per_day - start) // 7
-        week = draw_inside(np.zeros(7), weeks.astype(np.float64), codes, how, 1.0, uniform)
-        second = draw_inside(np.zeros(7), np.full(7, per_day - 1.0), codes, how, 1.0, uniform)
+        week = draw_inside(np.zeros(7), weeks.astype(np.float64), codes, shape, uniform)
+        second = draw_inside(np.zeros(7), np.full(7, per_day - 1.0), codes, shape, uniform)
         units: Floats = np.clip((start[codes] + 7 * week) * per_day + second, first, last)
         return units
 

@@ -3,60 +3,62 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 import numpy as np
 
 from marginweave.schemas.arrays import Codes, Floats
-from marginweave.schemas.configuration.columns.binned import Draw, Histogram, Run
+from marginweave.schemas.configuration.columns.binned import Run
 from marginweave.tasks.columns.base import Uniform
 
 
-def draw_inside(
-    first: Floats,
-    last: Floats,
-    codes: Codes,
-    how: Draw,
-    unit: float,
-    uniform: Uniform,
-) -> Floats:
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Distribution:
+    """A distribution over the whole range of a column: `below` has the weight below each of `edges`, linear between them.
+
+    The edges are in steps of the grid and increase; a value rounds down to a step.
+    """
+
+    edges: Floats
+    below: Floats
+
+
+Shape: TypeAlias = Distribution | Literal["midpoint"] | None
+"""How values lie inside bins; None is uniform."""
+
+
+def draw_inside(first: Floats, last: Floats, codes: Codes, shape: Shape, uniform: Uniform) -> Floats:
     """One whole number of [first, last] of each code's bin, shape (n,), float64.
 
-    `uniform` takes each with equal probability, `midpoint` the middle one. A public distribution with the distribution
-    function F (linear between its edges) gives F^-1(U), U uniform on [F(first), F(last + 1)), rounded down to the grid; where
-    it has no weight in the bin the draw is uniform. DP: post-processing.
+    Without a shape each has equal probability; `midpoint` is the middle one. A distribution with the distribution function F
+    gives F^-1(U), U uniform on [F(first), F(last + 1)), rounded down to the grid; where it has no weight in the bin the draw
+    is uniform. DP: post-processing.
 
     Args:
         first: First number of each bin, shape (bins,).
         last: Last number of each bin, shape (bins,).
         codes: Bins, shape (n,).
-        how: The rule.
-        unit: Value of one step of the grid, in the units of the distribution.
+        shape: The rule.
         uniform: Source of the draws.
     """
-    if how == "midpoint":
+    if shape == "midpoint":
         middle: Floats = np.floor((first + last) / 2)[codes]
         return middle
     shares = uniform(len(codes))
     even: Floats = first[codes] + np.floor(shares * (last - first + 1)[codes])
-    if not isinstance(how, Histogram):
+    if not isinstance(shape, Distribution):
         return even
-    edges, total = _distribution(how, unit)
+    edges, total = shape.edges, shape.below
     low, high = np.interp(first, edges, total), np.interp(last + 1, edges, total)
     drawn = np.floor(np.interp(low[codes] + shares * (high - low)[codes], total, edges))
     return np.where((high > low)[codes], np.clip(drawn, first[codes], last[codes]), even)
 
 
-def draw_among(
-    runs: Sequence[Run],
-    middle: Floats,
-    codes: Codes,
-    how: Draw,
-    unit: float,
-    uniform: Uniform,
-) -> Floats:
+def draw_among(runs: Sequence[Run], middle: Floats, codes: Codes, shape: Shape, uniform: Uniform) -> Floats:
     """As `draw_inside`, for bins of which only the points of `runs` can be drawn; every bin has one run at least.
 
-    A run is chosen in proportion to its points, or to its weight under the public distribution, and a point inside the run
+    A run is chosen in proportion to its points, or to its weight under the distribution, and a point inside the run
     as `draw_inside` says: the rule of the bin under the condition that no other point is drawn. `midpoint` takes the point
     nearest to `middle`, the lower of two. DP: post-processing.
 
@@ -64,30 +66,24 @@ def draw_among(
         runs: Bin, first and last point of each run.
         middle: Middle of each bin, shape (bins,).
         codes: Bins, shape (n,).
-        how: The rule.
-        unit: Value of one step of the grid, in the units of the distribution.
+        shape: The rule.
         uniform: Source of the draws.
     """
     owner, first, last = np.array(sorted(runs), np.int64).T
     start = np.searchsorted(owner, np.arange(len(middle)))
     first, last = first.astype(np.float64), last.astype(np.float64)
-    if how == "midpoint":
+    if shape == "midpoint":
         nearest = np.clip(middle[owner], first, last)
         order = np.lexsort((np.abs(nearest - middle[owner]), owner))
         point: Floats = nearest[order[start]][codes]
         return point
     weight = last - first + 1
-    if isinstance(how, Histogram):
-        edges, total = _distribution(how, unit)
-        mass = np.interp(last + 1, edges, total) - np.interp(first, edges, total)
+    if isinstance(shape, Distribution):
+        ends = [np.interp(points, shape.edges, shape.below) for points in (first, last + 1)]
+        mass = ends[1] - ends[0]
         weight = np.where((np.add.reduceat(mass, start) > 0)[owner], mass, weight)
     stop = np.append(start[1:], len(owner))
     below = np.concatenate([[0.0], np.cumsum(weight)])
     aim = below[start][codes] + uniform(len(codes)) * (below[stop] - below[start])[codes]
     run = np.clip(np.searchsorted(below, aim, side="right") - 1, start[codes], stop[codes] - 1)
-    return draw_inside(first, last, run, how, unit, uniform)
-
-
-def _distribution(how: Histogram, unit: float) -> tuple[Floats, Floats]:
-    """Edges in steps of the grid, and the weight below each."""
-    return np.asarray(how.edges) / unit, np.concatenate([[0.0], np.cumsum(how.weights)])
+    return draw_inside(first, last, run, shape, uniform)

@@ -14,6 +14,7 @@ from marginweave.tasks.arrow import compute as pc
 from marginweave.tasks.arrow import is_text
 from marginweave.tasks.columns.base import ColumnValues, Judged, Uniform, binned, distinct_texts, nulls
 from marginweave.tasks.columns.draws import draw_among, draw_inside
+from marginweave.tasks.columns.shapes import number_shape
 from marginweave.tasks.mechanisms.randomness import CellWords
 
 _NUMBER = f"^{NUMBER_PATTERN}$"
@@ -89,10 +90,11 @@ class NumberValues(ColumnValues[NumberColumn]):
         first, last = np.array([column.grid(i) for i in range(bins)], np.float64).T
         # The quotient of two integers below 2^53 is the correctly rounded decimal; beyond, doubles are coarser than the grid,
         # and the clip keeps what is rounded inside the bin.
+        shape = number_shape(column, self.counts)
         if runs is None:
-            points = draw_inside(first, last, codes, column.draw, 1 / scale, uniform)
+            points = draw_inside(first, last, codes, shape, uniform)
         else:
-            points = draw_among(runs, np.floor((first + last) / 2), codes, column.draw, 1 / scale, uniform)
+            points = draw_among(runs, np.floor((first + last) / 2), codes, shape, uniform)
         numbers = np.clip(points / scale, (first / scale)[codes], (last / scale)[codes])
         if column.special:
             place = np.clip(given.astype(np.int64) - bins, 0, len(column.special) - 1)

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from marginweave.schemas.arrays import Codes
+from marginweave.schemas.arrays import Codes, Floats
 from marginweave.schemas.configuration.columns import BooleanColumn, ConstantColumn
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.structure import DeterminedColumn, Structure
 from marginweave.schemas.configuration.values import ValueMatcher
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.released.aggregates import Domain
+from marginweave.schemas.released.aggregates import Aggregates, Domain
 from marginweave.tasks.arrow import compute as pc
 from marginweave.tasks.columns import values_of
 from marginweave.tasks.columns.base import distinct_texts
@@ -22,7 +22,12 @@ from marginweave.tasks.synthesize.shards import stream
 
 
 def decode_table(
-    codes: Sequence[Codes], domain: Domain, configuration: Configuration, seed: int, block: int = 0
+    codes: Sequence[Codes],
+    domain: Domain,
+    configuration: Configuration,
+    seed: int,
+    block: int = 0,
+    counts: Sequence[Floats] | None = None,
 ) -> pa.Table:
     """Turn codes into the table that the configuration declares: every column but identifiers, in declared order.
 
@@ -36,6 +41,8 @@ def decode_table(
         configuration: What is declared, bounds resolved.
         seed: Seed of the draws; each column has a stream of its own.
         block: Number of this block of records, in each of which the streams are others.
+        counts: Released counts of the labels of each attribute (`label_counts`), which smooth draws follow; without them
+            they are uniform.
 
     Returns:
         A table of n rows. DP: post-processing.
@@ -45,11 +52,12 @@ def decode_table(
     """
     structure = configuration.structure or Structure()
     counted = _column_codes(codes, domain, configuration)
+    known = {} if counts is None else column_counts(counts, domain, configuration)
     arrays: dict[str, pa.Array] = {}
     for place, (name, column) in enumerate(configuration.columns.items()):
         if name in counted:
             rng = stream([seed, place], block)  # post-processing
-            kind = values_of(column, configuration.missing_texts(name))
+            kind = values_of(column, configuration.missing_texts(name), known.get(name))
             arrays[name] = kind.declare(kind.decode(*counted[name], rng.random))
     for rule in structure.determined:
         arrays[rule.column] = determined_values(arrays[rule.by], rule, configuration)
@@ -88,6 +96,33 @@ def _column_codes(
         size = len(label_cells)
         cells = np.where(np.column_stack(label_cells) == 0, np.arange(size), size)
         found[name] = cells, configuration.columns[name].labels
+    return found
+
+
+def label_counts(aggregates: Aggregates) -> tuple[Floats, ...]:
+    """Released counts of the labels of each attribute, 0 where none was released; shapes (labels,). DP: post-processing."""
+    first, found = aggregates.levels[0], [np.zeros(size) for size in aggregates.domain.sizes]
+    for j, counted in enumerate(found):
+        rows = first.columns[:, 0] == j
+        counted[first.values[rows, 0]] = first.counts[rows]
+    return tuple(found)
+
+
+def column_codes(domain: Domain, configuration: Configuration) -> dict[str, tuple[int, Codes]]:
+    """For each counted column but sets the place of its attribute, and its code in each label of that; DP: public facts."""
+    every = [np.arange(size, dtype=np.int32) for size in domain.sizes]
+    coded, at = _column_codes(every, domain, configuration), {name: j for j, name in enumerate(domain.names)}
+    single = [attribute for attribute in configuration.attributes if not (attribute.is_set or attribute.of_set)]
+    return {name: (at[attribute.name], coded[name][0]) for attribute in single for name in attribute.columns}
+
+
+def column_counts(counts: Sequence[Floats], domain: Domain, configuration: Configuration) -> dict[str, Floats]:
+    """Counts of the labels of each counted column but sets, from those of the attributes. DP: post-processing."""
+    found = {}
+    for name, (attribute, codes) in column_codes(domain, configuration).items():
+        weights = counts[attribute].astype(np.float64)
+        size = len(configuration.columns[name].labels) or len(weights)  # private labels are those of the attribute
+        found[name] = np.bincount(codes, weights=weights, minlength=size + 1)[:size].astype(np.float64)
     return found
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from marginweave.schemas.contracts import check_contract, output_schema
 from marginweave.schemas.errors import StageError
 from marginweave.tasks.checkpoint.codecs import pack_table, unpack_codes, unpack_table
-from marginweave.tasks.decode.decode import decode_table
+from marginweave.tasks.decode.decode import decode_table, label_counts
 from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.normalize.task import released_counts
 from marginweave.tasks.references import DerivedReference, StageResult
@@ -36,12 +36,13 @@ def decode(
 
     def compute() -> Iterator[bytes]:
         configuration, blocks = reference.resolved, reference.load_blocks(synthesized)
-        domain = released_counts(reference, normalized).domain
+        counts = released_counts(reference, normalized)
+        domain, known = counts.domain, label_counts(counts)
         contract, tables = output_schema(configuration), []
 
         def decoded(block: int) -> bytes:
             codes = unpack_codes(blocks[block])
-            table = decode_table(codes, domain, configuration, configuration.synthesize.seed, block)
+            table = decode_table(codes, domain, configuration, configuration.synthesize.seed, block, known)
             check_contract(contract, table.to_pandas(), "decode")
             return pack_table(table)
 

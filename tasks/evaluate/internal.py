@@ -25,6 +25,7 @@ from marginweave.tasks.checkpoint.codecs import compact_table, in_blocks, plain_
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, replace_file
 from marginweave.tasks.encode.codes import EncodedTable, encode_table, joined_codes
 from marginweave.tasks.evaluate.metrics import evaluate_internal
+from marginweave.tasks.evaluate.numbers import NumberTallies, exact_summaries
 from marginweave.tasks.evaluate.rules import add_rules, broken_rules
 from marginweave.tasks.preprocess.clean import clean_table
 from marginweave.tasks.preprocess.rows import prepare_blocks
@@ -53,10 +54,12 @@ def compare_internally(reference: RunReference) -> None:
         reference.ledger.evaluations.record(configuration.dataset, manifest.release)
         columns = (*configuration.source_names, *_determined(reference.source, configuration))
         raw = RawBlocks(source, configuration, columns)
-        sensitive = joined_tables(encoded_rows(raw, configuration, reference.folder.internal))
+        numbers = NumberTallies(configuration), NumberTallies(configuration)
+        sensitive = joined_tables(encoded_rows(raw, configuration, reference.folder.internal, numbers[0]))
         broken = add_rules([(broken_rules(plain_table(table), configuration), table.num_rows) for table in raw])
     check_source(reference, source)
-    records, broken_made = published_records(reference.folder.release / "synthetic.parquet", configuration)
+    place = reference.folder.release / "synthetic.parquet"
+    records, broken_made = published_records(place, configuration, numbers[1])
     real, made = over_one_domain(sensitive, records)
     names = tuple(attribute.name for attribute in configuration.attributes)
     target = configuration.evaluate.target
@@ -69,17 +72,23 @@ def compare_internally(reference: RunReference) -> None:
         rules=broken_made,
         sensitive_rules=broken,
     )
+    if summaries := exact_summaries(*numbers):
+        evaluation = evaluation.model_copy(update={"numbers": summaries})
     replace_file(reference.folder.internal_evaluation, evaluation.to_json(), PRIVATE_MODE)
 
 
 def _published_configuration(reference: RunReference) -> Configuration:
     """With the released bounds, from the release itself: the checkpoints of a finished run are gone."""
     statement = PrivacyStatement.from_json((reference.folder.release / "privacy.json").read_bytes())
-    return reference.configuration.with_bounds(statement.bounds)
+    return reference.configuration.with_bounds(statement.bounds, statement.bought_bins)
 
 
-def published_records(place: Path, configuration: Configuration) -> tuple[EncodedTable, tuple[BrokenRule, ...]]:
+def published_records(
+    place: Path, configuration: Configuration, numbers: NumberTallies | None = None
+) -> tuple[EncodedTable, tuple[BrokenRule, ...]]:
     """The codes of the published records at `place`, which are read block by block, and the rules that they break.
+
+    Their numbers are counted in `numbers`.
 
     DP: post-processing.
     """
@@ -87,7 +96,10 @@ def published_records(place: Path, configuration: Configuration) -> tuple[Encode
     with pq.ParquetFile(place) as file:
         blocks = map(pa.Table.from_batches, ([batch] for batch in file.iter_batches(configuration.block_rows)))
         for table in chain(blocks, [file.schema_arrow.empty_table()]):
-            encoded.append(encode_table(clean_table(table, configuration), configuration))
+            clean = clean_table(table, configuration)
+            if numbers is not None:
+                numbers.add(clean)
+            encoded.append(encode_table(clean, configuration))
             broken.append((broken_rules(table, configuration), table.num_rows))
     return joined_tables(encoded), add_rules(broken)
 
@@ -122,14 +134,22 @@ class RawBlocks:
         return map(compact_table, in_blocks(self.source.tables(self.columns), self.configuration.block_rows))
 
 
-def encoded_rows(raw: RawBlocks, configuration: Configuration, folder: Path) -> Iterator[EncodedTable]:
-    """All sensitive rows, clean: joined where the release joined them, but neither sampled, imputed nor resized."""
+def encoded_rows(
+    raw: RawBlocks, configuration: Configuration, folder: Path, numbers: NumberTallies | None = None
+) -> Iterator[EncodedTable]:
+    """All sensitive rows, clean: joined where the release joined them, but neither sampled, imputed nor resized.
+
+    Their numbers are counted in `numbers`.
+    """
     subject = configuration.privacy.subject
     if subject is None or not subject.join:
         tables = (clean_table(table, configuration) for table in raw)
     else:
         tables = (block.table for block in prepare_blocks(raw, configuration, os.urandom(32), folder))
-    return (encode_table(table, configuration) for table in tables)
+    for table in tables:
+        if numbers is not None:
+            numbers.add(table)
+        yield encode_table(table, configuration)
 
 
 def joined_tables(tables: Iterable[EncodedTable]) -> EncodedTable:

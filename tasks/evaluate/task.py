@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from marginweave.schemas.released.evaluation import BrokenRule, DistanceBounds, Evaluation
+from marginweave.schemas.released.measurements import Marginals
 from marginweave.tasks.aggregate.payloads import unpack_aggregates, unpack_marginals
 from marginweave.tasks.checkpoint.codecs import Unpacked, unpack_codes, unpack_table
 from marginweave.tasks.engine.local import LocalEngine
@@ -14,11 +15,12 @@ from marginweave.tasks.evaluate.bounds import combination_bounds, marginal_bound
 from marginweave.tasks.evaluate.cells import Records
 from marginweave.tasks.evaluate.intervals import LEVEL
 from marginweave.tasks.evaluate.metrics import evaluate_release
+from marginweave.tasks.evaluate.numbers import NumberTallies, number_summaries
 from marginweave.tasks.evaluate.paid import bought
 from marginweave.tasks.evaluate.rules import add_rules, broken_rules
 from marginweave.tasks.evaluate.verdict import release_verdict
 from marginweave.tasks.normalize.marginals import Spread, compression_of
-from marginweave.tasks.normalize.task import released_counts
+from marginweave.tasks.normalize.task import load_counts, released_counts
 from marginweave.tasks.references import DerivedReference, StageResult
 from marginweave.tasks.stage import stage_task
 
@@ -50,9 +52,14 @@ def evaluate(reference: DerivedReference, parts: dict[str, StageResult]) -> Stag
         configuration, counts = reference.resolved, released_counts(reference, normalized)
         blocks = Unpacked(unpack_codes, reference.load_blocks(synthesized))
         records = Records(blocks, counts.domain, configuration.memory)
-        rules = _broken_rules(reference, parts["decode"])
+        rules, tallies = _rules_and_numbers(reference, parts["decode"])
         agreement = evaluate_release(records, counts, ordered=configuration.ordered, rules=rules)
         more: dict[str, Any] = {}
+        drawn = load_counts(reference, parts["collect"])
+        marginals_drawn = drawn if isinstance(drawn, Marginals) else None
+        numbers = number_summaries(configuration, counts, marginals_drawn, tallies.statistics())
+        if numbers:
+            more["numbers"] = numbers
         if (fitted := parts.get("fit")) is not None:
             model = unpack_mixture(reference.load(fitted)).conditioned()
             spread = None
@@ -70,15 +77,22 @@ def evaluate(reference: DerivedReference, parts: dict[str, StageResult]) -> Stag
     return reference.checkpoint("evaluate", inputs, compute)
 
 
-def _broken_rules(reference: DerivedReference, decoded: StageResult) -> tuple[BrokenRule, ...]:
-    """Synthetic records that break what is declared, block by block."""
+def _rules_and_numbers(
+    reference: DerivedReference, decoded: StageResult
+) -> tuple[tuple[BrokenRule, ...], NumberTallies]:
+    """Synthetic records that break what is declared, and tallies of their numbers, block by block."""
     configuration, blocks = reference.resolved, reference.load_blocks(decoded)
 
-    def of_block(block: int) -> tuple[tuple[BrokenRule, ...], int]:
-        table = unpack_table(blocks[block])
-        return broken_rules(table, configuration), table.num_rows
+    def of_block(block: int) -> tuple[tuple[tuple[BrokenRule, ...], int], NumberTallies]:
+        table, tallies = unpack_table(blocks[block]), NumberTallies(configuration)
+        tallies.add(table)
+        return (broken_rules(table, configuration), table.num_rows), tallies
 
-    return add_rules(list(LocalEngine().map(of_block, range(len(blocks)))))
+    rules, whole = [], NumberTallies(configuration)
+    for broken, tallies in LocalEngine().map(of_block, range(len(blocks))):
+        rules.append(broken)
+        whole.join(tallies)
+    return add_rules(rules), whole
 
 
 def _bounds(reference: DerivedReference, records: Records, collected: StageResult) -> DistanceBounds:

@@ -12,16 +12,24 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from marginweave.schemas.configuration.columns import NumberColumn
+from marginweave.schemas.configuration.columns.scales import BoughtBins
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.contracts import check_contract, clean_schema
-from marginweave.schemas.draws import PlannedDraw
+from marginweave.schemas.draws import DrawKind, PlannedDraw
 from marginweave.tasks.accounting.plan.draws import BOUND_KINDS, column_position
 from marginweave.tasks.arrow import compute as pc
-from marginweave.tasks.checkpoint.codecs import Unpacked, pack_number, unpack_number, unpack_table
-from marginweave.tasks.checkpoint.draws import PreparedDraw
+from marginweave.tasks.checkpoint.codecs import (
+    Unpacked,
+    pack_arrays,
+    pack_number,
+    unpack_arrays,
+    unpack_number,
+    unpack_table,
+)
+from marginweave.tasks.checkpoint.draws import SMALL, PreparedDraw
 from marginweave.tasks.digests import counts_digest
 from marginweave.tasks.draw import draw_once
-from marginweave.tasks.mechanisms.gaussian import select_percentile
+from marginweave.tasks.mechanisms.gaussian import add_noise, gaussian_terms, query_sigma, select_percentile
 from marginweave.tasks.mechanisms.percentile import score_sensitivity
 from marginweave.tasks.preprocess.clean import (
     HIGH_PERCENTILE,
@@ -31,8 +39,9 @@ from marginweave.tasks.preprocess.clean import (
     clean_frame,
     pack_clean,
 )
+from marginweave.tasks.preprocess.quantiles import bought_bins, fine_counts
 from marginweave.tasks.preprocess.rows import prepare_blocks
-from marginweave.tasks.references import BOUNDS, RunReference, StageResult
+from marginweave.tasks.references import BINS, BOUNDS, RunReference, StageResult
 from marginweave.tasks.stage import stage_task
 
 
@@ -58,21 +67,29 @@ def open_clean(reference: RunReference, preprocessed: StageResult) -> CleanBlock
 
 @stage_task("release bounds")
 def release_bounds(reference: RunReference, preprocessed: StageResult) -> StageResult:
-    """Private bounds from two quantiles of each column that has them; from here on `resolved` has them in their place.
+    """Private bounds from two quantiles of each column that has them, and the bins of quantiles from a fine marginal of each.
 
-    DP: the planned cost of each draw, one ledger event each.
+    From here on `resolved` has them in their place. DP: the planned cost of each draw, one ledger event each.
     """
-    configuration = reference.configuration
+    configuration, derived = reference.configuration, reference.derived
     names = configuration.private_bounds
     histograms: dict[str, NDArray[np.int64]] = {}  # exact and private, summed over the blocks
     for block in open_clean(reference, preprocessed):
-        for name in names:
-            values = block.table.column(name).combine_chunks()
-            counts = candidate_histogram(_without_codes(values, configuration, name), _candidates(configuration, name))
+        for name in configuration.bought_before:
+            column = _number(configuration, name)
+            values = _without_codes(block.table.column(name).combine_chunks(), column)
+            fine = column.buys_bins
+            counts = fine_counts(values, column) if fine else candidate_histogram(values, column.bound_candidates)
             histograms[name] = histograms.get(name, 0) + counts
-    released = {name: _released(reference, name, histograms[name]) for name in names}
-    result = reference.derived.checkpoint(BOUNDS, [], lambda: json.dumps(released, sort_keys=True).encode())
-    return replace(result, charged=tuple(str(draw) for name in names for draw in _draws(reference, name)))
+    charged = tuple(str(draw) for name in configuration.bought_before for draw in _draws(reference, name))
+    results = []
+    if names:
+        bounds = {name: _released(reference, name, histograms[name]) for name in names}
+        results.append(derived.checkpoint(BOUNDS, [], lambda: json.dumps(bounds, sort_keys=True).encode()))
+    if configuration.bought_bins:
+        bins = {n: _measured(reference, n, histograms[n]).model_dump(mode="json") for n in configuration.bought_bins}
+        results.append(derived.checkpoint(BINS, [], lambda: json.dumps(bins, sort_keys=True).encode()))
+    return replace(results[-1], charged=charged)
 
 
 def candidate_histogram(values: pa.Array, candidates: tuple[float, ...]) -> NDArray[np.int64]:
@@ -96,23 +113,22 @@ def released_bounds(low: int, high: int, candidates: tuple[float, ...]) -> tuple
     return candidates[min(low, high) - 1], candidates[max(low, high) - 1]
 
 
-def _without_codes(values: pa.Array, configuration: Configuration, name: str) -> pa.Array:
+def _without_codes(values: pa.Array, column: NumberColumn) -> pa.Array:
     """The numbers that are no special codes. Private."""
-    column = configuration.columns[name]
-    assert isinstance(column, NumberColumn)
     return pc.if_else(pc.is_in(values, value_set=pa.array(column.special, pa.float64())), None, values)
 
 
-def _candidates(configuration: Configuration, name: str) -> tuple[float, ...]:
+def _number(configuration: Configuration, name: str) -> NumberColumn:
     column = configuration.columns[name]
     assert isinstance(column, NumberColumn)
-    return column.bound_candidates
+    return column
 
 
 def _draws(reference: RunReference, name: str) -> list[PlannedDraw]:
-    """The planned draws of a column's bounds."""
+    """The planned draws of a column's bounds, or of its fine marginal."""
     place = column_position(reference.configuration, name)
-    return [reference.plan.draw(kind, place) for kind in BOUND_KINDS]
+    kinds = (DrawKind.BINS,) if reference.configuration.columns[name].buys_bins else BOUND_KINDS
+    return [reference.plan.draw(kind, place) for kind in kinds]
 
 
 def _released(reference: RunReference, name: str, histogram: NDArray[np.int64]) -> tuple[float, float]:
@@ -129,4 +145,21 @@ def _released(reference: RunReference, name: str, histogram: NDArray[np.int64]) 
 
     planned = zip(_draws(reference, name), (LOW_PERCENTILE, HIGH_PERCENTILE), strict=True)
     low, high = (unpack_number(draw_once(reference, draw, partial(prepare, draw, p))[0]) for draw, p in planned)
-    return released_bounds(low, high, _candidates(configuration, name))
+    return released_bounds(low, high, _number(configuration, name).bound_candidates)
+
+
+def _measured(reference: RunReference, name: str, counts: NDArray[np.int64]) -> BoughtBins:
+    """The bins of one column, by one draw: noise on all of its fine cells, of the rows before any resize."""
+    draw = _draws(reference, name)[0]
+    sigma = query_sigma(draw, reference.configuration.privacy.stability)
+
+    def prepare() -> PreparedDraw:
+        return PreparedDraw(
+            inputs=counts_digest([counts]),
+            used={**gaussian_terms(sigma), "cells": len(counts)},
+            make=lambda bits, _: pack_arrays({"counts": add_noise(counts, sigma, bits)}, {}),
+            size=SMALL + 8 * len(counts),
+        )
+
+    noisy = unpack_arrays(draw_once(reference, draw, prepare)[0])[0]["counts"]
+    return bought_bins(_number(reference.configuration, name), noisy, float(sigma))

@@ -21,7 +21,7 @@ from marginweave.schemas.errors import InputError, StageError
 from marginweave.schemas.released.aggregates import Aggregates, Domain, LevelNoise
 from marginweave.schemas.released.measurements import Marginals
 from marginweave.schemas.released.statement import PrivacyStatement
-from marginweave.tasks.decode.decode import decode_table
+from marginweave.tasks.decode.decode import decode_table, label_counts
 from marginweave.tasks.encode.codes import code_type, encode_table, value_slots
 from marginweave.tasks.evaluate.intervals import Intervals, marginal_intervals
 from marginweave.tasks.normalize.marginals import marginal_counts, normalize_marginals
@@ -59,7 +59,7 @@ class PublishedRelease:
         try:
             statement = PrivacyStatement.from_json((place / "privacy.json").read_bytes())
             declared = Configuration.from_canonical(statement.configuration)
-            configuration = declared.with_bounds(statement.bounds)
+            configuration = declared.with_bounds(statement.bounds, statement.bought_bins)
             domain = Domain(names=tuple(statement.domain), labels=tuple(statement.domain.values()))
             if configuration.marginals is None:
                 noise = tuple(LevelNoise(**dict(item)) for item in statement.noise)
@@ -92,8 +92,9 @@ class PublishedRelease:
         from marginweave.tasks.synthesize.release import synthesize_blocks  # numba
 
         blocks = synthesize_blocks(self.marginals or self.aggregates, self.configuration, settings)
+        domain, counts = self.aggregates.domain, label_counts(self.aggregates)
         for block, codes in enumerate(blocks):
-            yield decode_table(codes, self.aggregates.domain, self.configuration, settings.seed, block)
+            yield decode_table(codes, domain, self.configuration, settings.seed, block, counts)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

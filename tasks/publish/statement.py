@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict
 
 from scipy.special import ndtr
 
+from marginweave.schemas.configuration.columns.scales import BoughtBins
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.draws import BudgetPlan, DrawKind, PlannedDraw
 from marginweave.schemas.released.account import AccountStatement, Amounts, EpsilonDelta
@@ -19,6 +21,7 @@ from marginweave.schemas.released.statement import (
     Mechanism,
     PrivacyStatement,
     Promise,
+    ReleasedBins,
     ReleaseFacts,
 )
 from marginweave.tasks.accounting.amplification import functional_parameters
@@ -94,11 +97,13 @@ def privacy_statement(
     release: ReleaseFacts,
     bounds: Bounds,
     *,
+    bins: Mapping[str, BoughtBins] | None = None,
     marginals: MarginalsStatement = NO_MARGINALS,
 ) -> PrivacyStatement:
     """privacy.json: the promise, and with what noise it was kept.
 
-    `bounds` are the released ones of columns with private bounds. The first arguments are those of `promise`.
+    `bounds` are the released ones of columns with private bounds, `bins` those of quantiles. The first arguments are those of
+    `promise`.
     """
     stated = promise(configuration, plan, account, release)
     mechanisms = tuple(
@@ -112,10 +117,11 @@ def privacy_statement(
         **dict(release.identity),
         **dict(stated) | {"mechanisms": mechanisms, "preparation": preparation},
         bounds=dict(bounds),
+        bins={name: ReleasedBins(**dict(one)) for name, one in bins.items()} if bins else None,
         domain=dict(zip(domain.names, domain.labels, strict=True)),
         noise=tuple(LevelNoiseStatement(**asdict(of_length)) for of_length in noise),
         **dict(marginals),
-        confidence=stated_confidence(configuration.with_bounds(bounds), plan, aggregates),
+        confidence=stated_confidence(configuration.with_bounds(bounds, bins), plan, aggregates),
     )
 
 
@@ -250,7 +256,7 @@ def _noise(configuration: Configuration, plan: BudgetPlan, aggregates: Aggregate
     of a marginal, `sensitivity` of `evaluation` how far it moves the mean count error, in records.
     """
     sensitivity, found = l1_sensitivity(configuration.stability), DrawNoise()
-    if draw.kind in {DrawKind.EVALUATION, DrawKind.MEASURE}:
+    if draw.kind in {DrawKind.EVALUATION, DrawKind.MEASURE, DrawKind.BINS}:
         sigma = float(planned_sigmas(configuration, plan, draw)[0])
         found = DrawNoise(sensitivity=sensitivity if draw.kind is DrawKind.EVALUATION else None, sigma=sigma)
     elif draw.mechanism == "rounded-gaussian" and configuration.marginals is None:

@@ -53,8 +53,9 @@ def publish(
         reference, aggregates, parts["collect"], parts["normalize"]
     )
     counts = counts_table(aggregates, intervals, configuration.longest)
+    bounds, bins = reference.released_bounds, reference.released_bins
     statement = privacy_statement(
-        configuration, plan, aggregates, account, release, reference.released_bounds, marginals=marginals
+        configuration, plan, aggregates, account, release, bounds, bins=bins, marginals=marginals
     ).model_copy(update={"verdict": evaluation.summary})
     published = PublishedRelease(
         configuration=reference.resolved, aggregates=aggregates, intervals=intervals, statement=statement

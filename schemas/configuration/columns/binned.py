@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from itertools import pairwise
-from typing import Annotated, Any, Literal, Self, TypeAlias
+from typing import Annotated, Any, Literal, Self, TypeAlias, get_args
 
 from pydantic import BeforeValidator, model_validator
 
@@ -67,14 +67,16 @@ class Histogram(FrozenModel):
 
 
 def _draw(value: Any) -> Any:
-    if isinstance(value, Histogram) or value in ("uniform", "midpoint", None):
+    if isinstance(value, Histogram) or value in (*get_args(_NAMED), None):
         return value
     if isinstance(value, dict):
         return Histogram.model_validate(value)
-    raise ValueError("must be uniform, midpoint or a public distribution {edges: …, weights: …}")
+    names = ", ".join(get_args(_NAMED))
+    raise ValueError(f"must be one of {names}, or a public distribution {{edges: …, weights: …}}")
 
 
-Draw = Annotated[Literal["uniform", "midpoint"] | Histogram | None, BeforeValidator(_draw)]
+_NAMED = Literal["smooth", "uniform", "log-uniform", "midpoint"]
+Draw = Annotated[_NAMED | Histogram | None, BeforeValidator(_draw)]
 
 
 class BinnedColumn(MeasuredColumn, frozen=True):

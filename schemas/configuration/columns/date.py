@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BeforeValidator, model_validator
 
 from marginweave.schemas.configuration.columns.base import RULE_BOUNDS, Rule
-from marginweave.schemas.configuration.columns.binned import MAX_BINS, BinnedColumn, Gap, Histogram, Run, open_runs
+from marginweave.schemas.configuration.columns.binned import MAX_BINS, BinnedColumn, Gap, Run, open_runs
 from marginweave.schemas.configuration.columns.periods import (
     DAY,
     EPOCH_WEEKDAY,
@@ -76,7 +76,7 @@ class DateColumn(BinnedColumn, frozen=True):
         texts = (*(self.bounds or ()), *(self.bins if isinstance(self.bins, tuple) else ()))
         if any(parse_instant(text, None) is None for text in texts):
             raise ValueError("has a bound or an edge that is no date in ISO 8601, such as 2019-12-31")
-        if isinstance(self.draw, Histogram):
+        if self.draw not in ("uniform", "midpoint", None):
             raise ValueError("has a draw that is neither uniform nor midpoint")
         if isinstance(self.bins, tuple):
             if any(low >= high for low, high in pairwise(self._instant(edge) for edge in self.bins)):

@@ -6,46 +6,39 @@ import math
 from collections.abc import Hashable, Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import Annotated, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, ValidationError, model_validator
+from pydantic import ValidationError, model_validator
 
 from marginweave.schemas.configuration.columns.base import RULE_BOUNDS, Rule
-from marginweave.schemas.configuration.columns.binned import BinnedColumn, BinSteps, Run, longest_gap, open_runs
-from marginweave.schemas.configuration.columns.number_parts import (
-    check_order,
-    gaps_on_grid,
-    read_bins,
-    read_bounds,
-    read_codes,
-    read_pair,
-)
-from marginweave.schemas.configuration.values import ValueMatcher, Whole, declared_number, number
+from marginweave.schemas.configuration.columns.binned import longest_gap
+from marginweave.schemas.configuration.columns.number_grid import NumberGrid
+from marginweave.schemas.configuration.columns.number_parts import check_order, gaps_on_grid
+from marginweave.schemas.configuration.columns.scales import BoughtBins, LogBins, QuantileBins, fine_cells
+from marginweave.schemas.configuration.values import declared_number, number
 
 MAX_CANDIDATES = 10_000
 EXACT = 2**53  # beyond, doubles are coarser than whole numbers
+MAX_CODES = 100
+"""Missing codes beside quantiles: where the edges come to lie, a bin has more values than that."""
 
 
-class NumberColumn(BinnedColumn, frozen=True):
+class NumberColumn(NumberGrid, frozen=True):
     """A number, clamped to public `bounds` and released in `bins`.
 
-    `bins` is a count of equal widths, a list of edges e_0 < … < e_n, or {min, max, step}; a bin is [e_i, e_i+1), the last
-    one [e_n-1, e_n]. `outer: open` adds a bin below e_0 and one above e_n; they reach to the bounds, or, where these do not
-    reach beyond the bins, one neighboring bin's width. `bounds: private` buys two quantiles inside the public range `within`.
+    `bins` is a count of equal widths, a list of edges e_0 < … < e_n, {min, max, step}, {log: n}, or {quantiles: n}, whose edges
+    are bought; a bin is [e_i, e_i+1), the last one [e_n-1, e_n]. `outer: open` adds a bin below e_0 and one above e_n; they
+    reach to the bounds, or, where these do not reach beyond the bins, one neighboring bin's width. `bounds: private` buys two
+    quantiles inside the public range `within`.
     `decimals` fixes how many decimals a synthetic value has; 0 makes the column whole numbers. `draw` says how a synthetic
-    value is chosen inside its bin: `uniform`, its `midpoint`, or by a public distribution. `codes` are numbers that stand for
-    something else, each with its label: they are looked for before the bounds, and each is a value of its own.
+    value is chosen inside its bin: `smooth`, as the counts of its neighbors suggest, `uniform`, `log-uniform`, its `midpoint`,
+    or by a public distribution. `codes` are numbers that stand for something else, each with its label: they are looked for
+    before the bounds, and each is a value of its own.
     """
 
     input_rule: ClassVar[str] = "every value is a number"
     imputations: ClassVar[tuple[str, ...]] = ("uniform", "gaussian")
     type: Literal["number"]
-    bounds: Annotated[tuple[float, float] | Literal["private"] | None, BeforeValidator(read_bounds)] = None
-    within: Annotated[tuple[float, float] | None, BeforeValidator(read_pair)] = None
-    bins: Annotated[int | BinSteps | tuple[float, ...], BeforeValidator(read_bins)]
-    outer: Literal["clamp", "open"] | None = None
-    decimals: Whole | None = None
-    codes: Annotated[dict[str, str] | None, BeforeValidator(read_codes)] = None
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -56,11 +49,15 @@ class NumberColumn(BinnedColumn, frozen=True):
         if isinstance(self.bins, int):
             if self.bounds is None:
                 raise ValueError("needs bounds [minimum, maximum] for a count of bins")
+        elif isinstance(self.bins, LogBins | QuantileBins):
+            self._check_scale(self.bins)
         elif self.bounds == "private":
             raise ValueError("needs a count of bins for bounds: private, whose edges are not known before")
         else:
             self._check_edges()
-        if self.within is None:
+        if isinstance(self.bins, QuantileBins):
+            self.in_cells()
+        elif self.within is None:
             self._check_resolution()
         else:
             self._check_within(*self.within)
@@ -88,6 +85,16 @@ class NumberColumn(BinnedColumn, frozen=True):
             if self.outer != "open" and (edges[0], edges[-1]) != self.bounds:
                 raise ValueError("has bins that do not begin and end at its bounds")
 
+    def _check_scale(self, bins: LogBins | QuantileBins) -> None:
+        if not isinstance(self.bounds, tuple) or self.outer == "open":
+            raise ValueError("needs public bounds [minimum, maximum], and no outer: open, for bins: log or quantiles")
+        if bins.smallest is not None and not self.bounds[0] <= 0 <= self.bounds[1]:
+            raise ValueError("has smallest, which must stand beside bounds that include 0 alone")
+        if isinstance(bins, QuantileBins):
+            cells = len(self.cells[0]) - 1
+            if bins.quantiles > cells:
+                raise ValueError(f"has {bins.quantiles} quantiles, which must be at most its {cells} fine cells")
+
     def _check_resolution(self) -> None:
         if self.finest < 0:
             raise ValueError("has an edge beyond 2^53, where whole numbers are no longer exact")
@@ -105,60 +112,6 @@ class NumberColumn(BinnedColumn, frozen=True):
             raise ValueError(f"has a range within ({low:g}, {high:g}) too narrow for its bins and decimals")
         for bounds in ((low, low), (high, high), (low, high)):  # where the released bounds are hardest to divide
             self.with_bounds(*bounds)
-
-    @cached_property
-    def _inner(self) -> tuple[float, ...]:
-        """Edges without the open bins."""
-        if isinstance(self.bins, tuple):
-            return self.bins
-        if isinstance(self.bins, BinSteps):
-            return self.bins.edges
-        assert isinstance(self.bounds, tuple)  # _check has refused a count without; private bounds have no edges yet
-        low, high = self.bounds
-        return (*(low + (high - low) * i / self.bins for i in range(self.bins)), high)
-
-    @cached_property
-    def edges(self) -> tuple[float, ...]:
-        """The bin edges, increasing, open bins included; shape (bins + 1,). Not defined while bounds are private."""
-        inner = self._inner
-        if self.outer != "open":
-            return inner
-        low, high = self.bounds if isinstance(self.bounds, tuple) else (inner[0], inner[-1])
-        below = low if low < inner[0] else 2 * inner[0] - inner[1]
-        above = high if high > inner[-1] else 2 * inner[-1] - inner[-2]
-        return (below, *inner, above)
-
-    @cached_property
-    def labels(self) -> tuple[str, ...]:
-        """Names of the bins, and then of the codes."""
-        return (*self.bin_labels, *(self.codes or {}).values())
-
-    @cached_property
-    def special(self) -> tuple[float, ...]:
-        """The numbers that are codes, in the order of their labels."""
-        return tuple(map(float, self.codes or ()))
-
-    @property
-    def explicit(self) -> tuple[str, ...]:
-        """The codes."""
-        return tuple(self.codes or ())
-
-    def code_of(self, text: str) -> int:
-        """Position of the label that a text names, or of the code that it spells, or -1."""
-        place = ValueMatcher(self.explicit).index(text)
-        return super().code_of(text) if place < 0 else len(self.bin_labels) + place
-
-    @cached_property
-    def bin_labels(self) -> tuple[str, ...]:
-        """Names of the bins, such as `[0, 5)`; the last one is closed. While bounds are private they are only numbered."""
-        if self.bounds == "private":
-            assert isinstance(self.bins, int)
-            return tuple(f"bin {i + 1}" for i in range(self.bins + (2 if self.outer == "open" else 0)))
-        texts = [format(edge, ".12g") for edge in self._inner]
-        inner = [f"[{low}, {high})" for low, high in pairwise(texts)]
-        if self.outer == "open":
-            return (f"< {texts[0]}", *inner, f"≥ {texts[-1]}")
-        return (*inner[:-1], f"{inner[-1][:-1]}]")
 
     @property
     def ordered(self) -> bool:
@@ -188,45 +141,21 @@ class NumberColumn(BinnedColumn, frozen=True):
     @property
     def clamp(self) -> tuple[float, float]:
         """The public range to which every number is clamped first."""
+        if isinstance(self.bins, QuantileBins) and isinstance(self.bounds, tuple):
+            return self.bounds
         return (self.edges[0], self.edges[-1]) if self.within is None else self.within
-
-    @cached_property
-    def finest(self) -> int:
-        """The most decimals at which every multiple of 10^-decimals inside the edges is an exact double."""
-        largest = max(1.0, abs(self.edges[0]), abs(self.edges[-1]))
-        return min(12, math.floor(math.log10(2**53 / largest)))
-
-    @cached_property
-    def resolution(self) -> int:
-        """Decimals of a synthetic value: declared, or enough for about a thousand steps in the narrowest bin."""
-        if self.decimals is not None:
-            return self.decimals
-        width = min(high - low for low, high in pairwise(self.edges))
-        return min(self.finest, max(0, math.ceil(3 - math.log10(width))))
-
-    def grid(self, index: int) -> tuple[int, int]:
-        """First and last multiple of 10^-resolution inside bin `index`, as integers."""
-        scale = 10**self.resolution
-        first = math.ceil(self.edges[index] * scale)
-        while first / scale < self.edges[index]:
-            first += 1
-        closed = index == len(self.edges) - 2
-        last = math.floor(self.edges[index + 1] * scale)
-        while last / scale > self.edges[index + 1] or (not closed and last / scale >= self.edges[index + 1]):
-            last -= 1
-        return first, last
-
-    def runs(self, missing: Sequence[str]) -> tuple[Run, ...] | None:
-        """What missing and special codes leave of the grids of the bins; None where none of them lies on a grid."""
-        gaps = gaps_on_grid((*missing, *self.explicit), self.edges[0], self.edges[-1], self.resolution)
-        return open_runs(((i, *self.grid(i)) for i in range(len(self.bin_labels))), gaps) if gaps else None
 
     def accepts(self, text: str) -> bool:
         """Whether the text is a number; its bounds clamp it."""
         return number(text) is not None
 
     def check_bins(self, missing: Sequence[str]) -> None:
-        """As for every binned column; of private bounds, wherever they may come to lie inside `within`."""
+        """As for every binned column; of edges that are bought, wherever they may come to lie."""
+        if isinstance(self.bins, QuantileBins):
+            if len(missing) + len(self.explicit) > MAX_CODES:
+                raise ValueError(f"has more than {MAX_CODES} missing codes beside bins: quantiles; use a list of edges")
+            self.in_cells().check_bins(missing)
+            return
         if self.within is None:
             super().check_bins(missing)
             return
@@ -282,3 +211,26 @@ class NumberColumn(BinnedColumn, frozen=True):
             low = high - least
         changes = {"bounds": (low, high), "within": None, "confirm": None}
         return NumberColumn.model_validate({**self.model_dump(), **changes})
+
+    @property
+    def buys_bins(self) -> bool:
+        """Whether the edges are quantiles, which are bought from the budget."""
+        return isinstance(self.bins, QuantileBins)
+
+    @cached_property
+    def cells(self) -> tuple[tuple[float, ...], float | None]:
+        """Edges of the public fine cells of quantiles, and `smallest` of their scale; None of the linear one."""
+        assert isinstance(self.bins, QuantileBins)
+        assert isinstance(self.bounds, tuple)
+        return fine_cells(self.bounds, self.bins, self.decimals)
+
+    def with_bins(self, bins: BoughtBins) -> NumberColumn:
+        """The column with released edges in the place of quantiles. DP: post-processing of the released counts."""
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        return NumberColumn.model_validate({**fields, "bins": bins, "confirm": None})
+
+    def in_cells(self) -> NumberColumn:
+        """The column with a bin for each fine cell of its quantiles."""
+        cells, smallest = self.cells
+        counts = (0,) * (len(cells) - 1)
+        return self.with_bins(BoughtBins(edges=cells, cells=cells, counts=counts, deviation=0.0, smallest=smallest))

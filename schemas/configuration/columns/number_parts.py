@@ -6,17 +6,22 @@ from collections.abc import Sequence
 from typing import Any
 
 from marginweave.schemas.configuration.columns.binned import MAX_BINS, BinSteps, Gap
+from marginweave.schemas.configuration.columns.scales import BoughtBins, LogBins, QuantileBins
 from marginweave.schemas.configuration.values import declared_number, to_number, to_whole
 
 
 def read_bins(value: Any) -> Any:
-    """A count of bins, their edges, or steps of one width."""
+    """A count of bins, their edges, steps of one width, a logarithmic scale, or quantiles."""
     if isinstance(value, list | tuple):
         if len(value) < 2:
             raise ValueError("must be a count or a list of at least two edges")
         return tuple(to_number(edge) for edge in value)
-    if isinstance(value, dict | BinSteps):
-        return BinSteps.model_validate(value)
+    if isinstance(value, dict):
+        if "log" in value:
+            return LogBins.model_validate(value)
+        return (QuantileBins if "quantiles" in value else BinSteps).model_validate(value)
+    if isinstance(value, BinSteps | LogBins | QuantileBins | BoughtBins):
+        return value
     count = to_whole(value)
     if not 1 <= count <= MAX_BINS:
         raise ValueError(f"must be between 1 and {MAX_BINS}")

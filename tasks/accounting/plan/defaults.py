@@ -202,8 +202,8 @@ def relative_noise(configuration: Sections) -> float:
 
 
 def _left(configuration: Sections) -> float:
-    """What private bounds and a bought comparison leave of the budget; to 6 digits, as sums of shares have rounding errors."""
-    bounds = configuration.bounds_share if configuration.private_bounds else 0.0
+    """What bought bounds, quantiles and comparisons leave of the budget; to 6 digits, as sums of shares are rounded."""
+    bounds = configuration.bounds_share if configuration.bought_before else 0.0
     return round(1 - configuration.evaluate.paid_share - bounds, 6)
 
 

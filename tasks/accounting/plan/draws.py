@@ -24,6 +24,7 @@ _SHARES = {
     DrawKind.ONE_WAY: "aggregate.one_way_share",
     DrawKind.SCORES: "aggregate.selection_share",
     DrawKind.BOUND_LOW: "aggregate.bounds_share",
+    DrawKind.BINS: "aggregate.bounds_share",
     DrawKind.EVALUATION: "evaluate.paid.share",
 }
 # What the conversions hold for: below, the two tails of the closed form cancel; far above, squares leave the floats.
@@ -78,6 +79,21 @@ def bounds_draws(configuration: Configuration, epsilon: float) -> list[PlannedDr
     ]
 
 
+def bins_draws(configuration: Configuration, noise_multiplier: float) -> list[PlannedDraw]:
+    """The fine marginal of each column whose bins are quantiles, by the column's public position."""
+    return [
+        gaussian_draw(DrawKind.BINS, noise_multiplier, place=(column_position(configuration, column),))
+        for column in configuration.bought_bins
+    ]
+
+
+def bounds_shares(configuration: Configuration) -> dict[DrawKind, float]:
+    """The parts of `bounds_share` that all private bounds have, and all quantiles: equal ones for every column."""
+    number = len(configuration.bought_before)
+    found = {DrawKind.BOUND_LOW: configuration.private_bounds, DrawKind.BINS: configuration.bought_bins}
+    return {kind: configuration.bounds_share * (len(names) / number) for kind, names in found.items() if names}
+
+
 def column_position(configuration: Configuration, column: str) -> int:
     """The position of a column, from 1: public, and fit for a file name."""
     return list(configuration.columns).index(column) + 1
@@ -102,9 +118,12 @@ def check_left(left: float, shares: Mapping[DrawKind, float], rest: str) -> None
     """
     if left > 0:
         return
-    bought = {kind: shares.get(kind, 0.0) for kind in (DrawKind.BOUND_LOW, DrawKind.EVALUATION)}
+    bought = {kind: shares.get(kind, 0.0) for kind in (DrawKind.BOUND_LOW, DrawKind.BINS, DrawKind.EVALUATION)}
     shared = bought if sum(bought.values()) >= 1 else shares
-    named = [f"{_SHARES[kind]} ({share:g})" for kind, share in shared.items() if share]
+    keys: dict[str, float] = {}
+    for kind, share in shared.items():
+        keys[_SHARES[kind]] = keys.get(_SHARES[kind], 0.0) + share
+    named = [f"{key} ({share:g})" for key, share in keys.items() if share]
     raise InputError(f"{', '.join(named[:-1])} and {named[-1]} must leave something for the {rest}: together below 1")
 
 

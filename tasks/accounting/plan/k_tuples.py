@@ -25,7 +25,8 @@ from marginweave.tasks.mechanisms.noise_table import MAX_SIGMA
 def plan_budget(configuration: Configuration) -> BudgetPlan:
     """The noise of every draw, so that together they are (epsilon, delta)-DP.
 
-    In this order: the two quantiles of each column with private bounds, the record count, then of each length its percentile
+    In this order: the two quantiles of each column with private bounds, the fine marginal of each whose bins are quantiles,
+    the record count, then of each length its percentile
     and its counts (`DrawKind`). Noise multipliers of levels are sigma_k = p_k sqrt(sum over j = 1 … R of p_j^-2 / B), B what
     the other draws leave of the accountant's budget at delta - delta_threshold. `split: shares` gives bounds, count and
     percentiles shares of that budget; `split: sds` takes SDS's formulas, epsilon_Q = sqrt(2 rho Qp / R), undivided for every
@@ -82,6 +83,7 @@ def _tuple_draws(configuration: Configuration, budget: SharedBudget) -> list[Pla
     """Draws of k-tuples; those that discover something share `delta_threshold` equally."""
     bought = (_by_shares if configuration.split == "shares" else _as_printed)(configuration, budget)
     draws = planned.bounds_draws(configuration, bought.get(DrawKind.BOUND_LOW, 0.0))
+    draws += planned.bins_draws(configuration, bought.get(DrawKind.BINS, 0.0))
     if DrawKind.COUNT in bought:
         draws.append(gaussian_draw(DrawKind.COUNT, bought[DrawKind.COUNT]))
     proportions = configuration.tuples.proportions(configuration.reporting_length)
@@ -174,7 +176,7 @@ def _by_shares(configuration: Configuration, budget: SharedBudget) -> dict[DrawK
     shares = {
         DrawKind.COUNT: 0.0 if configuration.resize else settings.count_share,
         DrawKind.PERCENTILE: settings.percentile_share if configuration.percentile is not None else 0.0,
-        DrawKind.BOUND_LOW: configuration.bounds_share if configuration.private_bounds else 0.0,
+        **planned.bounds_shares(configuration),
         DrawKind.EVALUATION: configuration.evaluate.paid_share,
     }
     left = 1.0
@@ -186,10 +188,10 @@ def _by_shares(configuration: Configuration, budget: SharedBudget) -> dict[DrawK
     selections = {DrawKind.PERCENTILE: lengths, DrawKind.BOUND_LOW: bounds}
     choices = [(number, shares[kind]) for kind, number in selections.items() if kind in shares]
     whole = shared_budget(pricing, choices, budget.epsilon, budget.delta) * SLACK
-    bought = {DrawKind.LEVEL: left * whole}
+    bought, numbers = {DrawKind.LEVEL: left * whole}, {**selections, DrawKind.BINS: len(configuration.bought_bins)}
     for kind, share in shares.items():
         buy = pricing.selection_epsilon if kind in selections else pricing.gaussian_multiplier
-        bought[kind] = buy(share * whole / selections.get(kind, 1))
+        bought[kind] = buy(share * whole / numbers.get(kind, 1))
     return bought
 
 

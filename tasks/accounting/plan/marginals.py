@@ -88,8 +88,8 @@ def public_cells(configuration: Configuration) -> tuple[int, ...] | None:
 def marginal_shares(configuration: Configuration) -> dict[DrawKind, float]:
     """The share of each kind of draw, in order. Raises InputError as `marginal_draws`.
 
-    All private bounds together are under `BOUND_LOW`, the choices of rounds under `SCORES`, their measurements under
-    `MARGINALS`.
+    All private bounds together are under `BOUND_LOW`, all quantiles under `BINS`, the choices of rounds under `SCORES`, their
+    measurements under `MARGINALS`.
     """
     settings, attributes = configuration.marginal_settings, len(configuration.attributes)
     shares, last = {DrawKind.VALUES: settings.values_share} if configuration.private_columns else {}, DrawKind.ONE_WAY
@@ -97,7 +97,7 @@ def marginal_shares(configuration: Configuration) -> dict[DrawKind, float]:
         shares[DrawKind.ONE_WAY], last = settings.one_way_share, DrawKind.MARGINALS
         if settings.selects(attributes):
             shares[DrawKind.SCORES] = settings.selection_share
-    bounds = {DrawKind.BOUND_LOW: configuration.bounds_share} if configuration.private_bounds else {}
+    bounds = planned.bounds_shares(configuration)
     paid = {DrawKind.EVALUATION: configuration.evaluate.paid_share} if configuration.evaluate.paid else {}
     left = 1 - sum(shares.values()) - sum(bounds.values()) - sum(paid.values())
     planned.check_left(left, {**shares, **bounds, **paid}, "marginals")
@@ -149,6 +149,9 @@ def _draws(configuration: Configuration, budget: SharedBudget, noise: type[Count
     for kind, part in bought.items():
         if kind is DrawKind.BOUND_LOW:
             draws += planned.bounds_draws(configuration, pricing.selection_epsilon(part / bounds))
+        elif kind is DrawKind.BINS:
+            each = pricing.gaussian_multiplier(part / len(configuration.bought_bins))
+            draws += planned.bins_draws(configuration, each)
         elif rounds is not None and kind is DrawKind.SCORES:
             continue  # choices and measurements take turns
         elif rounds is not None and kind is DrawKind.MARGINALS:

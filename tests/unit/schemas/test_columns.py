@@ -50,7 +50,7 @@ REFUSED = [
     ({"type": "number", "bins": {"min": 9, "max": 0, "step": 1}}, "has bins whose min (9) must be below their max (0)"),
     ({"type": "number", "bins": [0, 5], "outer": "open", "bounds": [1, 9]}, "columns.x has bins that do not lie within"),
     ({"type": "number", "bins": [0, 5], "draw": {"edges": [0], "weights": []}}, "must have one edge more than weights"),
-    ({"type": "number", "bins": [0, 5], "draw": "mean"}, "columns.x.draw (mean) must be uniform, midpoint or"),
+    ({"type": "number", "bins": [0, 5], "draw": "mean"}, "columns.x.draw (mean) must be one of smooth, uniform, log-uniform"),
 ]  # fmt: skip
 
 
