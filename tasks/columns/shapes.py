@@ -25,12 +25,13 @@ def number_shape(column: NumberColumn, counts: Floats | None) -> Shape:
 
     Args:
         column: With public or released bins.
-        counts: Released counts of its bins, shape (bins,), none negative.
+        counts: Released counts of its bins, and of its codes after them, none negative.
 
     Returns:
         In steps of the column's grid. DP: post-processing.
     """
     draw, unit = column.draw or "smooth", 10.0**-column.resolution
+    counts = None if counts is None else counts[: len(column.bin_labels)]
     if draw == "midpoint":
         return "midpoint"
     if isinstance(draw, Histogram):

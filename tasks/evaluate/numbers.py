@@ -35,22 +35,24 @@ class NumberTally:
 
     parts: Floats
     counts: Integers
+    codes: tuple[float, ...] = ()
     total: float = 0.0
 
     @classmethod
     def of(cls, column: NumberColumn) -> NumberTally:
         """An empty tally; a part is a point of the column's grid, or a 256th of a bin where this has more points."""
-        bins, scale = len(column.labels), 10**column.resolution
+        bins, scale = len(column.bin_labels), 10**column.resolution
         most, starts = max(1, min(_PARTS, _ALL_PARTS // bins)), []
         for first, last in map(column.grid, range(bins)):
             number = min(most, last - first + 1)
             starts.append(first + (last - first + 1) * np.arange(number) // number)
         parts = np.concatenate(starts) / scale
-        return cls(parts=parts, counts=np.zeros(len(parts), np.int64))
+        return cls(parts=parts, counts=np.zeros(len(parts), np.int64), codes=column.special)
 
     def add(self, values: pa.Array | pa.ChunkedArray) -> None:
-        """Count more values; missing ones are left out."""
+        """Count more values; missing ones and special codes are left out."""
         numbers = values.drop_null().to_numpy().astype(np.float64)
+        numbers = numbers[~np.isin(numbers, self.codes)]
         place = np.maximum(np.searchsorted(self.parts, numbers, side="right") - 1, 0)
         self.counts += np.bincount(place, minlength=len(self.parts))
         self.total += float(numbers.sum())
@@ -163,7 +165,7 @@ def _intervals(
     measured = drawn.one_way[attribute]
     if not measured.complete or measured.noise != "rounded-gaussian":
         return [(None, None)] * (1 + len(PROBABILITIES))
-    edges, known = np.array(column.edges), codes < len(column.labels)
+    edges, known = np.array(column.edges), codes < len(column.bin_labels)
     counts, bins = measured.counts[: len(codes)].astype(np.float64)[known], codes[known]
     sigma = float(np.sqrt(measured.deviation**2 + 1 / 12))
     low, high = mean_floor(counts, edges[bins], sigma), -mean_floor(counts, -edges[bins + 1], sigma)

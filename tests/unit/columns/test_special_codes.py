@@ -89,7 +89,9 @@ def test_a_code_is_neither_drawn_for_a_gap_nor_counted_in_private_bounds() -> No
     bought = {"type": "number", "bounds": "private", "within": [0, 1000], "bins": 4, "decimals": 0, "codes": CODES}
     config = configuration(columns={"x": bought})
     values = clean_table(pa.table({"x": ["501", "3", "", "997", "1200"]}), config).column("x").combine_chunks()
-    assert _without_codes(values, config, "x").to_pylist() == [None, 3, None, None, 1000]
+    number = config.columns["x"]
+    assert isinstance(number, NumberColumn)
+    assert _without_codes(values, number).to_pylist() == [None, 3, None, None, 1000]
     assert config.with_bounds({"x": (0, 1000)}).columns["x"].labels[4:] == LABELS[5:]
 
 

@@ -134,7 +134,12 @@ COUNTED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     (
         "pairs that drown",
         {"privacy__epsilon": 0.06},
-        {**MARGINALS, "aggregate__cliques": {"adaptive": 2}, "aggregate__one_way_share": 0.7},
+        {
+            **MARGINALS,
+            "aggregate__cliques": {"adaptive": 2, "rounds": 6, "batch": 1},  # as many as there are pairs
+            "aggregate__one_way_share": 0.6,
+            "aggregate__selection_share": 0.1,
+        },
     ),
     ("records made of k-tuples", {"privacy__epsilon": 0.06, "synthesize__method": "aggregate-seeded"}, TUPLES),
     ("records made of marginals", {"synthesize__method": "pgm"}, MARGINALS),
@@ -164,16 +169,16 @@ COUNTED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         },
         {
             **MARGINALS,
-            "aggregate__cliques": {"adaptive": 2},
-            "aggregate__one_way_share": 0.49,
-            "aggregate__selection_share": 0.035,  # 0.7 (1 - 0.25 - 0.05)
+            "aggregate__cliques": {"adaptive": 2, "rounds": 6, "batch": 1},
+            "aggregate__one_way_share": 0.42,
+            "aggregate__selection_share": 0.07,  # 0.7 (1 - 0.25 - 0.05)
         },
     ),
     ("too large a structural zero", {"privacy__epsilon": 0.3, **columns(4, 100), **ZERO}, TUPLES),
     ("sets", {"privacy__epsilon": 0.06, **SETS}, TUPLES),
     ("private domains", {"privacy__epsilon": 0.06, **PRIVATE}, TUPLES),
     ("pairs too large to be fitted", columns(30, 200), TUPLES),
-    ("too many pairs to look at in each round", columns(310, 2), TUPLES),
+    ("too many pairs to look at in each round", columns(560, 2), TUPLES),
 ]
 
 
