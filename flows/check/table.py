@@ -68,6 +68,7 @@ def check_table(request: Request) -> list[CheckedRow]:
     state = source.state()
     for block in source.tables(inspection.columns):
         inspection.add(block)
+        pa.default_memory_pool().release_unused()
     if source.state() != state:
         raise InputError("the source was changed while it was read; check it again")
     return sorted(inspection.rows(), key=lambda row: row.order)
