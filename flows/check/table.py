@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from marginweave.flows.check.advice import (
     NO_ROWS,
-    Finding,
+    Remark,
     column_findings,
     id_finding,
     rule_finding,
@@ -40,7 +40,7 @@ class CheckedRow:
 
     subject: str
     missing: float | None = None
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[Remark, ...] = ()
 
     @property
     def order(self) -> tuple[int, float]:

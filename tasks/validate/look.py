@@ -20,7 +20,7 @@ from marginweave.tasks.arrow import compute as pc
 from marginweave.tasks.arrow import is_text
 from marginweave.tasks.columns.base import Judged, distinct_texts
 from marginweave.tasks.validate.draft import FORMATS
-from marginweave.tasks.validate.tally import Tally
+from marginweave.tasks.validate.tally import CellTally
 
 _SAMPLE = 100
 _PARTS = 256
@@ -31,7 +31,7 @@ _FORMS = {  # the first that fits most
 
 
 @dataclass
-class Look(Tally):
+class Look(CellTally):
     """The cells of a column, and what a steward can be advised by."""
 
     blank: int = 0
