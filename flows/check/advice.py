@@ -28,7 +28,7 @@ class Severity(IntEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class Remark:
     """What was found, and what to do about it; `examples` are values of the table. Private."""
 
     severity: Severity
@@ -45,12 +45,12 @@ def percent(share: float) -> str:
     return "more than 99.9 %" if 0.9995 < share < 1 else f"{100 * share:.1f} %"
 
 
-def column_findings(column: MeasuredColumn, look: Look, *, on_purpose: bool) -> Iterator[Finding]:
+def column_findings(column: MeasuredColumn, look: Look, *, on_purpose: bool) -> Iterator[Remark]:
     """What is to be said of a counted column; `on_purpose` as in `unusable`."""
     cells, filled, fault = max(look.cells, 1), look.cells - look.missing, look.unusable(on_purpose=on_purpose)
     if look.unread:
         stops = fault is not None or column.outside == "error"
-        yield Finding(
+        yield Remark(
             severity=Severity.STOPS if stops else Severity.LOOK,
             share=look.unread / cells,
             text=_unread_words(column, look, fault),
@@ -58,7 +58,7 @@ def column_findings(column: MeasuredColumn, look: Look, *, on_purpose: bool) -> 
             examples=tuple(look.unread_texts)[:_SHOWN],
         )
     if look.beyond:
-        yield Finding(
+        yield Remark(
             severity=Severity.LOOK if fault is None else Severity.STOPS,
             share=look.beyond / cells,
             text=f"{percent(look.beyond / cells)} of the cells lie outside the bounds; they count in the first or last bin.",
@@ -66,15 +66,15 @@ def column_findings(column: MeasuredColumn, look: Look, *, on_purpose: bool) -> 
             examples=tuple(look.beyond_texts)[:_SHOWN],
         )
     if not filled and look.cells:
-        yield Finding(severity=Severity.LOOK, share=1.0, text="Every cell is missing.", advice=_EMPTY)
+        yield Remark(severity=Severity.LOOK, share=1.0, text="Every cell is missing.", advice=_EMPTY)
     elif look.is_constant:
-        yield Finding(
+        yield Remark(
             severity=Severity.NOTE, share=1.0, text="Every cell that is filled has the same value.", advice=_CONSTANT
         )
     elif look.missing > cells / 2:
         text = f"{percent(look.missing / cells)} of the cells are missing."
         advice = "Does every text in `missing` mean 'no value'?"
-        yield Finding(severity=Severity.NOTE, share=look.missing / cells, text=text, advice=advice)
+        yield Remark(severity=Severity.NOTE, share=look.missing / cells, text=text, advice=advice)
 
 
 _EMPTY = "Is it the right column, and does every text in `missing` mean 'no value'? It is charged like any other."
@@ -116,12 +116,12 @@ def _unread_advice(column: MeasuredColumn, look: Look) -> str:
     return "If a code among them means 'no value', list it in `missing`; else compare the column with its description."
 
 
-def rule_finding(rule: BrokenRule) -> tuple[str, Finding]:
+def rule_finding(rule: BrokenRule) -> tuple[str, Remark]:
     """What to say of a declared rule that rows break, and of what it is said."""
     words, advice = _RULES.get(rule.rule, ("break the rule", "Compare the rule with its source, or correct the rows."))
     text = f"{percent(rule.share)} of the rows {words}."
     severity = Severity.NOTE if rule.rule == "max_values" else Severity.LOOK
-    return rule.subject or rule.rule, Finding(severity=severity, share=rule.share, text=text, advice=advice)
+    return rule.subject or rule.rule, Remark(severity=severity, share=rule.share, text=text, advice=advice)
 
 
 _RULES = {
@@ -142,7 +142,7 @@ _RULES = {
         "Of more, a random choice is kept. Raise `max_values` if more are usual: noise grows with it.",
     ),
 }
-NO_ROWS = Finding(
+NO_ROWS = Remark(
     severity=Severity.STOPS,
     share=1.0,
     text="The table has no rows.",
@@ -150,15 +150,15 @@ NO_ROWS = Finding(
 )
 
 
-def suite_finding(broken: str) -> Finding:
+def suite_finding(broken: str) -> Remark:
     """What to say of an expectation that does not hold: a run stops there."""
     text = f"The suite `expectations.input` is not met: {broken}."
-    return Finding(severity=Severity.STOPS, share=1.0, text=text, advice="Correct the rows, or the suite.")
+    return Remark(severity=Severity.STOPS, share=1.0, text=text, advice="Correct the rows, or the suite.")
 
 
-def id_finding(name: str, share: float) -> Finding:
+def id_finding(name: str, share: float) -> Remark:
     """What to say of ids that stand in several rows under `unit: row`."""
-    return Finding(
+    return Remark(
         severity=Severity.LOOK,
         share=share,
         text=f"`unit: row` protects single rows, and {percent(share)} of them share their {name} with another row.",

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from marginweave.flows.check.advice import (
     NO_ROWS,
-    Finding,
+    Remark,
     column_findings,
     id_finding,
     rule_finding,
@@ -40,7 +40,7 @@ class CheckedRow:
 
     subject: str
     missing: float | None = None
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[Remark, ...] = ()
 
     @property
     def order(self) -> tuple[int, float]:
@@ -68,6 +68,7 @@ def check_table(request: Request) -> list[CheckedRow]:
     state = source.state()
     for block in source.tables(inspection.columns):
         inspection.add(block)
+        pa.default_memory_pool().release_unused()
     if source.state() != state:
         raise InputError("the source was changed while it was read; check it again")
     return sorted(inspection.rows(), key=lambda row: row.order)

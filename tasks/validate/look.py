@@ -8,22 +8,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from marginweave.schemas.arrays import Words
+from marginweave.schemas.arrays import Integers
 from marginweave.schemas.configuration.columns import DateColumn, MeasuredColumn, NumberColumn
 from marginweave.schemas.configuration.columns.periods import parse_instant
 from marginweave.tasks.arrow import compute as pc
 from marginweave.tasks.arrow import is_text
 from marginweave.tasks.columns.base import Judged, distinct_texts
 from marginweave.tasks.validate.draft import FORMATS
-from marginweave.tasks.validate.tally import Tally
+from marginweave.tasks.validate.tally import CellTally
 
 _SAMPLE = 100
-_SHELVES = 64
+_PARTS = 256
 _FORMS = {  # the first that fits most
     "thousands": r"[+-]?\d{1,3}([, '\u00a0\u202f]\d{3})+(\.\d+)?",
     "decimal": r"[+-]?(\d{1,3}([. '\u00a0\u202f]\d{3})+|\d+),\d+",
@@ -31,7 +31,7 @@ _FORMS = {  # the first that fits most
 
 
 @dataclass
-class Look(Tally):
+class Look(CellTally):
     """The cells of a column, and what a steward can be advised by."""
 
     blank: int = 0
@@ -91,37 +91,36 @@ def _keep(kept: dict[str, None], entries: pa.Array, which: np.ndarray) -> None:
 
 @dataclass
 class Repetition:
-    """Whether the ids of a column stand in several rows, by digests of 64 bits that leave the memory never. Private.
+    """Whether the ids of a column stand in several rows, by digests of 56 bits. Private.
 
-    Two of n ids share a digest with probability n^2 / 2^65.
+    Any two of n ids share a digest with probability n^2 / 2^57 at most, .003 of 20 million.
     """
 
     missing: Sequence[str]
-    shelves: tuple[list[Words], ...] = field(default_factory=lambda: tuple([] for _ in range(_SHELVES)))
+    blocks: list[tuple[Integers, NDArray[np.uint32], NDArray[np.uint16]]] = field(default_factory=list)
+    """Of each block, sorted, the edges by the first eight bits of the digests, and the others in two parts."""
 
     def add(self, values: pa.ChunkedArray) -> None:
         """Take in the ids of a block; a row without one is nobody's."""
-        from pandas.util import hash_array
-
         texts, positions = distinct_texts(values.combine_chunks())
         trimmed = pc.utf8_trim_whitespace(texts)
         absent = pc.is_in(trimmed, value_set=pa.array(["", *(text.strip() for text in self.missing)], pa.string()))
-        digests = hash_array(np.asarray(trimmed.to_pylist(), object), categorize=False)
-        own = digests[positions[~np.asarray(absent)[positions]]]
-        shelf = (own >> np.uint64(58)).astype(np.int64)  # six bits: a sixty-fourth of the ids is sorted at a time
-        order = np.argsort(shelf, kind="stable")
-        edges = np.searchsorted(shelf[order], np.arange(_SHELVES + 1))
-        for place, (first, last) in enumerate(pairwise(edges.tolist())):
-            if last > first:
-                self.shelves[place].append(own[order[first:last]])
+        digests = np.fromiter(map(hash, trimmed.to_pylist()), np.int64, len(trimmed)).view(np.uint64)
+        own = np.sort(digests[positions[~np.asarray(absent)[positions]]])
+        edges = np.append(np.searchsorted(own, np.arange(_PARTS, dtype=np.uint64) << np.uint64(56)), len(own))
+        self.blocks.append((edges, own.astype(np.uint32), (own >> np.uint64(32)).astype(np.uint16)))
 
     @property
     def share(self) -> float:
         """The share of the rows with an id whose id stands in another row as well."""
         rows = repeated = 0
-        for pieces in self.shelves:
-            if pieces:
-                counts = np.unique(np.concatenate(pieces), return_counts=True)[1]
-                rows += int(counts.sum())
-                repeated += int(counts[counts > 1].sum())
+        for part in range(_PARTS):  # of the ids a part at a time
+            pieces = [
+                low[edges[part] : edges[part + 1]]
+                | (middle[edges[part] : edges[part + 1]].astype(np.uint64) << np.uint64(32))
+                for edges, low, middle in self.blocks
+            ]
+            counts = np.unique(np.concatenate(pieces), return_counts=True)[1]
+            rows += int(counts.sum())
+            repeated += int(counts[counts > 1].sum())
         return repeated / max(rows, 1)

@@ -61,7 +61,7 @@ def handled(written: str) -> frozenset[str]:
 
 
 @dataclass
-class Tally:
+class CellTally:
     """Cells of a column, counted block by block. Private."""
 
     cells: int = 0
@@ -92,12 +92,12 @@ class Usability:
     """Whether a table can be used as it is declared; private until it stops a run, of which only the operator is told why."""
 
     configuration: Configuration
-    tallies: dict[str, Tally] = field(default_factory=dict)
+    tallies: dict[str, CellTally] = field(default_factory=dict)
 
     def add(self, raw: pa.Table) -> None:
         """Count the cells of a block of the raw table."""
         for name in self.configuration.names:
-            self.tallies.setdefault(name, Tally()).add(judge(raw.column(name), self.configuration, name))
+            self.tallies.setdefault(name, CellTally()).add(judge(raw.column(name), self.configuration, name))
 
     def check(self, written: str) -> None:
         """Stop a run that no person can mean; `written` is the configuration as it was written.

@@ -111,7 +111,7 @@ def test_a_run_of_a_lost_table_stops_before_anything_is_charged(
     assert not (cli.home / "runs" / "r" / "release" / "privacy.json").exists()
 
 
-def test_nobody_is_told_by_a_stop_that_there_is_none_to_see(marginweave: CommandLine, tmp_path: Path) -> None:
+def test_a_run_that_nobody_watches_does_not_stop(marginweave: CommandLine, tmp_path: Path) -> None:
     """With --yes a lost table is released like any other, stage by stage; `check: stop` stops it there, too."""
     cli, path = opened(marginweave), wrong_codes(tmp_path)
     lost = cli("run", path, "--run", "lost", "--yes")

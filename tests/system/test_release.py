@@ -91,7 +91,7 @@ def test_the_example_from_nothing(alone: CommandLine, tmp_path: Path) -> None:
 def test_the_smallest_tables_are_released_like_any_other(marginweave: CommandLine, tmp_path: Path, rows: int) -> None:
     """The same stages in the same order, the same files, and every column in its place, however little there is."""
     cli, path = opened(marginweave), people(tmp_path, rows)
-    result = cli("run", path)
+    result = cli("run", path, "--yes")
     assert result.returncode == 0, result.stderr
     stages = [line["stage"] for line in map(json.loads, result.stdout.splitlines()) if line.get("event") == "stage"]
     assert stages == STAGES

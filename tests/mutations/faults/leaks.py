@@ -66,6 +66,20 @@ FAULTS = (
         killed_by=("tests/unit/test_stage.py::test_a_stage_neither_retries_nor_caches",),
     ),
     Fault(
+        name="a run that nobody watches stops where a column is lost",
+        file="flows/run/preparation.py",
+        text='stops=_ATTENDED.get() or request.configuration.check == "stop",',
+        instead="stops=True,",
+        killed_by=("tests/system/test_check.py::test_a_run_that_nobody_watches_does_not_stop",),
+    ),
+    Fault(
+        name="a configuration that was changed after a look is not marked",
+        file="flows/run/looks.py",
+        text="return bool(looks) and looks[0].declared != _declared(written)",
+        instead="return bool(looks) and looks[-1].declared != _declared(written)",
+        killed_by=("tests/unit/flows/test_looks.py::test_a_change_is_marked_from_the_first_look_on",),
+    ),
+    Fault(
         name="post-processing reads a private file",
         file="tasks/normalize/task.py",
         text="        normalized = normalize(counts)\n",
