@@ -66,9 +66,9 @@ $(VENV)/.ready: $(SETUP) | $(BIN)/python
 	@touch $@
 
 $(VENV)/.ready-test: $(SETUP) | $(BIN)/python
-	@$(PIP) --editable '.[attacks,audit,dask,evaluation,examples,test]'
+	@$(PIP) --editable '.[attacks,audit,dask,evaluation,examples,test,xlsx]'
 	@touch $@ $(VENV)/.ready
 
 $(VENV)/.ready-lint: $(SETUP) | $(BIN)/python
-	@$(PIP) --editable '.[attacks,audit,dask,evaluation,examples,test,lint]'
+	@$(PIP) --editable '.[attacks,audit,dask,evaluation,examples,test,xlsx,lint]'
 	@touch $@ $(VENV)/.ready $(VENV)/.ready-test

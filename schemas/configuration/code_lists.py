@@ -174,7 +174,7 @@ def _of_dictionary(
         if row.get(names) != name:
             continue
         if values is not None:
-            yield row.get(values, ""), row.get(titles, "") if titles not in {None, names} else None
+            yield row.get(values, ""), row.get(titles, "") if titles and titles != names else None
         else:
             yield from _of_cell(row.get(lists or "", ""))
 

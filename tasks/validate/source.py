@@ -231,7 +231,7 @@ def check_source(source: str, columns: Sequence[str], form: SourceFile) -> None:
         InputError: as `TableSource.tables`, or a kind of file that is not supported.
     """
     check_kind(source, form)
-    check_columns(source_columns(source, form), columns, _advice(source, form))
+    check_columns(source_columns(source, form), columns, lambda: _advice(source, form))
     if not source.startswith(EXAMPLE_PREFIX) and sum(part.size for part in parts_of(source)) <= _SMALL:
         for _ in TableSource(source, form).tables(columns):
             pass

@@ -9,7 +9,7 @@ import csv
 import io
 import re
 from codecs import BOM_UTF8
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
@@ -75,10 +75,10 @@ def _fields(number: int) -> str:
     return "1 field" if number == 1 else f"{number} fields"
 
 
-def check_columns(present: Sequence[str], columns: Sequence[str], hint: str = "") -> None:
+def check_columns(present: Sequence[str], columns: Sequence[str], advice: Callable[[], str] = str) -> None:
     """Names of the source that were not declared are never repeated: a file without a header has data there.
 
-    The `hint` says what else may be wrong where a column is lacking.
+    Where one is lacking, `advice` says what else may be wrong.
 
     Raises:
         InputError: a declared column is lacking or stands there twice.
@@ -89,7 +89,7 @@ def check_columns(present: Sequence[str], columns: Sequence[str], hint: str = ""
         plural = "s" if len(missing) > 1 else ""
         raise InputError(
             f"source lacks the declared column{plural} {names}; its first line must hold the column names, separated by "
-            f"commas in .csv, by tabs in .tsv, or as source: {{file: …, delimiter: semicolon}} says{hint}"
+            f"commas in .csv, by tabs in .tsv, or as source: {{file: …, delimiter: semicolon}} says{advice()}"
         )
     repeated = [name for name in columns if list(present).count(name) > 1]
     if repeated:
@@ -122,7 +122,7 @@ def read_text(source: str, part: Part, delimiter: str, columns: Sequence[str], f
             where they may, or a row with another number of fields than the header.
     """
     header = read_header(source, part, delimiter, form)
-    check_columns(header, columns, other_delimiter(source, part, delimiter, form))
+    check_columns(header, columns, lambda: other_delimiter(source, part, delimiter, form))
     _check_rows(source, part, delimiter, form, len(header))
     # Positions as names: a repeated name among the ignored columns must not stop the run.
     positions, wanted = [str(i) for i in range(len(header))], [str(header.index(name)) for name in columns]

@@ -52,6 +52,13 @@ def test_it_is_the_release() -> None:
             np.testing.assert_array_equal(level.columns[start], columns)
 
 
+def test_a_title_stands_behind_its_value() -> None:
+    columns = {"a": {"type": "category", "values": ["1", "2"], "titles": {"2": "two"}}}
+    release, codes = published([np.zeros(3, np.uint8)], columns=columns)
+    header, _ = unpack(explorer_data(release, tuple(codes)))
+    assert [a["labels"] for a in header["attributes"]] == [["1", "2 (two)"]]
+
+
 def test_counts_of_any_size_are_kept() -> None:
     """Beyond 16 and 32 bits: the type follows the largest number."""
     release, codes = published()

@@ -102,8 +102,8 @@ def test_a_number_column_follows_the_form_of_the_source_and_no_other(tmp_path: P
     assert clean.column("c").to_pylist() == ["1,5", "2", "2", "1,5", "2", "2"]
 
 
-def texts(content: str) -> dict[str, tuple[bytes, dict[str, str]]]:
-    semicolon = {"delimiter": "semicolon"}
+def texts(content: str) -> dict[str, tuple[bytes, dict[str, Any]]]:
+    semicolon: dict[str, Any] = {"delimiter": "semicolon"}
     return {
         "plain.csv": (content.encode(), semicolon),
         "marked.csv": (content.encode("utf-8-sig"), semicolon),
@@ -128,7 +128,7 @@ def test_every_text_is_the_same_table(tmp_path: Path, name: str) -> None:
     assert source_columns(str(path), declared) == ("town", "cost")
     found = TableSource(str(path), declared).table(["cost", "town"])
     assert list(zip(*found.to_pydict().values(), strict=True)) == [(cost, town) for town, cost in ROWS]
-    numbers = {"decimal": "comma", "thousands": "dot"}
+    numbers: dict[str, Any] = {"decimal": "comma", "thousands": "dot"}
     assert recognise(str(path), SourceFile(file=name), encoding=True) == SourceFile(file=name, **form, **numbers)
 
 
