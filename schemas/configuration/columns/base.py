@@ -141,7 +141,7 @@ class ColumnBase(BaseModel, frozen=True):
 
     def accepts(self, text: str) -> bool:
         """Whether a trimmed text that is not missing is a value of this column: the rule of `outside: error`."""
-        return self.private or self.code_of(text) >= 0
+        return bool(text) if self.private else self.code_of(text) >= 0
 
     def value_key(self, text: str) -> Hashable | None:
         """What two texts share that name one value; None for a text that names no value."""
