@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, Tag
+from pydantic import AfterValidator, Field
 
 from marginweave.schemas.budget import Stability
 from marginweave.schemas.configuration.attributes import Attribute, Forbidden, forbidden_labels, most_combinations
@@ -21,33 +21,11 @@ from marginweave.schemas.configuration.evaluation import EvaluationSettings, Exp
 from marginweave.schemas.configuration.execution import Execution, Source
 from marginweave.schemas.configuration.k_tuples import DEFAULT_BOUNDS_SHARE, AggregateSettings
 from marginweave.schemas.configuration.marginals import MarginalSettings
+from marginweave.schemas.configuration.methods import Aggregation, Synthesis
 from marginweave.schemas.configuration.preparation import ResizeSettings
 from marginweave.schemas.configuration.privacy import PrivacySettings
 from marginweave.schemas.configuration.structure import SEPARATOR, GroupedColumns, Structure
-from marginweave.schemas.configuration.synthesis import SYNTHESES, AnySynthesis
 from marginweave.schemas.configuration.values import PositiveWhole, ValueMatcher, check_name
-
-
-def method_of(value: Any, default: str) -> str:
-    """The method that a section names; what is no mapping is refused by the default's model."""
-    return str(value.get("method", default) if isinstance(value, dict) else getattr(value, "method", default))
-
-
-def _known(*methods: str) -> Discriminator:
-    """By the method that a section names; the first one is the default."""
-    return Discriminator(
-        lambda value: method if (method := method_of(value, methods[0])) in methods else None,
-        custom_error_type="method",
-        custom_error_message=f"must have method {', '.join(['auto', *methods[:-1]])} or {methods[-1]}",
-    )
-
-
-Aggregation = Annotated[
-    Annotated[AggregateSettings, Tag("k-tuples")] | Annotated[MarginalSettings, Tag("marginals")],
-    _known("k-tuples", "marginals"),
-]
-Synthesis = Annotated[AnySynthesis, _known(*(model.model_fields["method"].default for model in SYNTHESES))]
-
 
 # A block is there as read, as cleaned and as encoded, each with room to convert it, and the allocator keeps what is freed.
 _BYTES_A_CELL = 64

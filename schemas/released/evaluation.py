@@ -11,6 +11,7 @@ from typing import Literal
 from pydantic import Field
 
 from marginweave.schemas.released.contract import Described, ReleasedFile, contract, optional
+from marginweave.schemas.released.estimates import NumberSummary, PaidEvaluation
 from marginweave.schemas.released.verdict import Verdict, VerdictSummary
 
 Matrix = tuple[tuple[float | None, ...], ...]
@@ -130,52 +131,6 @@ class DistanceBounds(Described):
     level: float = Field(description="Confidence of each bound by itself, from 0 to 1.")
     about: str = Field(description="What is summed, in words.")
     marginals: tuple[MarginalBound, ...] = Field(description="One entry a marginal.")
-
-
-class Estimate(Described):
-    """A noisy value and the ends of its confidence interval, none below 0."""
-
-    value: int | float = Field(description="The noisy value.")
-    low: int | float = Field(description="Lower end of the interval.")
-    high: int | float = Field(description="Upper end of the interval.")
-
-
-class PaidEvaluation(Described):
-    """A comparison with the sensitive table that was bought from the budget, by one noisy number."""
-
-    metric: str = Field(description="Name of what was bought.")
-    share: float = Field(description="Share of the budget that it cost, from 0 to 1.")
-    length: int = Field(description="Attributes of the marginals that were compared.")
-    marginals: int = Field(description="Number of these marginals.")
-    deviation: float = Field(description="Standard deviation of the noise of count_error, in records.")
-    level: float = Field(description="Confidence of the intervals, from 0 to 1.")
-    count_error: Estimate = Field(description="Mean sum of |count - synthetic count| of a marginal, in records.")
-    mean_l1: Estimate | None = Field(description="The same by the released number of records; null where that is 0.")
-    tvd: Estimate | None = Field(description="Half of mean_l1: the mean distance; null where that is null.")
-    about: str = Field(description="What it means and what it leaves out, in words.")
-
-
-class NumberStatistic(Described):
-    """A statistic of a number column, in its unit; missing values are left out."""
-
-    quantile: float | None = Field(description="Probability of the quantile, 0.5 of the median; null for the mean.")
-    released: float | None = Field(
-        description="By the released counts, values inside a bin where draw puts them; null without any."
-    )
-    low: float | None = Field(
-        description="Lower end of the 95 % interval for the rows as prepared, wherever values lie inside bins; null if unknown."
-    )
-    high: float | None = Field(description="Upper end of this interval; null if unknown.")
-    synthetic: float | None = Field(
-        description="Of the synthetic records, a quantile to a 256th of its bin; null without any."
-    )
-
-
-class NumberSummary(Described):
-    """The mean and some quantiles of one number column."""
-
-    column: str = Field(description="Name of the column.")
-    statistics: tuple[NumberStatistic, ...] = Field(description="The mean, then quantiles.")
 
 
 class RecordAgreement(Described):

@@ -52,10 +52,9 @@ def publish(
     intervals, measured, marginals = intervals_and_marginals(
         reference, aggregates, parts["collect"], parts["normalize"]
     )
-    counts = counts_table(aggregates, intervals, configuration.longest)
-    bounds, bins = reference.released_bounds, reference.released_bins
+    counts, bought = counts_table(aggregates, intervals, configuration.longest), reference.released_bounds
     statement = privacy_statement(
-        configuration, plan, aggregates, account, release, bounds, bins=bins, marginals=marginals
+        configuration, plan, aggregates, account, release, bought, bins=reference.released_bins, marginals=marginals
     ).model_copy(update={"verdict": evaluation.summary})
     published = PublishedRelease(
         configuration=reference.resolved, aggregates=aggregates, intervals=intervals, statement=statement

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from marginweave.schemas.arrays import Floats
 from marginweave.schemas.configuration.columns import NumberColumn
 from marginweave.tasks.columns import values_of
-from marginweave.tasks.columns.draws import Distribution
+from marginweave.tasks.columns.draws import BinCurve
 from marginweave.tasks.columns.shapes import number_shape
 from marginweave.tasks.preprocess.quantiles import bought_bins
 from tests.support.configurations import configuration
@@ -25,9 +25,9 @@ def column(**keys: Any) -> NumberColumn:
     return found
 
 
-def shape(found: NumberColumn, counts: Floats) -> Distribution:
+def shape(found: NumberColumn, counts: Floats) -> BinCurve:
     known = number_shape(found, counts)
-    assert isinstance(known, Distribution)
+    assert isinstance(known, BinCurve)
     return known
 
 

@@ -10,9 +10,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from marginweave.schemas.configuration.code_lists import with_code_lists
+from marginweave.schemas.configuration.methods import method_of
 from marginweave.schemas.configuration.parse import refusal, refuse_unsupported
 from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.configuration.sections import Sections, method_of
+from marginweave.schemas.configuration.sections import Sections
 from marginweave.schemas.configuration.yaml_source import mapping_of, read_yaml
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.accounting.plan.default_records import resolve_method
