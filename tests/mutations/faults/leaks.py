@@ -70,7 +70,7 @@ FAULTS = (
         file="flows/run/preparation.py",
         text='stops=_ATTENDED.get() or request.configuration.check == "stop",',
         instead="stops=True,",
-        killed_by=("tests/system/test_check.py::test_a_run_that_nobody_watches_does_not_stop",),
+        killed_by=("tests/unit/flows/test_preparation.py::test_a_table_stops_a_run_that_a_person_has_started",),
     ),
     Fault(
         name="a configuration that was changed after a look is not marked",

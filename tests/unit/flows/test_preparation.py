@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from marginweave.flows.run.preparation import prepare_run
+from marginweave.flows.run.preparation import attended, prepare_run
 from marginweave.flows.run.request import read_request
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.accounting.plan import defaults
@@ -57,3 +57,15 @@ def test_what_differs_is_what_was_written(tmp_path: Path) -> None:
         prepared(tmp_path, "aggregate: {method: k-tuples}")
     with pytest.raises(InputError, match=r"it differs in missing; give the new release a name"):
         prepared(tmp_path, 'missing: [""]')
+
+
+def test_a_table_stops_a_run_that_a_person_has_started(tmp_path: Path) -> None:
+    """And one that nobody watches where the configuration asks for it, and else never: that it stopped would tell."""
+    assert not prepared(tmp_path, "").stops
+    with attended():
+        assert prepared(tmp_path, "").stops
+        with attended(by_person=False):
+            assert not prepared(tmp_path, "").stops
+    assert not prepared(tmp_path, "").stops
+    (tmp_path / "strict").mkdir()
+    assert prepared(tmp_path / "strict", "check: stop").stops
