@@ -14,6 +14,7 @@ from marginweave.schemas.errors import BudgetError, InputError, StageError
 from marginweave.schemas.ledger.records import ReleaseRecord, State
 from marginweave.schemas.released.manifest import Correction, Manifest, RunState
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
+from marginweave.tasks.accounting.plan.resolve import as_read_by_0_1_0
 from marginweave.tasks.aggregate.noise import with_terms
 from marginweave.tasks.checkpoint.draw_files import DrawStore, unknown_draw
 from marginweave.tasks.checkpoint.draws import check_same_program
@@ -37,7 +38,7 @@ def check_same_configuration(request: Request, present: Manifest) -> None:
         differing = ", ".join(_differences(before, now, ""))
     else:  # begun by 0.1.0, which did not keep what was written
         begun = Configuration.from_canonical(present.configuration)
-        differing = ", ".join(configuration_differences(begun, request.configuration))
+        differing = ", ".join(configuration_differences(begun, as_read_by_0_1_0(request.configuration)))
     raise InputError(f"run {present.run} has another configuration: it differs in {differing}; {NEW_NAME}")
 
 

@@ -55,6 +55,7 @@ def adult_configuration() -> Configuration:
             "dataset": "adult",
             "source": "adult_cat.csv",
             "privacy": privacy,
+            "missing": [""],
             "columns": columns,
             "synthesize": {"method": "aggregate-seeded"},
         }

@@ -6,6 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
+from functools import cached_property
 from itertools import pairwise
 from typing import Annotated, Any, Literal, Self, TypeAlias, get_args
 
@@ -85,7 +86,7 @@ class BinnedColumn(MeasuredColumn, frozen=True):
     draw: Draw = None
     outside: Literal["null", "error"] = "null"
 
-    @property
+    @cached_property
     def bin_labels(self) -> tuple[str, ...]:
         """Names of the bins."""
         return self.labels

@@ -84,6 +84,7 @@ class Table:
             "dataset": "scale",
             "source": str(source),
             "privacy": {"epsilon": 4.0, "delta": 1 / (rows * math.log(rows)), "unit": "row"},
+            "missing": [""],
             "columns": columns,
             **sections,
         }

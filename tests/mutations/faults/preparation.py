@@ -7,6 +7,8 @@ from tests.mutations.fault import Fault
 _ROWS = "tests/unit/preprocess/test_subjects.py::test_every_choice_of_rows_is_as_likely"
 _OTHERS = "tests/unit/preprocess/test_subjects.py::test_the_words_of_other_rows_do_not_matter"
 _RESIZED = "tests/unit/preprocess/test_resize.py::test_90_of_100_at_one_and_a_half"
+_UNDECLARED = "tests/unit/preprocess/test_undeclared.py"
+_DRAWN = "test_a_cell_without_a_value_becomes_a_draw_with_its_own_word"
 
 FAULTS = (
     Fault(
@@ -59,5 +61,19 @@ FAULTS = (
         killed_by=(
             "tests/unit/preprocess/test_bounds.py::test_the_histogram_counts_values_at_or_below_each_candidate",
         ),
+    ),
+    Fault(
+        name="a column in which nothing is declared missing is counted with a missing value",
+        file="tasks/accounting/plan/undeclared.py",
+        text='changed["columns"][name] = {**raw["columns"][name], "impute": _DRAW}',
+        instead='changed["columns"][name] = raw["columns"][name]',
+        killed_by=(f"{_UNDECLARED}::test_a_file_of_0_1_0_is_known_by_what_it_meant", f"{_UNDECLARED}::{_DRAWN}"),
+    ),
+    Fault(
+        name="an empty cell is a value of a private domain",
+        file="tasks/columns/category.py",
+        text="if text and not lacks(text)",
+        instead="if not lacks(text)",
+        killed_by=(f"{_UNDECLARED}::test_what_can_be_missing_all_the_same_says_so",),
     ),
 )
