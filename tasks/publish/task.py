@@ -77,8 +77,7 @@ def publish(
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     decoded = reference.load_blocks(parts["decode"])
     tables = LocalEngine().map(lambda block: unpack_table(decoded[block]), range(len(decoded)))  # verified on all cores
-    digests |= write_synthetic(place, tables)
-    return {f"release/{name}": digest for name, digest in digests.items()}
+    return {f"release/{name}": digest for name, digest in (digests | write_synthetic(place, tables)).items()}
 
 
 def intervals_and_marginals(
