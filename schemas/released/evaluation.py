@@ -11,7 +11,8 @@ from typing import Literal
 from pydantic import Field
 
 from marginweave.schemas.released.contract import Described, ReleasedFile, contract, optional
-from marginweave.schemas.released.estimates import NumberSummary, PaidEvaluation
+from marginweave.schemas.released.numbers import ExactSummary, NumberSummary
+from marginweave.schemas.released.paid import PaidEvaluation
 from marginweave.schemas.released.verdict import Verdict, VerdictSummary
 
 Matrix = tuple[tuple[float | None, ...], ...]
@@ -236,21 +237,6 @@ class Propensity(Described):
     tree_auc: float = Field(
         description="Area under the ROC curve of such a tree on other records, five folds: 0.5 is best."
     )
-
-
-class ExactStatistic(Described):
-    """A statistic of a number column of both tables, in its unit; missing values are left out."""
-
-    quantile: float | None = Field(description="Probability of the quantile, 0.5 of the median; null for the mean.")
-    sensitive: float | None = Field(description="Of the sensitive rows, a quantile to a 256th of its bin.")
-    synthetic: float | None = Field(description="Of the synthetic records, likewise.")
-
-
-class ExactSummary(Described):
-    """The mean and some quantiles of one number column of both tables."""
-
-    column: str = Field(description="Name of the column.")
-    statistics: tuple[ExactStatistic, ...] = Field(description="The mean, then quantiles.")
 
 
 class InternalEvaluation(ReleasedFile, RecordAgreement):

@@ -14,7 +14,7 @@ from marginweave.tasks.columns.base import Uniform
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class BinCurve:
+class BelowCurve:
     """A distribution over the whole range of a column: `below` has the weight below each of `edges`, linear between them.
 
     The edges are in steps of the grid and increase; a value rounds down to a step.
@@ -24,7 +24,7 @@ class BinCurve:
     below: Floats
 
 
-Shape: TypeAlias = BinCurve | Literal["midpoint"] | None
+Shape: TypeAlias = BelowCurve | Literal["midpoint"] | None
 """How values lie inside bins; None is uniform."""
 
 
@@ -47,7 +47,7 @@ def draw_inside(first: Floats, last: Floats, codes: Codes, shape: Shape, uniform
         return middle
     shares = uniform(len(codes))
     even: Floats = first[codes] + np.floor(shares * (last - first + 1)[codes])
-    if not isinstance(shape, BinCurve):
+    if not isinstance(shape, BelowCurve):
         return even
     edges, total = shape.edges, shape.below
     low, high = np.interp(first, edges, total), np.interp(last + 1, edges, total)
@@ -78,7 +78,7 @@ def draw_among(runs: Sequence[Run], middle: Floats, codes: Codes, shape: Shape, 
         point: Floats = nearest[order[start]][codes]
         return point
     weight = last - first + 1
-    if isinstance(shape, BinCurve):
+    if isinstance(shape, BelowCurve):
         ends = [np.interp(points, shape.edges, shape.below) for points in (first, last + 1)]
         mass = ends[1] - ends[0]
         weight = np.where((np.add.reduceat(mass, start) > 0)[owner], mass, weight)

@@ -11,7 +11,7 @@ from marginweave.schemas.arrays import Floats
 from marginweave.schemas.configuration.columns import NumberColumn
 from marginweave.schemas.configuration.columns.binned import Histogram
 from marginweave.schemas.configuration.columns.scales import BoughtBins, LogBins, zero_bin
-from marginweave.tasks.columns.draws import BinCurve, Shape
+from marginweave.tasks.columns.draws import BelowCurve, Shape
 
 # Pieces of a bin on which a curve is straight, and of all bins together.
 _PIECES, _ALL_PIECES = 32, 1 << 16
@@ -36,7 +36,7 @@ def number_shape(column: NumberColumn, counts: Floats | None) -> Shape:
         return "midpoint"
     if isinstance(draw, Histogram):
         edges = np.asarray(draw.edges) / unit
-        return BinCurve(edges=edges, below=np.concatenate([[0.0], np.cumsum(draw.weights)]))
+        return BelowCurve(edges=edges, below=np.concatenate([[0.0], np.cumsum(draw.weights)]))
     if draw == "uniform" or (draw == "smooth" and (counts is None or not counts.any())):
         return None
     if draw == "log-uniform":
@@ -47,7 +47,7 @@ def number_shape(column: NumberColumn, counts: Floats | None) -> Shape:
     return smooth(column.edges, counts, column.zero, unit, is_log=isinstance(column.bins, LogBins))
 
 
-def smooth(edges: Sequence[float], counts: Floats, zero: int | None, unit: float, *, is_log: bool) -> BinCurve:
+def smooth(edges: Sequence[float], counts: Floats, zero: int | None, unit: float, *, is_log: bool) -> BelowCurve:
     """A distribution that has the share of every bin, between whose edges it is a monotone cubic curve.
 
     Through the points (edge, records below it) goes the monotone piecewise cubic of Fritsch and Butland (1984), as SciPy has
@@ -70,7 +70,7 @@ def smooth(edges: Sequence[float], counts: Floats, zero: int | None, unit: float
     return _joined(edges, below, zero, unit, curve)
 
 
-def log_uniform(edges: Sequence[float], zero: int | None, unit: float) -> BinCurve:
+def log_uniform(edges: Sequence[float], zero: int | None, unit: float) -> BelowCurve:
     """Density proportional to 1 / |x| in every bin of one sign, uniform in another; the bin `zero` is the number 0 alone."""
 
     def curve(place: Floats, under: Floats) -> tuple[Floats, Floats]:
@@ -91,7 +91,7 @@ def _joined(
     zero: int | None,
     unit: float,
     curve: Callable[[Floats, Floats], tuple[Floats, Floats]],
-) -> BinCurve:
+) -> BelowCurve:
     """The curve of all bins, or of those on either side of the bin `zero`, whose records are on the point 0 of the grid.
 
     The last bin, which is closed, reaches one step beyond its edge.
@@ -105,7 +105,7 @@ def _joined(
     found = [curve(x, y) if len(x) > 1 and number != 1 else (x, y) for number, (x, y) in enumerate(parts)]
     x, y = (np.concatenate(some) for some in zip(*found, strict=True))
     kept = np.append(True, np.diff(x) > 0)
-    return BinCurve(edges=x[kept] / unit, below=y[kept])
+    return BelowCurve(edges=x[kept] / unit, below=y[kept])
 
 
 def _pieces(values: Floats) -> Floats:

@@ -15,9 +15,8 @@ from marginweave.schemas.arrays import Codes, Floats, Integers
 from marginweave.schemas.configuration.columns import NumberColumn
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.released.aggregates import Aggregates
-from marginweave.schemas.released.estimates import NumberStatistic, NumberSummary
-from marginweave.schemas.released.evaluation import ExactStatistic, ExactSummary
 from marginweave.schemas.released.measurements import Marginals
+from marginweave.schemas.released.numbers import ExactStatistic, ExactSummary, NumberStatistic, NumberSummary
 from marginweave.tasks.columns import values_of
 from marginweave.tasks.decode.decode import column_codes, column_counts, label_counts
 from marginweave.tasks.evaluate.intervals import LEVEL
@@ -142,8 +141,7 @@ def exact_summaries(sensitive: NumberTallies, synthetic: NumberTallies) -> tuple
 
 def _released(column: NumberColumn, missing: tuple[str, ...], counts: Floats) -> Statistics:
     """Those of the released counts: some values of each bin, evenly spread over what its draw can give, stand for it."""
-    each = max(1, min(_VALUES, _ALL_PARTS // len(counts)))
-    generator = np.random.default_rng(0)  # post-processing
+    each, generator = max(1, min(_VALUES, _ALL_PARTS // len(counts))), np.random.default_rng(0)  # post-processing
     if not counts.any():
         return (None,) * (1 + len(PROBABILITIES))
 

@@ -20,7 +20,7 @@ from marginweave.schemas.configuration.execution import Execution
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.draws import DrawKind
 from marginweave.schemas.released.aggregates import Domain
-from marginweave.schemas.released.estimates import Estimate, PaidEvaluation
+from marginweave.schemas.released.paid import Estimate, PaidEvaluation
 from marginweave.tasks.aggregate.marginal_rows import Rows
 from marginweave.tasks.checkpoint.codecs import Unpacked, pack_arrays, unpack_arrays, unpack_codes
 from marginweave.tasks.checkpoint.draws import PreparedDraw

@@ -82,8 +82,8 @@ def preparation_words(configuration: Configuration, bounds: Bounds) -> list[str]
             for name, (low, high) in bounds.items()
         ),
         *(
-            f"The bins of column {name!r} are quantiles, bought under the budget: their edges follow from noisy counts of "
-            "public fine cells."
+            f"The bins of column {name!r} are quantiles, bought under the budget: their edges were computed from noisy counts "
+            "of public fine cells."
             for name in configuration.bought_bins
         ),
         *_resize(configuration),

@@ -62,5 +62,6 @@ def test_a_tally_is_exact_on_a_small_grid(numbers: list[int], blocks: int) -> No
     for part in np.array_split(np.array(numbers), blocks):
         tally.add(pa.array([*part.tolist(), None], pa.int64()))
     mean, *quantiles = tally.statistics()
+    assert mean is not None
     assert np.isclose(mean, np.mean(numbers))
     assert quantiles == np.quantile(numbers, PROBABILITIES, method="inverted_cdf").tolist()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from marginweave.schemas.arrays import Floats
 from marginweave.schemas.configuration.columns import NumberColumn
 from marginweave.tasks.columns import values_of
-from marginweave.tasks.columns.draws import BinCurve
+from marginweave.tasks.columns.draws import BelowCurve
 from marginweave.tasks.columns.shapes import number_shape
 from marginweave.tasks.preprocess.quantiles import bought_bins
 from tests.support.configurations import configuration
@@ -25,9 +25,9 @@ def column(**keys: Any) -> NumberColumn:
     return found
 
 
-def shape(found: NumberColumn, counts: Floats) -> BinCurve:
+def shape(found: NumberColumn, counts: Floats) -> BelowCurve:
     known = number_shape(found, counts)
-    assert isinstance(known, BinCurve)
+    assert isinstance(known, BelowCurve)
     return known
 
 
@@ -79,7 +79,7 @@ def test_values_lean_towards_the_fuller_neighbor(widths: list[float], data: st.D
     places = np.concatenate([[0.0], np.cumsum(np.round(widths, 2))])
     h, size = np.diff(places), len(widths)
     falls = data.draw(st.lists(st.floats(0.2, 0.9), min_size=size, max_size=size))
-    density = np.cumprod(falls) * 100
+    density = np.cumprod(np.array(falls, np.float64)) * 100
     known = shape(column(bins=places.tolist()), density * h)
     unit = 10.0 ** -column(bins=places.tolist()).resolution
     for i in range(1, size - 2):

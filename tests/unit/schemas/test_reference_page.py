@@ -22,6 +22,7 @@ from marginweave.schemas.configuration.columns import (
 )
 from marginweave.schemas.configuration.columns.base import ColumnBase
 from marginweave.schemas.configuration.columns.binned import BinSteps, Histogram
+from marginweave.schemas.configuration.columns.scales import LogBins, QuantileBins
 from marginweave.schemas.configuration.evaluation import (
     EvaluationSettings,
     ExpectationSettings,
@@ -59,6 +60,8 @@ PLACES: list[tuple[str, type[BaseModel]]] = [
     ("boolean.", BooleanColumn),
     ("number.", NumberColumn),
     ("number.bins.", BinSteps),
+    ("number.bins.", LogBins),
+    ("number.bins.", QuantileBins),
     ("number.draw.", Histogram),
     ("date.", DateColumn),
     ("set.", SetColumn),

@@ -1,4 +1,4 @@
-"""Parts of evaluation.json that are estimates with intervals: what is bought from the budget, and of number columns."""
+"""The part of evaluation.json that is bought from the budget."""
 
 from __future__ import annotations
 
@@ -28,26 +28,3 @@ class PaidEvaluation(Described):
     mean_l1: Estimate | None = Field(description="The same by the released number of records; null where that is 0.")
     tvd: Estimate | None = Field(description="Half of mean_l1: the mean distance; null where that is null.")
     about: str = Field(description="What it means and what it leaves out, in words.")
-
-
-class NumberStatistic(Described):
-    """A statistic of a number column, in its unit; missing values are left out."""
-
-    quantile: float | None = Field(description="Probability of the quantile, 0.5 of the median; null for the mean.")
-    released: float | None = Field(
-        description="By the released counts, values inside a bin where draw puts them; null without any."
-    )
-    low: float | None = Field(
-        description="Lower end of the 95 % interval for the rows as prepared, wherever values lie inside bins; null if unknown."
-    )
-    high: float | None = Field(description="Upper end of this interval; null if unknown.")
-    synthetic: float | None = Field(
-        description="Of the synthetic records, a quantile to a 256th of its bin; null without any."
-    )
-
-
-class NumberSummary(Described):
-    """The mean and some quantiles of one number column."""
-
-    column: str = Field(description="Name of the column.")
-    statistics: tuple[NumberStatistic, ...] = Field(description="The mean, then quantiles.")
