@@ -86,7 +86,7 @@ def count_marginals(
     counts = [np.zeros(math.prod(shape), np.int64) for shape in shapes]
     attributes = sorted({attribute for clique in cliques for attribute in clique})
     place = {attribute: i for i, attribute in enumerate(attributes)}
-    layouts = [np.array([[place[a], sizes[a]] for a in clique], np.int64) for clique in cliques]
+    layouts = [np.array([[place[a], sizes[a]] for a in clique], np.int64).reshape(-1, 2) for clique in cliques]
     for codes in blocks:
         for attribute in attributes:
             values = codes[attribute]
