@@ -79,8 +79,8 @@ def test_values_lean_towards_the_fuller_neighbor(widths: list[float], data: st.D
     places = np.concatenate([[0.0], np.cumsum(np.round(widths, 2))])
     h, size = np.diff(places), len(widths)
     falls = data.draw(st.lists(st.floats(0.2, 0.9), min_size=size, max_size=size))
-    density = np.cumprod(np.array(falls, np.float64)) * 100
-    known = shape(column(bins=places.tolist()), density * h)
+    density: Floats = np.cumprod(falls).astype(np.float64) * 100
+    known = shape(column(bins=places.tolist()), (density * h).astype(np.float64))
     unit = 10.0 ** -column(bins=places.tolist()).resolution
     for i in range(1, size - 2):
         slopes = []
