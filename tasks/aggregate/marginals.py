@@ -93,7 +93,9 @@ def count_marginals(
             if values.max(initial=0) >= sizes[attribute] or values.min(initial=0) < 0:
                 raise StageError(f"codes of attribute {attribute} must be below its size")
         for start in range(0, len(codes[0]), _CHUNK):
-            part = np.array([codes[a][start : start + _CHUNK] for a in attributes], np.int64)
+            part = np.empty((len(attributes), len(codes[0][start : start + _CHUNK])), np.int64)
+            for row, attribute in enumerate(attributes):
+                part[row] = codes[attribute][start : start + _CHUNK]
             for layout, counted in zip(layouts, counts, strict=True):
                 _add(part, layout, counted)
     return [counted.reshape(shape) for counted, shape in zip(counts, shapes, strict=True)]
