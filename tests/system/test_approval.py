@@ -126,8 +126,9 @@ def test_whoever_wants_an_approved_release_completes_its_approval(
     assert parent.ask(victim.order())["code"] == 0
     before = _check_awaiting(victim)
     assert parent.ask(victim.order(decision=YES, point=[point, side, 1]))["code"] == -signal.SIGKILL
+    place = [] if command == "evaluate" else ["--to", tmp_path / "out"]
     done = replace(marginweave, home=victim.home)(
-        command, victim.run, *([] if command == "evaluate" else ["--to", tmp_path / "out"])
+        command, victim.run, *place, *(["--even-so"] if command == "publish" else [])
     )
     assert done.returncode == 0, done.stderr
     if command == "publish":
@@ -159,7 +160,7 @@ def test_a_handover_of_a_rejected_release_has_nothing_of_its_draws(
         assert done.returncode == 0, done.stderr
         told = json.loads((to / "privacy.json").read_text())
         assert told["rejected"] == {"by": NO["by"], "reason": NO["reason"]}
-        assert full.keys() - told.keys() == {"bounds", "domain", "noise", "confidence"}
+        assert full.keys() - told.keys() == {"bounds", "domain", "noise", "confidence", "verdict"}
         assert not any("sigma" in row for row in told["mechanisms"])
         assert told["$schema"] == "urn:marginweave:privacy-of-rejected:2"
         same = told.keys() - {"$schema", "rejected", "mechanisms", "preparation", "account"}
@@ -169,7 +170,7 @@ def test_a_handover_of_a_rejected_release_has_nothing_of_its_draws(
         assert found  # 100 rows and more of each, where the threshold is near 30
         assert not any(label in content for label in found for content in contents(to).values())
         _check_verification(to, victim.folder.proposed)
-        assert cli("publish", victim.run, "--to", tmp_path / "out").returncode == 2
+        assert cli("publish", victim.run, "--to", tmp_path / "out", "--even-so").returncode == 2
         assert cli("purge", victim.run).returncode == 0
         assert not victim.folder.proposed.exists()
 
@@ -286,7 +287,7 @@ def test_of_two_who_decide_at_once_one_wins(marginweave: CommandLine, tmp_path: 
         assert name != winner or end.returncode == 0
         assert end.returncode == 0 or "in progress in another process" in end.stderr or winner in end.stderr
     published = decided[0]["kind"] == "APPROVED"
-    assert (cli("publish", "r", "--to", tmp_path / "out").returncode == 0) == published
+    assert (cli("publish", "r", "--to", tmp_path / "out", "--even-so").returncode == 0) == published
 
 
 def _events(cli: CommandLine, to: Path) -> list[dict[str, Any]]:

@@ -108,21 +108,21 @@ def test_a_release_from_its_approval_to_the_auditor(marginweave: CommandLine, tm
 def _check_copies(cli: CommandLine, call, place: Path, runs: Path) -> None:
     """A copy has the booked files alone; nothing goes into the runs, around them, or over what is there."""
     assert cli("synthesize", "second", "--seed", "9").returncode == 0
-    told = call("publish", "second", "--to", place / "public")
+    told = call("publish", "second", "--to", place / "public", "--even-so")
     assert "Skipped synthesis-9" in told
     assert {file.name for file in (place / "public").iterdir()} == RELEASED
     copied = {name: (runs / "second" / "release" / name).read_bytes() for name in RELEASED}
     assert contents(place / "public") == copied
-    assert "superseded by run second" in call("publish", "first", "--to", place / "old")
+    assert "superseded by run second" in call("publish", "first", "--to", place / "old", "--even-so")
     (place / "link").symlink_to(runs)
     for to in ("public", "link", "link/second/x", "missing/x"):
-        call("publish", "second", "--to", place / to, code=2)
+        call("publish", "second", "--to", place / to, "--even-so", code=2)
     for to in (runs / "second" / "out", runs, cli.home, cli.home.parent):
-        call("publish", "second", "--to", to, code=2)
+        call("publish", "second", "--to", to, "--even-so", code=2)
     file = runs / "second" / "release" / "synthetic.csv"
     whole = file.read_bytes()
     file.write_bytes(whole + b"\n")
-    for command in (("publish", "second", "--to"), ("handover", "second", "--to")):
+    for command in (("publish", "second", "--even-so", "--to"), ("handover", "second", "--to")):
         assert "synthetic.csv is missing or was changed" in call(*command, place / "never", code=1)
         assert not (place / "never").exists()
     file.write_bytes(whole)
