@@ -39,6 +39,11 @@ _Source = Annotated[
 _Public = Annotated[str | None, typer.Option(help="With --from-dpsyn: where the domains in its files are published.")]
 
 
+_Dictionary = Annotated[
+    Path | None, typer.Option(help="A data dictionary, .csv or .json: columns whose codes it has take them from there.")
+]
+
+
 def init(  # noqa: PLR0913, PLR0917 - each one an option
     file: _File = None,
     output: _Output = None,
@@ -49,6 +54,7 @@ def init(  # noqa: PLR0913, PLR0917 - each one an option
     data: _Data = None,
     source: _Source = None,
     public: _Public = None,
+    dictionary: _Dictionary = None,
     home: Home = Path(),
 ) -> None:
     """Draft a configuration. What was read from data is marked; `run` refuses it until each line is confirmed or private.
@@ -56,6 +62,8 @@ def init(  # noqa: PLR0913, PLR0917 - each one an option
     Example: `marginweave init visits.csv`, or `marginweave init --from-dpsyn parameters.json --source drug_deaths.csv`
     """
     given = {"--datatypes": datatypes, "--data": data, "--source": source, "--public": public}
+    if from_dpsyn is not None and dictionary is not None:
+        raise InputError("--dictionary has no place with --from-dpsyn")
     misplaced = next((option for option, value in given.items() if value is not None), None)
     if from_dpsyn is None and misplaced is not None:
         raise InputError(f"{misplaced} has no place without --from-dpsyn")
@@ -67,7 +75,7 @@ def init(  # noqa: PLR0913, PLR0917 - each one an option
     target = output or Path(f"{Path(named).name.partition('.')[0] or 'draft'}.yaml")
     form = _form(named, target, encoding, delimiter)
     if from_dpsyn is None:
-        _draft(named, form, target, home, encoding=encoding is None)
+        _draft(named, form, target, home, encoding=encoding is None, dictionary=dictionary)
     else:
         _convert(from_dpsyn, datatypes, data, form, public, target)
 
@@ -90,7 +98,7 @@ def _form(named: str, target: Path, encoding: str | None, delimiter: str | None)
     raise InputError(f"--{option} must be {values[option]}")
 
 
-def _draft(source: str, form: SourceFile, target: Path, home: Path, *, encoding: bool) -> None:
+def _draft(source: str, form: SourceFile, target: Path, home: Path, *, encoding: bool, dictionary: Path | None) -> None:
     from marginweave.flows.run.looks import record_look
     from marginweave.schemas.configuration.yaml_source import canonical_written, parse_yaml
     from marginweave.tasks.validate.draft import draft_configuration
@@ -98,7 +106,8 @@ def _draft(source: str, form: SourceFile, target: Path, home: Path, *, encoding:
 
     _refuse_existing(target)
     found = recognise(source, form, encoding=encoding)
-    text = draft_configuration(source, found)
+    named = None if dictionary is None else os.path.relpath(dictionary, target.parent)
+    text = draft_configuration(source, found, named, target.parent)
     drafted = parse_yaml(text)
     record_look(home, "init", drafted["dataset"], source, canonical_written(drafted))
     _write_new(target, text)

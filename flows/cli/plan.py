@@ -124,7 +124,7 @@ def _heading(request: Request) -> str:
 def _tell(request: Request, schedule: Schedule | None, name: str) -> None:
     """What is said in sentences: noise, preparation, records, ledger, and how long the account lasts."""
     from marginweave.flows.plan import account, accuracy, noise
-    from marginweave.flows.plan.sizes import size_forecast
+    from marginweave.flows.plan.sizes import bins_forecast, size_forecast
 
     forecasts = (
         noise.observer_forecast,
@@ -132,8 +132,10 @@ def _tell(request: Request, schedule: Schedule | None, name: str) -> None:
         noise.noise_forecast,
         noise.rounds_forecast,
         noise.preparation_forecast,
+        bins_forecast,
+        accuracy.method_forecast,
     )
-    lines = [line for forecast in (*forecasts, accuracy.method_forecast) for line in forecast(request.configuration)]
+    lines = [line for forecast in forecasts for line in forecast(request.configuration)]
     lines += account.account_forecast(request, schedule)
     for line in lines:
         out.print(f"{name}{line}")

@@ -45,7 +45,8 @@ def _counts(configuration: Configuration, usual: AggregateSettings | MarginalSet
     if configuration.aggregate == usual:
         chosen = "chosen automatically"
     if defaults.is_decided_by_noise(configuration):
-        chosen += f"; all pairs together would have noise r = {defaults.relative_noise(configuration):.3g}"
+        noise, beside = defaults.relative_noise(configuration), defaults.edge_words(configuration)
+        chosen += f"; all pairs together would have noise r = {noise:.3g}{beside}"
     return f"Counting: {counted}{_limited(configuration)} ({chosen})"
 
 

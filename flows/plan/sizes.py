@@ -9,7 +9,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from marginweave.schemas.configuration.columns.binned import BinnedColumn
 from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.configuration.values import listed
 from marginweave.schemas.configuration.yaml_source import mapping_of
 from marginweave.schemas.draws import BudgetPlan, DrawKind
 from marginweave.schemas.released.measurements import Clique
@@ -44,6 +46,15 @@ def size_forecast(configuration: Configuration) -> list[SizeForecast]:
         return []
     known = configuration.rows if configuration.resize is None else configuration.resize.records
     return [_at(configuration, rows) for rows in ((known,) if known else SIZES)]
+
+
+def bins_forecast(configuration: Configuration) -> list[str]:
+    """The names of the bins of every column whose edges are public, as structure and counts have them."""
+    return [
+        f"Bins of {name}: {listed(column.labels)}"
+        for name, column in configuration.columns.items()
+        if isinstance(column, BinnedColumn) and column.public_cells and not column.buys_bins
+    ]
 
 
 def _at(configuration: Configuration, rows: int) -> SizeForecast:

@@ -15,7 +15,7 @@ from typing import TypeAlias, TypeVar
 
 from marginweave.schemas.configuration.columns import Column
 from marginweave.schemas.configuration.structure import Structure
-from marginweave.schemas.configuration.values import ValueMatcher
+from marginweave.schemas.configuration.values import ValueMatcher, listed
 
 MAX_FORBIDDEN = 100_000
 
@@ -96,7 +96,8 @@ def _label(name: str, column: Column, text: str) -> str:
         return text.strip()
     code = column.code_of(text)
     if code < 0:
-        raise ValueError(f"structure.forbidden names {text!r}, which is no value of column {name!r}")
+        known = f"column {name!r}; its values: {listed(column.labels)}"
+        raise ValueError(f"structure.forbidden names {text!r}, which is no value of {known}")
     return column.labels[code]
 
 

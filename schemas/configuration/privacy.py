@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from marginweave.schemas.budget import MOST_DELTA, AccountantName, Neighbors, Stability
 from marginweave.schemas.configuration.values import Delta, FrozenModel, Positive, PositiveWhole, Whole
@@ -60,6 +60,8 @@ class PrivacySettings(FrozenModel):
 
     A delta above .001 needs a reason, `weak_delta`, which is published.
 
+    `confirm: true` marks what `marginweave init` drafted: nothing runs before somebody has said whose privacy it is.
+
     `redraws` has no effect: it is read so that configurations of 0.1.0 still are, whose runs kept room for draws that a crash
     had lost.
     """
@@ -71,6 +73,14 @@ class PrivacySettings(FrozenModel):
     accountant: AccountantName = "gdp"
     weak_delta: str | None = None
     redraws: Annotated[Whole, Field(ge=0, le=MAX_REDRAWS)] = 0
+    confirm: Annotated[bool | None, AfterValidator(lambda value: value or None)] = None
+
+    @model_validator(mode="after")
+    def _check_confirmed(self) -> PrivacySettings:
+        if self.confirm:
+            asked = f"is one {self.unit_words} one person?"
+            raise ValueError(f"was drafted and waits for confirmation: {asked} Correct unit, and delete confirm: true")
+        return self
 
     @model_validator(mode="after")
     def _check_delta(self) -> PrivacySettings:

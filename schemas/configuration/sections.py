@@ -6,7 +6,7 @@ import itertools
 from functools import cached_property
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from marginweave.schemas.budget import Stability
 from marginweave.schemas.configuration.attributes import Attribute, Forbidden, forbidden_labels, most_combinations
@@ -25,7 +25,7 @@ from marginweave.schemas.configuration.methods import Aggregation, Synthesis
 from marginweave.schemas.configuration.preparation import ResizeSettings
 from marginweave.schemas.configuration.privacy import PrivacySettings
 from marginweave.schemas.configuration.structure import SEPARATOR, GroupedColumns, Structure
-from marginweave.schemas.configuration.values import PositiveWhole, ValueMatcher, check_name
+from marginweave.schemas.configuration.values import PositiveWhole, ValueMatcher, check_name, confirmed, listed
 
 # A block is there as read, as cleaned and as encoded, each with room to convert it, and the allocator keeps what is freed.
 _BYTES_A_CELL = 64
@@ -51,7 +51,7 @@ class Sections(Execution):
     privacy: PrivacySettings
     missing: Texts = ()
     columns: Annotated[dict[str, Column], Field(min_length=1), AfterValidator(_named)]
-    rows: PositiveWhole | None = None
+    rows: Annotated[PositiveWhole | None, BeforeValidator(confirmed)] = None
     structure: Structure | None = None
     resize: ResizeSettings | None = None
     evaluate: EvaluationSettings = EvaluationSettings()
@@ -121,7 +121,8 @@ class Sections(Execution):
                 column, absent = self.columns[name], ValueMatcher(self.missing_texts(name)).index(text) >= 0
                 codes.append(len(column.labels) if absent else column.code_of(text))
                 if codes[-1] < 0:
-                    raise ValueError(f"group {group.name!r} names {text!r}, which is no value of column {name!r}")
+                    known = f"column {name!r}; its values: {listed(column.labels)}"
+                    raise ValueError(f"group {group.name!r} names {text!r}, which is no value of {known}")
             earlier = found.setdefault(tuple(codes), texts)
             if earlier is not texts:
                 twice = " and ".join(repr(SEPARATOR.join(spelled)) for spelled in (earlier, texts))

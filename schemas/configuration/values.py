@@ -151,3 +151,19 @@ class PaperPreset(FrozenModel):
     @classmethod
     def _constants(cls, data: Any) -> Any:
         return {**cls.paper, **data} if isinstance(data, dict) and data.get("preset") == "paper" else data
+
+
+def listed(values: Sequence[str], most: int = 12) -> str:
+    """The values, or the first of them and how many there are, for a reader."""
+    more = f", … ({len(values):,} in all)" if len(values) > most else ""
+    return ", ".join(values[:most]) + more
+
+
+def confirmed(value: Any) -> Any:
+    """A number that somebody wrote; raises ValueError for one that `marginweave init` drafted from the data."""
+    if isinstance(value, dict) and set(value) <= {"about", "confirm"}:
+        raise ValueError(
+            "was drafted from the data and waits for confirmation: delete the line unless the size is published, else "
+            f"write the number alone, such as {value.get('about')}"
+        )
+    return value

@@ -12,8 +12,10 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+
+from scipy.special import chdtri
 
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.released.aggregates import Aggregates
@@ -23,8 +25,9 @@ from marginweave.schemas.released.verdict import Grade, LengthVerdict, Publicati
 GOOD, CARE = 0.05, 0.15
 _MISSING = 0.5
 _SHOWN = 4
-# A column can look even only where it has some values, and noise that could not hide how uneven they are.
-_EVEN_VALUES, _EVEN_DEVIATIONS = 4, 5.0
+# A column can look even only where it has some values, many records of each, and noise that could not hide how uneven they are:
+# random draws pass for uneven once in a million times.
+_EVEN_VALUES, _EVEN_RECORDS, _EVEN_DEVIATIONS, _EVEN_CHANCE = 4, 500.0, 5.0, 1e-6
 _NAMES = {1: "single columns", 2: "pairs of columns", 3: "triples of columns"}
 _EVEN = "{name} is as even as if its values were drawn at random: look whether the column was read as it was meant"
 _EMPTY = "{name} is missing in {share:.0f} % of the records: look whether the column was read as it was meant"
@@ -61,8 +64,10 @@ def column_facts(counts: Aggregates, configuration: Configuration, deviation: fl
             continue
         mean, freedom = values.sum() / len(values), len(attribute.labels) - 1
         chi2 = float(((values - mean) ** 2).sum() / (mean + deviation**2)) if mean > 0 else math.inf
-        looked_at = freedom >= _EVEN_VALUES and len(values) == freedom + 1 and mean > _EVEN_DEVIATIONS * deviation
-        is_even = looked_at and not attribute.optional and chi2 <= freedom + 2 * math.sqrt(2 * freedom)
+        looked_at = freedom + 1 == len(values) > _EVEN_VALUES and mean > max(
+            _EVEN_RECORDS, _EVEN_DEVIATIONS * deviation
+        )
+        is_even = looked_at and not attribute.optional and chi2 <= float(chdtri(freedom, _EVEN_CHANCE))
         found.append(ColumnFacts(name=attribute.name, missing=max(0.0, 1 - values.sum() / records), is_even=is_even))
     return found
 
@@ -87,13 +92,19 @@ def expected_errors(bounds: Sequence[MarginalBound], records: float, names: Sequ
             columns = tuple(sorted(bound.attributes, key=place.__getitem__))
             found[columns] = min(1.0, max(bound.noise, beyond) / (2 * max(records, 1.0)))
     for pair in itertools.combinations(names, 2):
-        found.setdefault(pair, None)
+        found[pair] = _at_least(found.get(pair), [found.get((name,)) for name in pair])
     for triple in itertools.combinations(names, 3):
         pairs = [found[pair] for pair in itertools.combinations(triple, 2)]
         known = [error for error in pairs if error is not None]
         if len(known) == len(pairs):
-            found[triple] = min(found.get(triple) or 1.0, 1.0, 2 * statistics.fmean(known))
+            smoothed = min(found.get(triple) or 1.0, 1.0, 2 * statistics.fmean(known))
+            found[triple] = _at_least(smoothed, known)
     return found
+
+
+def _at_least(error: float | None, parts: Iterable[float | None]) -> float | None:
+    """The error of a set, which is never less than that of a part of it: a distance only falls where cells are added up."""
+    return None if error is None else max([error, *(part for part in parts if part is not None)])
 
 
 def least_group(deviations: Sequence[float]) -> int | None:

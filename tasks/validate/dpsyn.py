@@ -14,7 +14,8 @@ from marginweave.schemas.configuration.values import to_number
 from marginweave.schemas.configuration.yaml_source import parse_yaml, read_text, read_yaml
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.accounting.plan.resolve import parse_configuration
-from marginweave.tasks.validate.draft import ColumnDraft, column_line, dataset_name, flow, heading, plain
+from marginweave.tasks.validate.draft import column_line, dataset_name, flow, heading
+from marginweave.tasks.validate.draft_columns import ColumnDraft, plain
 
 _HEAD = """\
 # Converted from the files of DPSyn by `marginweave init --from-dpsyn`.

@@ -19,7 +19,7 @@ from marginweave.schemas.configuration.columns.periods import parse_instant
 from marginweave.tasks.arrow import compute as pc
 from marginweave.tasks.arrow import is_text
 from marginweave.tasks.columns.base import Judged, distinct_texts
-from marginweave.tasks.validate.draft import FORMATS
+from marginweave.tasks.validate.draft_columns import FORMATS
 from marginweave.tasks.validate.tally import CellTally
 
 _SAMPLE = 100

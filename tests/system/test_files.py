@@ -17,6 +17,7 @@ import yaml
 
 from tests.support.command_line import CommandLine
 from tests.support.configurations import raw
+from tests.support.drafts import answered
 from tests.support.samples import every
 
 pytestmark = pytest.mark.system
@@ -81,7 +82,7 @@ def test_a_draft_of_any_form_is_released_right(marginweave: CommandLine, name: s
     place = cli.home / "t.yaml"
     draft = place.read_text()
     assert "kosten: {type: number, bounds: [1000, 3000], bins: 10, decimals: 2, confirm: true}" in draft
-    draft = draft.replace("confirm: true", "public: the tariff").replace("epsilon: 1.0", "epsilon: 30.0")
+    draft = answered(draft, "the tariff").replace("epsilon: 1.0", "epsilon: 30.0")
     place.write_text(
         f"{draft}aggregate: {{method: marginals, cliques: [[ort, kosten]]}}\nsynthesize: {{method: gum}}\n"
     )

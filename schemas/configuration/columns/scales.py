@@ -116,11 +116,13 @@ def zero_bin(edges: Sequence[float], smallest: float | None) -> int | None:
 
 def _exact(low: float, high: float, count: int, smallest: float) -> list[float]:
     if low > 0:
+        if not math.isfinite(high / low):
+            raise ValueError("needs bounds for log bins whose ratio is a number")
         return [*(low * (high / low) ** (i / count) for i in range(count)), high]
     if high < 0:
         return [-edge for edge in reversed(_exact(-high, -low, count, smallest))]
     sides = [bound for bound in (-low, high) if bound]
-    if min(sides) <= smallest or count <= len(sides):
+    if not 0 < smallest < min(sides) or count <= len(sides):
         raise ValueError(
             f"needs a log bin for 0 and one for each side of it, and bounds beyond the smallest magnitude ({smallest:g})"
         )

@@ -31,6 +31,7 @@ from marginweave.tasks.accounting.plan.default_records import (
 # and beyond which they need most of it.
 _SHORT, _SINGLES = 16.0, 40.0
 
+_NEAR = 0.1  # in logarithms: so near is beside a limit
 USUAL_ROWS = 10_000
 """Rows that a table is taken to have where it does not say: noise counts by what it is beside them."""
 
@@ -132,6 +133,16 @@ def _few_pairs(noise: float, columns: int) -> Mapping[str, Any]:
     rounds = min(_MOST_ROUNDS, max(_LEAST_ROUNDS, round(_ROUNDS_TIMES_NOISE / noise)), max(1, math.comb(columns, 2)))
     cliques = {"adaptive": 2, "rounds": rounds, "batch": 1}
     return {"method": "marginals", "cliques": cliques, "one_way_share": 0.6, "selection_share": 0.1}
+
+
+def edge_words(configuration: Sections) -> str:
+    """That the noise is just beside a limit of `resolve_aggregate`, and what would help, where that is so."""
+    noise = relative_noise(configuration)
+    limit = next((limit for limit in (_SHORT, _SINGLES) if abs(math.log(max(noise, 1e-9) / limit)) < _NEAR), None)
+    if limit is None:
+        return ""
+    side = "just above" if noise > limit else "just below"
+    return f", {side} {limit:g}, where auto chooses otherwise: fewer columns, more epsilon, or rows: N if it is public, decide"
 
 
 def automatic_aggregate(configuration: Sections) -> Counting:

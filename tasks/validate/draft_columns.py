@@ -1,0 +1,178 @@
+"""What a look at the cells of one column suggests to declare about it. Private until somebody confirms it. DP: none."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+from pydantic import ValidationError
+
+from marginweave.schemas.configuration.columns import NumberColumn
+from marginweave.schemas.configuration.columns.periods import DAY, moment_of, parse_instant
+from marginweave.schemas.configuration.number_texts import USUAL, NumberForm
+from marginweave.schemas.configuration.values import number
+from marginweave.tasks.arrow import compute as pc
+from marginweave.tasks.validate.orders import in_order
+from marginweave.tasks.validate.recognise import CODES, GAPS
+
+MOST_VALUES = 50  # a column with more distinct values is drafted with a private domain
+_FEW_CODES = 12  # so few distinct numbers are taken for codes
+_BINS, _LOG_BINS = 10, 12
+# Numbers from 0 on are skewed whose largest is so many times their middle one; a text is free where it is so long on average.
+_SKEWED, _FREE_TEXT = 20, 40
+_EXACT = 2**53
+_MOST_DECIMALS = 9
+_BOOLEANS = frozenset({frozenset(pair) for pair in (("true", "false"), ("yes", "no"), ("t", "f"), ("y", "n"))})
+# ISO 8601 goes first and needs no format.
+FORMATS = ("%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%Y/%m/%d", "%d/%m/%Y %H:%M", "%m/%d/%Y %H:%M", "%d.%m.%Y %H:%M")
+_FEW_YEARS = 2
+_ALL_DIFFERENT = "every cell is different; if it tells people apart, make it {type: identifier}"
+_SEPARATORS = (";", "|", ",")
+_IDENTIFIER = re.compile(r"(?i)(^|[^a-z])(u?id|uuid|guid|key|ssn|number|nr|name|e?mail|phone)([^a-z]|$)|[a-z](ID|Id)$")
+# A UUID or an address of e-mail.
+_IDENTIFIER_FORM = re.compile(r"(?i)[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[^@\s]+@[^@\s]+\.[^@\s]+")
+
+
+@dataclass(frozen=True)
+class ColumnDraft:
+    """The kind of a column, what to declare about it, and a remark for whoever confirms it."""
+
+    type: str
+    facts: dict[str, Any] = field(default_factory=dict)
+    remark: str = ""
+
+    @property
+    def is_private(self) -> bool:
+        """Whether nothing in it was read from the data but that it is no short list of values."""
+        return self.facts.get("domain") == "private"
+
+
+def look_at(name: str, values: pa.ChunkedArray, numbers: NumberForm = USUAL) -> ColumnDraft:
+    """The draft for one column: its kind, and the facts that its cells show; `numbers` says how they are written.
+
+    Integers beyond 2^53, dates in several formats and texts among numbers make a category: nothing is bent to fit.
+    """
+    texts, records = _distinct(values)
+    gaps = [text for text in texts if text.casefold() in GAPS]
+    present = [text for text in texts if text.casefold() not in GAPS]
+    missing = {"missing": sorted(gaps)} if gaps else {}
+    if not present:
+        return ColumnDraft("category", {"domain": "private"}, "no value was seen")
+    draft = (
+        _boolean(present, missing)
+        or _date(present, missing)
+        or _identifier(name, present, records)
+        or _number(name, [numbers.plain(text) or text for text in present], missing)
+        or _set(present, missing)
+        or _category(present, missing, records)
+    )
+    return draft if len(present) > 1 or gaps else ColumnDraft("constant", {"value": present[0]})
+
+
+def _distinct(values: pa.ChunkedArray) -> tuple[list[str], int]:
+    """Distinct trimmed texts, in order; and how many cells hold one that is not empty."""
+    if pa.types.is_dictionary(values.type):
+        values = pc.cast(values, values.type.value_type)
+    if pa.types.is_floating(values.type):
+        values = pc.if_else(pc.is_finite(values), values, None)
+    cells = pc.utf8_trim_whitespace(pc.fill_null(pc.cast(values, pa.string()), ""))
+    filled = len(cells) - (pc.sum(pc.equal(cells, "")).as_py() or 0)
+    return sorted(pc.unique(cells).to_pylist()), filled
+
+
+def _boolean(present: Sequence[str], missing: dict[str, Any]) -> ColumnDraft | None:
+    return ColumnDraft("boolean", missing) if frozenset(map(str.casefold, present)) in _BOOLEANS else None
+
+
+def _date(present: Sequence[str], missing: dict[str, Any]) -> ColumnDraft | None:
+    """One format for all; bounds are whole years, bins are years, or months where there are few years."""
+    for layout in (None, *FORMATS):
+        found = [parse_instant(text, layout) for text in present]
+        instants = [instant for instant in found if instant is not None]
+        if len(instants) < len(found):
+            continue
+        low, high = moment_of(min(instants)).year, moment_of(max(instants)).year
+        facts = {
+            "bounds": [f"{low:04d}-01-01", f"{high:04d}-12-31"],
+            "bins": "year" if high - low > _FEW_YEARS else "month",
+            **({"format": layout} if layout else {}),
+            **missing,
+        }
+        either = layout == FORMATS[0] and all(parse_instant(text, FORMATS[1]) is not None for text in present)
+        kind = "date" if all(instant % DAY == 0 for instant in instants) else "datetime"
+        return ColumnDraft(kind, facts, "day before month, or month before day?" if either else "")
+    return None
+
+
+def _identifier(name: str, present: Sequence[str], records: int) -> ColumnDraft | None:
+    """Every cell another text, and many of them: dropped only where the name or the form of all says what it is."""
+    if len(present) < records or records <= MOST_VALUES:
+        return None
+    if _IDENTIFIER.search(name) or all(_IDENTIFIER_FORM.fullmatch(text) for text in present):
+        return ColumnDraft("identifier", remark="every cell is different; it is dropped")
+    return None
+
+
+def _number(name: str, present: Sequence[str], missing: dict[str, Any]) -> ColumnDraft | None:
+    """Bounds are rounded outward; a single text among many numbers, such as N, is taken for "no value"."""
+    if CODES.search(name):
+        return None
+    numbers = [value for text in present if (value := number(text)) is not None]
+    odd = [text for text in present if number(text) is None]
+    if len(odd) > 1 or len(set(numbers)) <= _FEW_CODES or any(re.match(r"[+-]?0[0-9]", text) for text in present):
+        return None
+    decimals = max(max(0, -int(value.normalize().as_tuple().exponent)) for value in numbers)
+    least, most = min(numbers), max(numbers)
+    if max(abs(least), abs(most)) >= _EXACT or most - least == 0:  # apart by less than decimals are computed with
+        return None
+    low, high = rounded_outward(least, most)
+    missing = {"missing": [*missing.get("missing", []), *odd]} if odd else missing
+    shown = {"decimals": decimals} if decimals <= _MOST_DECIMALS else {}
+    skewed = least >= 0 and most > _SKEWED * sorted(set(numbers))[len(set(numbers)) // 2]
+    facts = {"bounds": [plain(low), plain(high)], "bins": {"log": _LOG_BINS} if skewed else _BINS, **shown, **missing}
+    try:
+        NumberColumn.model_validate({"type": "number", **facts})
+    except ValidationError:  # numbers can lie closer than doubles tell apart
+        return None
+    remark = "few are large: log bins keep the mean; smallest: N says what lies next to 0" if skewed else ""
+    return ColumnDraft("number", facts, "a text stands among the numbers; is it no value?" if odd else remark)
+
+
+def rounded_outward(low: Decimal, high: Decimal) -> tuple[Decimal, Decimal]:
+    """The multiples of the largest power of ten within half of the range that enclose it."""
+    step = Decimal(10) ** math.floor(((high - low) / 2).log10())
+    return math.floor(low / step) * step, math.ceil(high / step) * step
+
+
+def plain(value: Decimal | float) -> int | float:
+    """A finite number as one would write it: 5 and not 5.0."""
+    return int(value) if value == int(value) else float(value)
+
+
+def _set(present: Sequence[str], missing: dict[str, Any]) -> ColumnDraft | None:
+    """Cells of several values: few different ones, each of which stands in several different cells."""
+    for separator in _SEPARATORS:
+        cells = [{part.strip() for part in text.split(separator)} - {""} for text in present]
+        most, parts = max(map(len, cells)), set().union(*cells)
+        # A comma also stands within names: it must save a long list to be taken for a separator.
+        enough = MOST_VALUES if separator == "," else 2
+        if most > 1 and len(parts) < len(present) and len(present) > enough and len(parts) <= MOST_VALUES:
+            facts = {"separator": separator, "values": in_order(sorted(parts)), "max_values": most, **missing}
+            return ColumnDraft("set", facts)
+    return None
+
+
+def _category(present: Sequence[str], missing: dict[str, Any], records: int) -> ColumnDraft:
+    if sum(map(len, present)) > _FREE_TEXT * len(present):
+        return ColumnDraft("category", {"domain": "private"}, "free text: leave the column out, or group it before")
+    if len(present) > MOST_VALUES:
+        numbers = sum(number(text) is not None for text in present)
+        different = _ALL_DIFFERENT if len(present) == records else ""
+        remark = "numbers and texts are mixed" if 0 < numbers < len(present) else different
+        return ColumnDraft("category", {"domain": "private"}, remark)
+    return ColumnDraft("category", {"values": in_order(present), **missing})

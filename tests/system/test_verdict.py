@@ -1,0 +1,69 @@
+"""What a release is good for is said everywhere that somebody looks, and a table of noise is not published by mistake."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from tests.support.command_line import CommandLine
+from tests.support.configurations import quick, raw
+
+pytestmark = pytest.mark.system
+COLUMNS = {
+    "sex": {"type": "category", "values": ["f", "m"]},
+    "region": {"type": "category", "values": list("abcdefg")},
+    "grade": {"type": "category", "values": [1, 2, 3, 4, 5]},
+}
+
+
+def write(place: Path, rows: int, columns: dict[str, object] = COLUMNS) -> Path:
+    rng = np.random.default_rng(11)
+    lines = [f"{rng.choice(['f', 'm'])},{rng.choice(list('aaaaabcdefg'))},{rng.integers(1, 6)}" for _ in range(rows)]
+    (place / "t.csv").write_text("\n".join(["sex,region,grade", *lines]) + "\n")
+    path = place / "t.yaml"
+    marginals = {"aggregate": {"method": "marginals", "cliques": {"all": 2}}, "synthesize": {"method": "gum"}}
+    made = raw(columns=columns, source="t.csv", dataset="t", missing=[], **marginals)
+    path.write_text(yaml.safe_dump(quick(made), sort_keys=False))
+    return path
+
+
+def test_a_table_of_69_rows_is_not_for_publication(marginweave: CommandLine, tmp_path: Path) -> None:
+    """At epsilon 1, over three columns and their pairs."""
+    cli = marginweave
+    assert cli("ledger", "open", "t", "--epsilon", "1", "--delta", "1e-6").returncode == 0
+    done = cli("run", write(tmp_path, 69), "--run", "first")
+    assert done.returncode == 0, done.stderr
+    release = cli.home / "runs" / "first" / "release"
+    said = json.loads(done.stdout.splitlines()[-1])["verdict"]
+    assert said["publication"] == "not for publication"
+    assert json.loads((release / "privacy.json").read_text())["verdict"] == said
+    found = json.loads((release / "evaluation.json").read_text())["verdict"]
+    assert {key: found[key] for key in said} == said
+    page = (release / "report.html").read_text()
+    assert page.index("Not for publication.") < page.index("What this is, and what it promises")
+    refused = cli("publish", "first", "--to", tmp_path / "out")
+    assert (refused.returncode, (tmp_path / "out").exists()) == (2, False)
+    assert "is not for publication: Not for: single columns" in refused.stderr
+    assert "add --even-so" in refused.stderr
+    assert cli("publish", "first", "--to", tmp_path / "out", "--even-so").returncode == 0
+
+
+def test_a_column_that_nobody_read_is_doubted_where_nobody_watches(marginweave: CommandLine, tmp_path: Path) -> None:
+    """A code list of other codes: every cell is drawn at random, which its noisy counts show, and the run does not stop.
+
+    Draws that are even by chance pass for uneven once in a million times.
+    """
+    cli = marginweave
+    columns = {**COLUMNS, "region": {"type": "category", "values": [f"region {code}" for code in "abcdefg"]}}
+    path = write(tmp_path, 6000, columns)
+    path.write_text(path.read_text().replace("epsilon: 1.0", "epsilon: 20.0"))
+    assert cli("ledger", "open", "t", "--epsilon", "20", "--delta", "1e-6").returncode == 0
+    done = cli("run", path, "--run", "first", "--yes")
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout.splitlines()[-1])["verdict"]
+    assert any("region is as even as if its values were drawn at random" in line for line in said["says"])
+    assert said["publication"] == "with care"

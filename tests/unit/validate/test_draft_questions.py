@@ -1,0 +1,120 @@
+"""What `init` asks: whose privacy, how many rows, in which order values stand, and where numbers are skewed."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from marginweave.schemas.configuration.execution import SourceFile
+from marginweave.schemas.configuration.values import number
+from marginweave.schemas.configuration.yaml_source import parse_yaml
+from marginweave.schemas.errors import InputError
+from marginweave.tasks.accounting.plan.resolve import parse_configuration
+from marginweave.tasks.validate.draft import draft_configuration
+from marginweave.tasks.validate.draft_columns import look_at
+from marginweave.tasks.validate.draft_unit import near_on_grid, on_grid, subject_of
+from marginweave.tasks.validate.orders import in_order
+
+FILE = SourceFile.model_validate({"file": "t.csv"})
+
+
+def draft_of(place: Path, lines: list[str], **more: object) -> dict[str, object]:
+    (place / "t.csv").write_text("\n".join(lines) + "\n")
+    return parse_yaml(draft_configuration(str(place / "t.csv"), FILE, **more))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "ordered",
+    [
+        ["low", "mid", "high"],
+        ["Jan", "Feb", "Mar", "Dec"],
+        ["monday", "tuesday", "sunday"],
+        ["<18", "18-24", "25-64", "65+"],
+        ["never", "sometimes", "always"],
+        ["strongly disagree", "neutral", "strongly agree"],
+        ["2", "9", "10"],
+        ["a", "b", "z"],
+        ["mayor", "march hare"][::-1],
+    ],
+)
+def test_values_stand_as_people_write_them(ordered: list[str]) -> None:
+    for seed in range(5):
+        mixed = random.Random(seed).sample(ordered, len(ordered))
+        assert in_order(mixed) == ordered
+
+
+@given(
+    st.lists(st.text(st.characters(categories=("L", "N")), min_size=1, max_size=6), min_size=1, max_size=8, unique=True)
+)
+def test_no_text_is_lost_or_made_up(texts: list[str]) -> None:
+    """Of two spellings of one number one stays; of texts that are no numbers all."""
+    found = in_order(texts)
+    assert set(found) <= set(texts)
+    assert len(found) == len(set(found))
+    assert {text for text in texts if number(text) is None} <= set(found)
+
+
+@given(st.integers(1, 10**9))
+def test_rows_are_an_order_of_size(rows: int) -> None:
+    """A number of the grid, at most a factor sqrt(2.5) away, and the same for many numbers of rows."""
+    about = near_on_grid(rows)
+    assert str(about).rstrip("0") in {"1", "2", "5"}
+    assert 0.63 <= about / rows <= 1.6
+    assert rows <= on_grid(rows) <= 2.5 * rows
+
+
+def test_a_subject_is_found_by_name_and_repetition() -> None:
+    ids = [f"p{i // 3}" for i in range(300)]
+    assert subject_of(pa.table({"patient_id": ids, "sex": ["f"] * 300})) is not None
+    found = subject_of(pa.table({"PatientID": ids}))
+    assert found is not None
+    assert (found.column, found.most, round(found.mean, 2)) == ("PatientID", 5, 3.0)
+    for name, values in (
+        ("grade", ids),
+        ("patient_id", [f"p{i}" for i in range(300)]),
+        ("patient_id", ["a", "b"] * 150),
+    ):
+        assert subject_of(pa.table({name: values})) is None
+
+
+def test_nothing_runs_before_the_unit_and_the_rows_are_confirmed(tmp_path: Path) -> None:
+    lines = ["patient_id,sex", *(f"p{i // 2},{'fm'[i % 2]}" for i in range(200))]
+    drafted = draft_of(tmp_path, lines)
+    assert drafted["privacy"]["unit"] == {"column": "patient_id", "max_records": 2}  # type: ignore[index]
+    assert drafted["rows"] == {"about": 200, "confirm": True}
+    drafted["columns"] = {"sex": {"type": "category", "values": ["f", "m"]}}
+    with pytest.raises(InputError, match=r"privacy was drafted and waits for confirmation"):
+        parse_configuration(drafted)
+    del drafted["privacy"]["confirm"]  # type: ignore[attr-defined]
+    with pytest.raises(
+        InputError, match=r"rows was drafted from the data.*delete the line unless the size is published"
+    ):
+        parse_configuration(drafted)
+    assert parse_configuration({**drafted, "rows": 200}).rows == 200
+
+
+def test_skewed_numbers_have_log_bins_and_free_text_no_texts() -> None:
+    rng = random.Random(3)
+    cost = look_at("cost", pa.chunked_array([[f"{rng.lognormvariate(7, 1.5):.2f}" for _ in range(500)]]))
+    assert cost.facts["bins"] == {"log": 12}
+    even = look_at("age", pa.chunked_array([[str(rng.randint(0, 99)) for _ in range(500)]]))
+    assert even.facts["bins"] == 10
+    texts = [f"the patient was seen by a doctor of ward {i % 9} and went home" for i in range(60)]
+    note = look_at("note", pa.chunked_array([texts]))
+    assert (note.facts, "free text" in note.remark) == ({"domain": "private"}, True)
+
+
+def test_a_data_dictionary_answers_for_its_columns(tmp_path: Path) -> None:
+    (tmp_path / "d.csv").write_text('name,values\nsex,"f=female; m=male; x=other"\n')
+    lines = ["sex,age", *(f"{'fm'[i % 2]},{i % 90}" for i in range(200))]
+    columns = draft_of(tmp_path, lines, dictionary="d.csv", below=tmp_path)["columns"]
+    assert columns["sex"] == {"type": "category", "values": {"file": "d.csv"}, "public": "data dictionary d.csv"}  # type: ignore[index]
+    assert columns["age"]["confirm"] is True  # type: ignore[index]
+    (tmp_path / "e.csv").write_text("name,values\nother,a\n")
+    with pytest.raises(InputError, match=r"e\.csv has no codes for any column"):
+        draft_of(tmp_path, lines, dictionary="e.csv", below=tmp_path)
