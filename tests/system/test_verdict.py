@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ COLUMNS = {
 }
 
 
-def write(place: Path, rows: int, columns: dict[str, object] = COLUMNS) -> Path:
+def write(place: Path, rows: int, columns: dict[str, Any] = COLUMNS) -> Path:
     rng = np.random.default_rng(11)
     lines = [f"{rng.choice(['f', 'm'])},{rng.choice(list('aaaaabcdefg'))},{rng.integers(1, 6)}" for _ in range(rows)]
     (place / "t.csv").write_text("\n".join(["sex,region,grade", *lines]) + "\n")
