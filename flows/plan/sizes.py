@@ -15,12 +15,12 @@ from marginweave.schemas.configuration.values import listed
 from marginweave.schemas.configuration.yaml_source import mapping_of
 from marginweave.schemas.draws import BudgetPlan, DrawKind
 from marginweave.schemas.released.measurements import Clique
+from marginweave.schemas.released.verdict import grade
 from marginweave.tasks.accounting.plan import defaults
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.accounting.plan.resolve import parse_configuration
 from marginweave.tasks.aggregate.marginals import cells
 from marginweave.tasks.aggregate.noise import MARGINALS, planned_cliques, planned_sigmas, public_sizes
-from marginweave.tasks.evaluate.verdict import grade
 from marginweave.tasks.mechanisms.catalogue import count_noise
 
 SIZES = 1_000, 10_000, 100_000

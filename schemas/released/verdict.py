@@ -9,7 +9,17 @@ from pydantic import Field
 from marginweave.schemas.released.contract import Described
 
 Grade = Literal["good", "with care", "not"]
+GOOD, CARE = 0.05, 0.15
+"""Largest expected distances of a set that is good, and of one that is to be used with care."""
+
 Publication = Literal["good", "with care", "not for publication"]
+
+
+def grade(error: float | None) -> Grade:
+    """What a distance allows; a set that nothing measured is never better than with care."""
+    if error is None:
+        return "with care"
+    return "good" if error <= GOOD else "with care" if error <= CARE else "not"
 
 
 class SetVerdict(Described):

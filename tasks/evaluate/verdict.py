@@ -20,9 +20,8 @@ from scipy.special import chdtri
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.released.aggregates import Aggregates
 from marginweave.schemas.released.evaluation import MarginalBound
-from marginweave.schemas.released.verdict import Grade, LengthVerdict, Publication, SetVerdict, Verdict
+from marginweave.schemas.released.verdict import GOOD, LengthVerdict, Publication, SetVerdict, Verdict, grade
 
-GOOD, CARE = 0.05, 0.15
 _MISSING = 0.5
 _SHOWN = 4
 # A column can look even only where it has some values, many records of each, and noise that could not hide how uneven they are:
@@ -70,13 +69,6 @@ def column_facts(counts: Aggregates, configuration: Configuration, deviation: fl
         is_even = looked_at and not attribute.optional and chi2 <= float(chdtri(freedom, _EVEN_CHANCE))
         found.append(ColumnFacts(name=attribute.name, missing=max(0.0, 1 - values.sum() / records), is_even=is_even))
     return found
-
-
-def grade(error: float | None) -> Grade:
-    """What a distance allows; a set that nothing measured is never better than with care."""
-    if error is None:
-        return "with care"
-    return "good" if error <= GOOD else "with care" if error <= CARE else "not"
 
 
 def expected_errors(bounds: Sequence[MarginalBound], records: float, names: Sequence[str]) -> Sets:

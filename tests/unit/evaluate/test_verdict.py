@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marginweave.schemas.released.evaluation import MarginalBound
-from marginweave.tasks.evaluate.verdict import CARE, GOOD, ColumnFacts, expected_errors, grade, verdict
+from marginweave.schemas.released.verdict import CARE, GOOD, grade
+from marginweave.tasks.evaluate.verdict import ColumnFacts, expected_errors, verdict
 
 NAMES = ("sex", "region", "age", "grade")
 CELLS = {"sex": 2, "region": 3, "age": 7, "grade": 5}
