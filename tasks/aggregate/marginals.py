@@ -9,10 +9,9 @@ from fractions import Fraction
 from typing import Literal, TypeVar
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from marginweave.schemas.arrays import Counts, Integers
+from marginweave.schemas.arrays import Counts
 from marginweave.schemas.errors import InputError, StageError
 from marginweave.schemas.released.measurements import Clique, Measurement
 from marginweave.tasks.mechanisms.base import CountNoise
@@ -82,6 +81,10 @@ def count_marginals(
     Rows are numbered by mixed radix, code = ((a_1 s_2 + a_2) s_3 + a_3) …, and counted. Raises StageError for a code
     outside its size.
     """
+    from marginweave.tasks.aggregate.marginal_kernel import (
+        add_counts,  # numba takes half a second, which `plan` need not wait
+    )
+
     shapes = [tuple(sizes[a] for a in clique) for clique in cliques]
     counts = [np.zeros(math.prod(shape), np.int64) for shape in shapes]
     attributes = sorted({attribute for clique in cliques for attribute in clique})
@@ -97,7 +100,7 @@ def count_marginals(
             for row, attribute in enumerate(attributes):
                 part[row] = codes[attribute][start : start + _CHUNK]
             for layout, counted in zip(layouts, counts, strict=True):
-                _add(part, layout, counted)
+                add_counts(part, layout, counted)
     return [counted.reshape(shape) for counted, shape in zip(counts, shapes, strict=True)]
 
 
@@ -122,18 +125,6 @@ def grouped(items: Iterable[T], weight: Callable[[T], int], most: int) -> Iterat
         filled += more
     if taken:
         yield taken
-
-
-@njit(cache=True, nogil=True)
-def _add(part: Integers, layout: Integers, counted: Integers) -> None:  # pragma: no cover - compiled
-    """Count the rows of `part`, shape (attributes, rows), by the attributes and sizes that are the rows of `layout`."""
-    flat = np.zeros(part.shape[1], np.int64)
-    for attribute, size in layout:
-        values = part[attribute]
-        for i in range(len(flat)):
-            flat[i] = flat[i] * size + values[i]
-    for cell in flat:
-        counted[cell] += 1
 
 
 def measure_marginals(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Annotated, Literal
 
-import numpy as np
 from pydantic import Field
 
 from marginweave.schemas.configuration.values import FrozenModel, Number, Positive, Whole
@@ -111,7 +111,7 @@ def zero_bin(edges: Sequence[float], smallest: float | None) -> int | None:
     """The place of the bin around 0 of a logarithmic scale; None where there is none."""
     if smallest is None or not edges[0] <= 0 <= edges[-1]:
         return None
-    return min(int(np.searchsorted(edges, 0.0, side="right")), len(edges) - 1) - 1
+    return min(bisect_right(edges, 0.0), len(edges) - 1) - 1
 
 
 def _exact(low: float, high: float, count: int, smallest: float) -> list[float]:
