@@ -1,7 +1,7 @@
 """What a steward should know of a column before a release, in words, and what to do about it.
 
-Shares of cells are told, and the form of what cannot be read; of declared values only whether fewer than half of the cells are
-any of them. Which of them do not occur is told to nobody: a steward would delete them, and the domain would be the data's.
+It gives shares of cells, and the form of what cannot be read; of declared values only whether fewer than half of the cells
+match any. It never shows which of them do not occur: a steward would delete these, and the domain would be the data's.
 """
 
 from __future__ import annotations

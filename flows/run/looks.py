@@ -2,12 +2,16 @@
 
 `check` and `init` show their operator what a table holds. A domain, bound or bin that is changed in view of it may follow the
 table and not public knowledge, which the guarantee does not cover: what is released afterwards says so, as after an internal
-evaluation. The file (0600) holds no value and no count; a digest in it is of a configuration.
+evaluation. The file (0600) holds no value and no count. A draft has values of the table, so that its digest has a key, which
+lies beside the file and leaves the home as little.
 """
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
+import secrets
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,11 +21,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from marginweave.flows.run.lookup import exclusive_lock
 from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.configuration.yaml_source import digest_of, is_written, mapping_of
+from marginweave.schemas.configuration.yaml_source import is_written, mapping_of
 from marginweave.schemas.errors import StageError
 from marginweave.schemas.places import is_path
 from marginweave.schemas.released.manifest import Manifest
-from marginweave.tasks.checkpoint.files import PRIVATE_MODE, read_file, replace_file
+from marginweave.tasks.checkpoint.files import PRIVATE_MODE, read_file, replace_file, write_once
 
 # What may be written after a look: whether a column waits, where it is published, what it is called, and the default.
 _FREE = ("confirm", "public", "label", "description")
@@ -36,7 +40,7 @@ class LookRecord(BaseModel):
     dataset: str
     source: str
     declared: str
-    """SHA-256 of what the configuration declared of columns."""
+    """HMAC-SHA-256 of what the configuration declared of columns."""
 
 
 def looks_file(home: Path) -> Path:
@@ -59,10 +63,15 @@ def record_look(home: Path, command: str, dataset: str, source: str, written: st
         StageError: the file is damaged.
     """
     place = looks_file(home)
-    look = LookRecord(
-        time=datetime.now(UTC), command=command, dataset=dataset, source=_place(source), declared=_declared(written)
-    )
     with exclusive_lock(place.with_suffix(".lock"), None):
+        write_once(place.with_suffix(".key"), secrets.token_bytes(32))  # the first one stays
+        look = LookRecord(
+            time=datetime.now(UTC),
+            command=command,
+            dataset=dataset,
+            source=_place(source),
+            declared=_declared(written, _key(home)),
+        )
         known = read_file(place) or b""
         replace_file(place, known + look.model_dump_json().encode() + b"\n", PRIVATE_MODE)
 
@@ -81,7 +90,14 @@ def configured_after_look(home: Path, manifest: Manifest, source: str) -> bool:
         if look.time < manifest.created and (look.dataset == manifest.dataset or look.source == _place(source))
     ]
     written = manifest.written if is_written(manifest.written) else _of_0_1_0(manifest)
-    return bool(looks) and looks[0].declared != _declared(written)
+    return bool(looks) and looks[0].declared != _declared(written, _key(home))
+
+
+def _key(home: Path) -> bytes:
+    key = read_file(looks_file(home).with_suffix(".key"))
+    if key is None:
+        raise StageError(f"{looks_file(home)} has lost its key, looks.key: restore it")
+    return key
 
 
 def _looks(home: Path) -> list[LookRecord]:
@@ -100,12 +116,13 @@ def _place(source: str) -> str:
     return str(Path(source).resolve()) if is_path(source) else source
 
 
-def _declared(written: str) -> str:
-    """A digest of what is declared of columns: kinds, values, bounds, bins, missing texts, and what holds between columns."""
-    content = mapping_of(written)
-    columns = {name: _kept(column) for name, column in content["columns"].items()}
-    together = {key: content.get(key) for key in ("missing", "structure")}
-    return digest_of(json.dumps({**together, "columns": columns}, sort_keys=True))
+def _declared(written: str, key: bytes) -> str:
+    """A keyed digest of what is declared of columns: kinds, values, bounds, bins, missing texts, and rules between columns."""
+    said = mapping_of(written)
+    columns = {name: _kept(column) for name, column in said["columns"].items()}
+    together = {name: said.get(name) for name in ("missing", "structure")}
+    content = json.dumps({**together, "columns": columns}, sort_keys=True)
+    return hmac.new(key, content.encode(), hashlib.sha256).hexdigest()
 
 
 def _kept(column: Any) -> Any:

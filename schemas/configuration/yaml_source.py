@@ -19,8 +19,7 @@ from marginweave.schemas.errors import InputError
 # Below these keys every scalar is the text that was written: no, N, 01, 12:30 and 1_000 survive.
 TEXT_KEYS = (
     *("values", "titles", "missing", "true_values", "false_values", "value", "separator", "format", "structure"),
-    *("codes",),
-    *("outside", "public", "dataset", "source", "input", "output"),
+    *("codes", "outside", "public", "dataset", "source", "input", "output"),
 )
 
 # An alias can repeat a list of aliases of lists; nobody writes as many values.

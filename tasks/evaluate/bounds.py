@@ -18,6 +18,7 @@ from marginweave.schemas.released.evaluation import MarginalBound
 from marginweave.schemas.released.measurements import Clique, Marginals, Measurement
 from marginweave.schemas.released.statement import BoundingBias
 from marginweave.tasks.aggregate.candidates import CandidateSet
+from marginweave.tasks.aggregate.rounds import expected_noise
 from marginweave.tasks.evaluate.cells import Records, Released, number_set
 from marginweave.tasks.evaluate.intervals import LEVEL, project
 from marginweave.tasks.evaluate.tallies import Numbering, Tally
@@ -124,7 +125,7 @@ def combination_bounds(drawn: Aggregates, records: Records, configuration: Confi
             names = tuple(drawn.domain.names[a] for a in columns)
             counts = level.counts[rows]
             lost = max(0.0, drawn.record_count - float(counts.sum()))
-            alone = math.sqrt(2 / math.pi) * sigma * len(counts) + lost
+            alone = expected_noise(sigma, len(counts)) + lost
             found.append(MarginalBound(attributes=names, distance=distance, bound=bound, noise=alone, deviation=sigma))
     return tuple(found)
 

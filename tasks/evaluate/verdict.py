@@ -1,10 +1,11 @@
 """The verdict: what a release is good for, with care, and not for, from its own noisy counts. DP: post-processing.
 
 The expected distance of a set of columns is the larger of two: what the noise of its counts would add if the records followed
-it (all measurements that hold the set combined), and how far the records are from these counts beyond that noise. In our
-benchmarks (docs/accuracy.md) the records of a mixture had .5 to 1.2 times the first for pairs. Counts of triples are each far
-noisier than the records, which are smoothed by what triples share: their distance was 1.6 to 2.1 times that of their pairs, and
-is taken as twice the mean of the three, where this is less.
+it (all measurements that hold the set combined), and how far the records are from these counts beyond that noise. It is on the
+safe side: of samples of 1,000 rows at epsilon 1, all triples counted, pairs of affairs were .2 to .55 times as far from the
+truth, in the middle .34, and pairs of adult_cat .26 to 1.18 times, in the middle .59. Counts of triples are each far noisier
+than the records, which are smoothed by what triples share: the mean distance of triples was 1.6 to 2.1 times that of pairs
+(docs/accuracy.md), and is taken as twice the mean of the three, where this is less.
 """
 
 from __future__ import annotations

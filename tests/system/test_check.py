@@ -89,7 +89,11 @@ def test_a_lost_table_is_found(marginweave: CommandLine, tmp_path: Path, trap: A
     assert advice in said(looked.stdout)
     assert "Stops a run." in looked.stdout
     assert MARKER not in looked.stdout + looked.stderr
-    assert {file.name for file in marginweave.home.rglob("*") if file.is_file()} == {"looks.jsonl", "looks.lock"}
+    assert {file.name for file in marginweave.home.rglob("*") if file.is_file()} == {
+        "looks.jsonl",
+        "looks.key",
+        "looks.lock",
+    }
 
 
 @pytest.mark.parametrize("trap", [decimal_commas, *every(3, [header_only, wrong_codes, half_outside])])
@@ -145,7 +149,7 @@ def test_a_good_table_is_said_to_be_in_one_line(marginweave: CommandLine, tmp_pa
     assert (result.returncode, result.stderr) == (0, "")
     assert re.fullmatch(r"people: the table is as \S+ declares it, all 4 columns\. Next: \S+ plan \S+\n", result.stdout)
     kept = [file for file in marginweave.home.rglob("*") if file.is_file()]
-    assert {file.name for file in kept} == {"looks.jsonl", "looks.lock"}
+    assert {file.name for file in kept} == {"looks.jsonl", "looks.key", "looks.lock"}
     assert {stat.S_IMODE(file.stat().st_mode) for file in kept} == {0o600}
 
 

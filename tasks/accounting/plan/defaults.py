@@ -115,7 +115,7 @@ def _few_pairs(noise: float, columns: int) -> Mapping[str, Any]:
     """Pairs that a model gets most wrong, one a round: 16 where noise is just too large for selected ones, down to 4.
 
     Measured on samples of 1,000 to 6,300 rows at epsilon .3 and 1, mean TVD of two columns, of one or two releases each, by the
-    mixture, beside single columns alone and a spanning tree of pairs (MST, simulated by its published algorithm):
+    mixture, beside single columns alone and a spanning tree of pairs (MST), both simulated by their published algorithms:
 
     | table | rows | r | triples | selected | 16 rounds of 4 | 16 of 1 | 8 of 1 | 5 of 1 | independent | tree |
     | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
