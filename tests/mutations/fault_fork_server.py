@@ -12,6 +12,7 @@ import json
 import os
 import resource
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,9 @@ def _child(order: dict[str, Any], place: Path) -> None:
             answer = _judge(order["fault"], order["tests"], place / "tests")
             (place / "answer.json").write_text(json.dumps(answer))
             code = 0
+    except BaseException:
+        traceback.print_exc()  # into the log
+        raise
     finally:
         os._exit(code)
 

@@ -75,8 +75,8 @@ FAULTS = (
     Fault(
         name="a configuration that was changed after a look is not marked",
         file="flows/run/looks.py",
-        text="return bool(looks) and looks[0].declared != _declared(written)",
-        instead="return bool(looks) and looks[-1].declared != _declared(written)",
+        text="return bool(looks) and looks[0].declared != _declared(written, _key(home))",
+        instead="return bool(looks) and looks[-1].declared != _declared(written, _key(home))",
         killed_by=("tests/unit/flows/test_looks.py::test_a_change_is_marked_from_the_first_look_on",),
     ),
     Fault(
