@@ -15,11 +15,12 @@ import shutil
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from marginweave.flows.orchestration.standing import start_server, stop_server
+from tests.benchmarks.scale.figures import Figure, figure
 from tests.support.places import EXAMPLES, INSTALLED
 from tests.support.production import free_port
 
@@ -27,6 +28,7 @@ AFFAIRS = str(EXAMPLES / "affairs.yaml")
 # CPU seconds of ours over those of the floor, as measured on 2026-11-25.
 RATIOS = {"--help": 2.2, "plan": 1.7, "run, finished": 1.95, "run, server stands": 3.0}
 SLOWER = 1.5
+NAME = "start"
 SHELL = "import rich.console, typer"
 LIBRARIES = "import numpy, pydantic, rich.console, sqlalchemy, typer, yaml"
 BARE = """
@@ -94,6 +96,13 @@ def measured(home: Path, *, servers: bool) -> dict[str, tuple[Spent, Spent]]:
     if servers:
         found["run, server of its own"] = ours("run", AFFAIRS, times=3, before=home / "runs"), floor(BARE, times=3)
     return found
+
+
+def figure_of_all() -> Figure:
+    """All of it, for docs/benchmarks.md."""
+    with TemporaryDirectory() as home:
+        spent = {name: [asdict(one) for one in pair] for name, pair in measured(Path(home), servers=True).items()}
+    return figure(NAME, 0, 0, 0, spent=spent)
 
 
 def main() -> None:

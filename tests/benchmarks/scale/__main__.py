@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
-from tests.benchmarks.scale import ratio
+from tests.benchmarks import start
+from tests.benchmarks.scale import limits, ratio
 from tests.benchmarks.scale.figures import Figure, append, read
-from tests.benchmarks.scale.page import ratio_lines, render, run_lines, stage_lines
+from tests.benchmarks.scale.page import limit_lines, ratio_lines, render, run_lines, stage_lines, start_lines
 from tests.benchmarks.scale.releases import CASES, measured
 from tests.support.places import REPOSITORY
 
 PAGE = REPOSITORY / "docs" / "benchmarks.md"
-NAMES = (*CASES, ratio.NAME)
+ALONE: dict[str, Callable[[], Figure]] = {limits.NAME: limits.measured, start.NAME: start.figure_of_all}
+NAMES = (*CASES, ratio.NAME, *ALONE)
 
 
 def main() -> None:
@@ -37,8 +39,9 @@ def _measure(options: argparse.Namespace, folder: Path) -> None:
     names = [name for name in options.only if name in CASES]
     runs = measured(names, options.rows, folder)
     ratios: Iterator[Figure] = ratio.compared(options.rows, folder) if ratio.NAME in options.only else iter(())
+    alone = (measure() for name, measure in ALONE.items() if name in options.only)
     kept = folder / "figures.jsonl"
-    for figure in chain(runs, ratios):
+    for figure in chain(runs, ratios, alone):
         append(kept, figure)
         _print(figure)
         if options.write:
@@ -55,9 +58,9 @@ def _covered(figures: Sequence[Figure], rows: Sequence[int] | None) -> str:
 
 
 def _print(figure: Figure) -> None:
-    is_ratio = figure.name == ratio.NAME
-    lines = list((ratio_lines if is_ratio else run_lines)([figure]))
-    if not is_ratio and not figure.failed:
+    lines_of = {ratio.NAME: ratio_lines, limits.NAME: limit_lines, start.NAME: start_lines}
+    lines = list(lines_of.get(figure.name, run_lines)([figure]))
+    if figure.name in CASES and not figure.failed:
         lines += ["", *stage_lines(figure)]
     print("\n".join(lines), end="\n\n", flush=True)  # noqa: T201 - a benchmark prints
 

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import median
 
+from tests.benchmarks.accuracy import figures as accuracy
 from tests.benchmarks.accuracy.environments import pinned
+from tests.benchmarks.accuracy.figures import Cell
+from tests.benchmarks.scale import limits
 from tests.benchmarks.scale.figures import Figure
 from tests.benchmarks.scale.machine import machine
 from tests.benchmarks.scale.tables import PERTURBED
 from tests.benchmarks.scale.targets import TARGETS, far, growth, of_full_blocks, ratio, release_wall
 
 NOT_YET = "not yet measured"
+PEER, START_NAME = "pac-synth", "start"
+ACCURACY = Path(__file__).parents[1] / "accuracy" / "figures.jsonl"
 HEAD = """# Benchmarks: speed and memory as tables grow
 
 Written by `python -m tests.benchmarks.scale --write` ({command}); do not edit by hand. `make bench` runs a short form and
@@ -23,13 +31,14 @@ RUNS = """
 ## Whole releases
 
 `marginweave run` from outside: read a folder of Parquet parts (`adult-csv`: one CSV file), aggregate up to R, synthesize about
-as many records as there are rows, evaluate, write. Each release had a home and a ledger of its own, and started a Prefect
-server of its own.
+as many records as there are rows, evaluate, write. Each release had a home and a ledger of its own, and a Prefect server that
+stood already.
 
-- **wall** is all of it, **of it start** until the server listens: a server that stands already (`PREFECT_API_URL`) saves that.
+- **wall** is all of it, from the start of Python on; **of it start** is how long it waited until a server listened, where it
+  started its own.
 - **CPU** is of the program and its workers; the server's is apart.
 - **peak** is the most memory that the program and its workers held at once; **beyond imports** is without the {imports} that a
-  process holds that has only imported the program and its libraries. The server, about {server}, is in neither.
+  process holds that has only imported the program and its libraries. The server, about 250 MB, is in neither.
 - **load** is the machine's average of 15 minutes at the end: much more than its number of cores means that others were at work,
   and wall times are too long.
 
@@ -40,18 +49,18 @@ adult with records by `mixture`; `adult-marginals`: its `marginals` with the sam
 pairs. `coded`: a column of 100,000 codes, and five small ones that depend on it; selected pairs.
 """
 STAGES = """
-## Where the time goes
+## Where the time of `{name}` goes
 
-Wall seconds and CPU seconds of each stage at the largest table of `adult` that was measured ({rows} rows), and the most memory
-that the processes held during it. The first stage includes the imports that wait for the server.
+Wall seconds and CPU seconds of each stage at the largest table of `{name}` that was measured ({rows} rows), and the most memory
+that the processes held during it. The first stage includes the imports.
 """
 LINES = """
 ## As rows grow
 
 Least squares of the relative distance, value = fixed + slope x rows, over the releases of `adult` at R = 3
 ({span}without the server's start); that of memory from a million rows on, where blocks are full. The residuals are what each
-measured value exceeds the line by. The extrapolation to 100 million rows supposes that the line goes on; no run of that size
-was made. Its range is the largest residual either way.
+measured value exceeds the line by. The extrapolation to 100 million rows supposes that the line goes on. Its range is the
+largest residual either way.
 """
 RATIO = """
 ## Beside pac-synth
@@ -62,11 +71,32 @@ many records as the file has rows. CPU seconds of all threads. Imports are apart
 code as well), and so is **convert**, which makes the table in memory a table of codes. **memory** is the peak beyond imports,
 with the raw table in memory on both sides. Here ours are the shipped functions without Prefect, ledger and checkpoints.
 """
+LIMITS = """
+## Beside the machine
+
+A usual release's parts without Prefect, ledger and checkpoints: all marginals of three columns of a made-up table of 14 columns
+({rows} rows, epsilon 1). CPU seconds of all threads, and beside numpy's `bincount` of the same marginals (codes joined by
+`ravel_multi_index`), which is what counting costs without this project. The copy is of every column of every marginal, one
+byte a code, as it passes through memory. `python -m tests.benchmarks.scale.limits --check` runs in CI.
+"""
+START = """
+## Beside a bare Prefect flow
+
+Commands on the example (8,056 rows, 8 columns) in a settled home, beside what they cannot do without: the import of the
+libraries that they need, or a flow of fifteen tasks that add one to a number, with a server that stands or its own. The least
+of a few times; CPU without servers'. `python -m tests.benchmarks.start --check` runs in CI.
+"""
+MODELS = """
+## Beside dpmm's MST and AIM
+
+Whole programs on adult_cat (48,842 x 14) at epsilon 1, from the start of Python to the file of records, the median of the seeds
+in docs/accuracy.md, where their accuracy stands: ours by default, with ledger, Prefect and a server that stands.
+"""
 
 
 def render(figures: Sequence[Figure], command: str) -> str:
     """The page, from whatever was measured so far."""
-    runs = [f for f in figures if "ours" not in f.numbers and f.name != "pac-synth"]
+    runs = [f for f in figures if f.rows and f.name not in (PEER, limits.NAME)]
     done = [f for f in runs if not f.failed]
     parts = [
         HEAD.format(command=command, dates=_dates(figures)),
@@ -75,11 +105,14 @@ def render(figures: Sequence[Figure], command: str) -> str:
         *_section(_runs_text(done), run_lines(runs)),
     ]
     adults = [f for f in done if f.name == "adult"]
-    if adults:
-        parts += _section(STAGES.format(rows=f"{adults[-1].rows:,}"), stage_lines(adults[-1]))
+    for longest in [found[-1] for name in ("adult", "adult-auto") if (found := [f for f in done if f.name == name])]:
+        parts += _section(STAGES.format(name=longest.name, rows=f"{longest.rows:,}"), stage_lines(longest))
     parts += _section(_lines_text(adults), growth_lines(adults))
-    peers = [f for f in figures if f.name == "pac-synth"]
-    parts += _section(RATIO.format(version=pinned("pac-synth")), ratio_lines(peers))
+    named = {name: [f for f in figures if f.name == name] for name in (PEER, limits.NAME, START_NAME)}
+    parts += _section(RATIO.format(version=pinned(PEER)), ratio_lines(named[PEER]))
+    parts += _section(MODELS, model_lines(accuracy.read(ACCURACY)))
+    parts += _section(LIMITS.format(rows=f"{limits.ROWS:,}"), limit_lines(named[limits.NAME]))
+    parts += _section(START, start_lines(named[START_NAME]))
     return "\n".join(parts) + "\n"
 
 
@@ -150,6 +183,39 @@ def ratio_lines(figures: Iterable[Figure]) -> Iterator[str]:
         yield f"| {f.rows:,} | **ratio** | {times} | | {ratio(f, 'beyond'):.1f} x |"
 
 
+def limit_lines(figures: Iterable[Figure]) -> Iterator[str]:
+    """A line a part."""
+    yield from header("part|CPU s|ns a row and marginal|beside bincount")
+    for f in figures:
+        each = f.rows * math.comb(f.columns, f.length)
+        for name, beside in limits.ratios(f).items():
+            seconds = f["seconds"][name]
+            yield f"| {name} | {seconds:.3f} | {1e9 * seconds / each:.2f} | {beside:.2f} x |"
+
+
+def start_lines(figures: Iterable[Figure]) -> Iterator[str]:
+    """A line a command."""
+    yield from header("command|CPU s|wall s|floor, CPU s|floor, wall s|CPU, ratio|wall beyond")
+    for f in figures:
+        for name, (ours, floor) in f["spent"].items():
+            numbers = f"{ours['cpu']:.2f} | {ours['wall']:.2f} | {floor['cpu']:.2f} | {floor['wall']:.2f}"
+            yield f"| {name} | {numbers} | {ours['cpu'] / floor['cpu']:.2f} x | {ours['wall'] - floor['wall']:+.2f} s |"
+
+
+def model_lines(cells: Mapping[Cell, accuracy.Figure]) -> Iterator[str]:
+    """A line a program."""
+    yield from header("program|wall s|CPU s|CPU, beside ours|peak MB")
+    ours = 0.0
+    for method in ("default", "dpmm-mst", "dpmm-aim"):
+        found = [
+            f for c, f in cells.items() if (c.table, c.epsilon, c.method) == ("adult_cat", 1.0, method) and not f.failed
+        ]
+        if found:
+            wall, cpu, peak = (median(f[key] for f in found) for key in ("wall", "cpu", "peak"))
+            ours = ours or cpu
+            yield f"| {method} | {wall:.1f} | {cpu:.1f} | {cpu / ours:.1f} x | {peak:.0f} |"
+
+
 def asked(figures: Sequence[Figure]) -> Iterator[str]:
     """What was asked for beside what was reached."""
     yield from header("asked for|at least or at most|measured|reached")
@@ -161,8 +227,7 @@ def asked(figures: Sequence[Figure]) -> Iterator[str]:
 
 def _runs_text(done: Sequence[Figure]) -> str:
     imports = f"{done[-1]['imports']:.0f} MB" if done else "memory"
-    server = f"{max(f['server_peak'] for f in done):.0f} MB" if done else "250 MB"
-    return RUNS.format(imports=imports, server=server, perturbed=PERTURBED)
+    return RUNS.format(imports=imports, perturbed=PERTURBED)
 
 
 def _lines_text(adults: Sequence[Figure]) -> str:

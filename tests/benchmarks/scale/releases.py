@@ -14,10 +14,12 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from marginweave.flows.orchestration.standing import start_server, stop_server
 from tests.benchmarks.scale.figures import Figure, figure
 from tests.benchmarks.scale.tables import Table, adult, coded, seeded, valued, wide, wider
 from tests.benchmarks.scale.watch import watch
 from tests.support.command_line import CommandLine
+from tests.support.production import free_port
 
 # What a process holds that has done nothing but import all modules of the program and what these import when it is needed.
 IMPORTS = """
@@ -84,12 +86,12 @@ CASES = {
 }
 
 
-def release(name: str, case: Case, rows: int, folder: Path) -> Figure:
-    """One release from outside, with the number of what it released; its home is removed again."""
+def release(name: str, case: Case, rows: int, folder: Path, url: str) -> Figure:
+    """One release from outside, beside a server that stands, with the number of what it released; its home is removed again."""
     table, home = case.table(), folder / "home"
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir()
-    cli = CommandLine(home)
+    cli = CommandLine(home, {"PREFECT_API_URL": url, "PREFECT_HOME": str(home / "prefect")})
     try:
         opened = cli("ledger", "open", "scale", "--epsilon", "10", "--delta", "1e-3")
         if opened.returncode != 0:
@@ -125,9 +127,15 @@ def measured(names: list[str], rows: tuple[int, ...] | None, folder: Path) -> It
 
     One that nobody sees comes first: the code that an installation compiles once is compiled then.
     """
-    if names:
-        release(names[0], CASES[names[0]], _FEW, folder)
-    for name in names:
-        for number in rows or CASES[name].rows:
-            if number <= CASES[name].most:
-                yield release(name, CASES[name], number, folder)
+    if not names:
+        return
+    server = folder / "server"
+    url = start_server(server, free_port()).url
+    try:
+        release(names[0], CASES[names[0]], _FEW, folder, url)
+        for name in names:
+            for number in rows or CASES[name].rows:
+                if number <= CASES[name].most:
+                    yield release(name, CASES[name], number, folder, url)
+    finally:
+        stop_server(server)
