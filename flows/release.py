@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Annotated
 
 from prefect import flow
+from prefect.context import TagsContext
 from prefect.runtime import flow_run
 from pydantic import Field
 
@@ -122,7 +123,9 @@ def release(
                 if state == RunState.RUNNING:
                     reporter().attempt(private.lease)
                     quiet("engine")(prepare_engine)(private)  # before anything is charged
-                    with shown_in_prefect(private):
+                    with shown_in_prefect(private), TagsContext(current_tags=set()):
+                        # Prefect asks for a slot for each tag that a task inherits; a server on SQLite often refuses it (503)
+                        # while it writes something else, and is asked again two seconds later.
                         _release(private)
                 if internal_evaluation_due(private):  # reads a release that is fixed, and writes to internal/ only
                     compare_internally(private)
