@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from marginweave.schemas.configuration.columns import NumberColumn
 from marginweave.schemas.configuration.columns.periods import DAY, moment_of, parse_instant
 from marginweave.schemas.configuration.number_texts import USUAL, NumberForm
-from marginweave.schemas.configuration.values import number
+from marginweave.schemas.configuration.values import ValueMatcher, number
 from marginweave.tasks.arrow import compute as pc
 from marginweave.tasks.validate.orders import in_order
 from marginweave.tasks.validate.recognise import CODES, GAPS
@@ -72,6 +72,13 @@ def look_at(name: str, values: pa.ChunkedArray, numbers: NumberForm = USUAL) -> 
         or _category(present, missing, records)
     )
     return draft if len(present) > 1 or gaps else ColumnDraft("constant", {"value": present[0]})
+
+
+def are_codes(values: pa.ChunkedArray, codes: Sequence[str]) -> bool:
+    """Whether at least half of the different cells that are filled are codes."""
+    known = ValueMatcher(codes)
+    present = [text for text in _distinct(values)[0] if text.casefold() not in GAPS]
+    return 2 * sum(known.index(text) >= 0 for text in present) >= len(present)
 
 
 def _distinct(values: pa.ChunkedArray) -> tuple[list[str], int]:

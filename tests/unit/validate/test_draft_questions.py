@@ -25,7 +25,7 @@ FILE = SourceFile.model_validate({"file": "t.csv"})
 
 def draft_of(place: Path, lines: list[str], **more: object) -> dict[str, object]:
     (place / "t.csv").write_text("\n".join(lines) + "\n")
-    return parse_yaml(draft_configuration(str(place / "t.csv"), FILE, **more))  # type: ignore[arg-type]
+    return parse_yaml(draft_configuration(str(place / "t.csv"), FILE, **more).text)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
