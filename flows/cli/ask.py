@@ -6,8 +6,8 @@ for again where it breaks a rule; nothing is made up in its place.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,149 +19,123 @@ from marginweave.schemas.configuration.code_lists import with_code_lists
 from marginweave.schemas.configuration.yaml_source import parse_yaml
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.accounting.plan.resolve import parse_configuration
-from marginweave.tasks.validate.draft import Draft, column_line, flow
-from marginweave.tasks.validate.draft_columns import ColumnDraft, look_at
-from marginweave.tasks.validate.draft_unit import subject_in
+from marginweave.tasks.validate.draft import flow
 
 _ASKED = {
     "values": "Every value that can be, in order",
-    "bounds": "The lowest and highest that can be",
+    "bounds": "The lowest and the highest that can be",
     "bins": "How many bins, or their edges",
     "decimals": "Decimals",
-    "max_values": "The most values that a cell has",
     "missing": 'Texts that mean "no value"',
     "within": "A range in which the bounds surely lie",
     "max_records": "The most rows of one person that are counted",
     "rows": "About how many",
+    "public": "Where that is published (a questionnaire, a code list, a law)",
 }
 _LISTS = frozenset({"values", "bounds", "missing", "within"})
-_WORDS = frozenset({"label", "description"})
-_KINDS: Mapping[str, tuple[str, ...]] = {
-    "category": ("values",),
-    "boolean": (),
-    "number": ("bounds", "bins", "decimals"),
-    "date": ("bounds", "bins", "format"),
-    "identifier": (),
-}
-_PRIVATE: Mapping[str, dict[str, Any]] = {
-    "category": {"domain": "private"},
-    "number": {"bounds": "private", "within": [], "bins": 10},
-}
+_KINDS = {"category": "values", "boolean": "", "number": "bounds bins decimals", "date": "bounds bins"}
+_PRIVATE: Mapping[str, Any] = {"category": {"domain": "private"}, "number": {"bounds": "private", "bins": 10}}
+_PRIVACY = {"epsilon": 1.0, "delta": 1e-6, "unit": "row"}
 _OTHER = {"type": "category", "values": ["x"]}
-_BASE: Mapping[str, Any] = {
-    "dataset": "draft",
-    "source": "draft.csv",
-    "privacy": {"epsilon": 1.0, "delta": 1e-6, "unit": "row"},
-    "columns": {"x": _OTHER},
-}
+_BASE = {"dataset": "draft", "source": "draft.csv", "privacy": _PRIVACY, "columns": {"x": _OTHER}}
 
 
 class _Question(Prompt):
     illegal_choice_message = "That is none of the choices."
 
 
-def _ask(question: str, default: str = "", choices: Sequence[str] = (), *, shown: bool = True) -> str:
-    given = list(choices) or None
-    asked = Text(question)
-    found = _Question.ask(
-        asked, console=out, default=default, choices=given, show_default=bool(default), show_choices=shown
-    )
-    return found.strip()
+def answered(text: str, below: Path) -> Iterator[str]:
+    """The draft `text` after each answer; the last one waits for nothing. Files that an answer names lie below `below`.
+
+    Raises:
+        KeyboardInterrupt: the steward stopped.
+    """
+    out.print("Enter takes what stands in parentheses. Ctrl-C stops; what was answered until then is written.\n")
+    head, columns, body = text.partition("columns:\n")
+    drafted, lines, public = parse_yaml(text), body.splitlines(keepends=True), ""
+    subject, head = _with_unit(drafted, head)
+    named = iter(drafted["columns"].items())
+    for place, line in enumerate(lines):
+        yield "".join([head, columns, *lines])
+        name, said = ("", {"public": ""}) if line.startswith("  #") else next(named)
+        if name == subject:
+            lines[place] = f"  {flow('', name)}: {{type: identifier}}\n"
+        elif "public" not in said:
+            out.print(f"\n{line.replace(', confirm: true}', '}')}", end="")
+            found = _column(name, {key: value for key, value in said.items() if key != "confirm"}, public, below)
+            public = (found or {}).get("public", public)
+            lines[place] = "" if found is None else f"  {flow('', name)}: {flow('', found)}\n"
+    yield "".join([head[head.index("dataset:") :], columns, *lines])
 
 
-def _parsed(key: str, answer: str) -> Any:
-    """What the answer would be below `key` of a configuration; the brackets of a list can be left out."""
-    if key in _LISTS and not answer.startswith(("[", "{")):
-        answer = f"[{answer}]"
-    text = flow(key, answer) if answer.startswith("%") else answer
-    return parse_yaml(f"{key}: {text}", "the answer")[key]
+def _with_unit(drafted: Mapping[str, Any], head: str) -> tuple[str | None, str]:
+    """The column that tells the people apart, if one does, and the lines above the columns with what the steward says."""
+    out.print("Whose privacy is it? Answer row where a row is a person, else the column that tells whose row it is.")
+    known = drafted["privacy"]["unit"] if isinstance(drafted["privacy"]["unit"], dict) else {"column": "row"}
+    subject, unit = _ask("Unit", known["column"], ["row", *drafted["columns"]], shown=False), "row"
+    if subject != "row":
+        asked = {"column": subject, "max_records": known.get("max_records") if subject == known["column"] else None}
+        unit = _facts(asked, ["max_records"], lambda facts: {"privacy": {**_PRIVACY, "unit": facts}})
+    rows = ""
+    if _ask("Is the number of rows published?", "no", ["yes", "no"]) == "yes":
+        rows = f"rows: {_facts({}, ['rows'], lambda facts: facts)['rows']}\n"
+    for before, after in (("  confirm: .*\n", ""), ("  unit: .*", f"  unit: {flow('', unit)}"), ("rows: .*\n", rows)):
+        head = re.sub(f"^{before}", after.replace("\\", r"\\"), head, count=1, flags=re.MULTILINE)
+    return (None if subject == "row" else subject), head
 
 
-@dataclass(frozen=True)
-class Questions:
-    """Questions about a draft that lies in the folder `below`, where the files are that an answer names."""
+def _column(name: str, drafted: dict[str, Any], public: str, below: Path) -> dict[str, Any] | None:
+    """The column as the steward wants it, None where it is not released; `public` is where others are published."""
+    kind, bought = drafted["type"], drafted.get("domain") == "private"
+    choices = ["yes", "change", *(["private"] if kind in _PRIVATE and not bought else []), "drop"]
+    answer = _ask("Release it, its values bought?" if bought else "Is it public as it stands?", "yes", choices)
+    if answer == "drop":
+        return None
+    facts, words = drafted, {key: drafted[key] for key in ("label", "description") if key in drafted}
+    keys: list[str] = []
+    if answer == "private":
+        facts, keys = {"type": kind, **_PRIVATE[kind], **words}, ["within"] * (kind == "number")
+    elif answer == "change":
+        kind = _ask("Kind", kind, [*dict.fromkeys([kind, *_KINDS])])
+        if bought or kind != drafted["type"]:
+            facts = {"type": kind, **dict.fromkeys(_KINDS.get(kind, "").split()), **words}
+        keys = [*(key for key in facts if key not in {"type", *words}), "missing"]
+    if kind != "identifier" and "private" not in {facts.get("domain"), str(facts.get("bounds"))}:
+        facts, keys = {**facts, "public": public}, [*dict.fromkeys(keys), "public"]
+    return _facts(facts, keys, lambda facts: with_code_lists({"columns": {name: facts, f"not {name}": _OTHER}}, below))
 
-    below: Path
 
-    def answered(self, draft: Draft) -> Iterator[Draft]:
-        """The draft after each answer; the last one waits for nothing.
-
-        Raises:
-            KeyboardInterrupt, EOFError: the steward stopped.
-        """
-        draft = self._with_unit(draft)
-        yield draft
-        waiting, published = [name for name in draft.columns if name not in draft.marks], ""
-        for place, name in enumerate(waiting, 1):
-            out.print(f"\nColumn {place} of {len(waiting)}:\n{column_line(name, draft.columns[name], {})}", end="")
-            column = self._column(name, draft.columns[name])
-            if column is None:
-                draft = replace(draft, columns={key: draft.columns[key] for key in draft.columns if key != name})
-            else:
-                bought = column.type == "identifier" or "private" in column.facts.values()
-                published = published if bought else _where(published)
-                mark = {} if bought else {"public": published}
-                draft = replace(draft, columns={**draft.columns, name: column}, marks={**draft.marks, name: mark})
-            yield draft
-
-    def _with_unit(self, draft: Draft) -> Draft:
-        """The draft with the unit, and the number of rows where it is published, as the steward says them."""
-        out.print("Whose privacy is it? Answer row where a row is a person, else the column that tells whose row it is.")
-        drafted, columns, marks, subject = draft.subject, dict(draft.columns), dict(draft.marks), None
-        names = draft.table.column_names
-        unit = _ask("Unit", "row" if drafted is None else drafted.column, ["row", *names], shown=False)
-        if drafted is not None and unit != drafted.column:
-            columns[drafted.column] = look_at(drafted.column, draft.table.column(drafted.column), draft.form.numbers)
-        if unit != "row":
-            subject = subject_in(draft.table, unit)
-            out.print(f"{subject.mean:.1f} rows each; 95 % have at most {subject.most}.")
-            given = {"column": unit, "max_records": subject.most}
-            facts = self._facts(given, ["max_records"], lambda facts: {"privacy": {**_BASE["privacy"], "unit": facts}})
-            subject = replace(subject, most=facts["max_records"])
-            columns[unit], marks[unit] = ColumnDraft("identifier"), {}
-        sized = _ask("Is the number of rows published?", "no", ["yes", "no"]) == "yes"
-        rows = self._facts({}, ["rows"], lambda facts: facts).get("rows") if sized else None
-        return replace(draft, subject=subject, rows=rows, columns=columns, marks=marks, answered=True)
-
-    def _column(self, name: str, drafted: ColumnDraft) -> ColumnDraft | None:
-        """The column as the steward wants it; None where it is not released."""
-        private = _PRIVATE.get(drafted.type) if not drafted.is_private else None
-        choices = ["yes", "change", *(["private"] if private else []), "drop"]
-        question = "Release it with values that are bought?" if drafted.is_private else "Is it public as it stands?"
-        answer = _ask(question, "yes", choices)
-        if answer in {"yes", "drop"}:
-            return drafted if answer == "yes" else None
-        kind, facts, words = drafted.type, {}, {key: drafted.facts[key] for key in _WORDS & drafted.facts.keys()}
-        if answer == "private" and private is not None:
-            facts, keys = private, [key for key in private if key == "within"]
+def _facts(
+    facts: Mapping[str, Any], keys: Iterable[str], written: Callable[[dict[str, Any]], dict[str, Any]]
+) -> dict[str, Any]:
+    """The facts with answers for the keys, asked until a configuration may say what is `written` of them."""
+    found = dict(facts)
+    while True:
+        try:
+            for key in keys:
+                drafted = found.get(key)
+                shown = "" if drafted in (None, "") else flow(key, drafted)
+                found[key] = parsed(key, _ask(_ASKED.get(key, key), shown))
+            kept = {key: value for key, value in found.items() if value not in ([], None)}
+            parse_configuration({**_BASE, **written(kept)})
+        except InputError as error:
+            out.print(str(error))
         else:
-            kind = _ask("Kind", kind, [*dict.fromkeys([kind, *_KINDS])])
-            if kind == drafted.type and not drafted.is_private:
-                facts = {key: value for key, value in drafted.facts.items() if key not in _WORDS}
-            keys = [*dict.fromkeys([*(facts or _KINDS.get(kind, ())), *([] if kind == "identifier" else ["missing"])])]
-        facts = self._facts(facts, keys, lambda facts: {"columns": {name: {"type": kind, **facts}, f"not {name}": _OTHER}})
-        return ColumnDraft(kind, {**facts, **words})
-
-    def _facts(
-        self, facts: Mapping[str, Any], keys: Iterable[str], written: Callable[[dict[str, Any]], dict[str, Any]]
-    ) -> dict[str, Any]:
-        """The facts with answers for the keys, asked until a configuration may say what is `written` of them."""
-        found = dict(facts)
-        while True:
-            try:
-                for key in keys:
-                    given = _ask(_ASKED.get(key, key), flow(key, found[key]) if key in found else "")
-                    found[key] = _parsed(key, given)
-                found = {key: value for key, value in found.items() if value not in ([], None)}
-                parse_configuration(with_code_lists({**_BASE, **written(found)}, self.below))
-                return found
-            except InputError as error:
-                out.print(str(error))
+            return kept
 
 
-def _where(before: str) -> str:
-    """Where the facts of a column are published: what was said of the one before, where nothing else is."""
-    found = ""
-    while not found:
-        found = _ask("Where is that published (a questionnaire, a code list, a law)?", before)
-    return found
+def parsed(key: str, answer: str) -> Any:
+    """What the answer would be below `key` of a configuration; a list needs no brackets, a text no quotes."""
+    if answer.startswith("%") or (key == "public" and not answer.startswith('"')):
+        return answer
+    if (key in _LISTS or "," in answer) and not answer.startswith(("[", "{", '"')):
+        answer = f"[{answer}]"
+    return parse_yaml(f"{key}: {answer}", "the answer")[key]
+
+
+def _ask(question: str, default: str, choices: Sequence[str] = (), *, shown: bool = True) -> str:
+    form = _Question(Text(question), console=out, choices=list(choices) or None, show_choices=shown)
+    try:
+        return str(form(default=default or ...))
+    except EOFError:
+        raise KeyboardInterrupt from None

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from marginweave.flows.cli.console import Home, out
-from marginweave.schemas.errors import EXIT_FAILED, InputError
+from marginweave.schemas.errors import InputError
 from marginweave.schemas.places import is_path
 from marginweave.tasks.checkpoint.files import write_once
 
 if TYPE_CHECKING:
     from marginweave.schemas.configuration.execution import SourceFile
-    from marginweave.tasks.validate.draft import Draft
 
 _File = Annotated[
     str | None,
@@ -42,8 +41,7 @@ _Public = Annotated[str | None, typer.Option(help="With --from-dpsyn: where the 
 
 
 _Dictionary = Annotated[
-    Path | None,
-    typer.Option(help="A data dictionary, .csv or .json: columns take their codes, labels and descriptions from there."),
+    Path | None, typer.Option(help="A data dictionary, .csv or .json: codes, labels and descriptions of columns.")
 ]
 _Ask = Annotated[bool, typer.Option("--ask", help="Ask in the terminal what the draft would leave to be confirmed.")]
 
@@ -70,9 +68,7 @@ def init(  # noqa: PLR0913, PLR0917 - each one an option
     if from_dpsyn is not None and (ask or dictionary is not None):
         raise InputError(f"{'--ask' if ask else '--dictionary'} has no place with --from-dpsyn")
     if ask and not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise InputError(
-            "--ask needs a terminal. Without it, the draft marks each question with confirm: true, for an editor"
-        )
+        raise InputError("--ask needs a terminal. Without it, each question stands in the draft as confirm: true")
     misplaced = next((option for option, value in given.items() if value is not None), None)
     if from_dpsyn is None and misplaced is not None:
         raise InputError(f"{misplaced} has no place without --from-dpsyn")
@@ -84,7 +80,8 @@ def init(  # noqa: PLR0913, PLR0917 - each one an option
     target = output or Path(f"{Path(named).name.partition('.')[0] or 'draft'}.yaml")
     form = _form(named, target, encoding, delimiter)
     if from_dpsyn is None:
-        _draft(named, form, target, home, encoding=encoding is None, dictionary=dictionary, ask=ask)
+        text = _draft(named, form, target, home, encoding=encoding is None, dictionary=dictionary)
+        _write(target, text, ask=ask)
     else:
         _convert(from_dpsyn, datatypes, data, form, public, target)
 
@@ -107,9 +104,7 @@ def _form(named: str, target: Path, encoding: str | None, delimiter: str | None)
     raise InputError(f"--{option} must be {values[option]}")
 
 
-def _draft(  # noqa: PLR0913 - the options of the command
-    source: str, form: SourceFile, target: Path, home: Path, *, encoding: bool, dictionary: Path | None, ask: bool
-) -> None:
+def _draft(source: str, form: SourceFile, target: Path, home: Path, *, encoding: bool, dictionary: Path | None) -> str:
     from marginweave.flows.run.looks import record_look
     from marginweave.schemas.configuration.code_lists import with_code_lists
     from marginweave.schemas.configuration.yaml_source import canonical_written, parse_yaml
@@ -119,36 +114,30 @@ def _draft(  # noqa: PLR0913 - the options of the command
     _refuse_existing(target)
     found = recognise(source, form, encoding=encoding)
     named = None if dictionary is None else os.path.relpath(dictionary, target.parent)
-    draft = draft_configuration(source, found, named, target.parent)
-    written = canonical_written(with_code_lists(parse_yaml(draft.text), target.parent))
-    record_look(home, "init", draft.dataset, source, written)
+    text = draft_configuration(source, found, named, target.parent)
+    drafted = with_code_lists(parse_yaml(text), target.parent)
+    record_look(home, "init", drafted["dataset"], source, canonical_written(drafted))
     out.print(f"Read {source} with {describe(source, found)}; if that is wrong, correct `source` in the draft")
-    if ask:
-        draft = _asked(draft, target)
-    _write_new(target, draft.text)
-    if ask and not draft.waits:
-        out.print(f"Wrote {target}, with all that you answered. Next: marginweave check {target}")
-        return
-    out.print(
-        f"Wrote {target} (readable only by you). It contains values from your data: protect it like the data until you have "
-        "confirmed it"
-    )
-    out.print(f"The comments at the top explain how to confirm each column. Then: marginweave plan {target}")
-    if ask:
-        raise typer.Exit(EXIT_FAILED)
+    return text
 
 
-def _asked(draft: Draft, target: Path) -> Draft:
-    """The draft with the answers; where the steward stops, with those that were given."""
-    from marginweave.flows.cli.ask import Questions
-
-    out.print("Enter takes what stands in parentheses. Ctrl-C stops; what you have answered is written all the same.\n")
+def _write(target: Path, text: str, *, ask: bool) -> None:
+    """Write the draft, with the answers to its questions; where the steward stops, with those that were given."""
     try:
-        for answered in Questions(target.parent).answered(draft):
-            draft = answered
-    except (KeyboardInterrupt, EOFError):
-        out.print("\nStopped: what was not asked waits in the draft with confirm: true.")
-    return draft
+        if ask:
+            from marginweave.flows.cli.ask import answered
+
+            for changed in answered(text, target.parent):
+                text = changed
+    finally:
+        _write_new(target, text)
+        out.print(
+            f"Wrote {target} (readable only by you). It contains values from your data: protect it like the data until you "
+            "have confirmed it"
+        )
+        if text.startswith("#"):
+            out.print("The comments at the top explain how to confirm each column")
+        out.print(f"Then: marginweave plan {target}")
 
 
 def _convert(

@@ -83,14 +83,14 @@ def column_words(path: Path, name: str) -> dict[str, str]:
     """
     try:
         if path.suffix.lower() == ".json":
-            found = [_entry(_text(path), name)]
+            found = _entry(_text(path), name)
         else:
             header, rows = _rows(path)
             names = _known(header, _NAMES)
-            found = [row for row in rows if names and row.get(names) == name]
+            found = next((row for row in rows if names and row.get(names) == name), None)
     except ValueError as error:
         raise InputError(f"{path} {error}") from None
-    entry = {key.strip().lower(): text for key, text in found[0].items()} if found and isinstance(found[0], dict) else {}
+    entry = {key.strip().lower(): text for key, text in found.items()} if isinstance(found, dict) else {}
     taken = _TITLES if any(key in entry for key in _VALUES) else ()
     words = {key: _first(entry, [name for name in names if name not in taken]) for key, names in _WORDS.items()}
     return {key: text.strip() for key, text in words.items() if isinstance(text, str) and text.strip()}

@@ -14,7 +14,7 @@ from marginweave.schemas.configuration.values import to_number
 from marginweave.schemas.configuration.yaml_source import parse_yaml, read_text, read_yaml
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.accounting.plan.resolve import parse_configuration
-from marginweave.tasks.validate.draft import CONFIRM, column_line, dataset_name, flow, heading
+from marginweave.tasks.validate.draft import column_line, dataset_name, flow, heading
 from marginweave.tasks.validate.draft_columns import ColumnDraft, plain
 
 _HEAD = """\
@@ -68,8 +68,7 @@ def convert_dpsyn(
     if not columns:
         raise InputError(f"parameters.json ({parameters}) has no column in its schema")
     body = _HEAD + ("" if public else _UNCONFIRMED) + heading(dataset_name(form.file), form)
-    mark = CONFIRM if public is None else {"public": public}
-    lines = "".join(column_line(name, draft, mark) for name, draft in columns.items())
+    lines = "".join(column_line(name, draft, public) for name, draft in columns.items())
     runs = content.get("runs")
     if not isinstance(runs, list) or not runs or not all(isinstance(run, dict) for run in runs):
         raise InputError(f"parameters.json ({parameters}) must have runs, each with epsilon, delta and their caps")

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -22,7 +20,7 @@ from marginweave.schemas.configuration.yaml_source import TEXT_KEYS
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.places import EXAMPLE_PREFIX
 from marginweave.tasks.validate.draft_columns import ColumnDraft, are_codes, look_at
-from marginweave.tasks.validate.draft_unit import Subject, privacy_lines, subject_of
+from marginweave.tasks.validate.draft_unit import privacy_lines, subject_of
 from marginweave.tasks.validate.source import TableSource, source_columns
 
 _LONGEST_NAME = 256
@@ -30,8 +28,6 @@ _PLAIN = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_./+-]| (?=[A-Za-z0-9_]))*")
 _WORDS = frozenset({"true", "false", "null"})
 _NOT_COUNTED = frozenset({"identifier", "constant"})
 _RANGES = frozenset({"number", "date", "datetime"})
-CONFIRM: Mapping[str, Any] = MappingProxyType({"confirm": True})
-"""The mark of a column that waits for a yes."""
 
 _HEAD = """\
 # SENSITIVE: `marginweave init` wrote this draft by a look at the data. Keep it as you keep the data until it is confirmed.
@@ -48,9 +44,6 @@ _HEAD = """\
 # Only a column with `missing` can lack a value: its texts mean "no value". Elsewhere an empty cell, or one that is no value of
 # the column, is replaced by a draw.
 """
-_ANSWERED = """\
-# Drafted by `marginweave init --ask`, from a look at the data and the steward's answers. Everything here must be public knowledge.
-"""
 _NOTHING_COUNTED = """\
 #
 # No column of this table is counted: each one is drafted as an identifier or a constant. Confirmed as it is, the file is still
@@ -58,45 +51,12 @@ _NOTHING_COUNTED = """\
 """
 
 
-@dataclass(frozen=True, kw_only=True)
-class Draft:
-    """A draft of a configuration for `table`; `marks` has what stands in the place of `confirm: true` of a column.
-
-    With `answered` the unit and the number of `rows` are as the steward has said, and wait no more. DP: none; it is as sensitive
-    as the table.
-    """
-
-    dataset: str
-    form: SourceFile
-    table: pa.Table
-    unnamed: tuple[int, ...]
-    subject: Subject | None
-    rows: int | None
-    columns: Mapping[str, ColumnDraft]
-    marks: Mapping[str, Mapping[str, str]]
-    answered: bool = False
-
-    @property
-    def waits(self) -> bool:
-        """Whether anything waits for a yes."""
-        return not (self.answered and self.columns.keys() <= self.marks.keys())
-
-    @property
-    def text(self) -> str:
-        """The draft as YAML."""
-        counted = any(draft.type not in _NOT_COUNTED for draft in self.columns.values())
-        head = (_HEAD if self.waits else _ANSWERED) + ("" if counted else _NOTHING_COUNTED)
-        column = "" if self.subject is None else flow("", self.subject.column)
-        privacy = privacy_lines(self.subject, column, self.rows, answered=self.answered)
-        unnamed = [f"  # column {place} has no name and is left out\n" for place in self.unnamed]
-        lines = [column_line(name, draft, self.marks.get(name, CONFIRM)) for name, draft in self.columns.items()]
-        return "".join([head, heading(self.dataset, self.form), privacy, "columns:\n", *unnamed, *lines])
-
-
-def draft_configuration(source: str, form: SourceFile, dictionary: str | None = None, below: Path = Path()) -> Draft:
-    """The draft of a configuration for the table at `source`; `form.file` is what the draft calls it.
+def draft_configuration(source: str, form: SourceFile, dictionary: str | None = None, below: Path = Path()) -> str:
+    """The draft, as YAML, of a configuration for the table at `source`; `form.file` is what the draft calls it.
 
     A column that the data `dictionary`, a file below `below`, describes has its codes, which are public, and its label.
+
+    DP: none; the text is as sensitive as the table until each column is confirmed.
 
     Raises:
         InputError: the source cannot be read, or has column names that a configuration cannot have.
@@ -108,46 +68,41 @@ def draft_configuration(source: str, form: SourceFile, dictionary: str | None = 
     columns = {name: look_at(name, table.column(name), form.numbers) for name in named}
     if subject is not None:
         columns[subject.column] = ColumnDraft("identifier", remark="it tells the people apart that privacy protects")
+    unnamed = [f"  # column {i + 1} has no name and is left out\n" for i, name in enumerate(present) if not name]
     known = {} if dictionary is None else _of_dictionary(columns, table, dictionary, below)
-    return Draft(
-        dataset=dataset_name(source),
-        form=form,
-        table=table,
-        unnamed=tuple(place for place, name in enumerate(present, 1) if not name),
-        subject=subject,
-        rows=table.num_rows,
-        columns={**columns, **{name: draft for name, (draft, _) in known.items()}},
-        marks={name: mark for name, (_, mark) in known.items() if mark},
-    )
+    lines = [column_line(name, *known.get(name, (draft, None))) for name, draft in columns.items()]
+    counted = any(draft.type not in _NOT_COUNTED for draft in columns.values())
+    head = _HEAD if counted else _HEAD + _NOTHING_COUNTED
+    privacy = privacy_lines(subject, "" if subject is None else flow("", subject.column), table.num_rows)
+    return "".join([head, heading(dataset_name(source), form), privacy, "columns:\n", *unnamed, *lines])
 
 
 def _of_dictionary(
     columns: Mapping[str, ColumnDraft], table: pa.Table, dictionary: str, below: Path
-) -> dict[str, tuple[ColumnDraft, dict[str, str]]]:
-    """The columns that the dictionary describes, and what marks those whose codes it has.
+) -> dict[str, tuple[ColumnDraft, str | None]]:
+    """The columns that the dictionary describes, and where those are published whose codes it has.
 
-    Codes of which the cells of a number or a date show less than half stand beside its values, and are left to the steward.
+    Codes that are less than half of what stands in a column of numbers or dates are left to the steward.
 
     Raises:
         InputError: it describes none.
     """
-    found: dict[str, tuple[ColumnDraft, dict[str, str]]] = {}
+    found: dict[str, tuple[ColumnDraft, str | None]] = {}
     refusal, values = InputError(f"{dictionary} has no codes for any column of the table"), {"file": dictionary}
     for name, draft in columns.items():
-        kind, facts, mark, remark = draft.type, draft.facts, {}, draft.remark
-        words = column_words(below / dictionary, name)
+        words, raw = column_words(below / dictionary, name), {name: {"type": "category", "values": values}}
         try:
-            known = with_code_lists({"columns": {name: {"type": "category", "values": values}}}, below)
+            codes = with_code_lists({"columns": raw}, below)["columns"][name]["values"]
         except InputError as error:
             refusal = refusal if " has no codes for " in str(error) else error
-        else:
-            if kind not in _RANGES or are_codes(table.column(name), known["columns"][name]["values"]):
-                kind, remark, mark = "category", "", {"public": f"data dictionary {Path(dictionary).name}"}
-                facts = {"values": values, **({"missing": facts["missing"]} if "missing" in facts else {})}
-            else:
-                remark = "the dictionary has codes for it: declare them as codes, or as missing"
-        if mark or words or remark != draft.remark:
-            found[name] = ColumnDraft(kind, {**facts, **words}, remark), mark
+            codes = None
+        if codes and (draft.type not in _RANGES or are_codes(table.column(name), codes)):
+            missing = {"missing": draft.facts["missing"]} if "missing" in draft.facts else {}
+            known = ColumnDraft("category", {"values": values, **missing, **words})
+            found[name] = known, f"data dictionary {Path(dictionary).name}"
+        elif codes or words:
+            remark = "the dictionary has codes for it: declare them as codes, or as missing" if codes else draft.remark
+            found[name] = ColumnDraft(draft.type, {**draft.facts, **words}, remark), None
     if not found:
         raise refusal
     return found
@@ -164,11 +119,12 @@ def dataset_name(source: str) -> str:
     return re.sub(r"[^a-z0-9._-]+", "-", stem).strip("-._")[:64] or "dataset"
 
 
-def column_line(name: str, draft: ColumnDraft, mark: Mapping[str, Any]) -> str:
-    """One column as one line, with its mark; a private domain has nothing to confirm."""
-    said = {"type": draft.type, **draft.facts, **({} if draft.is_private else mark)}
+def column_line(name: str, draft: ColumnDraft, public: str | None = None) -> str:
+    """One column as one line: what nobody has called public is marked, a private domain has nothing to confirm."""
+    mark: dict[str, Any] = {"confirm": True} if public is None else {"public": public}
+    mark = {} if draft.is_private else mark
     remark = f"  # {draft.remark}" if draft.remark else ""
-    return f"  {flow('', name)}: {flow('', said)}{remark}\n"
+    return f"  {flow('', name)}: {flow('', {'type': draft.type, **draft.facts, **mark})}{remark}\n"
 
 
 def flow(key: str, value: Any) -> str:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from marginweave.schemas.arrays import Integers
 from marginweave.tasks.arrow import compute as pc
 
 # Names of columns that tell subjects apart, and what else must hold: many subjects, most of them with few rows.
@@ -21,10 +20,6 @@ _SUBJECT = re.compile(
 _LEAST_SUBJECTS = 30
 _MOST_ROWS_EACH = 50
 _GRID = (1, 2, 5)
-_SPENT = (
-    "  epsilon: 1.0  # what this release may spend; the account's cap is set by `marginweave ledger open`\n"
-    "  delta: 1e-6   # well below 1 / (number of people)\n"
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,22 +36,11 @@ def subject_of(table: pa.Table) -> Subject | None:
     for name in table.column_names:
         if not _SUBJECT.search(name):
             continue
-        counts = _rows_each(table, name)
+        counts = pc.value_counts(table.column(name).drop_null()).field("counts").to_numpy(zero_copy_only=False)
         if len(counts) < _LEAST_SUBJECTS or counts.mean() <= 1 or counts.mean() > _MOST_ROWS_EACH:
             continue
-        return subject_in(table, name)
+        return Subject(column=name, mean=float(counts.mean()), most=on_grid(float(np.quantile(counts, 0.95))))
     return None
-
-
-def subject_in(table: pa.Table, column: str) -> Subject:
-    """What is drafted where `column` tells subjects apart. Private."""
-    counts = _rows_each(table, column)
-    return Subject(column=column, mean=float(counts.mean()), most=on_grid(float(np.quantile(counts, 0.95))))
-
-
-def _rows_each(table: pa.Table, column: str) -> Integers:
-    found: Integers = pc.value_counts(table.column(column).drop_null()).field("counts").to_numpy(zero_copy_only=False)
-    return found
 
 
 def on_grid(rows: float) -> int:
@@ -71,15 +55,9 @@ def near_on_grid(rows: int) -> int:
     return int(min((step * low for step in (*_GRID, 10)), key=lambda step: abs(math.log(step / max(rows, 1)))))
 
 
-def privacy_lines(subject: Subject | None, column: str, rows: int | None, *, answered: bool) -> str:
-    """The section `privacy` and the line `rows`; `column` is the subject's as YAML has it.
-
-    Both wait for a yes, with `rows` as an order of size, unless the steward has `answered` what they say.
-    """
-    if answered:
-        unit = "row" if subject is None else f"{{column: {column}, max_records: {subject.most}}}"
-        return f"privacy:\n  unit: {unit}\n{_SPENT}" + (f"rows: {rows}\n" if rows else "")
-    about = near_on_grid(rows or 0)
+def privacy_lines(subject: Subject | None, column: str, rows: int) -> str:
+    """The section `privacy` and the line `rows`, which wait for a yes; `column` is the subject's as YAML has it."""
+    about = near_on_grid(rows)
     if subject is None:
         unit = (
             "  unit: row     # one row is one person; where a person has several rows: {column: ID, max_records: 4}\n"
@@ -92,6 +70,8 @@ def privacy_lines(subject: Subject | None, column: str, rows: int | None, *, ans
     return (
         "privacy:\n"
         "  confirm: true  # whose privacy is it? Look at unit, and delete this line when it is right\n"
-        f"{unit}{_SPENT}"
+        f"{unit}"
+        "  epsilon: 1.0  # what this release may spend; the account's cap is set by `marginweave ledger open`\n"
+        "  delta: 1e-6   # well below 1 / (number of people)\n"
         f"rows: {{about: {about}, confirm: true}}  # delete unless the size is published; if it is, rows: {about}\n"
     )

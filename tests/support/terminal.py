@@ -26,7 +26,7 @@ def on_terminal(
         cwd=cli.home,
         env=cli.variables | {"COLUMNS": "200"},
         start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # so that Ctrl-C is a signal
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - Ctrl-C is a signal
         **streams,
     )
     os.close(theirs)

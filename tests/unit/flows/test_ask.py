@@ -2,85 +2,90 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marginweave.flows.cli.ask import Questions, _parsed
+from marginweave.flows.cli.ask import answered, parsed
 from marginweave.schemas.configuration.execution import SourceFile
 from marginweave.schemas.configuration.yaml_source import parse_yaml
 from marginweave.tasks.accounting.plan.resolve import parse_configuration
-from marginweave.tasks.validate.draft import Draft, draft_configuration, flow
+from marginweave.tasks.validate.draft import draft_configuration, flow
 
 YES, WHERE = "yes", "the questionnaire"
-LINES = ["patient_id,sex,age,level", *(f"p{i // 3},{'fm'[i % 2]},{i % 90},{['low', 'mid'][i % 2]}" for i in range(200))]
+PATIENTS = ["patient_id,sex,age,level", *(f"p{i // 3},{'fm'[i % 2]},{i % 90},{'xy'[i % 2]}" for i in range(200))]
+TOWNS = ["town,sex", *(f"T{i % 60},{'fm'[i % 2]}" for i in range(180))]
+Steward = Callable[[list[str], Sequence[str]], dict[str, Any]]
+
+
+def drafted(place: Path, lines: list[str]) -> str:
+    (place / "t.csv").write_text("\n".join(lines) + "\n")
+    return draft_configuration(str(place / "t.csv"), SourceFile.model_validate({"file": "t.csv"}))
 
 
 @pytest.fixture
-def draft(tmp_path: Path) -> Draft:
-    (tmp_path / "t.csv").write_text("\n".join(LINES) + "\n")
-    return draft_configuration(str(tmp_path / "t.csv"), SourceFile.model_validate({"file": "t.csv"}))
+def steward(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Steward:
+    """The configuration that a table becomes by the answers, each of which is asked for."""
+
+    def decide(lines: list[str], answers: Sequence[str]) -> dict[str, Any]:
+        left = iter(answers)
+        monkeypatch.setattr("builtins.input", lambda *_: next(left))
+        *_, text = answered(drafted(tmp_path, lines), tmp_path)
+        assert next(left, None) is None
+        assert "confirm" not in text
+        raw = parse_yaml(text)
+        parse_configuration(raw)
+        return raw
+
+    return decide
 
 
-def answered(draft: Draft, place: Path, answers: Sequence[str], patch: pytest.MonkeyPatch) -> dict[str, object]:
-    """The configuration after the answers, every one of which is asked for."""
-    left = iter(answers)
-    patch.setattr("builtins.input", lambda *_: next(left))
-    *_, last = Questions(place).answered(draft)
-    assert next(left, None) is None
-    assert not last.waits
-    assert "confirm" not in last.text
-    raw = parse_yaml(last.text)
-    parse_configuration(raw)
-    return raw
-
-
-def test_the_draft_stands_where_nothing_else_is_said(
-    draft: Draft, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_draft_stands_where_nothing_else_is_said(steward: Steward, tmp_path: Path) -> None:
     """Enter takes what was drafted, but where the facts are published: that nobody can draft."""
-    raw = answered(draft, tmp_path, ["", "", "", "", "", WHERE, "", "", "", ""], monkeypatch)
-    before = parse_yaml(draft.text)
-    assert raw["privacy"]["unit"] == before["privacy"]["unit"]  # type: ignore[index]
+    raw = steward(PATIENTS, ["", "", "", "", "", WHERE, "", "", "", ""])
+    before = parse_yaml(drafted(tmp_path, PATIENTS))
+    assert raw["privacy"]["unit"] == before["privacy"]["unit"]
     assert "rows" not in raw
-    columns = {name: {**c, "confirm": True} for name, c in raw["columns"].items()}  # type: ignore[attr-defined]
-    for column in columns.values():
-        assert column.pop("public", WHERE) == WHERE
-    assert columns == before["columns"]
+    assert {column.pop("public", WHERE) for column in raw["columns"].values()} == {WHERE}
+    assert {name: {**column, "confirm": True} for name, column in raw["columns"].items()} == before["columns"]
 
 
-def test_each_answer_is_written_as_it_was_given(
-    draft: Draft, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Another unit brings back what its column was; a kind, an order, private bounds; a column that is dropped."""
-    unit = ["patient", "row", YES, "0", "250"]
-    drop, sex = ["drop"], ["change", "category", "m, f, x", "N", WHERE]
-    age = ["private", "5", "0, 120"]
-    level = ["change", "number", "0", "4", "0", "", "0, 9", "3", "0", "", "page 9"]
-    raw = answered(draft, tmp_path, [*unit, *drop, *sex, *age, *level], monkeypatch)
-    assert raw["privacy"]["unit"] == "row"  # type: ignore[index]
+def test_each_answer_is_written_as_it_was_given(steward: Steward) -> None:
+    """Another unit, a kind, an order, private bounds, a column that is dropped; what breaks a rule is asked again."""
+    unit, sex = ["patient", "row", YES, "0", "250"], ["change", "category", "m, f, x", "N", WHERE]
+    age, level = (
+        ["private", "5", "0, 120"],
+        ["change", "number", "0", "4", "0", "", "", "0, 9", "3", "0", "", "page, 9"],
+    )
+    raw = steward(PATIENTS, [*unit, "drop", *sex, *age, *level])
+    assert raw["privacy"]["unit"] == "row"
     assert raw["rows"] == 250
     assert raw["columns"] == {
         "sex": {"type": "category", "values": ["m", "f", "x"], "missing": ["N"], "public": WHERE},
         "age": {"type": "number", "bounds": "private", "within": [0, 120], "bins": 10},
-        "level": {"type": "number", "bounds": [0, 9], "bins": 3, "decimals": 0, "public": "page 9"},
+        "level": {"type": "number", "bounds": [0, 9], "bins": 3, "decimals": 0, "public": "page, 9"},
     }
 
 
-def test_a_private_column_can_be_given_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "t.csv").write_text("town,sex\n" + "".join(f"T{i % 60},{'fm'[i % 2]}\n" for i in range(180)))
-    draft = draft_configuration(str(tmp_path / "t.csv"), SourceFile.model_validate({"file": "t.csv"}))
-    raw = answered(draft, tmp_path, ["", "", YES, "drop"], monkeypatch)
-    assert raw["columns"] == {"town": {"type": "category", "domain": "private"}}
-    raw = answered(draft, tmp_path, ["", "", "change", "category", "T0, T1", "", WHERE, "drop"], monkeypatch)
-    assert raw["columns"] == {"town": {"type": "category", "values": ["T0", "T1"], "public": WHERE}}
+def test_a_unit_that_was_not_drafted_needs_its_rows(steward: Steward) -> None:
+    raw = steward(TOWNS, ["town", "", "2", "", "", WHERE])
+    assert raw["privacy"]["unit"] == {"column": "town", "max_records": 2}
+    assert raw["columns"]["town"] == {"type": "identifier"}
+
+
+def test_a_private_column_can_be_given_values(steward: Steward) -> None:
+    bought = steward(TOWNS, ["", "", YES, "drop"])["columns"]
+    assert bought == {"town": {"type": "category", "domain": "private"}}
+    listed = steward(TOWNS, ["", "", "change", "category", "T0, T1", "", WHERE, "drop"])["columns"]
+    assert listed == {"town": {"type": "category", "values": ["T0", "T1"], "public": WHERE}}
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=("Cs",)), max_size=8), max_size=5))
 def test_what_is_shown_can_be_typed(texts: list[str]) -> None:
     """The text in parentheses is read back as the values that it shows."""
     for key in ("values", "missing"):
-        assert _parsed(key, flow(key, texts)) == texts
+        assert parsed(key, flow(key, texts)) == texts

@@ -44,7 +44,7 @@ def table(path: Path, columns: dict[str, list[str]]) -> str:
 
 def draft(path: Path, columns: dict[str, list[str]]) -> dict:
     source = table(path, columns)
-    return parse_yaml(draft_configuration(source, SourceFile(file=path.name)).text)
+    return parse_yaml(draft_configuration(source, SourceFile(file=path.name)))
 
 
 def confirmed(raw: dict) -> Configuration:
@@ -235,7 +235,7 @@ def test_a_parquet_file_is_drafted_by_its_types(tmp_path: Path) -> None:
         "gain": pa.array([i / 4 for i in range(28)]),
     }
     pq.write_table(pa.table(columns), path)
-    configuration = confirmed(parse_yaml(draft_configuration(str(path), SourceFile(file="t.parquet")).text))
+    configuration = confirmed(parse_yaml(draft_configuration(str(path), SourceFile(file="t.parquet"))))
     assert [column.type for column in configuration.columns.values()] == ["date", "category", "category", "number"]
 
 
@@ -261,18 +261,18 @@ def test_a_table_without_anything_to_count_is_told_so(tmp_path: Path) -> None:
     cells = {"case_id": [f"c{i}" for i in range(60)], "country": ["NO"] * 60}
     said = "No column of this table is counted"
     source = table(tmp_path / "t.csv", cells)
-    text = draft_configuration(source, SourceFile(file="t.csv")).text
+    text = draft_configuration(source, SourceFile(file="t.csv"))
     assert said in text
     with pytest.raises(InputError, match="no column that is counted"):
         confirmed(parse_yaml(text))
     source = table(tmp_path / "u.csv", {**cells, "sex": ["f", "m"] * 30})
-    assert said not in draft_configuration(source, SourceFile(file="u.csv")).text
+    assert said not in draft_configuration(source, SourceFile(file="u.csv"))
 
 
 def test_a_column_without_a_name_is_left_out(tmp_path: Path) -> None:
     """As pandas writes an index."""
     (tmp_path / "t.csv").write_text(",a\n0,x\n1,y\n")
-    text = draft_configuration(str(tmp_path / "t.csv"), SourceFile(file="t.csv")).text
+    text = draft_configuration(str(tmp_path / "t.csv"), SourceFile(file="t.csv"))
     assert "# column 1 has no name and is left out" in text
     assert list(parse_yaml(text)["columns"]) == ["a"]
 

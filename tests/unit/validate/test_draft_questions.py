@@ -25,7 +25,7 @@ FILE = SourceFile.model_validate({"file": "t.csv"})
 
 def draft_of(place: Path, lines: list[str], **more: object) -> dict[str, object]:
     (place / "t.csv").write_text("\n".join(lines) + "\n")
-    return parse_yaml(draft_configuration(str(place / "t.csv"), FILE, **more).text)  # type: ignore[arg-type]
+    return parse_yaml(draft_configuration(str(place / "t.csv"), FILE, **more))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -118,3 +118,24 @@ def test_a_data_dictionary_answers_for_its_columns(tmp_path: Path) -> None:
     (tmp_path / "e.csv").write_text("name,values\nother,a\n")
     with pytest.raises(InputError, match=r"e\.csv has no codes for any column"):
         draft_of(tmp_path, lines, dictionary="e.csv", below=tmp_path)
+
+
+def test_a_data_dictionary_names_columns_and_does_not_bend_numbers(tmp_path: Path) -> None:
+    """Codes of which a number shows few stand beside its values: it stays a number, and the steward is told."""
+    (tmp_path / "d.csv").write_text(
+        "name,label,values\nage,Age in years,998=refused; 999=unknown\nroute,Route,"
+        + "; ".join(f"{i}=line {i}" for i in range(40))
+        + "\nsex,Sex,\n"
+    )
+    lines = ["sex,age,route", *(f"{'fm'[i % 2]},{i % 90},{i % 30}" for i in range(200))]
+    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
+    text = draft_configuration(str(tmp_path / "t.csv"), FILE, "d.csv", tmp_path)
+    columns = parse_yaml(text)["columns"]
+    assert columns["sex"] == {"type": "category", "values": ["f", "m"], "label": "Sex", "confirm": True}
+    assert {key: columns["age"][key] for key in ("type", "label", "confirm")} == {
+        "type": "number",
+        "label": "Age in years",
+        "confirm": True,
+    }
+    assert "the dictionary has codes for it" in text
+    assert (columns["route"]["type"], columns["route"]["public"]) == ("category", "data dictionary d.csv")
