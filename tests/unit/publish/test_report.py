@@ -21,7 +21,17 @@ from marginweave.tasks.publish.figures import worst_marginals_figure
 from marginweave.tasks.publish.pages import release_pages, render_explorer, render_report
 from marginweave.tasks.publish.reader import MOST_VALUES, distributions, record_codes, titled_names
 from tests.support.configurations import configuration
-from tests.support.published import COLUMNS, EVALUATION, FULL, HOSTILE, MORE, internal_evaluation, published, shown, table_of
+from tests.support.published import (
+    COLUMNS,
+    EVALUATION,
+    FULL,
+    HOSTILE,
+    MORE,
+    internal_evaluation,
+    published,
+    shown,
+    table_of,
+)
 
 NEVER = re.compile(r"anonym|no risk|risk-free|accurate", re.IGNORECASE)
 
@@ -163,7 +173,10 @@ def test_pages_show_what_columns_are_called() -> None:
     columns["region"] |= {"values": ["north", "west"], "description": "Of residence"}
     grouped = {"name": "who", "columns": ["sex", "region"], "combinations": [["f", "north"], ["m", "west"]]}
     release, codes = published(columns=columns, label=HOSTILE, description="A survey", structure={"grouped": [grouped]})
-    page, explorer = render_report(release, shown(release, codes), EVALUATION), render_explorer(release, shown(release, codes))
+    page, explorer = (
+        render_report(release, shown(release, codes), EVALUATION),
+        render_explorer(release, shown(release, codes)),
+    )
     assert "<script>alert" not in page + explorer
     text = re.sub(r"\s+", " ", unescape(re.sub("</?[bp]>", "", page)))
     assert f"sex: {HOSTILE} As told region: Of residence" in text

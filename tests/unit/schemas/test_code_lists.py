@@ -135,7 +135,7 @@ AGE = {"label": "Age in years", "description": "At the last birthday"}
         ("d.csv", "name,value,label\nage,1,one\n", {}),
         ("d.csv", "what,label\nage,Age\n", {}),
         ("d.json", json.dumps({"age": AGE}), AGE),
-        ("d.json", json.dumps({"fields": [{"name": "age", "title": "Age in years", "values": {"1": "one"}}]}), {"label": "Age in years"}),
+        ("d.json", json.dumps({"fields": [{"name": "age", "title": "Age", "values": {"1": "one"}}]}), {"label": "Age"}),
         ("d.json", json.dumps({"age": {"1": "one"}}), {}),
         ("d.json", json.dumps({"age": ["1"], "sex": {"label": "Sex"}}), {}),
     ],
