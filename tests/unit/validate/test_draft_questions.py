@@ -16,7 +16,7 @@ from marginweave.schemas.configuration.yaml_source import parse_yaml
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.accounting.plan.resolve import parse_configuration
 from marginweave.tasks.validate.draft import draft_configuration
-from marginweave.tasks.validate.draft_columns import look_at
+from marginweave.tasks.validate.draft_columns import ColumnDraft, look_at
 from marginweave.tasks.validate.draft_unit import near_on_grid, on_grid, subject_of
 from marginweave.tasks.validate.orders import in_order
 
@@ -107,6 +107,34 @@ def test_skewed_numbers_have_log_bins_and_free_text_no_texts() -> None:
     texts = [f"the patient was seen by a doctor of ward {i % 9} and went home" for i in range(60)]
     note = look_at("note", pa.chunked_array([texts]))
     assert (note.facts, "free text" in note.remark) == ({"domain": "private"}, True)
+
+
+def look(cells: list[str], name: str = "x") -> ColumnDraft:
+    return look_at(name, pa.chunked_array([cells]))
+
+
+def test_the_median_of_the_cells_says_what_is_skewed() -> None:
+    """Counts with many zeros and a long tail, whose different values are even; as many log bins as have a whole number each."""
+    visits = look(["0"] * 500 + ["1"] * 300 + [str(i) for i in range(78)])
+    assert visits.facts["bins"] == {"log": 12}
+    assert look(["0"] * 500 + [str(i) for i in range(31)]).facts["bins"] == {"log": 8}
+    assert look([str(i) for i in range(78)] * 3).facts["bins"] == 10
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind"),
+    [
+        ([str(i) for i in range(1, 21)], "identifier"),
+        ([str(i) for i in range(20)][::-1], "identifier"),
+        ([str(100_000 + i) for i in range(51)], "identifier"),
+        ([str(1947 + i) for i in range(16)], "number"),
+        ([str(i) for i in range(1, 40) if i != 7], "number"),
+        ([str(i) for i in range(1, 21)] * 2, "number"),
+    ],
+)
+def test_a_column_that_numbers_the_rows_is_dropped(cells: list[str], kind: str) -> None:
+    """Whole numbers without a gap, each once: from 0 or 1 on, or many of them; sixteen years are no numbers of rows."""
+    assert look(cells).type == kind
 
 
 def test_a_data_dictionary_answers_for_its_columns(tmp_path: Path) -> None:
