@@ -69,7 +69,7 @@ def look_at(name: str, values: pa.ChunkedArray, numbers: NumberForm = USUAL) -> 
     draft = (
         _boolean(present, missing)
         or _date(present, missing)
-        or _identifier(name, present, records)
+        or _identifier(name, present, records, gaps)
         or _number(name, {numbers.plain(text) or text: cells[text] for text in present}, missing)
         or _set(present, missing)
         or _category(present, missing, records)
@@ -119,11 +119,11 @@ def _date(present: Sequence[str], missing: dict[str, Any]) -> ColumnDraft | None
     return None
 
 
-def _identifier(name: str, present: Sequence[str], records: int) -> ColumnDraft | None:
+def _identifier(name: str, present: Sequence[str], records: int, gaps: Sequence[str]) -> ColumnDraft | None:
     """Every cell another text, and many of them: dropped only where the name or the form of all says what it is."""
     if len(present) < records:
         return None
-    whole = [int(text) for text in present if re.fullmatch("[0-9]{1,15}", text)]
+    whole = [int(text) for text in present if not gaps and re.fullmatch("0|[1-9][0-9]{0,14}", text)]
     if len(whole) == records and max(whole) - min(whole) == records - 1 and (records > MOST_VALUES or min(whole) <= 1):
         return ColumnDraft("identifier", remark="it numbers the rows; it is dropped")
     if records <= MOST_VALUES:
