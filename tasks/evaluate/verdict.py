@@ -16,14 +16,18 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from scipy.special import chdtri
 
+from marginweave.schemas.arrays import Codes, Floats
+from marginweave.schemas.configuration.columns import NumberColumn
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.released.aggregates import Aggregates
 from marginweave.schemas.released.evaluation import MarginalBound
-from marginweave.schemas.released.verdict import GOOD, LengthVerdict, Publication, SetVerdict, Verdict, grade
+from marginweave.schemas.released.verdict import CARE, GOOD, LengthVerdict, Publication, SetVerdict, Verdict, grade
 
 _MISSING = 0.5
+_DEVIATIONS = 1.96
 _SHOWN = 4
 # A column can look even only where it has some values, many records of each, and noise that could not hide how uneven they are:
 # random draws pass for uneven once in a million times.
@@ -37,11 +41,12 @@ Sets = Mapping[tuple[str, ...], float | None]
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnFacts:
-    """What noisy counts say of one column: share of missing records, and whether its values are as even as noise."""
+    """What noisy counts say of one column: share of missing records, whether its values are as even as noise, and its mean."""
 
     name: str
     missing: float
     is_even: bool
+    mean: str | None = None
 
 
 def release_verdict(bounds: Sequence[MarginalBound], counts: Aggregates, configuration: Configuration) -> Verdict:
@@ -68,8 +73,31 @@ def column_facts(counts: Aggregates, configuration: Configuration, deviation: fl
             _EVEN_RECORDS, _EVEN_DEVIATIONS * deviation
         )
         is_even = looked_at and not attribute.optional and chi2 <= float(chdtri(freedom, _EVEN_CHANCE))
-        found.append(ColumnFacts(name=attribute.name, missing=max(0.0, 1 - values.sum() / records), is_even=is_even))
+        missing, column = max(0.0, 1 - values.sum() / records), configuration.columns[attribute.columns[0]]
+        known = isinstance(column, NumberColumn) and len(attribute.columns) == 1
+        mean = mean_doubt(column, counts.levels[0].values[rows, 0], values, deviation) if known else None
+        found.append(ColumnFacts(name=attribute.name, missing=missing, is_even=is_even, mean=mean))
     return found
+
+
+def mean_doubt(column: NumberColumn, codes: Codes, counts: Floats, deviation: float) -> str | None:
+    """Why the mean of a column is not to be trusted: noise in its counts, or most records in one wide bin; None where it is.
+
+    With c_i records in bin i of middle m_i, the noise of the mean m has variance sigma^2 sum_i (m_i - m)^2 / (sum_i c_i)^2.
+    """
+    edges, inside = np.array(column.edges), codes < len(column.bin_labels)
+    bins, held = codes[inside], counts[inside]
+    if (records := float(held.sum())) <= 0:
+        return None
+    middles, most = (edges[bins] + edges[bins + 1]) / 2, int(np.argmax(held))
+    mean = float(held @ middles) / records
+    noise = _DEVIATIONS * deviation * float(np.linalg.norm(middles - mean)) / records
+    first, last = column.grid(int(bins[most]))
+    if noise > CARE * abs(mean):
+        return f"noise can move it by {100 * noise / abs(mean):,.0f} %" if mean else "it is noise"
+    if held[most] > records / 2 and (last - first) / 10**column.resolution > abs(mean) / 2:
+        return f"most records are in one bin, {column.bin_labels[int(bins[most])]}, and where in it is not known"
+    return None
 
 
 def expected_errors(bounds: Sequence[MarginalBound], records: float, names: Sequence[str]) -> Sets:
@@ -96,8 +124,12 @@ def expected_errors(bounds: Sequence[MarginalBound], records: float, names: Sequ
 
 
 def _at_least(error: float | None, parts: Iterable[float | None]) -> float | None:
-    """The error of a set, which is never less than that of a part of it: a distance only falls where cells are added up."""
-    return None if error is None else max([error, *(part for part in parts if part is not None)])
+    """The error of a set, which is never less than that of a part of it: a distance only falls where cells are added up.
+
+    What nothing measured is not known, but for that: None where its parts allow care.
+    """
+    worst = max([error or 0.0, *(part for part in parts if part is not None)])
+    return None if error is None and worst <= CARE else worst
 
 
 def least_group(deviations: Sequence[float]) -> int | None:
@@ -117,9 +149,12 @@ def verdict(
     )
     doubts = list(_doubts(columns))
     fit = _publication(sets, lengths, records, is_empty=any(column.missing > _MISSING for column in columns))
-    if doubts and fit == "good":
+    bad = {row.attributes for row in sets if row.grade == "not"}
+    means = [f"{column.name} ({column.mean})" for column in columns if column.mean and (column.name,) not in bad]
+    if (doubts or means) and fit == "good":
         fit = "with care"
-    says = (*doubts, *_sentences(lengths, sets))
+    means = [f"Not for: the mean of {', of '.join(means)}."] if means else []
+    says = (*doubts, *_sentences(lengths, sets), *means)
     return Verdict(publication=fit, says=says, advice=tuple(_advice(sets)), lengths=lengths, sets=sets)
 
 

@@ -26,8 +26,7 @@ from marginweave.tasks.validate.recognise import CODES, GAPS
 MOST_VALUES = 50  # a column with more distinct values is drafted with a private domain
 _FEW_CODES = 12  # so few distinct numbers are taken for codes
 _BINS, _LOG_BINS = 10, (12, 8, 6)
-# Numbers from 0 on are skewed whose largest is so many times their middle one; a text is free where it is so long on average.
-_SKEWED, _FREE_TEXT = 20, 40
+_FREE_TEXT = 40  # so long on average is no value
 _EXACT = 2**53
 _MOST_DECIMALS = 9
 _BOOLEANS = frozenset({frozenset(pair) for pair in (("true", "false"), ("yes", "no"), ("t", "f"), ("y", "n"))})
@@ -151,7 +150,7 @@ def _number(name: str, present: Mapping[str, int], missing: dict[str, Any]) -> C
     low, high = rounded_outward(least, most)
     missing = {"missing": [*missing.get("missing", []), *odd]} if odd else missing
     shown = {"decimals": decimals} if decimals <= _MOST_DECIMALS else {}
-    skewed = least >= 0 and most > _SKEWED * _middle(numbers)
+    skewed = least >= 0 and _middle(numbers) < low + (high - low) / _BINS  # most would share the first of equal bins
     for bins in (*({"log": count} for count in _LOG_BINS if skewed), _BINS):
         facts = {"bounds": [plain(low), plain(high)], "bins": bins, **shown, **missing}
         with suppress(
