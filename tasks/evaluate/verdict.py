@@ -150,11 +150,10 @@ def verdict(
     doubts = list(_doubts(columns))
     fit = _publication(sets, lengths, records, is_empty=any(column.missing > _MISSING for column in columns))
     bad = {row.attributes for row in sets if row.grade == "not"}
-    means = [f"{column.name} ({column.mean})" for column in columns if column.mean and (column.name,) not in bad]
+    means = [f"the mean of {c.name} ({c.mean})" for c in columns if c.mean and (c.name,) not in bad]
     if (doubts or means) and fit == "good":
         fit = "with care"
-    means = [f"Not for: the mean of {', of '.join(means)}."] if means else []
-    says = (*doubts, *_sentences(lengths, sets), *means)
+    says = (*doubts, *_sentences(lengths, sets, means))
     return Verdict(publication=fit, says=says, advice=tuple(_advice(sets)), lengths=lengths, sets=sets)
 
 
@@ -177,8 +176,8 @@ def _publication(
     return "good" if single.count("good") == len(single) and most_pairs else "with care"
 
 
-def _sentences(lengths: Sequence[LengthVerdict], sets: Sequence[SetVerdict]) -> Iterator[str]:
-    """Good for, with care, not for: the numbers of sets, and the worst by name."""
+def _sentences(lengths: Sequence[LengthVerdict], sets: Sequence[SetVerdict], means: Sequence[str]) -> Iterator[str]:
+    """Good for, with care, not for: the numbers of sets, and the worst by name; the means that are not near."""
     for word, key in (("Good for", "good"), ("With care", "with_care"), ("Not for", "bad")):
         parts = []
         for row in lengths:
@@ -187,7 +186,7 @@ def _sentences(lengths: Sequence[LengthVerdict], sets: Sequence[SetVerdict]) -> 
                 parts.append(f"{_name(row.length)} ({number:,} of {of:,}{_examples(sets, row.length, key)})")
         if key == "bad":
             groups = [(row.least_group, _name(row.length)) for row in lengths if row.least_group and row.length <= 2]
-            parts += [f"groups of fewer than {least:,} records in {name}" for least, name in groups]
+            parts += [*(f"groups of fewer than {least:,} records in {name}" for least, name in groups), *means]
         if parts:
             yield f"{word}: {'; '.join(parts)}."
 
