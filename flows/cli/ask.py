@@ -72,7 +72,8 @@ def _with_unit(drafted: Mapping[str, Any], head: str) -> tuple[str | None, str]:
     """The column that tells the people apart, if one does, and the lines above the columns with what the steward says."""
     out.print("Whose privacy is it? Answer row where a row is a person, else the column that tells whose row it is.")
     known = drafted["privacy"]["unit"] if isinstance(drafted["privacy"]["unit"], dict) else {"column": "row"}
-    subject, unit = _ask("Unit", known["column"], ["row", *drafted["columns"]], shown=False), "row"
+    unit: str | dict[str, Any] = "row"
+    subject = _ask("Unit", known["column"], ["row", *drafted["columns"]], shown=False)
     if subject != "row":
         asked = {"column": subject, "max_records": known.get("max_records") if subject == known["column"] else None}
         unit = _facts(asked, ["max_records"], lambda facts: {"privacy": {**_PRIVACY, "unit": facts}})
@@ -91,8 +92,8 @@ def _column(name: str, drafted: dict[str, Any], public: str, below: Path) -> dic
     answer = _ask("Release it, its values bought?" if bought else "Is it public as it stands?", "yes", choices)
     if answer == "drop":
         return None
-    facts, words = drafted, {key: drafted[key] for key in ("label", "description") if key in drafted}
-    keys: list[str] = []
+    words: dict[str, Any] = {key: drafted[key] for key in ("label", "description") if key in drafted}
+    facts, keys = drafted, list[str]()
     if answer == "private":
         facts, keys = {"type": kind, **_PRIVATE[kind], **words}, ["within"] * (kind == "number")
     elif answer == "change":

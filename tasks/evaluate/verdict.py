@@ -74,8 +74,9 @@ def column_facts(counts: Aggregates, configuration: Configuration, deviation: fl
         )
         is_even = looked_at and not attribute.optional and chi2 <= float(chdtri(freedom, _EVEN_CHANCE))
         missing, column = max(0.0, 1 - values.sum() / records), configuration.columns[attribute.columns[0]]
-        known = isinstance(column, NumberColumn) and len(attribute.columns) == 1
-        mean = mean_doubt(column, counts.levels[0].values[rows, 0], values, deviation) if known else None
+        mean = None
+        if isinstance(column, NumberColumn) and len(attribute.columns) == 1:
+            mean = mean_doubt(column, counts.levels[0].values[rows, 0], values, deviation)
         found.append(ColumnFacts(name=attribute.name, missing=missing, is_even=is_even, mean=mean))
     return found
 

@@ -20,14 +20,15 @@ def on_terminal(
 ) -> subprocess.CompletedProcess[str]:
     """Run to the end; one of the `typed` texts answers each prompt, and all that the terminal shows is standard output."""
     ours, theirs = pty.openpty()
-    streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
     process = subprocess.Popen(
         cli.command(*arguments),
         cwd=cli.home,
         env=cli.variables | {"COLUMNS": "200"},
         start_new_session=True,
         preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - Ctrl-C is a signal
-        **streams,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
     )
     os.close(theirs)
     shown, left = b"", list(typed)
