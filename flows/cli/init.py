@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -40,8 +41,9 @@ _Public = Annotated[str | None, typer.Option(help="With --from-dpsyn: where the 
 
 
 _Dictionary = Annotated[
-    Path | None, typer.Option(help="A data dictionary, .csv or .json: columns whose codes it has take them from there.")
+    Path | None, typer.Option(help="A data dictionary, .csv or .json: codes, labels and descriptions of columns.")
 ]
+_Ask = Annotated[bool, typer.Option("--ask", help="Ask in the terminal what the draft would leave to be confirmed.")]
 
 
 def init(  # noqa: PLR0913, PLR0917 - each one an option
@@ -55,6 +57,7 @@ def init(  # noqa: PLR0913, PLR0917 - each one an option
     source: _Source = None,
     public: _Public = None,
     dictionary: _Dictionary = None,
+    ask: _Ask = False,
     home: Home = Path(),
 ) -> None:
     """Draft a configuration. What was read from data is marked; `run` refuses it until each line is confirmed or private.
@@ -62,8 +65,10 @@ def init(  # noqa: PLR0913, PLR0917 - each one an option
     Example: `marginweave init visits.csv`, or `marginweave init --from-dpsyn parameters.json --source drug_deaths.csv`
     """
     given = {"--datatypes": datatypes, "--data": data, "--source": source, "--public": public}
-    if from_dpsyn is not None and dictionary is not None:
-        raise InputError("--dictionary has no place with --from-dpsyn")
+    if from_dpsyn is not None and (ask or dictionary is not None):
+        raise InputError(f"{'--ask' if ask else '--dictionary'} has no place with --from-dpsyn")
+    if ask and not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise InputError("--ask needs a terminal. Without it, each question stands in the draft as confirm: true")
     misplaced = next((option for option, value in given.items() if value is not None), None)
     if from_dpsyn is None and misplaced is not None:
         raise InputError(f"{misplaced} has no place without --from-dpsyn")
@@ -75,7 +80,8 @@ def init(  # noqa: PLR0913, PLR0917 - each one an option
     target = output or Path(f"{Path(named).name.partition('.')[0] or 'draft'}.yaml")
     form = _form(named, target, encoding, delimiter)
     if from_dpsyn is None:
-        _draft(named, form, target, home, encoding=encoding is None, dictionary=dictionary)
+        text = _draft(named, form, target, home, encoding=encoding is None, dictionary=dictionary)
+        _write(target, text, ask=ask)
     else:
         _convert(from_dpsyn, datatypes, data, form, public, target)
 
@@ -98,8 +104,9 @@ def _form(named: str, target: Path, encoding: str | None, delimiter: str | None)
     raise InputError(f"--{option} must be {values[option]}")
 
 
-def _draft(source: str, form: SourceFile, target: Path, home: Path, *, encoding: bool, dictionary: Path | None) -> None:
+def _draft(source: str, form: SourceFile, target: Path, home: Path, *, encoding: bool, dictionary: Path | None) -> str:
     from marginweave.flows.run.looks import record_look
+    from marginweave.schemas.configuration.code_lists import with_code_lists
     from marginweave.schemas.configuration.yaml_source import canonical_written, parse_yaml
     from marginweave.tasks.validate.draft import draft_configuration
     from marginweave.tasks.validate.recognise import describe, recognise
@@ -108,15 +115,29 @@ def _draft(source: str, form: SourceFile, target: Path, home: Path, *, encoding:
     found = recognise(source, form, encoding=encoding)
     named = None if dictionary is None else os.path.relpath(dictionary, target.parent)
     text = draft_configuration(source, found, named, target.parent)
-    drafted = parse_yaml(text)
+    drafted = with_code_lists(parse_yaml(text), target.parent)
     record_look(home, "init", drafted["dataset"], source, canonical_written(drafted))
-    _write_new(target, text)
     out.print(f"Read {source} with {describe(source, found)}; if that is wrong, correct `source` in the draft")
-    out.print(
-        f"Wrote {target} (readable only by you). It contains values from your data: protect it like the data until you have "
-        "confirmed it"
-    )
-    out.print(f"The comments at the top explain how to confirm each column. Then: marginweave plan {target}")
+    return text
+
+
+def _write(target: Path, text: str, *, ask: bool) -> None:
+    """Write the draft, with the answers to its questions; where the steward stops, with those that were given."""
+    try:
+        if ask:
+            from marginweave.flows.cli.ask import answered
+
+            for changed in answered(text, target.parent):
+                text = changed
+    finally:
+        _write_new(target, text)
+        out.print(
+            f"Wrote {target} (readable only by you). It contains values from your data: protect it like the data until you "
+            "have confirmed it"
+        )
+        if text.startswith("#"):
+            out.print("The comments at the top explain how to confirm each column")
+        out.print(f"Then: marginweave plan {target}")
 
 
 def _convert(

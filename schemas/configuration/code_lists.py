@@ -34,6 +34,10 @@ _LISTS = (
 )
 _VALUES = ("value", "code")
 _TITLES = ("label", "title", "meaning", "description", "value label", "name")
+_WORDS = {
+    "label": ("variable label", "field label", "column label", "question", "label", "title"),
+    "description": ("variable description", "definition", "description", "field note", "notes", "note"),
+}
 
 Codes = dict[str, str | None]
 
@@ -67,6 +71,29 @@ def with_code_lists(raw: Mapping[str, Any], below: Path) -> dict[str, Any]:
             "determined": [_with_mapping(rule, below) for rule in structure["determined"]],
         }
     return found
+
+
+def column_words(path: Path, name: str) -> dict[str, str]:
+    """The `label` and `description` that the data dictionary at `path` has of the column `name`, as far as it has them.
+
+    In a file with a row a value, what the value is called is not what the column is called.
+
+    Raises:
+        InputError: the file is not there or cannot be parsed.
+    """
+    try:
+        if path.suffix.lower() == ".json":
+            found = _entry(_text(path), name)
+        else:
+            header, rows = _rows(path)
+            names = _known(header, _NAMES)
+            found = next((row for row in rows if names and row.get(names) == name), None)
+    except ValueError as error:
+        raise InputError(f"{path} {error}") from None
+    entry = {key.strip().lower(): text for key, text in found.items()} if isinstance(found, dict) else {}
+    taken = _TITLES if any(key in entry for key in _VALUES) else ()
+    words = {key: _first(entry, [name for name in names if name not in taken]) for key, names in _WORDS.items()}
+    return {key: text.strip() for key, text in words.items() if isinstance(text, str) and text.strip()}
 
 
 def _with_values(name: str, column: Any, below: Path) -> Any:
@@ -122,6 +149,12 @@ def _pairs(path: Path, spec: CodeFile, name: str) -> Iterator[tuple[str, str | N
         if spec.value is not None:
             raise ValueError("is JSON, in which value names nothing: leave value, label and column out")
         return _of_json(_text(path), name)
+    header, cells = _rows(path)
+    return _of_list(header, cells, spec, name) if spec.value is not None else _of_dictionary(header, cells, name)
+
+
+def _rows(path: Path) -> tuple[list[str], list[dict[str, str]]]:
+    """Header and rows of a text file, trimmed."""
     if path.suffix.lower() not in {".csv", ".tsv", ".txt"}:
         raise ValueError("must be a .csv, .tsv, .txt or .json file")
     text = _text(path)
@@ -131,8 +164,7 @@ def _pairs(path: Path, spec: CodeFile, name: str) -> Iterator[tuple[str, str | N
     except csv.Error:
         raise ValueError("cannot be parsed") from None
     header = [cell.strip() for cell in rows[0]] if rows else []
-    cells = [{key: cell.strip() for key, cell in zip(header, row, strict=False)} for row in rows[1:]]
-    return _of_list(header, cells, spec, name) if spec.value is not None else _of_dictionary(header, cells, name)
+    return header, [{key: cell.strip() for key, cell in zip(header, row, strict=False)} for row in rows[1:]]
 
 
 def _text(path: Path) -> str:
@@ -194,7 +226,16 @@ def _of_cell(text: str) -> Iterator[tuple[str, str | None]]:
 
 
 def _of_json(text: str, name: str) -> Iterator[tuple[str, str | None]]:
-    """The codes of `{NAME: …}` or `[{"name": NAME, "values": …}]`, also below `columns`, `variables` or `fields`."""
+    """The codes of a column; a mapping that has its name, label or description in the place of codes has none."""
+    found = _entry(text, name)
+    lists = _first(found, _LISTS) if isinstance(found, dict) else None
+    words = (*_NAMES, *_WORDS["label"], *_WORDS["description"])
+    described = isinstance(found, dict) and any(key in found for key in words)
+    return _of_values(lists if lists is not None or described else found)
+
+
+def _entry(text: str, name: str) -> Any:
+    """What is at `{NAME: …}` or `[{"name": NAME, …}]`, also below `columns`, `variables` or `fields`."""
     try:
         content = json.loads(text, parse_int=str, parse_float=str)
     except ValueError:
@@ -204,9 +245,7 @@ def _of_json(text: str, name: str) -> Iterator[tuple[str, str | None]]:
             content = content[key]
     if isinstance(content, list):
         content = {str(_first(item, _NAMES)): item for item in content if isinstance(item, dict)}
-    found = content.get(name) if isinstance(content, dict) else None
-    lists = _first(found, _LISTS) if isinstance(found, dict) else None
-    return _of_values(found if lists is None else lists)
+    return content.get(name) if isinstance(content, dict) else None
 
 
 def _of_values(values: Any) -> Iterator[tuple[str, str | None]]:

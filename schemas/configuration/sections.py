@@ -25,7 +25,7 @@ from marginweave.schemas.configuration.methods import Aggregation, Synthesis
 from marginweave.schemas.configuration.preparation import ResizeSettings
 from marginweave.schemas.configuration.privacy import PrivacySettings
 from marginweave.schemas.configuration.structure import SEPARATOR, GroupedColumns, Structure
-from marginweave.schemas.configuration.values import PositiveWhole, ValueMatcher, check_name, confirmed, listed
+from marginweave.schemas.configuration.values import PositiveWhole, ValueMatcher, Words, check_name, confirmed, listed
 
 # A block is there as read, as cleaned and as encoded, each with room to convert it, and the allocator keeps what is freed.
 _BYTES_A_CELL = 64
@@ -44,9 +44,12 @@ class Sections(Execution):
     """Everything that a release depends on; the order of `columns` is the order of everything that is written.
 
     `rows`: about how many units there are, where that is public; `auto` chooses by it, and `plan` and the report use it.
+    `label` and `description` are what people call the data and what they are, for the pages of a release.
     """
 
     dataset: Annotated[str, AfterValidator(check_name)]
+    label: Words | None = None
+    description: Words | None = None
     source: Source
     privacy: PrivacySettings
     missing: Texts = ()

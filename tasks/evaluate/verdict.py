@@ -16,14 +16,18 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from scipy.special import chdtri
 
+from marginweave.schemas.arrays import Codes, Floats
+from marginweave.schemas.configuration.columns import NumberColumn
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.released.aggregates import Aggregates
 from marginweave.schemas.released.evaluation import MarginalBound
-from marginweave.schemas.released.verdict import GOOD, LengthVerdict, Publication, SetVerdict, Verdict, grade
+from marginweave.schemas.released.verdict import CARE, GOOD, LengthVerdict, Publication, SetVerdict, Verdict, grade
 
 _MISSING = 0.5
+_DEVIATIONS = 1.96
 _SHOWN = 4
 # A column can look even only where it has some values, many records of each, and noise that could not hide how uneven they are:
 # random draws pass for uneven once in a million times.
@@ -37,11 +41,12 @@ Sets = Mapping[tuple[str, ...], float | None]
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnFacts:
-    """What noisy counts say of one column: share of missing records, and whether its values are as even as noise."""
+    """What noisy counts say of one column: share of missing records, whether its values are as even as noise, and its mean."""
 
     name: str
     missing: float
     is_even: bool
+    mean: str | None = None
 
 
 def release_verdict(bounds: Sequence[MarginalBound], counts: Aggregates, configuration: Configuration) -> Verdict:
@@ -68,8 +73,32 @@ def column_facts(counts: Aggregates, configuration: Configuration, deviation: fl
             _EVEN_RECORDS, _EVEN_DEVIATIONS * deviation
         )
         is_even = looked_at and not attribute.optional and chi2 <= float(chdtri(freedom, _EVEN_CHANCE))
-        found.append(ColumnFacts(name=attribute.name, missing=max(0.0, 1 - values.sum() / records), is_even=is_even))
+        missing, column = max(0.0, 1 - values.sum() / records), configuration.columns[attribute.columns[0]]
+        mean = None
+        if isinstance(column, NumberColumn) and len(attribute.columns) == 1:
+            mean = mean_doubt(column, counts.levels[0].values[rows, 0], values, deviation)
+        found.append(ColumnFacts(name=attribute.name, missing=missing, is_even=is_even, mean=mean))
     return found
+
+
+def mean_doubt(column: NumberColumn, codes: Codes, counts: Floats, deviation: float) -> str | None:
+    """Why the mean of a column is not to be trusted: noise in its counts, or most records in one wide bin; None where it is.
+
+    With c_i records in bin i of middle m_i, the noise of the mean m has variance sigma^2 sum_i (m_i - m)^2 / (sum_i c_i)^2.
+    """
+    edges, inside = np.array(column.edges), codes < len(column.bin_labels)
+    bins, held = codes[inside], counts[inside]
+    if (records := float(held.sum())) <= 0:
+        return None
+    middles, most = (edges[bins] + edges[bins + 1]) / 2, int(np.argmax(held))
+    mean = float(held @ middles) / records
+    noise = _DEVIATIONS * deviation * float(np.linalg.norm(middles - mean)) / records
+    first, last = column.grid(int(bins[most]))
+    if noise > CARE * abs(mean):
+        return f"noise can move it by {100 * noise / abs(mean):,.0f} %" if mean else "it is noise"
+    if held[most] > records / 2 and (last - first) / 10**column.resolution > abs(mean) / 2:
+        return f"most records are in one bin, {column.bin_labels[int(bins[most])]}, and where in it is not known"
+    return None
 
 
 def expected_errors(bounds: Sequence[MarginalBound], records: float, names: Sequence[str]) -> Sets:
@@ -96,8 +125,12 @@ def expected_errors(bounds: Sequence[MarginalBound], records: float, names: Sequ
 
 
 def _at_least(error: float | None, parts: Iterable[float | None]) -> float | None:
-    """The error of a set, which is never less than that of a part of it: a distance only falls where cells are added up."""
-    return None if error is None else max([error, *(part for part in parts if part is not None)])
+    """The error of a set, which is never less than that of a part of it: a distance only falls where cells are added up.
+
+    What nothing measured is not known, but for that: None where its parts allow care.
+    """
+    worst = max([error or 0.0, *(part for part in parts if part is not None)])
+    return None if error is None and worst <= CARE else worst
 
 
 def least_group(deviations: Sequence[float]) -> int | None:
@@ -117,9 +150,11 @@ def verdict(
     )
     doubts = list(_doubts(columns))
     fit = _publication(sets, lengths, records, is_empty=any(column.missing > _MISSING for column in columns))
-    if doubts and fit == "good":
+    bad = {row.attributes for row in sets if row.grade == "not"}
+    means = [f"the mean of {c.name} ({c.mean})" for c in columns if c.mean and (c.name,) not in bad]
+    if (doubts or means) and fit == "good":
         fit = "with care"
-    says = (*doubts, *_sentences(lengths, sets))
+    says = (*doubts, *_sentences(lengths, sets, means))
     return Verdict(publication=fit, says=says, advice=tuple(_advice(sets)), lengths=lengths, sets=sets)
 
 
@@ -142,8 +177,8 @@ def _publication(
     return "good" if single.count("good") == len(single) and most_pairs else "with care"
 
 
-def _sentences(lengths: Sequence[LengthVerdict], sets: Sequence[SetVerdict]) -> Iterator[str]:
-    """Good for, with care, not for: the numbers of sets, and the worst by name."""
+def _sentences(lengths: Sequence[LengthVerdict], sets: Sequence[SetVerdict], means: Sequence[str]) -> Iterator[str]:
+    """Good for, with care, not for: the numbers of sets, and the worst by name; the means that are not near."""
     for word, key in (("Good for", "good"), ("With care", "with_care"), ("Not for", "bad")):
         parts = []
         for row in lengths:
@@ -152,7 +187,7 @@ def _sentences(lengths: Sequence[LengthVerdict], sets: Sequence[SetVerdict]) -> 
                 parts.append(f"{_name(row.length)} ({number:,} of {of:,}{_examples(sets, row.length, key)})")
         if key == "bad":
             groups = [(row.least_group, _name(row.length)) for row in lengths if row.least_group and row.length <= 2]
-            parts += [f"groups of fewer than {least:,} records in {name}" for least, name in groups]
+            parts += [*(f"groups of fewer than {least:,} records in {name}" for least, name in groups), *means]
         if parts:
             yield f"{word}: {'; '.join(parts)}."
 

@@ -28,7 +28,7 @@ from marginweave.schemas.released.statement import MarginalStatement, Mechanism
 from marginweave.tasks.empirical.findings import Finding, Verdict
 from marginweave.tasks.evaluate.intervals import record_interval
 from marginweave.tasks.publish import figures, reader
-from marginweave.tasks.publish.reader import PublishedRelease, RecordCodes, ShownRecords, titled_labels
+from marginweave.tasks.publish.reader import PublishedRelease, RecordCodes, ShownRecords, titled_labels, titled_names
 from marginweave.tasks.publish.tables import ROW_GROUP
 from marginweave.tasks.publish.templates import read_text, render
 from marginweave.tasks.publish.wording import paid_words, reader_warnings
@@ -192,7 +192,7 @@ def explorer_data(published: PublishedRelease, codes: RecordCodes) -> bytes:
     header = {
         "attributes": [
             {"name": name, "labels": list(labels), "set": code.ndim == 2, "width": math.prod(code.shape[1:])}
-            for name, labels, code in zip(aggregates.domain.names, titled_labels(published), codes, strict=True)
+            for name, labels, code in zip(titled_names(published), titled_labels(published), codes, strict=True)
         ],
         "records": len(codes[0]),
         "count": [aggregates.record_count, *record_interval(aggregates)],

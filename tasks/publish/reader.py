@@ -194,6 +194,7 @@ class Distribution:
     """One attribute, or one set column; `more` values are left out; `missing` is how many synthetic records have no value."""
 
     name: str
+    columns: tuple[str, ...]
     kind: str
     values: tuple[ValueCounts, ...]
     more: int
@@ -208,6 +209,13 @@ def titled_labels(published: PublishedRelease) -> list[tuple[str, ...]]:
         titles = (column.titles or {}) if isinstance(column, ValuedColumn) and len(attribute.columns) == 1 else {}
         found.append(tuple(f"{label} ({titles[label]})" if label in titles else label for label in labels))
     return found
+
+
+def titled_names(published: PublishedRelease) -> list[str]:
+    """The names of the attributes, with the label of a column behind its name. DP: post-processing."""
+    columns, attributes = published.configuration.columns, published.configuration.attributes
+    labels = [columns[a.columns[0]].label if len(a.columns) == 1 else None for a in attributes]
+    return [f"{a.name} ({label})" if label else a.name for a, label in zip(attributes, labels, strict=True)]
 
 
 def distributions(published: PublishedRelease, shown: ShownRecords, scale: float) -> list[Distribution]:
@@ -236,5 +244,6 @@ def distributions(published: PublishedRelease, shown: ShownRecords, scale: float
             kept = sorted(values, key=lambda v: (v.reported or 0, v.synthetic), reverse=True)[:MOST_VALUES]
         kind = columns[name].type if name in columns else "group"
         missing, more = round(shown.empty[name] * scale), len(values) - len(kept)
-        found.append(Distribution(name=name, kind=kind, values=tuple(kept), more=more, missing=missing))
+        of = published.configuration.attributes[attributes[0]].columns
+        found.append(Distribution(name=name, columns=of, kind=kind, values=tuple(kept), more=more, missing=missing))
     return found

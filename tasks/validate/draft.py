@@ -11,14 +11,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import yaml
 
-from marginweave.schemas.configuration.code_lists import with_code_lists
+from marginweave.schemas.configuration.code_lists import column_words, with_code_lists
 from marginweave.schemas.configuration.execution import SourceFile
 from marginweave.schemas.configuration.yaml_source import TEXT_KEYS
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.places import EXAMPLE_PREFIX
-from marginweave.tasks.validate.draft_columns import ColumnDraft, look_at
+from marginweave.tasks.validate.draft_columns import ColumnDraft, are_codes, look_at
 from marginweave.tasks.validate.draft_unit import privacy_lines, subject_of
 from marginweave.tasks.validate.source import TableSource, source_columns
 
@@ -26,6 +27,7 @@ _LONGEST_NAME = 256
 _PLAIN = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_./+-]| (?=[A-Za-z0-9_]))*")
 _WORDS = frozenset({"true", "false", "null"})
 _NOT_COUNTED = frozenset({"identifier", "constant"})
+_RANGES = frozenset({"number", "date", "datetime"})
 
 _HEAD = """\
 # SENSITIVE: `marginweave init` wrote this draft by a look at the data. Keep it as you keep the data until it is confirmed.
@@ -52,7 +54,7 @@ _NOTHING_COUNTED = """\
 def draft_configuration(source: str, form: SourceFile, dictionary: str | None = None, below: Path = Path()) -> str:
     """The draft, as YAML, of a configuration for the table at `source`; `form.file` is what the draft calls it.
 
-    A column whose codes stand in the data `dictionary`, a file below `below`, has these, which are public.
+    A column that the data `dictionary`, a file below `below`, describes has its codes, which are public, and its label.
 
     DP: none; the text is as sensitive as the table until each column is confirmed.
 
@@ -67,30 +69,40 @@ def draft_configuration(source: str, form: SourceFile, dictionary: str | None = 
     if subject is not None:
         columns[subject.column] = ColumnDraft("identifier", remark="it tells the people apart that privacy protects")
     unnamed = [f"  # column {i + 1} has no name and is left out\n" for i, name in enumerate(present) if not name]
-    known = {} if dictionary is None else _of_dictionary(columns, dictionary, below)
-    named_there = "" if dictionary is None else f"data dictionary {Path(dictionary).name}"
-    lines = [
-        column_line(name, known.get(name, draft), named_there if name in known else None)
-        for name, draft in columns.items()
-    ]
+    known = {} if dictionary is None else _of_dictionary(columns, table, dictionary, below)
+    lines = [column_line(name, *known.get(name, (draft, None))) for name, draft in columns.items()]
     counted = any(draft.type not in _NOT_COUNTED for draft in columns.values())
     head = _HEAD if counted else _HEAD + _NOTHING_COUNTED
     privacy = privacy_lines(subject, "" if subject is None else flow("", subject.column), table.num_rows)
     return "".join([head, heading(dataset_name(source), form), privacy, "columns:\n", *unnamed, *lines])
 
 
-def _of_dictionary(columns: Mapping[str, ColumnDraft], dictionary: str, below: Path) -> dict[str, ColumnDraft]:
-    """The columns whose codes the dictionary has. Raises InputError where it has none of any column."""
-    found, refusal = {}, InputError(f"{dictionary} has no codes for any column of the table")
+def _of_dictionary(
+    columns: Mapping[str, ColumnDraft], table: pa.Table, dictionary: str, below: Path
+) -> dict[str, tuple[ColumnDraft, str | None]]:
+    """The columns that the dictionary describes, and where those are published whose codes it has.
+
+    Codes that are less than half of what stands in a column of numbers or dates are left to the steward.
+
+    Raises:
+        InputError: it describes none.
+    """
+    found: dict[str, tuple[ColumnDraft, str | None]] = {}
+    refusal, values = InputError(f"{dictionary} has no codes for any column of the table"), {"file": dictionary}
     for name, draft in columns.items():
-        values = {"file": dictionary}
+        words, raw = column_words(below / dictionary, name), {name: {"type": "category", "values": values}}
         try:
-            with_code_lists({"columns": {name: {"type": "category", "values": values}}}, below)
+            codes = with_code_lists({"columns": raw}, below)["columns"][name]["values"]
         except InputError as error:
             refusal = refusal if " has no codes for " in str(error) else error
-            continue
-        missing = {"missing": draft.facts["missing"]} if "missing" in draft.facts else {}
-        found[name] = ColumnDraft("category", {"values": values, **missing})
+            codes = None
+        if codes and (draft.type not in _RANGES or are_codes(table.column(name), codes)):
+            missing = {"missing": draft.facts["missing"]} if "missing" in draft.facts else {}
+            known = ColumnDraft("category", {"values": values, **missing, **words})
+            found[name] = known, f"data dictionary {Path(dictionary).name}"
+        elif codes or words:
+            remark = "the dictionary has codes for it: declare them as codes, or as missing" if codes else draft.remark
+            found[name] = ColumnDraft(draft.type, {**draft.facts, **words}, remark), None
     if not found:
         raise refusal
     return found

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
+from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
@@ -15,16 +18,15 @@ from pydantic import ValidationError
 from marginweave.schemas.configuration.columns import NumberColumn
 from marginweave.schemas.configuration.columns.periods import DAY, moment_of, parse_instant
 from marginweave.schemas.configuration.number_texts import USUAL, NumberForm
-from marginweave.schemas.configuration.values import number
+from marginweave.schemas.configuration.values import ValueMatcher, number
 from marginweave.tasks.arrow import compute as pc
 from marginweave.tasks.validate.orders import in_order
 from marginweave.tasks.validate.recognise import CODES, GAPS
 
 MOST_VALUES = 50  # a column with more distinct values is drafted with a private domain
 _FEW_CODES = 12  # so few distinct numbers are taken for codes
-_BINS, _LOG_BINS = 10, 12
-# Numbers from 0 on are skewed whose largest is so many times their middle one; a text is free where it is so long on average.
-_SKEWED, _FREE_TEXT = 20, 40
+_BINS, _LOG_BINS = 10, (12, 8, 6)
+_FREE_TEXT = 40  # so long on average is no value
 _EXACT = 2**53
 _MOST_DECIMALS = 9
 _BOOLEANS = frozenset({frozenset(pair) for pair in (("true", "false"), ("yes", "no"), ("t", "f"), ("y", "n"))})
@@ -57,32 +59,39 @@ def look_at(name: str, values: pa.ChunkedArray, numbers: NumberForm = USUAL) -> 
 
     Integers beyond 2^53, dates in several formats and texts among numbers make a category: nothing is bent to fit.
     """
-    texts, records = _distinct(values)
-    gaps = [text for text in texts if text.casefold() in GAPS]
-    present = [text for text in texts if text.casefold() not in GAPS]
+    cells = _cells(values)
+    records, gaps = sum(cells.values()) - cells.get("", 0), [text for text in cells if text.casefold() in GAPS]
+    present = [text for text in cells if text.casefold() not in GAPS]
     missing = {"missing": sorted(gaps)} if gaps else {}
     if not present:
         return ColumnDraft("category", {"domain": "private"}, "no value was seen")
     draft = (
         _boolean(present, missing)
         or _date(present, missing)
-        or _identifier(name, present, records)
-        or _number(name, [numbers.plain(text) or text for text in present], missing)
+        or _identifier(name, present, records, gaps)
+        or _number(name, {numbers.plain(text) or text: cells[text] for text in present}, missing)
         or _set(present, missing)
         or _category(present, missing, records)
     )
     return draft if len(present) > 1 or gaps else ColumnDraft("constant", {"value": present[0]})
 
 
-def _distinct(values: pa.ChunkedArray) -> tuple[list[str], int]:
-    """Distinct trimmed texts, in order; and how many cells hold one that is not empty."""
+def are_codes(values: pa.ChunkedArray, codes: Sequence[str]) -> bool:
+    """Whether at least half of the different cells that are filled are codes."""
+    known = ValueMatcher(codes)
+    present = [text for text in _cells(values) if text.casefold() not in GAPS]
+    return 2 * sum(known.index(text) >= 0 for text in present) >= len(present)
+
+
+def _cells(values: pa.ChunkedArray) -> dict[str, int]:
+    """The trimmed texts, in order, and how many cells hold each; an empty one is the empty text."""
     if pa.types.is_dictionary(values.type):
         values = pc.cast(values, values.type.value_type)
     if pa.types.is_floating(values.type):
         values = pc.if_else(pc.is_finite(values), values, None)
     cells = pc.utf8_trim_whitespace(pc.fill_null(pc.cast(values, pa.string()), ""))
-    filled = len(cells) - (pc.sum(pc.equal(cells, "")).as_py() or 0)
-    return sorted(pc.unique(cells).to_pylist()), filled
+    counted = pc.value_counts(cells)
+    return dict(sorted(zip(counted.field("values").to_pylist(), counted.field("counts").to_pylist(), strict=True)))
 
 
 def _boolean(present: Sequence[str], missing: dict[str, Any]) -> ColumnDraft | None:
@@ -109,22 +118,30 @@ def _date(present: Sequence[str], missing: dict[str, Any]) -> ColumnDraft | None
     return None
 
 
-def _identifier(name: str, present: Sequence[str], records: int) -> ColumnDraft | None:
+def _identifier(name: str, present: Sequence[str], records: int, gaps: Sequence[str]) -> ColumnDraft | None:
     """Every cell another text, and many of them: dropped only where the name or the form of all says what it is."""
-    if len(present) < records or records <= MOST_VALUES:
+    if len(present) < records:
+        return None
+    whole = [int(text) for text in present if not gaps and re.fullmatch("0|[1-9][0-9]{0,14}", text)]
+    if len(whole) == records and max(whole) - min(whole) == records - 1 and (records > MOST_VALUES or min(whole) <= 1):
+        return ColumnDraft("identifier", remark="it numbers the rows; it is dropped")
+    if records <= MOST_VALUES:
         return None
     if _IDENTIFIER.search(name) or all(_IDENTIFIER_FORM.fullmatch(text) for text in present):
         return ColumnDraft("identifier", remark="every cell is different; it is dropped")
     return None
 
 
-def _number(name: str, present: Sequence[str], missing: dict[str, Any]) -> ColumnDraft | None:
+def _number(name: str, present: Mapping[str, int], missing: dict[str, Any]) -> ColumnDraft | None:
     """Bounds are rounded outward; a single text among many numbers, such as N, is taken for "no value"."""
     if CODES.search(name):
         return None
-    numbers = [value for text in present if (value := number(text)) is not None]
+    numbers: Counter[Decimal] = Counter()
+    for text, cells in present.items():
+        if (value := number(text)) is not None:
+            numbers[value] += cells
     odd = [text for text in present if number(text) is None]
-    if len(odd) > 1 or len(set(numbers)) <= _FEW_CODES or any(re.match(r"[+-]?0[0-9]", text) for text in present):
+    if len(odd) > 1 or len(numbers) <= _FEW_CODES or any(re.match(r"[+-]?0[0-9]", text) for text in present):
         return None
     decimals = max(max(0, -int(value.normalize().as_tuple().exponent)) for value in numbers)
     least, most = min(numbers), max(numbers)
@@ -133,14 +150,25 @@ def _number(name: str, present: Sequence[str], missing: dict[str, Any]) -> Colum
     low, high = rounded_outward(least, most)
     missing = {"missing": [*missing.get("missing", []), *odd]} if odd else missing
     shown = {"decimals": decimals} if decimals <= _MOST_DECIMALS else {}
-    skewed = least >= 0 and most > _SKEWED * sorted(set(numbers))[len(set(numbers)) // 2]
-    facts = {"bounds": [plain(low), plain(high)], "bins": {"log": _LOG_BINS} if skewed else _BINS, **shown, **missing}
-    try:
-        NumberColumn.model_validate({"type": "number", **facts})
-    except ValidationError:  # numbers can lie closer than doubles tell apart
-        return None
-    remark = "few are large: log bins keep the mean; smallest: N says what lies next to 0" if skewed else ""
-    return ColumnDraft("number", facts, "a text stands among the numbers; is it no value?" if odd else remark)
+    skewed = least >= 0 and _middle(numbers) < low + (high - low) / _BINS  # most would share the first of equal bins
+    for bins in (*({"log": count} for count in _LOG_BINS if skewed), _BINS):
+        facts = {"bounds": [plain(low), plain(high)], "bins": bins, **shown, **missing}
+        with suppress(
+            ValidationError
+        ):  # a bin without a whole number; and numbers can lie closer than doubles tell apart
+            NumberColumn.model_validate({"type": "number", **facts})
+            remark = (
+                "few are large: log bins keep the mean; smallest: N says what lies next to 0" if bins != _BINS else ""
+            )
+            return ColumnDraft("number", facts, "a text stands among the numbers; is it no value?" if odd else remark)
+    return None
+
+
+def _middle(numbers: Mapping[Decimal, int]) -> Decimal:
+    """The median of the cells."""
+    ordered, half = sorted(numbers), sum(numbers.values()) / 2
+    seen = accumulate(numbers[value] for value in ordered)
+    return next(value for value, upto in zip(ordered, seen, strict=True) if upto >= half)
 
 
 def rounded_outward(low: Decimal, high: Decimal) -> tuple[Decimal, Decimal]:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import re
 import stat
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +16,7 @@ from tests.support.configurations import quick, raw
 from tests.support.people_table import people
 from tests.support.run_fork_server import STAGES
 from tests.support.samples import every
+from tests.support.terminal import on_terminal
 
 pytestmark = pytest.mark.system
 MARKER = "xq7marker"
@@ -217,32 +215,13 @@ def test_rules_suites_and_columns_of_one_value(marginweave: CommandLine, tmp_pat
     assert not re.search(r"\bb\b", told)  # which declared values do not occur is told to nobody
 
 
-def on_terminal(cli: CommandLine, *arguments: str | Path) -> str:
-    """What the command prints on a terminal of its own."""
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(cli.command(*arguments), cwd=cli.home, env=cli.variables, stdout=theirs, stderr=theirs)
-    os.close(theirs)
-    printed = b""
-    while True:
-        try:
-            piece = os.read(ours, 1 << 16)
-        except OSError:
-            break
-        if not piece:
-            break
-        printed += piece
-    process.wait()
-    os.close(ours)
-    return printed.decode()
-
-
 def test_values_are_shown_on_a_terminal_alone(marginweave: CommandLine, tmp_path: Path) -> None:
     path = write(tmp_path, [*ROWS, f"{MARKER}\x1b[2J,1,"])
     piped = marginweave("check", path, "--show-values")
     assert piped.returncode == 2
     assert "--show-values needs a terminal" in piped.stderr
-    assert MARKER not in on_terminal(marginweave, "check", path)
-    shown = on_terminal(marginweave, "check", path, "--show-values")
+    assert MARKER not in on_terminal(marginweave, "check", path).stdout
+    shown = on_terminal(marginweave, "check", path, "--show-values").stdout
     assert MARKER in shown
     assert "\x1b[2J" not in shown
     for file in marginweave.home.rglob("*"):

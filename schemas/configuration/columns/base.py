@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, model_validator
 
 from marginweave.schemas.configuration.preparation import Imputation
-from marginweave.schemas.configuration.values import FROZEN, ValueMatcher, value_key
+from marginweave.schemas.configuration.values import FROZEN, ValueMatcher, Words, value_key
 
 OTHER = "other"
 
@@ -61,6 +61,8 @@ class ColumnBase(BaseModel, frozen=True):
     `confirm: true` marks a column that `marginweave init` drafted from the data. Such a column is refused until it carries
     `public` instead, or is private: then its values or bounds are bought under the budget, and nothing else of the draft
     may be left in it.
+
+    `label` and `description` are what people call the column and what it is: public, and shown by the pages of a release.
     """
 
     model_config = FROZEN
@@ -70,6 +72,8 @@ class ColumnBase(BaseModel, frozen=True):
     """Whether a cell can hold several values."""
     confirm: Annotated[bool | None, AfterValidator(lambda value: value or None)] = None
     public: Annotated[str, AfterValidator(_published)] | None = None
+    label: Words | None = None
+    description: Words | None = None
 
     @model_validator(mode="after")
     def _check_confirmed(self) -> Self:

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from marginweave.schemas.configuration.columns import NumberColumn
 from marginweave.schemas.released.evaluation import MarginalBound
 from marginweave.schemas.released.verdict import CARE, GOOD, grade
-from marginweave.tasks.evaluate.verdict import ColumnFacts, expected_errors, verdict
+from marginweave.tasks.evaluate.verdict import ColumnFacts, expected_errors, mean_doubt, verdict
 
 NAMES = ("sex", "region", "age", "grade")
 CELLS = {"sex": 2, "region": 3, "age": 7, "grade": 5}
@@ -98,3 +99,48 @@ def test_no_set_is_better_than_a_part_of_it() -> None:
         if "age" in names:
             assert error is not None
             assert error >= 0.45
+
+
+def test_a_pair_that_nothing_measured_is_no_better_than_its_columns() -> None:
+    """Where a column is noise, so is each of its pairs, measured or not; elsewhere such a pair is with care."""
+    single = {("sex",): 0.01, ("age",): 0.4, ("grade",): 0.1}
+    found = [
+        MarginalBound(attributes=names, distance=2e3 * error, bound=None, noise=2e3 * error, deviation=1.0)
+        for names, error in single.items()
+    ]
+    errors = expected_errors(found, 1000, ["sex", "age", "grade"])
+    assert errors["sex", "age"] == errors["age", "grade"] == pytest.approx(0.4)
+    assert errors["sex", "grade"] is None
+
+
+COST = NumberColumn.model_validate({"type": "number", "bounds": [0, 1000], "bins": [0, 10, 100, 1000], "decimals": 0})
+STAY = NumberColumn.model_validate({"type": "number", "bounds": [0, 90], "bins": 10, "decimals": 0})
+VISITS = NumberColumn.model_validate({"type": "number", "bounds": [0, 90], "bins": [0, 1, 3, 90], "decimals": 0})
+
+
+@pytest.mark.parametrize(
+    ("column", "counts", "deviation", "said"),
+    [
+        (COST, [500, 400, 100], 1.0, None),
+        (COST, [500, 400, 100], 20.0, "noise can move it by 24 %"),
+        (COST, [900, 100, 0], 1e-6, "most records are in one bin, [0, 10), and where in it is not known"),
+        (STAY, [930, 50, 20], 1.0, "most records are in one bin, [0, 9), and where in it is not known"),
+        (STAY, [400, 380, 220], 1.0, None),
+        (VISITS, [700, 250, 50], 1e-6, None),  # a bin of one number hides nothing
+        (COST, [0, 0, 0], 1.0, None),
+    ],
+)
+def test_a_mean_that_noise_or_one_bin_decides_is_told(
+    column: NumberColumn, counts: list[int], deviation: float, said: str | None
+) -> None:
+    assert mean_doubt(column, np.arange(3), np.array(counts, float), deviation) == said
+
+
+def test_such_a_mean_is_in_the_verdict() -> None:
+    """With the columns that are good or with care; of those that are noise more need not be said."""
+    columns = [ColumnFacts(name=name, missing=0, is_even=False, mean="why") for name in ("age", "grade")]
+    errors = {**expected_errors(bounds(0.1, 1e6), 1e6, NAMES), ("grade",): 0.5}
+    found = verdict(errors, {1: [1.0]}, 1e6, columns)
+    assert found.says[-1].endswith("; the mean of age (why).")
+    assert "of grade (why)" not in found.says[-1]
+    assert found.publication == "with care"

@@ -5,14 +5,17 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from marginweave.flows.cli.init import init
 from marginweave.flows.run.looks import configured_after_look, looks_file, record_look
 from marginweave.schemas.configuration.yaml_source import canonical_written
 from marginweave.schemas.errors import StageError
+from marginweave.tasks.accounting.plan.resolve import load_configuration
 from tests.support.configurations import raw
+from tests.support.drafts import answered
 
 CHANGES: dict[str, tuple[dict[str, Any], bool]] = {
     "nothing": ({}, False),
@@ -54,6 +57,22 @@ def test_a_look_counts_for_an_account_and_for_a_file(tmp_path: Path) -> None:
     assert configured_after_look(tmp_path, run_of("others", **changed), file)
     assert configured_after_look(tmp_path, run_of("people", **changed), "s3://bucket/people.csv")
     assert not configured_after_look(tmp_path, run_of("others", **changed), "s3://bucket/people.csv")
+
+
+def test_a_draft_with_codes_from_a_dictionary_is_no_change(tmp_path: Path) -> None:
+    """What the draft names by a file, and what the configuration has in its place, is the same."""
+    (tmp_path / "d.csv").write_text('name,label,values\nsex,Sex,"f=female; m=male; x=other"\n')
+    table, target = tmp_path / "t.csv", tmp_path / "t.yaml"
+    table.write_text("sex\n" + "f\nm\n" * 40)
+    init(str(table), output=target, dictionary=tmp_path / "d.csv", home=tmp_path)
+    target.write_text(answered(target.read_text(), "the questionnaire"))
+    configuration = load_configuration(target)
+    assert configuration.columns["sex"].label == "Sex"
+    run = SimpleNamespace(dataset="t", written=configuration.written, created=datetime.now(UTC))
+    assert not configured_after_look(tmp_path, cast("Any", run), str(table))
+    (tmp_path / "d.csv").write_text('name,values\nsex,"f=female; m=male"\n')
+    other = SimpleNamespace(dataset="t", written=load_configuration(target).written, created=datetime.now(UTC))
+    assert configured_after_look(tmp_path, cast("Any", other), str(table))
 
 
 def test_a_damaged_record_is_no_record(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from dataclasses import replace
 from functools import cache
@@ -18,9 +19,19 @@ from marginweave.schemas.released.evaluation import BrokenRule, LengthMetrics, M
 from marginweave.tasks.evaluate.intervals import release_intervals
 from marginweave.tasks.publish.figures import worst_marginals_figure
 from marginweave.tasks.publish.pages import release_pages, render_explorer, render_report
-from marginweave.tasks.publish.reader import MOST_VALUES, distributions, record_codes
+from marginweave.tasks.publish.reader import MOST_VALUES, distributions, record_codes, titled_names
 from tests.support.configurations import configuration
-from tests.support.published import EVALUATION, FULL, HOSTILE, MORE, internal_evaluation, published, shown, table_of
+from tests.support.published import (
+    COLUMNS,
+    EVALUATION,
+    FULL,
+    HOSTILE,
+    MORE,
+    internal_evaluation,
+    published,
+    shown,
+    table_of,
+)
 
 NEVER = re.compile(r"anonym|no risk|risk-free|accurate", re.IGNORECASE)
 
@@ -153,6 +164,27 @@ def test_a_label_is_never_markup() -> None:
     for page in (usual(), render_explorer(release, shown(release, codes))):
         assert "<script>alert" not in page
     assert HOSTILE in unescape(usual())
+
+
+def test_pages_show_what_columns_are_called() -> None:
+    """Label and description, of a group those of each of its columns, and never as markup; nothing where none is declared."""
+    columns = copy.deepcopy(COLUMNS)
+    columns["sex"] |= {"label": HOSTILE, "description": "As told"}
+    columns["region"] |= {"values": ["north", "west"], "description": "Of residence"}
+    grouped = {"name": "who", "columns": ["sex", "region"], "combinations": [["f", "north"], ["m", "west"]]}
+    release, codes = published(columns=columns, label=HOSTILE, description="A survey", structure={"grouped": [grouped]})
+    page, explorer = (
+        render_report(release, shown(release, codes), EVALUATION),
+        render_explorer(release, shown(release, codes)),
+    )
+    assert "<script>alert" not in page + explorer
+    text = re.sub(r"\s+", " ", unescape(re.sub("</?[bp]>", "", page)))
+    assert f"sex: {HOSTILE} As told region: Of residence" in text
+    assert "<p>A survey</p>" in page
+    assert f"<h1>{HOSTILE}</h1>" in unescape(explorer)
+    alone, records = published(columns={**COLUMNS, "age": {**COLUMNS["age"], "label": "Age in years"}})
+    assert titled_names(alone) == ["sex", "region", "signs", "age (Age in years)"]
+    assert "<b>Age in years</b>" in render_report(alone, shown(alone, records), EVALUATION)
 
 
 @pytest.mark.parametrize(

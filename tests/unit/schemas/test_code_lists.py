@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from marginweave.schemas.configuration.code_lists import column_words, with_code_lists
 from marginweave.schemas.configuration.columns import Category
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import InputError
@@ -120,6 +121,47 @@ def test_a_list_that_cannot_be_used_is_refused_by_its_place(tmp_path: Path, valu
     with pytest.raises(InputError) as refusal:
         loaded(tmp_path, values)
     assert words in str(refusal.value)
+
+
+AGE = {"label": "Age in years", "description": "At the last birthday"}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("d.csv", "name,label,description\nsex,,\nage,Age in years, At the last birthday \n", AGE),
+        ("d.csv", "Variable / Field Name;Field Label;Field Note\nage;Age in years;At the last birthday\n", AGE),
+        ("d.tsv", "variable\tvalue\tlabel\tvariable label\nage\t1\tone\tAge in years\n", {"label": "Age in years"}),
+        ("d.csv", "name,value,label\nage,1,one\n", {}),
+        ("d.csv", "what,label\nage,Age\n", {}),
+        ("d.json", json.dumps({"age": AGE}), AGE),
+        ("d.json", json.dumps({"fields": [{"name": "age", "title": "Age", "values": {"1": "one"}}]}), {"label": "Age"}),
+        ("d.json", json.dumps({"age": {"1": "one"}}), {}),
+        ("d.json", json.dumps({"age": ["1"], "sex": {"label": "Sex"}}), {}),
+    ],
+)  # fmt: skip
+def test_what_a_column_is_called(tmp_path: Path, name: str, content: str, words: dict[str, str]) -> None:
+    """Where a row is a value, its label is not the column's."""
+    (tmp_path / name).write_text(content)
+    assert column_words(tmp_path / name, "age") == words
+
+
+@pytest.mark.parametrize("found", [{"age": AGE}, [{"name": "age", "label": "Age"}], {"age": {"description": "Years"}}])
+def test_a_column_that_is_described_has_no_codes(tmp_path: Path, found: object) -> None:
+    (tmp_path / "d.json").write_text(json.dumps(found))
+    with pytest.raises(InputError, match="has no codes for 'age'"):
+        with_code_lists({"columns": {"age": {"values": {"file": "d.json"}}}}, tmp_path)
+
+
+def test_a_label_is_public_and_changes_no_older_digest() -> None:
+    named = parse_configuration(raw(label="People", columns__sex__label=" Sex ", columns__sex__description="As told"))
+    assert (named.columns["sex"].label, named.columns["sex"].description) == ("Sex", "As told")
+    assert "label" not in parse_configuration(raw()).canonical()
+    assert named.digest != parse_configuration(raw()).digest
+    assert Configuration.from_canonical(named.canonical()).columns["sex"].label == "Sex"
+    for wrong in ("", " ", 3, ["Sex"]):
+        with pytest.raises(InputError, match=r"columns\.sex\.label .*must be a text"):
+            parse_configuration(raw(columns__sex__label=wrong))
 
 
 def test_titles_are_of_values() -> None:

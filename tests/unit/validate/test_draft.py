@@ -209,7 +209,7 @@ def test_codes_are_read_back_as_they_stand(tmp_path: Path) -> None:
 
 def test_a_private_line_needs_no_confirmation(tmp_path: Path) -> None:
     """Each way out: public, private domain, private bounds; and the two words that exclude each other."""
-    raw = answered(draft(tmp_path / "t.csv", {"sex": ["f", "m"] * 20, "age": [*map(str, range(40))]}))
+    raw = answered(draft(tmp_path / "t.csv", {"sex": ["f", "m"] * 20, "age": [*map(str, range(20, 60))]}))
     raw["columns"]["sex"] = {"type": "category", "domain": "private", "confirm": True}
     raw["columns"]["age"] |= {"bounds": "private", "within": [0, 150]}
     with pytest.raises(InputError, match=r"columns\.age is private, and still has decimals"):

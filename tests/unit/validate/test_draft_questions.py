@@ -16,7 +16,7 @@ from marginweave.schemas.configuration.yaml_source import parse_yaml
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.accounting.plan.resolve import parse_configuration
 from marginweave.tasks.validate.draft import draft_configuration
-from marginweave.tasks.validate.draft_columns import look_at
+from marginweave.tasks.validate.draft_columns import ColumnDraft, look_at
 from marginweave.tasks.validate.draft_unit import near_on_grid, on_grid, subject_of
 from marginweave.tasks.validate.orders import in_order
 
@@ -109,6 +109,34 @@ def test_skewed_numbers_have_log_bins_and_free_text_no_texts() -> None:
     assert (note.facts, "free text" in note.remark) == ({"domain": "private"}, True)
 
 
+def look(cells: list[str], name: str = "x") -> ColumnDraft:
+    return look_at(name, pa.chunked_array([cells]))
+
+
+def test_the_median_of_the_cells_says_what_is_skewed() -> None:
+    """Counts with many zeros and a long tail, whose different values are even; as many log bins as have a whole number each."""
+    visits = look(["0"] * 500 + ["1"] * 300 + [str(i) for i in range(78)])
+    assert visits.facts["bins"] == {"log": 12}
+    assert look(["0"] * 500 + [str(i) for i in range(31)]).facts["bins"] == {"log": 8}
+    assert look([str(i) for i in range(78)] * 3).facts["bins"] == 10
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind"),
+    [
+        ([str(i) for i in range(1, 21)], "identifier"),
+        ([str(i) for i in range(20)][::-1], "identifier"),
+        ([str(100_000 + i) for i in range(51)], "identifier"),
+        ([str(1947 + i) for i in range(16)], "number"),
+        ([str(i) for i in range(1, 40) if i != 7], "number"),
+        ([str(i) for i in range(1, 21)] * 2, "number"),
+    ],
+)
+def test_a_column_that_numbers_the_rows_is_dropped(cells: list[str], kind: str) -> None:
+    """Whole numbers without a gap, each once: from 0 or 1 on, or many of them; sixteen years are no numbers of rows."""
+    assert look(cells).type == kind
+
+
 def test_a_data_dictionary_answers_for_its_columns(tmp_path: Path) -> None:
     (tmp_path / "d.csv").write_text('name,values\nsex,"f=female; m=male; x=other"\n')
     lines = ["sex,age", *(f"{'fm'[i % 2]},{i % 90}" for i in range(200))]
@@ -118,3 +146,24 @@ def test_a_data_dictionary_answers_for_its_columns(tmp_path: Path) -> None:
     (tmp_path / "e.csv").write_text("name,values\nother,a\n")
     with pytest.raises(InputError, match=r"e\.csv has no codes for any column"):
         draft_of(tmp_path, lines, dictionary="e.csv", below=tmp_path)
+
+
+def test_a_data_dictionary_names_columns_and_does_not_bend_numbers(tmp_path: Path) -> None:
+    """Codes of which a number shows few stand beside its values: it stays a number, and the steward is told."""
+    (tmp_path / "d.csv").write_text(
+        "name,label,values\nage,Age in years,998=refused; 999=unknown\nroute,Route,"
+        + "; ".join(f"{i}=line {i}" for i in range(40))
+        + "\nsex,Sex,\n"
+    )
+    lines = ["sex,age,route", *(f"{'fm'[i % 2]},{i % 90},{i % 30}" for i in range(200))]
+    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
+    text = draft_configuration(str(tmp_path / "t.csv"), FILE, "d.csv", tmp_path)
+    columns = parse_yaml(text)["columns"]
+    assert columns["sex"] == {"type": "category", "values": ["f", "m"], "label": "Sex", "confirm": True}
+    assert {key: columns["age"][key] for key in ("type", "label", "confirm")} == {
+        "type": "number",
+        "label": "Age in years",
+        "confirm": True,
+    }
+    assert "the dictionary has codes for it" in text
+    assert (columns["route"]["type"], columns["route"]["public"]) == ("category", "data dictionary d.csv")

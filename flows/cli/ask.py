@@ -1,0 +1,142 @@
+"""The questions that a draft leaves to its steward, asked one by one in a terminal.
+
+What was drafted is shown with each question and is the default. An answer is checked as the configuration would be, and asked
+for again where it breaks a rule; nothing is made up in its place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.prompt import Prompt
+from rich.text import Text
+
+from marginweave.flows.cli.console import out
+from marginweave.schemas.configuration.code_lists import with_code_lists
+from marginweave.schemas.configuration.yaml_source import parse_yaml
+from marginweave.schemas.errors import InputError
+from marginweave.tasks.accounting.plan.resolve import parse_configuration
+from marginweave.tasks.validate.draft import flow
+
+_ASKED = {
+    "values": "Every value that can be, in order",
+    "bounds": "The lowest and the highest that can be",
+    "bins": "How many bins, or their edges",
+    "decimals": "Decimals",
+    "missing": 'Texts that mean "no value"',
+    "within": "A range in which the bounds surely lie",
+    "max_records": "The most rows of one person that are counted",
+    "rows": "About how many",
+    "public": "Where that is published (a questionnaire, a code list, a law)",
+}
+_LISTS = frozenset({"values", "bounds", "missing", "within"})
+_KINDS = {"category": "values", "boolean": "", "number": "bounds bins decimals", "date": "bounds bins"}
+_PRIVATE: Mapping[str, Any] = {"category": {"domain": "private"}, "number": {"bounds": "private", "bins": 10}}
+_PRIVACY = {"epsilon": 1.0, "delta": 1e-6, "unit": "row"}
+_OTHER = {"type": "category", "values": ["x"]}
+_BASE = {"dataset": "draft", "source": "draft.csv", "privacy": _PRIVACY, "columns": {"x": _OTHER}}
+
+
+class _Question(Prompt):
+    illegal_choice_message = "That is none of the choices."
+
+
+def answered(text: str, below: Path) -> Iterator[str]:
+    """The draft `text` after each answer; the last one waits for nothing. Files that an answer names lie below `below`.
+
+    Raises:
+        KeyboardInterrupt: the steward stopped.
+    """
+    out.print("Enter takes what stands in parentheses. Ctrl-C stops; what was answered until then is written.\n")
+    head, columns, body = text.partition("columns:\n")
+    drafted, lines, public = parse_yaml(text), body.splitlines(keepends=True), ""
+    subject, head = _with_unit(drafted, head)
+    named = iter(drafted["columns"].items())
+    for place, line in enumerate(lines):
+        yield "".join([head, columns, *lines])
+        name, said = ("", {"public": ""}) if line.startswith("  #") else next(named)
+        if name == subject:
+            lines[place] = f"  {flow('', name)}: {{type: identifier}}\n"
+        elif "public" not in said:
+            out.print(f"\n{line.replace(', confirm: true}', '}')}", end="")
+            found = _column(name, {key: value for key, value in said.items() if key != "confirm"}, public, below)
+            public = (found or {}).get("public", public)
+            lines[place] = "" if found is None else f"  {flow('', name)}: {flow('', found)}\n"
+    yield "".join([head[head.index("dataset:") :], columns, *lines])
+
+
+def _with_unit(drafted: Mapping[str, Any], head: str) -> tuple[str | None, str]:
+    """The column that tells the people apart, if one does, and the lines above the columns with what the steward says."""
+    out.print("Whose privacy is it? Answer row where a row is a person, else the column that tells whose row it is.")
+    known = drafted["privacy"]["unit"] if isinstance(drafted["privacy"]["unit"], dict) else {"column": "row"}
+    unit: str | dict[str, Any] = "row"
+    subject = _ask("Unit", known["column"], ["row", *drafted["columns"]], shown=False)
+    if subject != "row":
+        asked = {"column": subject, "max_records": known.get("max_records") if subject == known["column"] else None}
+        unit = _facts(asked, ["max_records"], lambda facts: {"privacy": {**_PRIVACY, "unit": facts}})
+    rows = ""
+    if _ask("Is the number of rows published?", "no", ["yes", "no"]) == "yes":
+        rows = f"rows: {_facts({}, ['rows'], lambda facts: facts)['rows']}\n"
+    for before, after in (("  confirm: .*\n", ""), ("  unit: .*", f"  unit: {flow('', unit)}"), ("rows: .*\n", rows)):
+        head = re.sub(f"^{before}", after.replace("\\", r"\\"), head, count=1, flags=re.MULTILINE)
+    return (None if subject == "row" else subject), head
+
+
+def _column(name: str, drafted: dict[str, Any], public: str, below: Path) -> dict[str, Any] | None:
+    """The column as the steward wants it, None where it is not released; `public` is where others are published."""
+    kind, bought = drafted["type"], drafted.get("domain") == "private"
+    choices = ["yes", "change", *(["private"] if kind in _PRIVATE and not bought else []), "drop"]
+    answer = _ask("Release it, its values bought?" if bought else "Is it public as it stands?", "yes", choices)
+    if answer == "drop":
+        return None
+    words: dict[str, Any] = {key: drafted[key] for key in ("label", "description") if key in drafted}
+    facts, keys = drafted, list[str]()
+    if answer == "private":
+        facts, keys = {"type": kind, **_PRIVATE[kind], **words}, ["within"] * (kind == "number")
+    elif answer == "change":
+        kind = _ask("Kind", kind, [*dict.fromkeys([kind, *_KINDS])])
+        if bought or kind != drafted["type"]:
+            facts = {"type": kind, **dict.fromkeys(_KINDS.get(kind, "").split()), **words}
+        keys = [*(key for key in facts if key not in {"type", *words}), "missing"]
+    if kind != "identifier" and "private" not in {facts.get("domain"), str(facts.get("bounds"))}:
+        facts, keys = {**facts, "public": public}, [*dict.fromkeys(keys), "public"]
+    return _facts(facts, keys, lambda facts: with_code_lists({"columns": {name: facts, f"not {name}": _OTHER}}, below))
+
+
+def _facts(
+    facts: Mapping[str, Any], keys: Iterable[str], written: Callable[[dict[str, Any]], dict[str, Any]]
+) -> dict[str, Any]:
+    """The facts with answers for the keys, asked until a configuration may say what is `written` of them."""
+    found = dict(facts)
+    while True:
+        try:
+            for key in keys:
+                drafted = found.get(key)
+                shown = "" if drafted in (None, "") else flow(key, drafted)
+                found[key] = parsed(key, _ask(_ASKED.get(key, key), shown))
+            kept = {key: value for key, value in found.items() if value not in ([], None)}
+            parse_configuration({**_BASE, **written(kept)})
+        except InputError as error:
+            out.print(str(error))
+        else:
+            return kept
+
+
+def parsed(key: str, answer: str) -> Any:
+    """What the answer would be below `key` of a configuration; a list needs no brackets, a text no quotes."""
+    if answer.startswith("%") or (key == "public" and not answer.startswith('"')):
+        return answer
+    if (key in _LISTS or "," in answer) and not answer.startswith(("[", "{", '"')):
+        answer = f"[{answer}]"
+    return parse_yaml(f"{key}: {answer}", "the answer")[key]
+
+
+def _ask(question: str, default: str, choices: Sequence[str] = (), *, shown: bool = True) -> str:
+    form = _Question(Text(question), console=out, choices=list(choices) or None, show_choices=shown)
+    try:
+        return str(form(default=default or ...))
+    except EOFError:
+        raise KeyboardInterrupt from None
