@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.support.places import REPOSITORY
-from tests.support.traps import COSTS, STRONG_PAIR, Trap, released
+from tests.support.traps import COSTS, STRONG_PAIR, UNKNOWN_SIZE, Trap, released
 
 PAGE = REPOSITORY / "docs" / "traps.md"
 CHANCE: Mapping[str, Trap] = {
@@ -21,6 +21,7 @@ CHANCE: Mapping[str, Trap] = {
     "mean cost beside one column": COSTS[1],
     "mean cost beside three columns": COSTS[3],
     "the survey's strong pair": STRONG_PAIR,
+    "the same without `rows`": UNKNOWN_SIZE,
 }
 TESTS = {
     "decimal commas": (
@@ -156,6 +157,9 @@ vote.
 {chance}
 
 In these {len(every)} releases, of tables in which nothing is missing, {gaps} cells are empty.
+
+Without `rows` the survey's records say nothing of pairs, as noise is shared among all triples, and the verdict says so: not for
+pairs of columns. `init` drafts `rows`, to be kept where the size of the table is published.
 
 What is left of the error of the mean is noise on the last bins, where a cost weighs most: beside three columns the counts of
 costs have sd 12, and the last bin has 8 of 12,000 records, which are a twentieth of all costs. Fewer columns or wider log bins

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -81,12 +81,13 @@ class Trap:
     table: Callable[[], pd.DataFrame]
     columns: Mapping[str, Any]
     measure: Callable[[pd.DataFrame, pd.DataFrame], float]
-    rows: int
+    rows: int | None
 
     def write(self, place: Path) -> Path:
         """The table and its configuration in a folder."""
         self.table().to_csv(place / "t.csv", index=False)
-        content = {"dataset": "t", "source": "t.csv", "rows": self.rows, "missing": [], "privacy": PRIVACY}
+        size = {} if self.rows is None else {"rows": self.rows}
+        content = {"dataset": "t", "source": "t.csv", **size, "missing": [], "privacy": PRIVACY}
         (place / "t.yaml").write_text(yaml.safe_dump({**content, "columns": dict(self.columns)}))
         return place / "t.yaml"
 
@@ -101,6 +102,7 @@ COSTS = {
     for others in (0, 1, 3)
 }
 STRONG_PAIR = Trap(table=survey, columns=SURVEY, measure=kept_strength, rows=1_000)
+UNKNOWN_SIZE = replace(STRONG_PAIR, rows=None)
 
 
 def released(trap: Trap, home: Path) -> tuple[float, int]:
