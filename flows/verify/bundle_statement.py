@@ -141,6 +141,9 @@ def _check_mechanisms(statement: Content, body: Content, draws: list[Content]) -
         require(not unknown, f"{place} in privacy.json has {unknown}, which no row explains")
     for draw in draws if "marginals" in statement else ():
         _check_marginals(statement["marginals"], draw, draws)
+    bought = sorted(row["sigma"] for row in said if row["draw"].startswith("bins-")) if published else []
+    same = bought == sorted(bins["deviation"] for bins in statement.get("bins", {}).values())
+    require(same, "the noise of bins in privacy.json is not that of their draws")
 
 
 def _check_account(statement: Content, rows: list[Content], own: list[Content]) -> None:

@@ -42,6 +42,10 @@ PLANS: dict[str, dict[str, Any]] = {
         "aggregate": K_TUPLES, "columns__region": HIDDEN, "privacy__accountant": "joint", "privacy__neighbors": "replace-one",
     },
     "marginals": {"aggregate": {"method": "marginals", "cliques": {"all": 2}}},
+    "quantiles": {
+        "aggregate": {"method": "marginals", "cliques": {"all": 2}},
+        "columns__age": {"type": "number", "bounds": [0, 100], "bins": {"quantiles": 4}},
+    },
     "joint-marginals": {
         "aggregate": {"method": "marginals", "cliques": {"all": 2}}, "columns__region": HIDDEN,
         "privacy__accountant": "joint",

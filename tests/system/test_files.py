@@ -86,10 +86,13 @@ def test_a_draft_of_any_form_is_released_right(marginweave: CommandLine, name: s
     place.write_text(
         f"{draft}aggregate: {{method: marginals, cliques: [[ort, kosten]]}}\nsynthesize: {{method: gum}}\n"
     )
+    looked = cli("check", "t.yaml")
+    assert looked.returncode == 0, looked.stdout
     assert cli("ledger", "open", "t", "--epsilon", "30", "--delta", "1e-6").returncode == 0
     result = cli("run", "t.yaml", "--run", "first")
     assert result.returncode == 0, result.stderr
-    records = pq.read_table(cli.home / "runs" / "first" / "release" / "synthetic.parquet").to_pydict()
+    assert cli("publish", "first", "--to", "out").returncode == 0
+    records = pq.read_table(cli.home / "out" / "synthetic.parquet").to_pydict()
     costs = [cost for cost in records["kosten"] if cost is not None]
     assert abs(sum(costs) / len(costs) - MEAN) < 100
     assert min(len(costs), sum(town in TOWNS for town in records["ort"])) > 0.98 * ROWS
@@ -117,9 +120,11 @@ def test_a_code_list_of_264_industries_is_given_as_a_file(marginweave: CommandLi
     )
     (cli.home / "people.yaml").write_text(yaml.safe_dump(configuration, sort_keys=False))
     assert cli("ledger", "open", "people", "--epsilon", "30", "--delta", "1e-6").returncode == 0
+    assert cli("check", "people.yaml").returncode == 0
     result = cli("run", "people.yaml", "--run", "first")
     assert result.returncode == 0, result.stderr
-    release = cli.home / "runs" / "first" / "release"
+    assert cli("publish", "first", "--to", "out").returncode == 0
+    release = cli.home / "out"
     records = pq.read_table(release / "synthetic.parquet").to_pydict()
     sections = {str(code): "ABCDE"[i % 5] for i, code in enumerate(codes)}
     found = [pair for pair in zip(records["industry"], records["section"], strict=True) if pair[0] is not None]

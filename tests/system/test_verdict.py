@@ -45,7 +45,9 @@ def test_a_table_of_69_rows_is_not_for_publication(marginweave: CommandLine, tmp
     """
     cli = marginweave
     assert cli("ledger", "open", "t", "--epsilon", "1", "--delta", "1e-6").returncode == 0
-    done = cli("run", write(tmp_path, 69, COLUMNS | LARGE), "--run", "first")
+    path = write(tmp_path, 69, COLUMNS | LARGE)
+    assert cli("check", path).returncode == 0
+    done = cli("run", path, "--run", "first")
     assert done.returncode == 0, done.stderr
     release = cli.home / "runs" / "first" / "release"
     said = json.loads(done.stdout.splitlines()[-1])["verdict"]
