@@ -161,7 +161,7 @@ def test_a_label_is_never_markup() -> None:
         ("model", "<td>0.125</td><td>0.062</td><td>0.031</td>"),
         ("by_count", "Error by the size"),
         ("marginals", "kept worst"),
-        ("association", "Association of pairs"),
+        ("association", "not above the noise: 1 pair, of which"),
         ("rules", "structural zeros"),
         ("paid", "Bought with 5 % of the budget"),
     ],
