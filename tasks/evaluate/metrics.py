@@ -61,7 +61,7 @@ def evaluate_release(
         for a, m in _all(measured).items()
         if m.known is not None
     ]
-    return _agreement(comparison, domain, measured, distances, ordered, rules, _pair_sigmas(aggregates))
+    return _agreement(comparison, domain, measured, distances, ordered, rules, sigmas=_pair_sigmas(aggregates))
 
 
 def evaluate_internal(
@@ -100,7 +100,7 @@ def evaluate_internal(
     # NIST's k-marginal score for k = 3 (SDNist, metrics/kmarginal.py), over all attributes alike; a copy has 1000
     scored = [by_set[attributes] for attributes in agreement.sampled_sets(places, 3, _SCORED) if attributes in by_set]
     distances = [MarginalDistance(attributes=_names(domain, a), tvd=tvd, noise=None) for a, tvd in by_set.items()]
-    against = _agreement(comparison, domain, measured, distances, ordered, rules, {})
+    against = _agreement(comparison, domain, measured, distances, ordered, rules, sigmas={})
     learned, predicted = has_scikit_learn(), None if target is None else (target, domain.names[target])
     return InternalEvaluation(
         **dict(against),
@@ -140,6 +140,7 @@ def _agreement(
     distances: list[MarginalDistance],
     ordered: Collection[int],
     rules: tuple[BrokenRule, ...],
+    *,
     sigmas: Mapping[Attributes, float],
 ) -> RecordAgreement:
     """Lengths are those of which something was counted: marginals of four columns say nothing of three."""

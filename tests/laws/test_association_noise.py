@@ -1,4 +1,4 @@
-"""Associations are shown only where neither chance nor noise explains them: the limit holds, and is no larger than it need be."""
+"""Associations are shown only where neither chance nor noise explains them: the limit holds, and is not much too large."""
 
 from __future__ import annotations
 

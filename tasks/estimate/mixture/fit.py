@@ -21,6 +21,7 @@ from marginweave.tasks.estimate.mixture.objective import Objective
 from marginweave.tasks.estimate.mixture.start import TreeStart
 from marginweave.tasks.estimate.mixture.targets import F32, FeatureLayout, Float32s
 from marginweave.tasks.estimate.rounding import nearest_column
+from marginweave.tasks.progress import listener
 
 
 def normal(shares: Floats) -> Floats:
@@ -110,13 +111,17 @@ def fit_mixture(
     layout = FeatureLayout(blocks, sizes)
     objective = Objective(layout, measurements, unfitted.masks, total)
 
-    def fit(first: Start) -> tuple[Floats, Floats]:
+    say = listener()
+
+    def fit(numbered: tuple[int, Start]) -> tuple[Floats, Floats]:
+        number, first = numbered
         descent = Descent(layout, objective, *first)
-        descent.run(settings.iterations, noise)
+        place, most = f"model {number} of {len(initial)}", f"{settings.iterations} at most"
+        descent.run(settings.iterations, noise, lambda iteration: say(f"{place}, pass {iteration} ({most})"))
         return descent.shares.T.astype(np.float64), normal(first[1].astype(np.float64))
 
     with threadpool_limits(1):
-        fitted = list(LocalEngine().map(fit, initial))
+        fitted = list(LocalEngine().map(fit, list(enumerate(initial, start=1))))
     ends = np.cumsum([len(block.cells) for block in blocks[:-1]])
     parts = np.split(np.concatenate([shares for shares, _ in fitted]), ends, axis=1)
     weights = np.concatenate([weights for _, weights in fitted]) / len(fitted)
