@@ -141,10 +141,15 @@ def _tell(request: Request, schedule: Schedule | None, name: str) -> None:
         out.print(f"{name}{line}")
     if sized := size_forecast(request.configuration):
         out.print(f"{name}What it will be good for, by the distance (TVD) that noise alone would make:")
-        table = table_of("rows", "counted", "single columns", "pairs of columns")
+        table = table_of("rows", "counted", "single columns", "pairs of columns", "time, memory")
         for row in sized:
             table.add_row(f"{row.rows:,}", *row[1:])
         print_wide(table)
+        rules = "; rules of structure can make a fit several times as long" if request.configuration.forbidden else ""
+        out.print(
+            f"Time on this machine, 14 s of it to start Prefect's server (and .3 GB more){rules}; two to three times that on a "
+            "slow or busy one"
+        )
         if request.configuration.rows is None:
             out.print("If the number of rows is public, say rows: N in the configuration: auto then chooses by it")
 

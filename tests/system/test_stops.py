@@ -43,10 +43,13 @@ def test_a_signal_during_a_fit_ends_it_in_two_seconds_and_the_fit_is_resumed(
     assert (said, process.returncode) == (words, 128 + signal.SIGTERM)
     assert [line["event"] for line in map(json.loads, out.splitlines())] == ["stopped"]
     assert told.pop("time")
-    assert 2 <= told.pop("seconds")
+    assert told.pop("seconds") >= 2
     number = told["text"].split()[1]
     assert told == {
-        **{"event": "progress", "run": "r", "dataset": "people", "stage": "fit"},
+        "event": "progress",
+        "run": "r",
+        "dataset": "people",
+        "stage": "fit",
         "text": f"model {number} of 24, {told['text'].split(', ')[1]}",
     }
     resumed = cli("run", path, "--run", "r")
