@@ -16,7 +16,7 @@ from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.synthesis import MixtureSynthesis, SynthesisSettings
 from marginweave.tasks.aggregate.noise import public_sizes
 
-_SERVER, _IMPORTS = 14.0, 8.0  # wall seconds of Prefect's server and of our imports
+SERVER, _IMPORTS = 14.0, 8.0  # wall seconds of Prefect's server and of our imports
 _IMPORTED = 0.45  # gigabytes of these
 _FIT, _FIT_TABLE, _MOST_SIGMAS = 1.55e-5, 3e-3, 9.0  # of 2,400 components, by cells and tables
 _TUPLES = 3.0  # counts that were clipped are fitted so many times as long
@@ -71,4 +71,4 @@ def run_cost(configuration: Configuration, tables: Sequence[Table], rows: int, c
         memory += 5e-7 * min(cells, _MOST_TUPLES)
     else:
         return None
-    return RunCost(_SERVER + _IMPORTS + serial + (counted + parallel) / min(cores, _MOST_CORES), memory)
+    return RunCost(SERVER + _IMPORTS + serial + (counted + parallel) / min(cores, _MOST_CORES), memory)

@@ -55,7 +55,7 @@ def association(
             sides.append((cramers_v(*part), normalized_mutual_information(*part), rho))
         v, information, ranks = zip(*sides, strict=True)
         sigma = sigmas.get(cells.numbering.attributes)
-        if sigma is None or v[0] is None or v[0] > _limit(*_occupied(rows, columns, cells.reference, kept), sigma):
+        if sigma is None or v[0] is None or v[0] > noise_limit(*_occupied(rows, columns, cells.reference, kept), sigma):
             return v, information, ranks, False
         return _NO_VALUES, _NO_VALUES, _NO_VALUES, True
 
@@ -70,11 +70,6 @@ def association(
         spearman=_measure(names, with_order, {p: m[2] for p, m in found.items()}),
         within_noise=sum(m[3] for m in found.values()) if sigmas else None,
     )
-
-
-def _limit(rows: IntArray, columns: IntArray, counts: FloatArray, sigma: float) -> float:
-    sums = (np.bincount(codes, weights=counts).astype(np.float64) for codes in (rows, columns))
-    return noise_limit(*(some[some > 0] for some in sums), sigma)
 
 
 def cramers_v(rows: IntArray, columns: IntArray, counts: FloatArray) -> float | None:

@@ -7,16 +7,17 @@ import math
 import numpy as np
 from scipy.special import chdtri
 
+from marginweave.schemas.released.aggregates import IntArray
 from marginweave.tasks.evaluate.cells import FloatArray
 
 CHANCE = 0.001
 """So often independent columns pass for associated ones."""
 
 
-def noise_limit(rows: FloatArray, columns: FloatArray, sigma: float) -> float:
+def noise_limit(rows: IntArray, columns: IntArray, counts: FloatArray, sigma: float) -> float:
     """The Cramér's V that a released pair of independent columns exceeds once in a thousand times.
 
-    Let n be the records, p and q the shares of the values, n p_i and n q_j the `rows` and `columns`, and y = n p q + x the
+    Let n be the records, p and q the shares of the values that occur, and y = n p q + x the
     counts, x of a sample of n records with noise of variance s^2 in each cell. Then n V^2 (min(r, c) - 1) = chi^2, and to first
     order chi^2 = |B x / sqrt(n p q)|^2, B the projection that takes the sums of rows and columns away. It is a weighted sum of
     chi^2 of one degree of freedom (M. Gaboardi, H. Lim, R. Rogers, S. Vadhan, Differentially private chi-squared hypothesis
@@ -28,18 +29,21 @@ def noise_limit(rows: FloatArray, columns: FloatArray, sigma: float) -> float:
     degrees of freedom (F. Satterthwaite 1946), one at least.
 
     Args:
-        rows: Sums of the rows of the pair's table, above 0; of no value that does not occur.
-        columns: Sums of its columns, likewise.
+        rows: First value of each occupied cell of the pair's table, shape (cells,).
+        columns: Second value, likewise.
+        counts: Its count, above 0.
         sigma: Standard deviation s of the noise of a cell, and whatever a count may lack by suppression.
 
     Returns:
         The limit of V, infinite where one of them has a single value. DP: post-processing.
     """
-    r, c, n = len(rows), len(columns), float(rows.sum())
+    by_row, by_column = (np.bincount(codes, weights=counts) for codes in (rows, columns))
+    by_row, by_column, n = by_row[by_row > 0], by_column[by_column > 0], float(counts.sum())
+    r, c = len(by_row), len(by_column)
     if min(r, c) < 2:
         return math.inf
     # values that are equally frequent are one, so many times
-    (x, times_x), (y, times_y) = (np.unique(sums, return_counts=True) for sums in (rows, columns))
+    (x, times_x), (y, times_y) = (np.unique(sums, return_counts=True) for sums in (by_row, by_column))
     least = np.minimum(sigma, np.minimum.outer(x, y))
     w = np.outer(1 - x / n, 1 - y / n) * (1 + n * least**2 / np.outer(x, y))
     mean = float(times_x @ w @ times_y)

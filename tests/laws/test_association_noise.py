@@ -27,9 +27,8 @@ def released(shares: list[np.ndarray], records: int, sigma: float, seed: int) ->
     for drawn in rng.multinomial(records, np.outer(*shares).ravel(), TABLES):
         noisy = np.maximum(drawn + np.rint(rng.normal(0, sigma, drawn.shape)), 0).reshape(*map(len, shares))
         rows, columns = np.nonzero(noisy)
-        sums = [noisy.sum(axis=axis) for axis in (1, 0)]
-        limit = noise_limit(*(some[some > 0] for some in sums), sigma)
-        found.append((known(cramers_v(rows, columns, noisy[rows, columns])), limit))
+        occupied = rows, columns, noisy[rows, columns]
+        found.append((known(cramers_v(*occupied)), noise_limit(*occupied, sigma)))
     return found
 
 

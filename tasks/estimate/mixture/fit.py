@@ -99,34 +99,34 @@ def fit_mixture(
     if not all(len(block.cells) for block in blocks):
         raise InputError("masks must allow at least one record")
     settings = settled(settings, measurements, len(sizes), total)
-    if start is None:
-        tree = TreeStart(measurements, blocks, sizes, total)
-        generators = np.random.default_rng(settings.seed).spawn(settings.fits)  # post-processing
-        shares = [tree.shares(settings.components, generator) for generator in generators]
-        equal = np.full(settings.components, 1 / settings.components, F32)
-        initial = [(np.ascontiguousarray(mine.T, F32), equal) for mine in shares]
-    else:
-        initial = _warm_start(start, blocks, settings)
+    initial = _cold_start(measurements, unfitted, settings) if start is None else _warm_start(start, blocks, settings)
 
     layout = FeatureLayout(blocks, sizes)
     objective = Objective(layout, measurements, unfitted.masks, total)
 
     say = listener()
 
-    def fit(numbered: tuple[int, Start]) -> tuple[Floats, Floats]:
-        number, first = numbered
-        descent = Descent(layout, objective, *first)
-        place, most = f"model {number} of {len(initial)}", f"{settings.iterations} at most"
-        descent.run(settings.iterations, noise, lambda iteration: say(f"{place}, pass {iteration} ({most})"))
-        return descent.shares.T.astype(np.float64), normal(first[1].astype(np.float64))
+    def fit(number: int) -> tuple[Floats, Floats]:
+        shares, weights = initial[number]
+        descent = Descent(layout, objective, shares, weights)
+        descent.run(settings.iterations, noise, lambda text: say(f"model {number + 1} of {len(initial)}, {text}"))
+        return descent.shares.T.astype(np.float64), normal(weights.astype(np.float64))
 
     with threadpool_limits(1):
-        fitted = list(LocalEngine().map(fit, list(enumerate(initial, start=1))))
+        fitted = list(LocalEngine().map(fit, range(len(initial))))
     ends = np.cumsum([len(block.cells) for block in blocks[:-1]])
     parts = np.split(np.concatenate([shares for shares, _ in fitted]), ends, axis=1)
     weights = np.concatenate([weights for _, weights in fitted]) / len(fitted)
     fitted_model = replace(unfitted, weights=weights, shares=tuple(map(normal, parts)))
     return calibrate_one_way(fitted_model, measurements)
+
+
+def _cold_start(measurements: Sequence[Measurement], model: Mixture, settings: MixtureSynthesis) -> list[Start]:
+    tree = TreeStart(measurements, model.blocks, model.sizes, model.total)
+    generators = np.random.default_rng(settings.seed).spawn(settings.fits)  # post-processing
+    equal = np.full(settings.components, 1 / settings.components, F32)
+    shares = [tree.shares(settings.components, generator) for generator in generators]
+    return [(np.ascontiguousarray(mine.T, F32), equal) for mine in shares]
 
 
 def _warm_start(start: Mixture, blocks: Sequence[Block], settings: MixtureSynthesis) -> list[Start]:
