@@ -145,8 +145,8 @@ class Inspection:
                 found.append(CheckedRow(subject=name, missing=look.missing / look.cells, findings=findings))
         shares = {name: repetition.share for name, repetition in self.ids.items()}
         found += [CheckedRow(subject=n, findings=(id_finding(n, share),)) for n, share in shares.items() if share]
-        structure = configuration.structure or Structure()
-        stopping = {group.name for group in structure.grouped if group.outside == "error"}
+        grouped = (configuration.structure or Structure()).grouped
+        stopping = {group.name for group in grouped if group.outside == "error"}
         for rule in add_rules(self.rules) if self.rules else ():
             if rule.records and rule.rule != "never missing":  # told of the column
                 subject, finding = rule_finding(rule, stops=rule.rule == "group" and rule.subject in stopping)

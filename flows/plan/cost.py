@@ -21,10 +21,8 @@ _IMPORTED = 0.45  # gigabytes of these
 _FIT, _FIT_TABLE, _MOST_SIGMAS = 1.55e-5, 3e-3, 9.0  # of 2,400 components, by cells and tables
 _TUPLES = 3.0  # counts that were clipped are fitted so many times as long
 _CONSISTENCY, _CONSISTENCY_SIGMAS = 4e-5, 0.2
-_ROUND = 2.5e-4  # by columns^2
-_COUNT = 1e-8  # a row and table, counted for the release and its evaluation
-_VALUE = 2.2e-7  # read, written and shown
-_SWAP = 1.5e-8  # a record of a mixture, by columns^2
+_ROUND, _SWAP = 2.5e-4, 1.5e-8  # a round of choices, and a record of a mixture, by columns^2
+_COUNT, _VALUE = 1e-8, 2.2e-7  # a row and table, counted and evaluated; a value that is read, written and shown
 _GROW, _GROW_CODE = 2.4e-6, 1e-9  # a record that is grown of combinations, by columns and by codes
 _MOST_CORES, _BLOCKS, _MOST_TUPLES = 8, 1_000_000, 2_000_000  # rows in memory at once
 
@@ -54,7 +52,6 @@ def run_cost(configuration: Configuration, tables: Sequence[Table], rows: int, c
     """What a run costs that measures these tables; None where nothing was measured of its synthesizer."""
     settings, columns = configuration.synthesize, len(configuration.attributes)
     cells = sum(table.cells for table in tables)
-    counted = _COUNT * rows * len(tables)
     serial, memory = _VALUE * rows * columns, _IMPORTED + 2.2e-8 * columns * min(rows, _BLOCKS)
     if isinstance(settings, MixtureSynthesis):
         sigmas = sum(rows / table.sigma for table in tables) / cells
@@ -71,4 +68,6 @@ def run_cost(configuration: Configuration, tables: Sequence[Table], rows: int, c
         memory += 5e-7 * min(cells, _MOST_TUPLES)
     else:
         return None
-    return RunCost(SERVER + _IMPORTS + serial + (counted + parallel) / min(cores, _MOST_CORES), memory)
+    return RunCost(
+        SERVER + _IMPORTS + serial + (_COUNT * rows * len(tables) + parallel) / min(cores, _MOST_CORES), memory
+    )

@@ -71,9 +71,7 @@ def _at(configuration: Configuration, rows: int) -> SizeForecast:
         pairs = f"{rounds.rounds * rounds.batch} chosen, {pairs}"
     counted = defaults.counts_words(sized.aggregate, len(sized.attributes))
     cost = run_cost(sized, planned_tables(sized, plan), rows, available_cores())
-    return SizeForecast(
-        rows, counted, _words(found[1], "not known"), pairs, "not measured" if cost is None else str(cost)
-    )
+    return SizeForecast(rows, counted, _words(found[1], "not known"), pairs, str(cost or "not measured"))
 
 
 def planned_tables(configuration: Configuration, plan: BudgetPlan) -> list[Table]:
