@@ -116,11 +116,12 @@ def _unread_advice(column: MeasuredColumn, look: Look) -> str:
     return "If a code among them means 'no value', list it in `missing`; else compare the column with its description."
 
 
-def rule_finding(rule: BrokenRule) -> tuple[str, Remark]:
-    """What to say of a declared rule that rows break, and of what it is said."""
+def rule_finding(rule: BrokenRule, *, stops: bool) -> tuple[str, Remark]:
+    """What to say of a declared rule that rows break, and of what it is said; `stops` where a run stops there."""
     words, advice = _RULES.get(rule.rule, ("break the rule", "Compare the rule with its source, or correct the rows."))
     text = f"{percent(rule.share)} of the rows {words}."
-    severity = Severity.NOTE if rule.rule == "max_values" else Severity.LOOK
+    usual = Severity.NOTE if rule.rule == "max_values" else Severity.LOOK
+    severity = Severity.STOPS if stops else usual
     return rule.subject or rule.rule, Remark(severity=severity, share=rule.share, text=text, advice=advice)
 
 

@@ -20,6 +20,7 @@ from marginweave.flows.run.looks import record_look
 from marginweave.flows.run.request import Request
 from marginweave.schemas.configuration.columns import IdentifierColumn, MeasuredColumn
 from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.configuration.structure import Structure
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.evaluation import BrokenRule
 from marginweave.tasks.checkpoint.codecs import plain_table
@@ -144,8 +145,10 @@ class Inspection:
                 found.append(CheckedRow(subject=name, missing=look.missing / look.cells, findings=findings))
         shares = {name: repetition.share for name, repetition in self.ids.items()}
         found += [CheckedRow(subject=n, findings=(id_finding(n, share),)) for n, share in shares.items() if share]
+        grouped = (configuration.structure or Structure()).grouped
+        stopping = {group.name for group in grouped if group.outside == "error"}
         for rule in add_rules(self.rules) if self.rules else ():
             if rule.records and rule.rule != "never missing":  # told of the column
-                subject, finding = rule_finding(rule)
+                subject, finding = rule_finding(rule, stops=rule.rule == "group" and rule.subject in stopping)
                 found.append(CheckedRow(subject=subject, findings=(finding,)))
         return [*found, *(CheckedRow(subject="suite", findings=(suite_finding(each),)) for each in self.unmet)]

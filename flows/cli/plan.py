@@ -124,6 +124,7 @@ def _heading(request: Request) -> str:
 def _tell(request: Request, schedule: Schedule | None, name: str) -> None:
     """What is said in sentences: noise, preparation, records, ledger, and how long the account lasts."""
     from marginweave.flows.plan import account, accuracy, noise
+    from marginweave.flows.plan.cost import SERVER
     from marginweave.flows.plan.sizes import bins_forecast, size_forecast
 
     forecasts = (
@@ -141,10 +142,13 @@ def _tell(request: Request, schedule: Schedule | None, name: str) -> None:
         out.print(f"{name}{line}")
     if sized := size_forecast(request.configuration):
         out.print(f"{name}What it will be good for, by the distance (TVD) that noise alone would make:")
-        table = table_of("rows", "counted", "single columns", "pairs of columns")
+        table = table_of("rows", "counted", "single columns", "pairs of columns", "time, memory")
         for row in sized:
             table.add_row(f"{row.rows:,}", *row[1:])
         print_wide(table)
+        rules = "; rules of structure can make a fit several times as long" if request.configuration.forbidden else ""
+        server = f"{SERVER:.0f} s of it for Prefect's server (and .3 GB more)"
+        out.print(f"Time on this machine, {server}{rules}; two to three times that on a slow or busy one")
         if request.configuration.rows is None:
             out.print("If the number of rows is public, say rows: N in the configuration: auto then chooses by it")
 

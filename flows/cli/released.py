@@ -123,6 +123,8 @@ def _evaluation_words(evaluation: Evaluation) -> Iterator[str]:
     difference = evaluation.association.cramers_v.mean_difference
     if difference is not None:
         yield f"Association of pairs (Cramér's V): mean difference {difference:.3f}"
+    if within := evaluation.association.within_noise:
+        yield f"Pairs whose association in the counts is not above the noise: {within}"
     broken = sum(rule.records > 0 for rule in evaluation.rules)
     if evaluation.rules:
         yield f"Declared rules that some record breaks: {broken} of {len(evaluation.rules)}"

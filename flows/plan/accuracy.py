@@ -73,7 +73,8 @@ def _measured(configuration: Configuration, usual: AggregateSettings | MarginalS
     least, most, noise = measured
     if automatic_method(usual, attributes).method != "mixture" or defaults.relative_noise(configuration) > noise:
         return []
-    if configuration.rows is not None and not FEWEST <= configuration.rows <= MOST:
+    rows = configuration.rows if configuration.resize is None else configuration.resize.records
+    if rows is not None and not FEWEST <= rows <= MOST:
         return []
     like = f"In our benchmarks ({FEWEST:,} to {MOST:,} rows), settings like these gave a mean pair error of"
     return [f"{like} {100 * least:.1f} to {100 * most:.1f} % (TVD). Smaller tables do worse."]

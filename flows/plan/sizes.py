@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from marginweave.flows.plan.cost import Table, run_cost
 from marginweave.schemas.configuration.columns.binned import BinnedColumn
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.values import listed
@@ -20,7 +21,8 @@ from marginweave.tasks.accounting.plan import defaults
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.accounting.plan.resolve import parse_configuration
 from marginweave.tasks.aggregate.marginals import cells
-from marginweave.tasks.aggregate.noise import MARGINALS, planned_cliques, planned_sigmas, public_sizes
+from marginweave.tasks.aggregate.noise import MARGINALS, planned_cliques, planned_sigmas, public_sizes, sigma_alone
+from marginweave.tasks.engine.local import available_cores
 from marginweave.tasks.mechanisms.catalogue import count_noise
 
 SIZES = 1_000, 10_000, 100_000
@@ -28,12 +30,13 @@ _GRADES = {"good": "good", "with care": "with care", "not": "noise"}
 
 
 class SizeForecast(NamedTuple):
-    """What there will be of so many rows, in words: `single` and `pairs` are expected distances and what they are good for."""
+    """Of so many rows, in words: `single` and `pairs` are expected distances and what they are good for, `takes` the cost."""
 
     rows: int
     counted: str
     single: str
     pairs: str
+    takes: str
 
 
 def size_forecast(configuration: Configuration) -> list[SizeForecast]:
@@ -60,13 +63,32 @@ def bins_forecast(configuration: Configuration) -> list[str]:
 def _at(configuration: Configuration, rows: int) -> SizeForecast:
     written = mapping_of(configuration.written)
     sized = configuration if configuration.resize else parse_configuration({**written, "rows": rows})
-    found = _distances(sized, plan_budget(sized), rows)
+    plan = plan_budget(sized)
+    found = _distances(sized, plan, rows)
     pairs = _words(found[2], "not known before they are chosen")
     rounds = None if sized.marginals is None else sized.marginals.adaptive
     if rounds is not None:
         pairs = f"{rounds.rounds * rounds.batch} chosen, {pairs}"
     counted = defaults.counts_words(sized.aggregate, len(sized.attributes))
-    return SizeForecast(rows, counted, _words(found[1], "not known"), pairs)
+    cost = run_cost(sized, planned_tables(sized, plan), rows, available_cores())
+    return SizeForecast(rows, counted, _words(found[1], "not known"), pairs, str(cost or "not measured"))
+
+
+def planned_tables(configuration: Configuration, plan: BudgetPlan) -> list[Table]:
+    """The tables that are measured, and of sets still to choose as many as there may be. DP: arithmetic on public numbers."""
+    sizes, settings = public_sizes(configuration), configuration.marginals
+    found = [Table(cells(clique, sizes), sigma) for clique, sigma, _ in _queries(configuration, plan)]
+    pairs = list(itertools.combinations(sizes, 2))
+    for draw in plan.draws:
+        if settings is None or draw.kind not in (DrawKind.MARGINALS, DrawKind.MEASURE):
+            continue
+        if draw.kind is DrawKind.MEASURE and settings.adaptive is not None:
+            sigma, mean = float(planned_sigmas(configuration, plan, draw)[0]), sum(map(math.prod, pairs)) / len(pairs)
+            found += settings.adaptive.batch * [Table(mean, sigma)]
+        elif not planned_cliques(configuration, draw.kind):
+            sigma = sigma_alone(draw, configuration.stability) * math.sqrt(len(pairs))
+            found += [Table(math.prod(pair), sigma) for pair in pairs]
+    return found
 
 
 def _words(distances: list[float], unknown: str) -> str:

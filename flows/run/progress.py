@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -12,11 +13,14 @@ from enum import StrEnum
 from typing import TextIO
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from marginweave.schemas.errors import BudgetError, MarginweaveError
 from marginweave.tasks.interruption import INTERRUPTION, Stopped
+from marginweave.tasks.progress import LISTENER
+
+_FIRST, _NEXT = 2.0, 10.0  # seconds after which a stage tells a log how far it is, and between two such lines
 
 
 class Ending(StrEnum):
@@ -39,6 +43,8 @@ class Reporter:
     """Hears what begins and ends. This one shows nothing."""
 
     lease: str | None = None
+    _stage = ""
+    _begun = _due = 0.0
 
     def begin(self, stages: int) -> None:
         """The stages begin, so many of them."""
@@ -52,6 +58,18 @@ class Reporter:
 
     def started(self, stage: str) -> None:
         """A stage begins."""
+        self._stage, self._begun = stage, time.monotonic()
+        self._due = self._begun + _FIRST
+
+    def advanced(self, text: str) -> None:
+        """A stage, whichever thread works on it, says how far it is: now and then that is told."""
+        now = time.monotonic()
+        if now >= self._due:
+            self._due = now + _NEXT
+            self.progress(text, now - self._begun)
+
+    def progress(self, text: str, seconds: float) -> None:
+        """So far is a stage after so many seconds."""
 
     def finished(self, stage: str, charged: tuple[str, ...], seconds: float) -> None:
         """A stage ended; `charged` names the draws that it was charged for."""
@@ -71,15 +89,14 @@ class LineReporter(Reporter):
 
     def __init__(self, stream: TextIO, run: str, dataset: str) -> None:
         self._stream, self._run, self._dataset = stream, run, dataset
-        self._stage = ""
-
-    def started(self, stage: str) -> None:
-        """Remember it, for the line of an error."""
-        self._stage = stage
 
     def note(self, text: str) -> None:
         """Print it."""
         self.line("note", text=text)
+
+    def progress(self, text: str, seconds: float) -> None:
+        """Print it."""
+        self.line("progress", stage=self._stage, text=text, seconds=round(seconds, 3))
 
     def finished(self, stage: str, charged: tuple[str, ...], seconds: float) -> None:
         """Print the stage, its time and its charges."""
@@ -106,19 +123,22 @@ class LineReporter(Reporter):
 class LogReporter(Reporter):
     """Lines in Prefect's log of the flow run, where a worker has started it."""
 
+    def __init__(self) -> None:
+        from prefect import get_run_logger  # a command that makes no run needs no Prefect
+
+        self._log = get_run_logger().info  # threads of a stage do not know their flow run
+
     def note(self, text: str) -> None:
         """Log it."""
-        _log(text)
+        self._log(text)
+
+    def progress(self, text: str, seconds: float) -> None:
+        """Log it."""
+        self._log(f"{self._stage}: {text}, {seconds:.0f} s so far")
 
     def finished(self, stage: str, charged: tuple[str, ...], seconds: float) -> None:
         """Log the stage and its charges."""
-        _log(f"{stage}: {seconds:.1f} s{_charges(charged)}")
-
-
-def _log(text: str) -> None:
-    from prefect import get_run_logger  # a command that makes no run needs no Prefect
-
-    get_run_logger().info(text)
+        self._log(f"{stage}: {seconds:.1f} s{_charges(charged)}")
 
 
 def _charges(charged: tuple[str, ...]) -> str:
@@ -130,7 +150,13 @@ class TerminalReporter(Reporter):
 
     def __init__(self, console: Console) -> None:
         super().__init__()
-        columns = SpinnerColumn(), TextColumn("{task.description:<20}"), BarColumn(), MofNCompleteColumn()
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description:<20}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+        )
         self._progress = Progress(*columns, console=console, transient=True)
         self._bar = self._progress.add_task("starting", total=None)
         self._progress.start()
@@ -145,7 +171,12 @@ class TerminalReporter(Reporter):
 
     def started(self, stage: str) -> None:
         """Show the stage's name."""
+        super().started(stage)
         self._progress.update(self._bar, description=stage)
+
+    def advanced(self, text: str) -> None:
+        """Show it beside the stage's name."""
+        self._progress.update(self._bar, description=f"{self._stage}: {text}")
 
     def finished(self, stage: str, charged: tuple[str, ...], seconds: float) -> None:
         """Leave a line behind and go on."""
@@ -169,13 +200,14 @@ def reporter() -> Reporter:
 def report_to_prefect() -> None:
     """Report in the log of the flow run from now on."""
     _REPORTER.set(LogReporter())
+    LISTENER.set(reporter().advanced)
 
 
 @contextmanager
 def reporting(console: Console | None, run: str = "", dataset: str = "") -> Iterator[Reporter]:
     """Report on `console` if it is a terminal, else in JSON lines on standard output; an error that ends the run as well."""
     chosen = TerminalReporter(console) if console and console.is_terminal else LineReporter(sys.stdout, run, dataset)
-    token = _REPORTER.set(chosen)
+    token, heard = _REPORTER.set(chosen), LISTENER.set(chosen.advanced)
     try:
         yield chosen
     except BaseException as error:
@@ -184,3 +216,4 @@ def reporting(console: Console | None, run: str = "", dataset: str = "") -> Iter
     finally:
         chosen.end()
         _REPORTER.reset(token)
+        LISTENER.reset(heard)

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.schemas.released.aggregates import IntArray
 from marginweave.schemas.released.evaluation import Association, Matrix, Measure
+from marginweave.tasks.evaluate.association_noise import noise_limit
 from marginweave.tasks.evaluate.cells import Cells, Comparison, FloatArray
 from marginweave.tasks.evaluate.tallies import Attributes
 
 Values = tuple[float | None, float | None]
+_NO_VALUES: Values = (None, None)
 
 
 def association(
-    comparison: Comparison, names: Sequence[str], ordered: Collection[int], pairs: Sequence[Attributes]
+    comparison: Comparison,
+    names: Sequence[str],
+    ordered: Collection[int],
+    pairs: Sequence[Attributes],
+    sigmas: Mapping[Attributes, float],
 ) -> Association:
     """Measure each pair on both sides.
 
@@ -29,12 +35,14 @@ def association(
         names: Names of the attributes.
         ordered: Attributes whose codes are in the order of their values.
         pairs: The pairs that the reference knows.
+        sigmas: The noise of a count of each pair that has some: no number of it is given where the reference is no more
+            associated than chance and noise explain (`noise_limit`).
 
     Returns:
         Matrices and mean differences. DP: as private as the two sides.
     """
 
-    def measured(cells: Cells) -> tuple[Values, Values, Values] | None:
+    def measured(cells: Cells) -> tuple[Values, Values, Values, bool] | None:
         if not cells.single:
             return None
         rows, columns = cells.numbering.codes(cells.keys)
@@ -46,7 +54,10 @@ def association(
             rho = spearman(*_occupied(rows, columns, counts, cells.complete)) if ranked else None
             sides.append((cramers_v(*part), normalized_mutual_information(*part), rho))
         v, information, ranks = zip(*sides, strict=True)
-        return v, information, ranks
+        sigma = sigmas.get(cells.numbering.attributes)
+        if sigma is None or v[0] is None or v[0] > noise_limit(*_occupied(rows, columns, cells.reference, kept), sigma):
+            return v, information, ranks, False
+        return _NO_VALUES, _NO_VALUES, _NO_VALUES, True
 
     if not comparison.is_exact:
         pairs = [pair for pair in pairs if all(comparison.sizes[j] > 1 for j in pair)]
@@ -57,6 +68,7 @@ def association(
         cramers_v=_measure(names, single, {p: m[0] for p, m in found.items()}),
         mutual_information=_measure(names, single, {p: m[1] for p, m in found.items()}),
         spearman=_measure(names, with_order, {p: m[2] for p, m in found.items()}),
+        within_noise=sum(m[3] for m in found.values()) if sigmas else None,
     )
 
 

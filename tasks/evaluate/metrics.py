@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from itertools import combinations
 from typing import NamedTuple
 
@@ -61,7 +61,7 @@ def evaluate_release(
         for a, m in _all(measured).items()
         if m.known is not None
     ]
-    return _agreement(comparison, domain, measured, distances, ordered, rules)
+    return _agreement(comparison, domain, measured, distances, ordered, rules, sigmas=_pair_sigmas(aggregates))
 
 
 def evaluate_internal(
@@ -100,7 +100,7 @@ def evaluate_internal(
     # NIST's k-marginal score for k = 3 (SDNist, metrics/kmarginal.py), over all attributes alike; a copy has 1000
     scored = [by_set[attributes] for attributes in agreement.sampled_sets(places, 3, _SCORED) if attributes in by_set]
     distances = [MarginalDistance(attributes=_names(domain, a), tvd=tvd, noise=None) for a, tvd in by_set.items()]
-    against = _agreement(comparison, domain, measured, distances, ordered, rules)
+    against = _agreement(comparison, domain, measured, distances, ordered, rules, sigmas={})
     learned, predicted = has_scikit_learn(), None if target is None else (target, domain.names[target])
     return InternalEvaluation(
         **dict(against),
@@ -140,6 +140,8 @@ def _agreement(
     distances: list[MarginalDistance],
     ordered: Collection[int],
     rules: tuple[BrokenRule, ...],
+    *,
+    sigmas: Mapping[Attributes, float],
 ) -> RecordAgreement:
     """Lengths are those of which something was counted: marginals of four columns say nothing of three."""
     records, total = len(comparison.synthetic), len(comparison.reference)
@@ -162,7 +164,7 @@ def _agreement(
         by_count=buckets,
         by_count_means=agreement.bucket_means(buckets),
         marginals=tuple(sorted(distances, key=lambda d: -d.tvd)[:_WORST]),
-        association=association(comparison, domain.names, ordered, pairs),
+        association=association(comparison, domain.names, ordered, pairs, sigmas),
         rules=rules,
     )
 
@@ -181,6 +183,14 @@ def _distances(comparison: Comparison, by_set: dict[Attributes, float]) -> tuple
         MeanDistance(length=k, sets=len(found[k]), of=math.comb(len(single), k), tvd=tvd, l1=2 * tvd)
         for k, tvd in means.items()
     )
+
+
+def _pair_sigmas(aggregates: Aggregates) -> dict[Attributes, float]:
+    """The noise of a count of each pair; where small ones were suppressed, with what a count may lack for it."""
+    if aggregates.measured:
+        return {attributes: sigma for attributes, sigma in aggregates.measured.items() if len(attributes) == 2}
+    found = next((math.hypot(n.deviation, n.threshold - 1) for n in aggregates.noise if n.length == 2), None)
+    return {} if found is None else dict.fromkeys(counted_sets(aggregates, 2), found)
 
 
 def _noise(aggregates: Aggregates, attributes: Attributes, released: int) -> float | None:

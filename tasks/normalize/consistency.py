@@ -23,6 +23,7 @@ from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Clique, Mask, Measurement, allowed_cells
 from marginweave.tasks.aggregate.marginals import estimate_total
 from marginweave.tasks.estimate.rounding import project_simplex, to_simplex
+from marginweave.tasks.progress import listener
 
 Places = NDArray[np.int32]
 
@@ -137,7 +138,9 @@ def make_consistent(
     numbers = [_sums(tables, subset, tables.allowed) for subset in shared]
     weighted_mean = np.zeros(0)
     anchors: dict[int, Floats] = {}
+    say = listener()
     for turn in range(rounds):
+        say(f"turn {turn + 1} ({rounds} at most)")
         for place, subset in enumerate(shared):
             if turn == 0 and subset.attributes <= 1:
                 anchors[place] = _likely(tables, subset, numbers[place], total)

@@ -30,6 +30,7 @@ from marginweave.tasks.estimate.mixture.fit import fit_mixture
 from marginweave.tasks.estimate.mixture.model import Mixture
 from marginweave.tasks.normalize.marginals import all_pairs, compression_of, measured_marginals
 from marginweave.tasks.normalize.tuples import tuple_marginals, tuple_measurements
+from marginweave.tasks.progress import listener
 from marginweave.tasks.synthesize.gum.synthesize import Gum
 from marginweave.tasks.synthesize.mixture import sample_mixture
 from marginweave.tasks.synthesize.sets import SetLayout, cap_values, expand_sets, join_sets
@@ -144,7 +145,10 @@ def synthesize_blocks(
     forbidden = forbidden_codes(configuration.forbidden, counts.domain.labels)
     types = [code_type(size) for size in counts.domain.sizes]
 
+    say = listener()
+
     def block(shard: int) -> tuple[Codes, ...]:
+        say(f"part {shard + 1} of {shards}")
         codes = tuple(np.ascontiguousarray(code, type_) for code, type_ in zip(make(shard), types, strict=True))
         if any(_holds(codes, combination).any() for combination in forbidden):
             raise StageError("synthesize: a record breaks the rule 'no forbidden combination'")

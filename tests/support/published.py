@@ -93,6 +93,7 @@ MORE: dict[str, Any] = {
         ),
         mutual_information=_NO_PAIRS,
         spearman=_NO_PAIRS,
+        within_noise=1,
     ),
     "bounds": DistanceBounds(
         level=0.95,

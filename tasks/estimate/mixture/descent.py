@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
@@ -40,11 +41,15 @@ class Descent:
         for block in range(len(self._blocks)):
             self._refresh(block)
 
-    def run(self, iterations: int, noise: float) -> None:
-        """Pass over all blocks until the noise is reached, a pass gains little, or the iterations are over."""
+    def run(self, iterations: int, noise: float, say: Callable[[str], None]) -> None:
+        """Pass over all blocks until the noise is reached, a pass gains little, or the iterations are over.
+
+        `say` hears of each pass.
+        """
         expected, before = noise * self._objective.expected, math.inf
         spread = math.sqrt(2 * float(self._objective.expected.sum()))
         for iteration in range(1, iterations + 1):
+            say(f"pass {iteration} ({iterations} at most)")
             for block in range(len(self._blocks)):
                 slope = self.slope(block)
                 if _is_near(self._chi.sum(axis=0), expected):

@@ -21,6 +21,7 @@ from marginweave.tasks.estimate.mixture.objective import Objective
 from marginweave.tasks.estimate.mixture.start import TreeStart
 from marginweave.tasks.estimate.mixture.targets import F32, FeatureLayout, Float32s
 from marginweave.tasks.estimate.rounding import nearest_column
+from marginweave.tasks.progress import listener
 
 
 def normal(shares: Floats) -> Floats:
@@ -98,30 +99,34 @@ def fit_mixture(
     if not all(len(block.cells) for block in blocks):
         raise InputError("masks must allow at least one record")
     settings = settled(settings, measurements, len(sizes), total)
-    if start is None:
-        tree = TreeStart(measurements, blocks, sizes, total)
-        generators = np.random.default_rng(settings.seed).spawn(settings.fits)  # post-processing
-        shares = [tree.shares(settings.components, generator) for generator in generators]
-        equal = np.full(settings.components, 1 / settings.components, F32)
-        initial = [(np.ascontiguousarray(mine.T, F32), equal) for mine in shares]
-    else:
-        initial = _warm_start(start, blocks, settings)
+    initial = _cold_start(measurements, unfitted, settings) if start is None else _warm_start(start, blocks, settings)
 
     layout = FeatureLayout(blocks, sizes)
     objective = Objective(layout, measurements, unfitted.masks, total)
 
-    def fit(first: Start) -> tuple[Floats, Floats]:
-        descent = Descent(layout, objective, *first)
-        descent.run(settings.iterations, noise)
-        return descent.shares.T.astype(np.float64), normal(first[1].astype(np.float64))
+    say = listener()
+
+    def fit(number: int) -> tuple[Floats, Floats]:
+        shares, weights = initial[number]
+        descent = Descent(layout, objective, shares, weights)
+        descent.run(settings.iterations, noise, lambda text: say(f"model {number + 1} of {len(initial)}, {text}"))
+        return descent.shares.T.astype(np.float64), normal(weights.astype(np.float64))
 
     with threadpool_limits(1):
-        fitted = list(LocalEngine().map(fit, initial))
+        fitted = list(LocalEngine().map(fit, range(len(initial))))
     ends = np.cumsum([len(block.cells) for block in blocks[:-1]])
     parts = np.split(np.concatenate([shares for shares, _ in fitted]), ends, axis=1)
     weights = np.concatenate([weights for _, weights in fitted]) / len(fitted)
     fitted_model = replace(unfitted, weights=weights, shares=tuple(map(normal, parts)))
     return calibrate_one_way(fitted_model, measurements)
+
+
+def _cold_start(measurements: Sequence[Measurement], model: Mixture, settings: MixtureSynthesis) -> list[Start]:
+    tree = TreeStart(measurements, model.blocks, model.sizes, model.total)
+    generators = np.random.default_rng(settings.seed).spawn(settings.fits)  # post-processing
+    equal = np.full(settings.components, 1 / settings.components, F32)
+    shares = [tree.shares(settings.components, generator) for generator in generators]
+    return [(np.ascontiguousarray(mine.T, F32), equal) for mine in shares]
 
 
 def _warm_start(start: Mixture, blocks: Sequence[Block], settings: MixtureSynthesis) -> list[Start]:

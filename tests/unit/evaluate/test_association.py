@@ -66,7 +66,8 @@ def test_released_pairs_say_what_complete_records_say() -> None:
     counts = aggregates_of(tally(table, 2), record_count=500, length=2)
     released = evaluate_release(Records([made.T], counts.domain), counts, ordered=(1, 3)).association
     internal = evaluate_internal(table.T, made.T, domain_of(), ordered=(1, 3)).association
-    for ours, exact in zip(vars(released).values(), vars(internal).values(), strict=True):
+    for name in ("cramers_v", "mutual_information", "spearman"):
+        ours, exact = getattr(released, name), getattr(internal, name)
         assert ours.mean_difference == pytest.approx(exact.mean_difference)
         assert ours.names == exact.names
         for side in ("reference", "synthetic"):

@@ -10,6 +10,7 @@ from marginweave.flows.plan.accuracy import method_forecast
 from tests.support.configurations import configuration
 
 MARGINALS = {"aggregate__method": "marginals"}
+IMPUTED = {f"columns__{name}__impute": {"distribution": "uniform"} for name in ("sex", "region", "age", "grade")}
 
 
 def test_the_method_and_what_auto_would_be_are_said() -> None:
@@ -49,3 +50,19 @@ def test_the_noise_of_pairs_is_said_where_it_decides(changes: dict[str, Any], co
     """Only some kind of counts goes with a graphical model, or with SDS's formulas; one column has no pairs."""
     said = method_forecast(configuration(**changes, aggregate=None))[0]
     assert said == f"Counting: {counted} (chosen automatically)"
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_said"),
+    [
+        ({"rows": 6_366}, True),
+        ({"rows": 48_842}, True),
+        ({"rows": 48_843}, False),
+        ({"resize": {"records": 20_000, "proportion": 1.0}, **IMPUTED}, True),
+        ({"resize": {"records": 50_000, "proportion": 1.0}, **IMPUTED}, False),
+    ],
+)
+def test_what_was_measured_is_said_of_tables_of_such_sizes_alone(changes: dict[str, Any], is_said: bool) -> None:
+    """By the public number of rows, which is that of the resized table where there is one."""
+    said = method_forecast(configuration(**changes, aggregate=None))
+    assert any(line.startswith("In our benchmarks") for line in said) is is_said

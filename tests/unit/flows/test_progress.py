@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 import typer
+from rich.console import Console
 
 from marginweave.flows.cli.console import Commands
 from marginweave.flows.run import progress
 from marginweave.flows.run.progress import reporting
 from marginweave.schemas.errors import BudgetError, InputError, OperatorError, StageError
 from marginweave.tasks.interruption import INTERRUPTION, Stopped
+from marginweave.tasks.progress import listener
 
 
 def lines(monkeypatch: pytest.MonkeyPatch, error: BaseException | None) -> list[dict[str, Any]]:
@@ -87,3 +89,31 @@ def test_what_depends_on_the_data_is_for_the_terminal_alone(monkeypatch: pytest.
     found = lines(monkeypatch, OperatorError("column age breaks a rule in row 17"))
     assert "17" not in json.dumps(found)
     assert found[-1]["error"] == "OperatorError"
+
+
+def test_a_log_hears_of_a_long_stage_after_two_seconds_and_then_every_ten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a stage says and how often; a short one is not heard of, and a new one starts from nothing."""
+    stream, clock = io.StringIO(), [100.0]
+    monkeypatch.setattr(progress.sys, "stdout", stream)
+    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+    with reporting(None, "visits-1", "visits") as reporter:
+        for stage, seconds in (("normalize", 2), ("fit", 30), ("synthesize", 3)):
+            reporter.started(stage)
+            for _ in range(2 * seconds):
+                listener()(f"pass at {clock[0]}")
+                clock[0] += 0.5
+    found = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [(line["event"], line["stage"], line["seconds"]) for line in found] == [
+        *(("progress", "fit", seconds) for seconds in (2.0, 12.0, 22.0)),
+        ("progress", "synthesize", 2.0),
+    ]
+    assert found[0]["text"] == "pass at 104.0"
+    assert listener()("nobody is there any more") is None
+
+
+def test_a_terminal_shows_all_of_it() -> None:
+    screen = io.StringIO()
+    with reporting(Console(file=screen, force_terminal=True, width=120)) as reporter:
+        reporter.started("fit")
+        listener()("model 2 of 8, pass 3 (1000 at most)")
+    assert "fit: model 2 of 8, pass 3 (1000 at most)" in screen.getvalue()

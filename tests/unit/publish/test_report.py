@@ -193,7 +193,7 @@ def test_pages_show_what_columns_are_called() -> None:
         ("model", "<td>0.125</td><td>0.062</td><td>0.031</td>"),
         ("by_count", "Error by the size"),
         ("marginals", "kept worst"),
-        ("association", "Association of pairs"),
+        ("association", "not above the noise: 1 pair, of which"),
         ("rules", "structural zeros"),
         ("paid", "Bought with 5 % of the budget"),
     ],

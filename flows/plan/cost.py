@@ -1,0 +1,73 @@
+"""About how long a run takes and how much memory, before it is made: laws through what was measured, from public numbers.
+
+CPU seconds on one core of an AMD EPYC. Fits and consistency: adult (14 columns, 348 triples of 401,508 cells), epsilon 1 and 4,
+1,000 to 1,000,000 rows, where a fit took 0.6 to 20 s; the rest also by the releases of docs/benchmarks.md, whose wall time
+on two idle cores is met within a factor of two. A fit to counts that are x sigmas in the mean cell takes as long as the square
+root of x says, up to 9: then passes gain too little.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.configuration.synthesis import MixtureSynthesis, SynthesisSettings
+from marginweave.tasks.aggregate.noise import public_sizes
+
+SERVER, _IMPORTS = 14.0, 8.0  # wall seconds of Prefect's server and of our imports
+_IMPORTED = 0.45  # gigabytes of these
+_FIT, _FIT_TABLE, _MOST_SIGMAS = 1.55e-5, 3e-3, 9.0  # of 2,400 components, by cells and tables
+_TUPLES = 3.0  # counts that were clipped are fitted so many times as long
+_CONSISTENCY, _CONSISTENCY_SIGMAS = 4e-5, 0.2
+_ROUND, _SWAP = 2.5e-4, 1.5e-8  # a round of choices, and a record of a mixture, by columns^2
+_COUNT, _VALUE = 1e-8, 2.2e-7  # a row and table, counted and evaluated; a value that is read, written and shown
+_GROW, _GROW_CODE = 2.4e-6, 1e-9  # a record that is grown of combinations, by columns and by codes
+_MOST_CORES, _BLOCKS, _MOST_TUPLES = 8, 1_000_000, 2_000_000  # rows in memory at once
+
+
+class RunCost(NamedTuple):
+    """Wall seconds on an idle machine, the start of Prefect's server included, and gigabytes without that server."""
+
+    seconds: float
+    gigabytes: float
+
+    def __str__(self) -> str:
+        unit, name = next(
+            (unit, name) for unit, name in ((3600, "h"), (60, "min"), (1, "s")) if self.seconds >= 1.5 * unit
+        )
+        time = f"{self.seconds / unit:.2g} {name}"
+        return f"{time}, {self.gigabytes:.1f} GB"
+
+
+class Table(NamedTuple):
+    """A table of counts: how many cells it has, and the sigma of their noise."""
+
+    cells: float
+    sigma: float
+
+
+def run_cost(configuration: Configuration, tables: Sequence[Table], rows: int, cores: int) -> RunCost | None:
+    """What a run costs that measures these tables; None where nothing was measured of its synthesizer."""
+    settings, columns = configuration.synthesize, len(configuration.attributes)
+    cells = sum(table.cells for table in tables)
+    serial, memory = _VALUE * rows * columns, _IMPORTED + 2.2e-8 * columns * min(rows, _BLOCKS)
+    if isinstance(settings, MixtureSynthesis):
+        sigmas = sum(rows / table.sigma for table in tables) / cells
+        fitted = _FIT * cells * math.sqrt(min(sigmas, _MOST_SIGMAS)) + _FIT_TABLE * len(tables)
+        fitted *= _TUPLES if configuration.marginals is None else 1.0
+        parallel = fitted * settings.components * settings.fits / 2400 + _SWAP * rows * columns**2
+        serial += _CONSISTENCY * cells * math.sqrt(min(sigmas, _CONSISTENCY_SIGMAS))
+        if configuration.marginals is not None and configuration.marginals.adaptive is not None:
+            serial += _ROUND * configuration.marginals.adaptive.rounds * columns**2
+        memory += 3e-7 * cells + 2e-3 * columns
+    elif isinstance(settings, SynthesisSettings):
+        length = 2 if configuration.marginals is not None else configuration.reporting_length
+        parallel = rows * (_GROW * columns * 3.0 ** max(0, length - 3) + _GROW_CODE * sum(public_sizes(configuration)))
+        memory += 5e-7 * min(cells, _MOST_TUPLES)
+    else:
+        return None
+    return RunCost(
+        SERVER + _IMPORTS + serial + (_COUNT * rows * len(tables) + parallel) / min(cores, _MOST_CORES), memory
+    )

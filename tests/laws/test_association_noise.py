@@ -1,0 +1,74 @@
+"""Associations are shown only where neither chance nor noise explains them: the limit holds, and is not much too large."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from marginweave.schemas.released.aggregates import LevelNoise
+from marginweave.tasks.evaluate.association import cramers_v
+from marginweave.tasks.evaluate.association_noise import CHANCE, noise_limit
+from marginweave.tasks.evaluate.cells import Records
+from marginweave.tasks.evaluate.metrics import evaluate_release
+from tests.support.known import known
+from tests.support.noisy_counts import SIZES, aggregates_of, domain_of, tally
+
+EVEN = [np.full(5, 0.2), np.full(9, 1 / 9)]
+STEEP = [weights / weights.sum() for weights in (1 / np.arange(1, 17) ** 2, 1 / np.arange(1, 8))]
+TABLES = 2000
+
+
+def released(shares: list[np.ndarray], records: int, sigma: float, seed: int) -> list[tuple[float, float]]:
+    """V and its limit, of independent columns: sampled, with noise, negative counts at 0."""
+    rng, found = np.random.default_rng(seed), []
+    for drawn in rng.multinomial(records, np.outer(*shares).ravel(), TABLES):
+        noisy = np.maximum(drawn + np.rint(rng.normal(0, sigma, drawn.shape)), 0).reshape(*map(len, shares))
+        rows, columns = np.nonzero(noisy)
+        occupied = rows, columns, noisy[rows, columns]
+        found.append((known(cramers_v(*occupied)), noise_limit(*occupied, sigma)))
+    return found
+
+
+@pytest.mark.parametrize("shares", [EVEN, STEEP], ids=["even", "steep"])
+@pytest.mark.parametrize(("records", "sigma"), [(1000, 0.0), (1000, 4.0), (30_000, 60.0), (300, 20.0)])
+def test_independent_columns_pass_the_limit_once_in_a_thousand_times(
+    shares: list[np.ndarray], records: int, sigma: float
+) -> None:
+    """2,000 tables: more than 14 over it are there once in a million times where the chance is right."""
+    most = int(stats.binom.isf(1e-6, TABLES, CHANCE))
+    assert sum(v > limit for v, limit in released(shares, records, sigma, seed=11)) <= most
+
+
+def test_the_limit_is_no_larger_than_it_need_be() -> None:
+    """Of even columns chi^2 is one of 32 degrees of freedom: P(chi^2 > .64 of its .999 quantile) is .16; below .1 of 2,000
+    tables is six standard deviations away."""
+    assert np.mean([v > 0.8 * limit for v, limit in released(EVEN, 30_000, 60.0, seed=12)]) > 0.1
+
+
+def test_one_strong_pair_is_shown_and_all_others_are_counted() -> None:
+    """Three of four columns are drawn by themselves, the last follows the second: two in three times (V .6), sd 20 of noise.
+
+    Each of five pairs is shown once in 1,000 times or less often: the seed is one of those with none.
+    """
+    rng = np.random.default_rng(4)
+    table = rng.integers(0, np.array(SIZES), (3000, 4))
+    table[:, 3] = np.where(rng.random(3000) < 0.67, table[:, 2], table[:, 3])
+    counts = tally(table, 2)
+    noisy = {t: max(0, n + round(rng.normal(0, 20))) if len(t) == 2 else n for t, n in counts.items()}
+    noise = LevelNoise(
+        length=2, contribution_bound=1, deviation=20.0, threshold=1, private_threshold=0, candidates=None
+    )
+    made = Records([table.T], domain_of())
+    with_noise = replace(aggregates_of(noisy, record_count=3000, length=2), noise=(noise,))
+    found = evaluate_release(made, with_noise, ordered=(2, 3)).association
+    pairs = [(a, b) for a in range(4) for b in range(a) if found.cramers_v.reference[a][b] is not None]
+    assert (pairs, found.within_noise) == ([(3, 2)], 5)
+    assert found.cramers_v.synthetic[1][0] is found.mutual_information.reference[1][0] is None
+    assert known(found.cramers_v.reference[3][2]) > 0.5
+    assert known(found.spearman.reference[0][1]) > 0.3
+    exact = evaluate_release(made, aggregates_of(counts, record_count=3000, length=2)).association
+    assert exact.within_noise is None
+    assert exact.cramers_v.reference[1][0] is not None
