@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
+import signal
 import subprocess
 import termios
 from collections.abc import Sequence
@@ -13,6 +14,12 @@ from pathlib import Path
 from tests.support.command_line import CommandLine
 
 CTRL_C, CTRL_D = "\x03", "\x04"
+
+
+def _own_terminal() -> None:
+    """Ctrl-C is a signal, whatever the parent ignores."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def on_terminal(
@@ -25,7 +32,7 @@ def on_terminal(
         cwd=cli.home,
         env=cli.variables | {"COLUMNS": "200"},
         start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - Ctrl-C is a signal
+        preexec_fn=_own_terminal,  # noqa: PLW1509
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
