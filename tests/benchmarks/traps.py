@@ -158,7 +158,7 @@ vote.
 
 In these {len(every)} releases, of tables in which nothing is missing, {gaps} cells are empty.
 
-Without `rows` the survey's records say nothing of pairs, as noise is shared among all triples, and the verdict says so: not for
+Without `rows` the survey's records say little of pairs, as noise is shared among all triples, and the verdict says so: not for
 pairs of columns. `init` drafts `rows`, to be kept where the size of the table is published.
 
 What is left of the error of the mean is noise on the last bins, where a cost weighs most: beside three columns the counts of

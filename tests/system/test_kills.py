@@ -118,7 +118,10 @@ def test_killed_anywhere_nothing_is_lost_uncharged_or_drawn_twice(
     "shape", [pytest.param(shape, marks=() if shape in USUAL else pytest.mark.long) for shape in SHAPES]
 )
 def test_a_kill_at_every_transition(parent: ForkServer, new_victim: NewVictim, shape: str) -> None:
-    """Right before and right after the first call of each, some of them in one run; none is left out that a run passes."""
+    """Right before and right after the first call of each, some of them in one run; none is left out that a run passes.
+
+    And after each draw: what is made again is the same.
+    """
     passed = parent.calls(shape)
     left = deque((point, side) for point in POINTS if passed.get(point) for side in ("before", "after"))
     total, killed = len(left), 0
@@ -139,6 +142,14 @@ def test_a_kill_at_every_transition(parent: ForkServer, new_victim: NewVictim, s
         victim.check_finished()
         shutil.rmtree(victim.home)
     assert killed == total >= 50
+    victim, code, draws = new_victim(shape), -signal.SIGKILL, 0
+    while code == -signal.SIGKILL:  # after each draw in turn, which the next life makes again before it makes another
+        code = parent.ask(victim.order(point=["made", "after", min(draws, 1) + 1]))["code"]
+        victim.check()
+        draws += code == -signal.SIGKILL
+    assert code == 0
+    victim.check_finished()
+    assert draws == len(victim.committed)
 
 
 @pytest.mark.parametrize("program", ["forked", pytest.param("installed", marks=pytest.mark.long)])
