@@ -18,7 +18,7 @@ from marginweave.tasks.evaluate.metrics import evaluate_release
 from marginweave.tasks.evaluate.numbers import NumberTallies, number_summaries
 from marginweave.tasks.evaluate.paid import bought
 from marginweave.tasks.evaluate.rules import add_rules, broken_rules
-from marginweave.tasks.evaluate.verdict import release_verdict
+from marginweave.tasks.evaluate.verdict import merged_shares, release_verdict
 from marginweave.tasks.normalize.marginals import Spread, compression_of
 from marginweave.tasks.normalize.task import load_counts, released_counts
 from marginweave.tasks.references import DerivedReference, StageResult
@@ -70,7 +70,10 @@ def evaluate(reference: DerivedReference, parts: dict[str, StageResult]) -> Stag
         if (paid := parts.get("paid")) is not None:
             more["paid"] = bought(reference, paid, synthesized, counts.record_count)
         bounds = _bounds(reference, records, parts["collect"])
-        judged = release_verdict(bounds.marginals, counts, configuration)
+        merged = None
+        if marginals_drawn is not None:
+            merged = merged_shares(compression_of(marginals_drawn, configuration)[1], counts.domain.names)
+        judged = release_verdict(bounds.marginals, counts, configuration, merged)
         return Evaluation(**dict(agreement) | more, verdict=judged, bounds=bounds).to_json()
 
     inputs = [parts[name] for name in _INPUTS if name in parts]

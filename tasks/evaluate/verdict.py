@@ -25,6 +25,7 @@ from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.released.aggregates import Aggregates
 from marginweave.schemas.released.evaluation import MarginalBound
 from marginweave.schemas.released.verdict import CARE, GOOD, LengthVerdict, Publication, SetVerdict, Verdict, grade
+from marginweave.tasks.aggregate.domain import Compression
 
 _MISSING = 0.5
 _DEVIATIONS = 1.96
@@ -49,13 +50,18 @@ class ColumnFacts:
     mean: str | None = None
 
 
-def release_verdict(bounds: Sequence[MarginalBound], counts: Aggregates, configuration: Configuration) -> Verdict:
-    """The verdict on a release, from the distances of its records and the counts as released."""
+def release_verdict(
+    bounds: Sequence[MarginalBound],
+    counts: Aggregates,
+    configuration: Configuration,
+    merged: Mapping[str, float] | None = None,
+) -> Verdict:
+    """The verdict on a release, from the distances of its records, the counts as released, and `merged_shares`."""
     deviations: dict[int, list[float]] = {}
     for bound in bounds:
         if bound.deviation is not None:
             deviations.setdefault(len(bound.attributes), []).append(bound.deviation)
-    errors = expected_errors(bounds, float(counts.record_count), counts.domain.names)
+    errors = expected_errors(bounds, float(counts.record_count), counts.domain.names, merged)
     columns = column_facts(counts, configuration, statistics.median(deviations.get(1, [0.0])))
     return verdict(errors, deviations, float(counts.record_count), columns)
 
@@ -101,9 +107,21 @@ def mean_doubt(column: NumberColumn, codes: Codes, counts: Floats, deviation: fl
     return None
 
 
-def expected_errors(bounds: Sequence[MarginalBound], records: float, names: Sequence[str]) -> Sets:
+def merged_shares(compression: Compression, names: Sequence[str]) -> dict[str, float]:
+    """Of each attribute the share of records whose value was measured as one with others in sets of several columns."""
+    found = {}
+    for name, new, counts in zip(names, compression.codes, compression.counts, strict=True):
+        held = np.maximum(counts, 0.0)
+        found[name] = float(held[np.bincount(new)[new] > 1].sum() / max(held.sum(), 1.0))
+    return found
+
+
+def expected_errors(
+    bounds: Sequence[MarginalBound], records: float, names: Sequence[str], merged: Mapping[str, float] | None = None
+) -> Sets:
     """The expected distance of every set of one to three columns; None of a pair that nothing measured.
 
+    Where values are merged, nothing measured which of them goes with what: half of such records count as misplaced.
     Of triples there are those that something measured, or whose three pairs are known.
     """
     found: dict[tuple[str, ...], float | None] = {}
@@ -112,7 +130,8 @@ def expected_errors(bounds: Sequence[MarginalBound], records: float, names: Sequ
         if bound.noise is not None:
             beyond = math.sqrt(max(0.0, bound.distance**2 - bound.noise**2))
             columns = tuple(sorted(bound.attributes, key=place.__getitem__))
-            found[columns] = min(1.0, max(bound.noise, beyond) / (2 * max(records, 1.0)))
+            misplaced = sum((merged or {}).get(name, 0.0) for name in columns) / 2 if len(columns) > 1 else 0.0
+            found[columns] = min(1.0, max(bound.noise, beyond) / (2 * max(records, 1.0)) + misplaced)
     for pair in itertools.combinations(names, 2):
         found[pair] = _at_least(found.get(pair), [found.get((name,)) for name in pair])
     for triple in itertools.combinations(names, 3):
