@@ -96,7 +96,8 @@ def _asked(methods: Mapping[str, Sequence[Figure]], key: str, most: float) -> st
     error = 2 * statistics.stdev(both) / math.sqrt(len(both)) if len(both) > 1 and key.startswith("tvd") else 0.0
     limit = most * statistics.fmean(best.values())
     good = statistics.fmean(ours.values()) <= limit + error
-    return f"{_spread(ours)} | {limit:.4f}{f' + {error:.4f}' if error else ''} | {name} | {'yes' if good else '**no**'}{pending}"
+    verdict = f"{'yes' if good else '**no**'}{pending}"
+    return f"{_spread(ours)} | {limit:.4f}{f' + {error:.4f}' if error else ''} | {name} | {verdict}"
 
 
 def _values(figures: Iterable[Figure], key: str) -> dict[int, float]:
