@@ -55,8 +55,8 @@ def main() -> None:
             )
             sys.stdout.flush()
     if options.write:
-        kept = current(read(FIGURES), settings).values()
-        PAGE.write_text(render(kept, len(cells(ALL))), encoding="utf-8")
+        figures = current(read(FIGURES), settings).values()
+        PAGE.write_text(render(figures, len(cells(ALL))), encoding="utf-8")
 
 
 def cells(asked: argparse.Namespace) -> tuple[Cell, ...]:

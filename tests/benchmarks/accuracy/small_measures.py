@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Mapping
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,7 +79,8 @@ def classified(name: str, made: Codes, tested: Codes) -> float:
     classes, truth = np.isin(made[:, place], yes), np.isin(tested[:, place], yes)
     if classes.all() or not classes.any() or truth.all() or not truth.any():
         return 0.5
-    encoder = OneHotEncoder(categories=[np.arange(size + 1) for i, size in enumerate(of.sizes) if i != place])
+    others: Any = [np.arange(size + 1) for i, size in enumerate(of.sizes) if i != place]  # stubs know of texts alone
+    encoder = OneHotEncoder(categories=others)
     learned, asked = (encoder.fit_transform(np.delete(rows, place, axis=1)) for rows in (made, tested))
     model = LogisticRegression(max_iter=1000).fit(learned, classes)
     return float(roc_auc_score(truth, model.predict_proba(asked)[:, 1]))
