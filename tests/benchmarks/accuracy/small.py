@@ -22,14 +22,14 @@ from tests.benchmarks.accuracy.in_process import InProcess
 from tests.benchmarks.accuracy.methods import DEFAULT, DPSYN, INDEPENDENT, settings
 from tests.benchmarks.accuracy.runs import CORES
 from tests.benchmarks.accuracy.small_measures import MEASURES, measure_small
-from tests.benchmarks.accuracy.small_page import render
+from tests.benchmarks.accuracy.small_page import SAMPLES, render
 from tests.benchmarks.accuracy.tables import SAMPLED, sample_name, table
 from tests.benchmarks.scale.watch import Limits
 from tests.support.places import REPOSITORY
 
 FIGURES = Path(__file__).with_name("small.jsonl")
 PAGE = REPOSITORY / "docs" / "small-tables.md"
-SIZES, EPSILONS, SAMPLES = (1000, 500, 2000, 5000), (1.0, 0.5, 3.0), 3
+SIZES, EPSILONS = (1000, 500, 2000, 5000), (1.0, 0.5, 3.0)
 METHODS = (DEFAULT, INDEPENDENT, "dpmm-mst", DPSYN, "dpmm-aim")
 ALL = argparse.Namespace(methods=METHODS, rows=SIZES, epsilons=EPSILONS, tables=SAMPLED)
 

@@ -38,8 +38,8 @@ ASKED = """
 
 Asked {where}: pairs and triples at most 3 % and two standard errors (of the samples' differences) worse
 than the best of MST, AIM and independent columns; the error of the three strongest associations at most 60 % of the better of
-MST and independent columns, of the ten strongest at most 80 %. *So far*: not all of
-these are measured.
+MST and independent columns, of the ten strongest at most 80 %. *So far*: not all of these are
+measured; a comparison is of the samples that both have.
 """
 RESULTS = """
 ## {table}, {rows:,} rows
@@ -47,6 +47,7 @@ RESULTS = """
 _MOST = {"tvd2": 1.03, "tvd3": 1.03, "v3": 0.6, "v10": 0.8}
 _BESIDE = {"tvd": ("dpmm-mst", "dpmm-aim", INDEPENDENT), "v": ("dpmm-mst", INDEPENDENT)}
 _SAMPLE, _SMALL_EPSILON = 1000, 0.5
+SAMPLES = 3
 Found = Mapping[tuple[str, int, float], Mapping[str, Sequence[Figure]]]
 
 
@@ -85,19 +86,22 @@ def asked_lines(found: Found, epsilon: float) -> Iterator[str]:
 def _asked(methods: Mapping[str, Sequence[Figure]], key: str, most: float) -> str:
     ours = _values(methods.get(DEFAULT, ()), key)
     names = next(names for kind, names in _BESIDE.items() if key.startswith(kind))
-    pending = "" if all(name in methods for name in names) else " so far"
+    pending = "" if all(len(methods.get(name, ())) >= SAMPLES for name in names) else " so far"
     others = {name: _values(methods.get(name, ()), key) for name in names}
-    others = {name: values for name, values in others.items() if values}
-    if not ours or not others:
+    others = {name: values for name, values in others.items() if values.keys() & ours.keys()}
+    if not others:
         return f"{NOT_YET} | | |"
     name = min(others, key=lambda name: statistics.fmean(others[name].values()))
     best = others[name]
-    both = [ours[sample] - most * best[sample] for sample in ours.keys() & best.keys()]
+    ours = {sample: value for sample, value in ours.items() if sample in best}  # a comparison is of the same samples
+    both = [ours[sample] - most * best[sample] for sample in ours]
     error = 2 * statistics.stdev(both) / math.sqrt(len(both)) if len(both) > 1 and key.startswith("tvd") else 0.0
-    limit = most * statistics.fmean(best.values())
+    limit = most * statistics.fmean(best[sample] for sample in ours)
     good = statistics.fmean(ours.values()) <= limit + error
     verdict = f"{'yes' if good else '**no**'}{pending}"
-    return f"{_spread(ours)} | {limit:.4f}{f' + {error:.4f}' if error else ''} | {name} | {verdict}"
+    return (
+        f"{_spread(ours)} | {limit:.4f}{f' + {error:.4f}' if error else ''} | {name}, {len(ours)} samples | {verdict}"
+    )
 
 
 def _values(figures: Iterable[Figure], key: str) -> dict[int, float]:
