@@ -12,7 +12,7 @@ from marginweave.schemas.errors import InputError
 from marginweave.tasks.accounting.plan.resolve import parse_configuration
 from marginweave.tasks.estimate.graphical import check_installed
 from tests.benchmarks.accuracy.figures import Cell
-from tests.benchmarks.accuracy.tables import TABLES, delta, table
+from tests.benchmarks.accuracy.tables import delta, is_known, table
 
 Settings = Mapping[str, Any]
 
@@ -33,7 +33,11 @@ OURS: dict[str, Settings] = {
     "adaptive-mixture": {"aggregate": {**_MARGINALS, "cliques": "adaptive"}, "synthesize": _MIXTURE},
     "marginals-pgm": {"aggregate": _MARGINALS, "synthesize": {"method": "pgm"}},
 }
-INDEPENDENT, DEFAULT = "independent", "default"
+INDEPENDENT, DEFAULT, DPSYN = "independent", "default", "dpsyn"
+# What the benchmark of small tables has beside them: the settings of DPSyn's papers.
+_SMALL: dict[str, Settings] = {
+    DPSYN: {"aggregate": {**_MARGINALS, "preset": "paper"}, "synthesize": {**_GUM, "preset": "paper"}}
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +59,11 @@ METHODS = (*OURS, DEFAULT, *PEERS)
 
 
 def configuration(cell: Cell, source: str) -> dict[str, Any]:
-    """The whole configuration of a cell of ours; the sections of the default are left to the program."""
-    sections = {name: dict(section) for name, section in OURS.get(cell.method, {}).items()}
+    """The whole configuration of a cell of ours; the sections of the default are left to the program.
+
+    The default of a sample, which small tables are about, is told its number of rows.
+    """
+    sections = {name: dict(section) for name, section in (OURS | _SMALL).get(cell.method, {}).items()}
     made = {
         "dataset": "accuracy",
         "source": source,
@@ -64,6 +71,8 @@ def configuration(cell: Cell, source: str) -> dict[str, Any]:
         "missing": table(cell.table).missing(),
         "columns": table(cell.table).columns(),
     }
+    if cell.method == DEFAULT and "/" in cell.table:
+        made["rows"] = len(table(cell.table).rows)
     return made | sections | {"synthesize": sections.get("synthesize", {}) | {"seed": cell.seed}}
 
 
@@ -89,11 +98,11 @@ def default_method(name: str, epsilon: float) -> str:
 
 def settings(cell: Cell) -> Settings | None:
     """What a figure of the cell was measured under, to be measured again where it changes; None of what is unknown."""
-    if cell.table not in TABLES:
+    if not is_known(cell.table):
         return None
     if cell.method in PEERS:
         return PEERS[cell.method].options
-    return _resolved(DEFAULT, cell.table, cell.epsilon) if cell.method == DEFAULT else OURS.get(cell.method)
+    return _resolved(DEFAULT, cell.table, cell.epsilon) if cell.method == DEFAULT else (OURS | _SMALL).get(cell.method)
 
 
 def _resolved(method: str, name: str, epsilon: float) -> Settings:

@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -40,6 +40,7 @@ class Runner:
     folder: Path
     cache: Path
     limits: Limits
+    measured: Callable[[str, Rows], Mapping[str, float]] = lambda name, rows: measure(table(name), rows)
     _stack: ExitStack = field(default_factory=ExitStack)
     _server: str = ""
     _warm: set[str] = field(default_factory=set)
@@ -62,20 +63,20 @@ class Runner:
         """One release that nobody sees, for a method of ours: what an installation compiles once is compiled then."""
         if method not in PEERS and method not in self._warm:
             self._warm.add(method)
-            self._our_rows(Cell(table=TABLES[0], epsilon=1.0, method=method, seed=0))
+            self.our_rows(Cell(table=TABLES[0], epsilon=1.0, method=method, seed=0))
 
     def run(self, cell: Cell) -> Figure:
         """Make the records and measure them."""
-        seen, rows = self._peers_rows(cell) if cell.method in PEERS else self._our_rows(cell)
+        seen, rows = self._peers_rows(cell) if cell.method in PEERS else self.our_rows(cell)
         numbers: dict[str, Any] = {"wall": seen.wall, "cpu": seen.cpu, "peak": seen.peak, "records": len(rows)}
         numbers["ended"] = seen.ended or ("" if rows else "no records")
         if not numbers["ended"]:
-            numbers |= measure(table(cell.table), rows)
+            numbers |= self.measured(cell.table, rows)
         return figure(cell, numbers)
 
-    def _our_rows(self, cell: Cell) -> tuple[Watched, Rows]:
+    def our_rows(self, cell: Cell) -> tuple[Watched, Rows]:
         """`marginweave run` in a home and with a ledger of its own."""
-        home = _fresh(self.folder / "home")
+        home = fresh(self.folder / "home")
         cli = CommandLine(home, {"PREFECT_API_URL": self._url(), "PREFECT_HOME": str(home / "prefect"), **THREADS})
         epsilon, own = repr(cell.epsilon), repr(delta(cell.table))
         opened = cli("ledger", "open", "accuracy", "--epsilon", epsilon, "--delta", own)
@@ -85,11 +86,11 @@ class Runner:
         path = home / "accuracy.yaml"  # JSON is YAML, too
         path.write_text(json.dumps(configuration(cell, "table.csv")), encoding="utf-8")
         seen = watch(cli.command("run", path, "--run", "cell"), cli.variables, home, self.limits)
-        return seen, _rows(home / "runs" / "cell" / "release" / "synthetic.csv", cell.table)
+        return seen, rows_of(home / "runs" / "cell" / "release" / "synthetic.csv", cell.table)
 
     def _peers_rows(self, cell: Cell) -> tuple[Watched, Rows]:
         """As many records as the table has rows, by a program that gets the table and its public domain."""
-        peer, place = PEERS[cell.method], _fresh(self.folder / "peer")
+        peer, place = PEERS[cell.method], fresh(self.folder / "peer")
         source = table(cell.table)
         source.write(place / "table.csv")
         task = {
@@ -105,11 +106,11 @@ class Runner:
         (place / "task.json").write_text(json.dumps(task), encoding="utf-8")
         command = [str(self.peer(cell.method)), str(PLACE / "programs" / peer.program), "task.json"]
         seen = watch(command, {**os.environ, **THREADS}, place, self.limits)
-        return seen, _rows(place / "synthetic.csv", cell.table)
+        return seen, rows_of(place / "synthetic.csv", cell.table)
 
     def _url(self) -> str:
         if not self._server:
-            prepare_environment(_fresh(self.folder / "server"))
+            prepare_environment(fresh(self.folder / "server"))
             self._server = self._stack.enter_context(prefect_server(self.folder / "server.log"))
         return self._server
 
@@ -141,13 +142,13 @@ def _commit() -> str:
     return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False).stdout.strip()
 
 
-def _fresh(place: Path) -> Path:
+def fresh(place: Path) -> Path:
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir()
     return place
 
 
-def _rows(path: Path, name: str) -> Rows:
+def rows_of(path: Path, name: str) -> Rows:
     """Synthetic records in the order of the table's columns; none where none were written."""
     if not path.is_file():
         return []

@@ -7,7 +7,7 @@ import itertools
 import json
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, cast
@@ -18,17 +18,21 @@ from numpy.typing import NDArray
 
 from tests.support.places import DATA, EXAMPLES
 
-# what the published numbers for adult.csv are for; every other table has 1 / (n ln n)
-_ADULT_DELTA = 1e-9
+# what the published numbers for adult.csv are for; every other table has 1 / (n ln n), but for samples
+_ADULT_DELTA, _SAMPLES_DELTA = 1e-9, 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """A categorical table as text, and the public values of its columns; "" is a missing value."""
+    """A categorical table as text, and the public values of its columns; "" is a missing value.
+
+    A sample also has rows of the same table that are `outside` it.
+    """
 
     header: tuple[str, ...]
     rows: list[list[str]]
     domain: dict[str, list[str]]
+    outside: list[list[str]] = field(default_factory=list)
 
     @classmethod
     def load(cls, name: str) -> Table:
@@ -98,20 +102,64 @@ def fair() -> Table:
     return Table(header=tuple(declared), rows=rows, domain=domain)
 
 
+_POPULATION = [0, 1, 5, 20, 100, 500, 8000]
+_AGES = [18, 30, 40, 50, 60, 70, 100]
+
+
+def anes96() -> Table:
+    """statsmodels' American National Election Study of 1996, but for the logarithm of a column; two columns are binned."""
+    from statsmodels.datasets import anes96 as survey
+
+    frame = cast("Any", survey.load_pandas().data)
+    cuts = {"popul": _POPULATION, "age": _AGES}
+    domain = {
+        name: [str(v) for v in range(low, high + 1)]
+        for name, low, high in (
+            ("TVnews", 0, 7), ("selfLR", 1, 7), ("ClinLR", 1, 7), ("DoleLR", 1, 7), ("PID", 0, 6),
+            ("educ", 1, 7), ("income", 1, 24), ("vote", 0, 1),
+        )
+    }  # fmt: skip
+    columns = [[str(int(number)) for number in frame[name]] for name in domain]
+    for name, edges in cuts.items():
+        domain[name] = [f"{low} to {high}" for low, high in itertools.pairwise(edges)]
+        columns.append([domain[name][i] for i in np.digitize(frame[name].to_numpy(float), edges[1:-1])])
+    return Table(header=tuple(domain), rows=[list(row) for row in zip(*columns, strict=True)], domain=domain)
+
+
 _LOADERS: dict[str, Callable[[], Table]] = {
     "affairs": fair,
     **{name: partial(Table.load, name) for name in ("drug_deaths_cat", "ma2019_cat", "adult_cat", "adult")},
 }
 TABLES = tuple(_LOADERS)  # the small ones first
+SAMPLED = ("affairs", "drug_deaths_cat", "ma2019_cat", "adult_cat", "anes96")
+"""The tables that the benchmark of small tables draws its samples from."""
+
+
+def sample_name(name: str, rows: int, number: int) -> str:
+    """What `table` calls sample `number` of so many rows of one of `SAMPLED`."""
+    return f"{name}/{rows}/{number}"
 
 
 @cache
 def table(name: str) -> Table:
-    """One of `TABLES`."""
-    return _LOADERS[name]()
+    """One of `TABLES` or `SAMPLED`, or a sample of it (`sample_name`), of all rows where it has no more."""
+    if "/" not in name:
+        return (_LOADERS | {"anes96": anes96})[name]()
+    of, rows, number = name.split("/")
+    whole = table(of)
+    order = np.random.default_rng([int(rows), int(number)]).permutation(len(whole.rows))
+    inside, outside = ([whole.rows[i] for i in part] for part in (order[: int(rows)], order[int(rows) :]))
+    return replace(whole, rows=inside, outside=outside)
+
+
+def is_known(name: str) -> bool:
+    """Whether there is such a table."""
+    return name in TABLES or name.split("/", maxsplit=1)[0] in SAMPLED
 
 
 def delta(name: str) -> float:
     """The delta of every release of a table, peers' included."""
+    if "/" in name:
+        return _SAMPLES_DELTA
     rows = len(table(name).rows)
     return _ADULT_DELTA if name == "adult" else 1 / (rows * math.log(rows))

@@ -91,7 +91,7 @@ def test_the_survey_is_binned_by_its_public_edges() -> None:
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every table is the small one; answers that were kept for others are forgotten, before and after."""
     monkeypatch.setattr(methods, "table", lambda _: SMALL)
-    monkeypatch.setattr(methods, "TABLES", ("t",))
+    monkeypatch.setattr(methods, "is_known", lambda name: name == "t")
     monkeypatch.setattr(methods, "delta", lambda _: 1e-6)
     monkeypatch.setattr(methods, "refusal", methods.refusal.__wrapped__)
     monkeypatch.setattr(methods, "default_method", methods.default_method.__wrapped__)

@@ -136,9 +136,10 @@ COUNTED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         {"privacy__epsilon": 0.06},
         {
             **MARGINALS,
-            "aggregate__cliques": {"adaptive": 2, "rounds": 6, "batch": 1},  # as many as there are pairs
-            "aggregate__one_way_share": 0.6,
-            "aggregate__selection_share": 0.1,
+            "aggregate__cliques": {"adaptive": 2, "rounds": 4, "batch": 1, "annealing": False},  # 60 * 0.06 < 4
+            "aggregate__one_way_share": 0.5,
+            "aggregate__selection_share": 0.15,
+            "aggregate__compress": 2.0,
         },
     ),
     ("records made of k-tuples", {"privacy__epsilon": 0.06, "synthesize__method": "aggregate-seeded"}, TUPLES),
@@ -169,9 +170,10 @@ COUNTED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         },
         {
             **MARGINALS,
-            "aggregate__cliques": {"adaptive": 2, "rounds": 6, "batch": 1},
-            "aggregate__one_way_share": 0.42,
-            "aggregate__selection_share": 0.07,  # 0.7 (1 - 0.25 - 0.05)
+            "aggregate__cliques": {"adaptive": 2, "rounds": 4, "batch": 1, "annealing": False},
+            "aggregate__one_way_share": 0.35,
+            "aggregate__selection_share": 0.105,  # 0.7 (1 - 0.25 - 0.05)
+            "aggregate__compress": 2.0,
         },
     ),
     ("too large a structural zero", {"privacy__epsilon": 0.3, **columns(4, 100), **ZERO}, TUPLES),

@@ -1,0 +1,52 @@
+"""Releases of ours in this process: every stage, draw and ledger event of `marginweave run`, without Prefect around them.
+
+A start takes ten times as long as a release of a small table does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from decimal import Decimal
+from unittest import mock
+
+from marginweave.schemas.ledger.accounts import Account
+from marginweave.tasks.ledger import Ledger
+from tests.benchmarks.accuracy.figures import Cell
+from tests.benchmarks.accuracy.methods import configuration
+from tests.benchmarks.accuracy.runs import Rows, Runner, fresh, rows_of
+from tests.benchmarks.accuracy.tables import delta, table
+from tests.benchmarks.scale.watch import Watched
+from tests.support.run_fork_server import run_by_stages
+
+
+@dataclass
+class InProcess(Runner):
+    """Runs cells of ours here, those of peers as `Runner` does."""
+
+    def our_rows(self, cell: Cell) -> tuple[Watched, Rows]:
+        """A release in a home and with a ledger of its own."""
+        home = fresh(self.folder / "home")
+        ledger, config = home / "ledger" / "ledger.sqlite", home / "accuracy.yaml"
+        epsilon, own = (Decimal(repr(number)) for number in (cell.epsilon, delta(cell.table)))
+        account = Account(dataset="accuracy", epsilon=epsilon, delta=own, unit="row", neighbors="add-remove")
+        Ledger.create(ledger, environment={}).accounts.open(account, actor="benchmark")
+        table(cell.table).write(home / "table.csv")
+        source = str(home / "table.csv")
+        config.write_text(json.dumps(configuration(cell, source)), encoding="utf-8")
+        wall, cpu = time.perf_counter(), time.process_time()
+        records = sys.modules["marginweave.flows.run.prefect_records"]
+        with (
+            (home / "log").open("w", encoding="utf-8") as log,
+            redirect_stdout(log),
+            mock.patch.dict(os.environ, {"MARGINWEAVE_LEDGER": str(ledger)}),
+            mock.patch.object(records, "_emit"),
+        ):
+            run_by_stages({"config": str(config), "run": "cell", "home": str(home)})
+        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        seen = Watched(wall=wall, cpu=cpu, peak=0.0, start=0.0, server_cpu=0.0, server_peak=0.0, stages=(), ended="")
+        return seen, rows_of(home / "runs" / "cell" / "release" / "synthetic.csv", cell.table)

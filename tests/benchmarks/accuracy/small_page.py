@@ -1,0 +1,125 @@
+"""docs/small-tables.md: what was asked of small tables and what was measured; every number is from a figure."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from tests.benchmarks.accuracy.figures import Figure
+from tests.benchmarks.accuracy.methods import DEFAULT, INDEPENDENT
+from tests.benchmarks.accuracy.page import method_lines
+from tests.benchmarks.accuracy.small_measures import MEASURES
+from tests.benchmarks.accuracy.summaries import Spread
+from tests.benchmarks.scale.page import NOT_YET, header
+
+HEAD = """# Small tables: synthetic records beside peers
+
+Written by `python -m tests.benchmarks.accuracy.small --write` from the {count} figures in
+`tests/benchmarks/accuracy/small.jsonl`; do not edit by hand. The same command goes on where figures are missing: {missing} of
+{all} cells are not measured yet. Delta is 1e-6 everywhere.
+
+- **Tables**: three random samples (seeded) of 500, 1,000, 2,000 and 5,000 rows of four tables, and of statsmodels' American
+  National Election Study of 1996 (`anes96`), which has 944 rows: these are all that "1,000" has of it. Every sample is released
+  once by each method; `±` is the sample standard deviation of these.
+- **default**: a configuration with `rows:` and neither `aggregate` nor `synthesize`. **independent**: single columns with the
+  whole budget. **dpsyn**: our marginals and GUM with `preset: paper`, DPSyn's settings. **dpmm-mst**, **dpmm-aim**: the package
+  dpmm from PyPI. Ours are made stage by stage in one process, without Prefect. A peer's cell is stopped after some
+  minutes of CPU.
+- **TVD**: half the L1 distance of relative frequencies, mean of all pairs, and of a fixed sample of 300 triples.
+- **Error of V**: mean distance of Cramér's V from the sample's, of the three and of the ten pairs of columns whose V is largest
+  in the sample.
+- **AUC**: of a logistic regression that learned from the synthetic records, on rows outside the sample (at most 5,000); of
+  `anes96` at 500 rows alone. More is better; of everything else less.
+"""
+ASKED = """
+## Asked and reached: 1,000 rows, epsilon {epsilon:g}
+
+Asked {where}: pairs and triples at most 3 % and two standard errors (of the samples' differences) worse
+than the best of MST, AIM and independent columns; the error of the three strongest associations at most 60 % of the better of
+MST and independent columns, of the ten strongest at most 80 %. *So far*: not all of these are
+measured; a comparison is of the samples that both have.
+"""
+RESULTS = """
+## {table}, {rows:,} rows
+"""
+_MOST = {"tvd2": 1.03, "tvd3": 1.03, "v3": 0.6, "v10": 0.8}
+_BESIDE = {"tvd": ("dpmm-mst", "dpmm-aim", INDEPENDENT), "v": ("dpmm-mst", INDEPENDENT)}
+_SAMPLE, _SMALL_EPSILON = 1000, 0.5
+SAMPLES = 3
+Found = Mapping[tuple[str, int, float], Mapping[str, Sequence[Figure]]]
+
+
+def render(figures: Iterable[Figure], cells: int) -> str:
+    """The page, of `cells` that there are to measure."""
+    every = list(figures)
+    found = grouped(every)
+    parts = [HEAD.format(count=len(every), missing=cells - len(every), all=cells)]
+    for epsilon, where in ((1.0, "here"), (_SMALL_EPSILON, "at epsilon 1, reported here")):
+        parts += [ASKED.format(epsilon=epsilon, where=where), *asked_lines(found, epsilon)]
+    for table, rows in dict.fromkeys((table, rows) for table, rows, _ in found):
+        parts += [RESULTS.format(table=table, rows=rows), *result_lines(found, table, rows)]
+    parts += ["\n## Settings\n", *method_lines(every)]
+    return "\n".join(parts) + "\n"
+
+
+def grouped(figures: Iterable[Figure]) -> Found:
+    """Figures that succeeded or were stopped, by table, rows asked for and epsilon, then by method."""
+    found: dict[tuple[str, int, float], dict[str, list[Figure]]] = defaultdict(lambda: defaultdict(list))
+    for figure in figures:
+        table, rows, _ = figure.cell.table.split("/")
+        found[table, int(rows), figure.cell.epsilon][figure.cell.method].append(figure)
+    return dict(sorted(found.items()))
+
+
+def asked_lines(found: Found, epsilon: float) -> Iterator[str]:
+    """A line a table and measure."""
+    yield from header("table|measure|default|at most|of|reached")
+    for (table, rows, at), methods in found.items():
+        if (rows, at) != (_SAMPLE, epsilon):
+            continue
+        for key, most in _MOST.items():
+            yield f"| {table} | {MEASURES[key]} | {_asked(methods, key, most)} |"
+
+
+def _asked(methods: Mapping[str, Sequence[Figure]], key: str, most: float) -> str:
+    ours = _values(methods.get(DEFAULT, ()), key)
+    names = next(names for kind, names in _BESIDE.items() if key.startswith(kind))
+    pending = "" if all(len(methods.get(name, ())) >= SAMPLES for name in names) else " so far"
+    others = {name: _values(methods.get(name, ()), key) for name in names}
+    others = {name: values for name, values in others.items() if values.keys() & ours.keys()}
+    if not others:
+        return f"{NOT_YET} | | |"
+    name = min(others, key=lambda name: statistics.fmean(others[name].values()))
+    best = others[name]
+    ours = {sample: value for sample, value in ours.items() if sample in best}  # a comparison is of the same samples
+    both = [ours[sample] - most * best[sample] for sample in ours]
+    error = 2 * statistics.stdev(both) / math.sqrt(len(both)) if len(both) > 1 and key.startswith("tvd") else 0.0
+    limit = most * statistics.fmean(best[sample] for sample in ours)
+    good = statistics.fmean(ours.values()) <= limit + error
+    verdict = f"{'yes' if good else '**no**'}{pending}"
+    return (
+        f"{_spread(ours)} | {limit:.4f}{f' + {error:.4f}' if error else ''} | {name}, {len(ours)} samples | {verdict}"
+    )
+
+
+def _values(figures: Iterable[Figure], key: str) -> dict[int, float]:
+    return {f.cell.seed: float(f[key]) for f in figures if not f.failed and key in f.numbers}
+
+
+def _spread(values: Mapping[int, float]) -> Spread:
+    spread = statistics.stdev(values.values()) if len(values) > 1 else None
+    return Spread(mean=statistics.fmean(values.values()), deviation=spread)
+
+
+def result_lines(found: Found, table: str, rows: int) -> Iterator[str]:
+    """A line an epsilon and method."""
+    yield from header(f"epsilon|method|samples|{'|'.join(MEASURES.values())}|CPU s")
+    for (_, _, epsilon), methods in ((key, value) for key, value in found.items() if key[:2] == (table, rows)):
+        for method, figures in methods.items():
+            cpu = statistics.fmean(f["cpu"] for f in figures)
+            shown = [str(_spread(values)) if (values := _values(figures, key)) else "" for key in MEASURES]
+            failed = next((f.failed for f in figures if f.failed), "")
+            cells = [f"{failed} {shown[0]}".strip(), *shown[1:]]
+            yield f"| {epsilon:g} | {method} | {len(figures)} | {' | '.join(cells)} | {cpu:.0f} |"
