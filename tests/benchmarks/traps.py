@@ -163,9 +163,9 @@ pairs of columns. `init` drafts `rows`, to be kept where the size of the table i
 
 What is left of the error of the mean is noise on the last bins, where a cost weighs most: beside three columns the counts of
 costs have sd 12, and the last bin has 8 of 12,000 records, which are a twentieth of all costs. Fewer columns or wider log bins
-lessen it. So does a larger `one_way_share`, but pairs pay for it: with 0.5 in place of 0.3 they are a seventh farther from the
+lessen it. So does a larger `one_way_share`, but pairs pay for it: with 0.5 in place of 0.3 they are a tenth farther from the
 table, which is why it is not the default. Nor do we bend the tail to a smooth one: where many values were clamped to the bound,
-the mean would be a seventh too low.
+the mean would be too low, by 13 % in a simulation with 39 such values.
 """
 
 

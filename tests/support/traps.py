@@ -16,6 +16,7 @@ import yaml
 
 from marginweave.schemas.ledger.accounts import Account
 from marginweave.tasks.ledger import Ledger
+from tests.support.known import known
 from tests.support.plain_runs import run_plainly
 
 ROWS, HIGH = 12_000, 400_000
@@ -53,7 +54,7 @@ def survey() -> pd.DataFrame:
     """944 voters in ten columns, of which one pair, party by vote, is strong."""
     from statsmodels.datasets import anes96
 
-    found: pd.DataFrame = anes96.load_pandas().data[list(SURVEY)].astype(int)
+    found: pd.DataFrame = known(anes96.load_pandas().data)[list(SURVEY)].astype(int)
     return found
 
 
