@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from marginweave.schemas.configuration.columns import NumberColumn
 from marginweave.schemas.released.evaluation import MarginalBound
 from marginweave.schemas.released.verdict import CARE, GOOD, grade
-from marginweave.tasks.evaluate.verdict import ColumnFacts, expected_errors, merged_shares, mean_doubt, verdict
+from marginweave.tasks.aggregate.domain import Compression
+from marginweave.tasks.evaluate.verdict import ColumnFacts, expected_errors, mean_doubt, merged_shares, verdict
 
 NAMES = ("sex", "region", "age", "grade")
 CELLS = {"sex": 2, "region": 3, "age": 7, "grade": 5}
@@ -125,7 +126,10 @@ def test_what_was_merged_may_be_misplaced() -> None:
         was = before[names]
         assert error is not None
         assert was is not None
-        assert error == pytest.approx(was + (0.25 if len(names) == 2 and "age" in names else 0), abs=1e-3) or len(names) == 3
+        assert (
+            error == pytest.approx(was + (0.25 if len(names) == 2 and "age" in names else 0), abs=1e-3)
+            or len(names) == 3
+        )
 
 
 COST = NumberColumn.model_validate({"type": "number", "bounds": [0, 1000], "bins": [0, 10, 100, 1000], "decimals": 0})
