@@ -33,6 +33,11 @@ _SHOWN = 4
 # A column can look even only where it has some values, many records of each, and noise that could not hide how uneven they are:
 # random draws pass for uneven once in a million times.
 _EVEN_VALUES, _EVEN_RECORDS, _EVEN_DEVIATIONS, _EVEN_CHANCE = 4, 500.0, 5.0, 1e-6
+_FEW_ROWS = 5_000  # `auto` takes a table for one of 10,000 rows where nothing is said of them
+_SAY_ROWS = (
+    "If about how many rows there are is published, say so (`rows:`): `method: auto` then chooses for a table of that size, "
+    "and measures the few strongest pairs well."
+)
 _NAMES = {1: "single columns", 2: "pairs of columns", 3: "triples of columns"}
 _EVEN = "{name} is as even as if its values were drawn at random: look whether the column was read as it was meant"
 _EMPTY = "{name} is missing in {share:.0f} % of the records: look whether the column was read as it was meant"
@@ -63,7 +68,10 @@ def release_verdict(
             deviations.setdefault(len(bound.attributes), []).append(bound.deviation)
     errors = expected_errors(bounds, float(counts.record_count), counts.domain.names, merged)
     columns = column_facts(counts, configuration, statistics.median(deviations.get(1, [0.0])))
-    return verdict(errors, deviations, float(counts.record_count), columns)
+    found = verdict(errors, deviations, float(counts.record_count), columns)
+    if configuration.rows is None and counts.record_count < _FEW_ROWS and found.advice:
+        return found.model_copy(update={"advice": (*found.advice, _SAY_ROWS)})
+    return found
 
 
 def column_facts(counts: Aggregates, configuration: Configuration, deviation: float) -> list[ColumnFacts]:

@@ -115,8 +115,9 @@ def _few_pairs(noise: float, columns: int) -> Mapping[str, Any]:
     """Pairs that a model gets most wrong, one a round: 60 / (noise of one pair alone), 6 for 1,000 rows at epsilon 1; 4 to 16.
 
     No annealing, half of the budget for single columns, 15 % for choosing, values merged below 2 sigma. Beside 640 / r rounds
-    with annealing, .6, .1 and 3 sigma (before), in the measures of docs/small-tables.md, at 1,000 rows, epsilon 1, delta 1e-6:
-    three samples, before once, now twice, as are the records of an oracle that knows the three pairs and spends .7 on them.
+    with annealing, .6, .1 and 3 sigma (before), at 1,000 rows, epsilon 1, delta 1e-6, on
+    the three samples by which this was chosen, simulated with the functions of a release, before once, now twice, as is an
+    oracle that knows the three pairs and spends .7 on them. Releases are in docs/small-tables.md.
 
     | table | TVD of pairs, before | now | V of 3, before | now | of 10, before | now | oracle, of 3 |
     | --- | --- | --- | --- | --- | --- | --- | --- |
