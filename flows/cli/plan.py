@@ -147,7 +147,7 @@ def _tell(request: Request, schedule: Schedule | None, name: str) -> None:
             table.add_row(f"{row.rows:,}", *row[1:])
         print_wide(table)
         rules = "; rules of structure can make a fit several times as long" if request.configuration.forbidden else ""
-        server = f"{SERVER:.0f} s of it for Prefect's server (and .3 GB more)"
+        server = f"{SERVER:.0f} s of it for Prefect's server where none stands (and .3 GB more)"
         out.print(f"Time on this machine, {server}{rules}; two to three times that on a slow or busy one")
         if request.configuration.rows is None:
             out.print("If the number of rows is public, say rows: N in the configuration: auto then chooses by it")

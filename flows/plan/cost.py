@@ -16,14 +16,17 @@ from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.synthesis import MixtureSynthesis, SynthesisSettings
 from marginweave.tasks.aggregate.noise import public_sizes
 
-SERVER, _IMPORTS = 14.0, 8.0  # wall seconds of Prefect's server and of our imports
+SERVER, _IMPORTS = (
+    6.0,
+    5.0,
+)  # wall seconds of the start of Prefect's server in a home that has had one, and of our imports
 _IMPORTED = 0.45  # gigabytes of these
 _FIT, _FIT_TABLE, _MOST_SIGMAS = 1.55e-5, 3e-3, 9.0  # of 2,400 components, by cells and tables
-_TUPLES = 3.0  # counts that were clipped are fitted so many times as long
+_TUPLES = 1.5  # counts that were clipped are fitted so many times as long
 _CONSISTENCY, _CONSISTENCY_SIGMAS = 4e-5, 0.2
 _ROUND, _SWAP = 2.5e-4, 1.5e-8  # a round of choices, and a record of a mixture, by columns^2
 _COUNT, _VALUE = 1e-8, 2.2e-7  # a row and table, counted and evaluated; a value that is read, written and shown
-_GROW, _GROW_CODE = 2.4e-6, 1e-9  # a record that is grown of combinations, by columns and by codes
+_GROW, _GROW_CODE = 1.25e-6, 1e-9  # a record that is grown of combinations, by columns and by codes
 _MOST_CORES, _BLOCKS, _MOST_TUPLES = 8, 1_000_000, 2_000_000  # rows in memory at once
 
 
