@@ -91,6 +91,8 @@ _FORM_ADVICE = {
 
 def _unread_words(column: MeasuredColumn, look: Look, fault: Unusable | None) -> str:
     value, share, becomes = value_words(column), percent(look.unread / max(look.cells, 1)), _BECOMES[column.outside]
+    if column.impute is not None and column.outside == "null":
+        becomes = "each becomes a value drawn at random"
     if look.blank == look.unread:
         return f"{share} of the cells are empty, which is no value here; {becomes}."
     if fault is Unusable.NOTHING:
@@ -159,9 +161,10 @@ def suite_finding(broken: str) -> Remark:
 
 def id_finding(name: str, share: float) -> Remark:
     """What to say of ids that stand in several rows under `unit: row`."""
+    shown = repr(name)[1:-1]  # a header can hold what a terminal obeys
     return Remark(
         severity=Severity.LOOK,
         share=share,
-        text=f"`unit: row` protects single rows, and {percent(share)} of them share their {name} with another row.",
-        advice=f"If it tells people apart, protect people: privacy: {{unit: {{column: {name}, max_records: …}}}}.",
+        text=f"`unit: row` protects single rows, and {percent(share)} of them share their {shown} with another row.",
+        advice=f"If it tells people apart, protect people: privacy: {{unit: {{column: {shown}, max_records: …}}}}.",
     )

@@ -36,7 +36,7 @@ _VALUES = ("value", "code")
 _TITLES = ("label", "title", "meaning", "description", "value label", "name")
 _WORDS = {
     "label": ("variable label", "field label", "column label", "question", "label", "title"),
-    "description": ("variable description", "definition", "description", "field note", "notes", "note"),
+    "description": ("variable description", "definition", "description"),
 }
 
 Codes = dict[str, str | None]
@@ -93,7 +93,8 @@ def column_words(path: Path, name: str) -> dict[str, str]:
     entry = {key.strip().lower(): text for key, text in found.items()} if isinstance(found, dict) else {}
     taken = _TITLES if any(key in entry for key in _VALUES) else ()
     words = {key: _first(entry, [name for name in names if name not in taken]) for key, names in _WORDS.items()}
-    return {key: text.strip() for key, text in words.items() if isinstance(text, str) and text.strip()}
+    lines = {key: " ".join(text.split()) for key, text in words.items() if isinstance(text, str)}
+    return {key: line for key, line in lines.items() if line and line.isprintable()}
 
 
 def _with_values(name: str, column: Any, below: Path) -> Any:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from decimal import Decimal
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
 NUMBER_PATTERN = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?"
 _NUMBER = re.compile(NUMBER_PATTERN)
@@ -117,7 +117,15 @@ Number = Annotated[float, BeforeValidator(to_number)]
 Whole = Annotated[int, BeforeValidator(to_whole)]
 Positive = Annotated[Number, Field(gt=0)]
 PositiveWhole = Annotated[Whole, Field(ge=1)]
-Words = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+
+
+def _printed(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("must be one line of printed characters")
+    return text
+
+
+Words = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1), AfterValidator(_printed)]
 """What people call something, or say about it."""
 Delta = Annotated[Number, Field(ge=0, lt=1)]
 OpenFraction = Annotated[Number, Field(gt=0, lt=1)]

@@ -73,7 +73,7 @@ def evaluate(reference: DerivedReference, parts: dict[str, StageResult]) -> Stag
         merged = None
         if marginals_drawn is not None:
             merged = merged_shares(compression_of(marginals_drawn, configuration)[1], counts.domain.names)
-        judged = release_verdict(bounds.marginals, counts, configuration, merged)
+        judged = release_verdict(bounds.marginals, counts, configuration, merged, agreement.association.cramers_v)
         return Evaluation(**dict(agreement) | more, verdict=judged, bounds=bounds).to_json()
 
     inputs = [parts[name] for name in _INPUTS if name in parts]

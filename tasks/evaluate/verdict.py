@@ -13,17 +13,17 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import chdtri
 
 from marginweave.schemas.arrays import Codes, Floats
-from marginweave.schemas.configuration.columns import NumberColumn
+from marginweave.schemas.configuration.columns import MeasuredColumn, NumberColumn
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.released.aggregates import Aggregates
-from marginweave.schemas.released.evaluation import MarginalBound
+from marginweave.schemas.released.evaluation import MarginalBound, Measure
 from marginweave.schemas.released.verdict import CARE, GOOD, LengthVerdict, Publication, SetVerdict, Verdict, grade
 from marginweave.tasks.aggregate.domain import Compression
 
@@ -47,11 +47,12 @@ Sets = Mapping[tuple[str, ...], float | None]
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnFacts:
-    """What noisy counts say of one column: share of missing records, whether its values are as even as noise, and its mean."""
+    """What noisy counts say of one column: share of missing records, whether its values are as draws, and its mean."""
 
     name: str
     missing: float
     is_even: bool
+    values: int = 0
     mean: str | None = None
 
 
@@ -60,38 +61,68 @@ def release_verdict(
     counts: Aggregates,
     configuration: Configuration,
     merged: Mapping[str, float] | None = None,
+    association: Measure | None = None,
 ) -> Verdict:
-    """The verdict on a release, from the distances of its records, the counts as released, and `merged_shares`."""
+    """The verdict on a release, from the distances of its records, the counts as released, `merged_shares`, and Cramér's V."""
     deviations: dict[int, list[float]] = {}
     for bound in bounds:
         if bound.deviation is not None:
             deviations.setdefault(len(bound.attributes), []).append(bound.deviation)
     errors = expected_errors(bounds, float(counts.record_count), counts.domain.names, merged)
-    columns = column_facts(counts, configuration, statistics.median(deviations.get(1, [0.0])))
+    paired = {name for bound in bounds if len(bound.attributes) > 1 for name in bound.attributes}
+    related = _related(association) if association is not None else set[str]()
+    columns = column_facts(counts, configuration, statistics.median(deviations.get(1, [0.0])), paired, related)
     found = verdict(errors, deviations, float(counts.record_count), columns)
     if configuration.rows is None and counts.record_count < _FEW_ROWS and found.advice:
         return found.model_copy(update={"advice": (*found.advice, _SAY_ROWS)})
     return found
 
 
-def column_facts(counts: Aggregates, configuration: Configuration, deviation: float) -> list[ColumnFacts]:
-    """What the released counts say of the columns that have one value a record."""
+def _related(association: Measure) -> set[str]:
+    """Attributes that have an association with another one above what chance and noise explain."""
+    found = set[str]()
+    for place, row in enumerate(association.reference):
+        found |= {association.names[place] for other, value in enumerate(row) if other != place and value is not None}
+    return found
+
+
+def column_facts(
+    counts: Aggregates,
+    configuration: Configuration,
+    deviation: float,
+    paired: Collection[str] = (),
+    related: Collection[str] = (),
+) -> list[ColumnFacts]:
+    """What the released counts say of the columns that have one value a record.
+
+    A cell that cannot be read becomes a draw by public weights (`uniform_weights`). So does a column that nobody has read as
+    it was meant: its counts follow the weights, and it is related to no other. Columns of few values are often that even; they
+    are doubted only where they were counted with others (`paired`) and are not `related`.
+    """
     records, found = float(counts.record_count), []
-    for (place,), rows in counts.levels[0].by_columns():
+    released = dict(counts.levels[0].by_columns()) if counts.levels else {}
+    for place, attribute in enumerate(configuration.attributes):
+        if (place,) not in released and not attribute.is_set:  # a private domain of which no value was often enough
+            found.append(ColumnFacts(name=attribute.name, missing=1.0, is_even=False))
+    for (place,), rows in released.items():
         attribute, values = configuration.attributes[place], counts.levels[0].counts[rows].astype(float)
         if attribute.is_set or records <= 0:
             continue
-        mean, freedom = values.sum() / len(values), len(attribute.labels) - 1
-        chi2 = float(((values - mean) ** 2).sum() / (mean + deviation**2)) if mean > 0 else math.inf
-        looked_at = freedom + 1 == len(values) > _EVEN_VALUES and mean > max(
-            _EVEN_RECORDS, _EVEN_DEVIATIONS * deviation
-        )
-        is_even = looked_at and not attribute.optional and chi2 <= float(chdtri(freedom, _EVEN_CHANCE))
         missing, column = max(0.0, 1 - values.sum() / records), configuration.columns[attribute.columns[0]]
+        enough = values.sum() / len(values) > max(_EVEN_RECORDS, _EVEN_DEVIATIONS * deviation)
+        told = attribute.name not in related and (len(values) > _EVEN_VALUES or attribute.name in paired)
+        is_even = False
+        if len(attribute.labels) == len(values) > 1 and enough and told and not attribute.optional:
+            weights = np.ones(len(values))
+            if len(attribute.columns) == 1 and isinstance(column, MeasuredColumn):
+                weights = np.array(column.uniform_weights(attribute.labels))
+            drawn = values.sum() * weights / weights.sum()
+            chi2 = float(((values - drawn) ** 2 / (drawn + deviation**2)).sum())
+            is_even = chi2 <= float(chdtri(len(values) - 1, _EVEN_CHANCE))
         mean = None
         if isinstance(column, NumberColumn) and len(attribute.columns) == 1:
             mean = mean_doubt(column, counts.levels[0].values[rows, 0], values, deviation)
-        found.append(ColumnFacts(name=attribute.name, missing=missing, is_even=is_even, mean=mean))
+        found.append(ColumnFacts(name=attribute.name, missing=missing, is_even=is_even, values=len(values), mean=mean))
     return found
 
 
@@ -179,7 +210,10 @@ def verdict(
     fit = _publication(sets, lengths, records, is_empty=any(column.missing > _MISSING for column in columns))
     bad = {row.attributes for row in sets if row.grade == "not"}
     means = [f"the mean of {c.name} ({c.mean})" for c in columns if c.mean and (c.name,) not in bad]
-    if (doubts or means) and fit == "good":
+    even = [column for column in columns if column.is_even]
+    if 2 * len(even) > len(columns) or any(column.values > _EVEN_VALUES for column in even):
+        fit = "not for publication"  # until somebody has looked
+    elif (doubts or means) and fit == "good":
         fit = "with care"
     says = (*doubts, *_sentences(lengths, sets, means))
     return Verdict(publication=fit, says=says, advice=tuple(_advice(sets)), lengths=lengths, sets=sets)
@@ -210,7 +244,11 @@ def _sentences(lengths: Sequence[LengthVerdict], sets: Sequence[SetVerdict], mea
         parts = []
         for row in lengths:
             number, of = getattr(row, key), row.good + row.with_care + row.bad
-            if number:
+            unknown = sum(one.error is None for one in sets if len(one.attributes) == row.length)
+            if key == "bad" and unknown:
+                parts.append(f"what {unknown:,} of {of:,} {_name(row.length)} say together, which nothing measured")
+            number -= unknown if key == "with_care" else 0
+            if number > 0:
                 parts.append(f"{_name(row.length)} ({number:,} of {of:,}{_examples(sets, row.length, key)})")
         if key == "bad":
             groups = [(row.least_group, _name(row.length)) for row in lengths if row.least_group and row.length <= 2]
@@ -222,7 +260,7 @@ def _sentences(lengths: Sequence[LengthVerdict], sets: Sequence[SetVerdict], mea
 def _examples(sets: Sequence[SetVerdict], length: int, key: str) -> str:
     """The names of a few sets of a grade that is not good, the worst first."""
     wanted = "not" if key == "bad" else "with care"
-    named = [row for row in sets if len(row.attributes) == length and row.grade == wanted]
+    named = [row for row in sets if len(row.attributes) == length and row.grade == wanted and row.error is not None]
     if key == "good" or not named:
         return ""
     worst = sorted(named, key=lambda row: -(row.error or 0))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -97,9 +98,12 @@ def _of_dictionary(
             refusal = refusal if " has no codes for " in str(error) else error
             codes = None
         if codes and (draft.type not in _RANGES or are_codes(table.column(name), codes)):
-            missing = {"missing": draft.facts["missing"]} if "missing" in draft.facts else {}
-            known = ColumnDraft("category", {"values": values, **missing, **words})
-            found[name] = known, f"data dictionary {Path(dictionary).name}"
+            known = ColumnDraft("category", {"values": values, **words})
+            if missing := draft.facts.get("missing"):  # of the table and not of the dictionary
+                known.facts["missing"] = missing
+                found[name] = replace(known, remark='the codes are published; what means "no value" is not'), None
+            else:
+                found[name] = known, f"data dictionary {Path(dictionary).name}"
         elif codes or words:
             remark = "the dictionary has codes for it: declare them as codes, or as missing" if codes else draft.remark
             found[name] = ColumnDraft(draft.type, {**draft.facts, **words}, remark), None

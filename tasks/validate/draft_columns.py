@@ -196,8 +196,8 @@ def _set(present: Sequence[str], missing: dict[str, Any]) -> ColumnDraft | None:
 
 
 def _category(present: Sequence[str], missing: dict[str, Any], records: int) -> ColumnDraft:
-    if sum(map(len, present)) > _FREE_TEXT * len(present):
-        return ColumnDraft("category", {"domain": "private"}, "free text: leave the column out, or group it before")
+    if sum(map(len, present)) > _FREE_TEXT * len(present) and any(" " in text for text in present):
+        return ColumnDraft("identifier", remark="free text: it is not released; group it before, or leave the line out")
     if len(present) > MOST_VALUES:
         numbers = sum(number(text) is not None for text in present)
         different = _ALL_DIFFERENT if len(present) == records else ""

@@ -79,4 +79,4 @@ def test_a_column_that_nobody_read_is_doubted_where_nobody_watches(marginweave: 
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout.splitlines()[-1])["verdict"]
     assert any("region is as even as if its values were drawn at random" in line for line in said["says"])
-    assert said["publication"] == "with care"
+    assert said["publication"] == "not for publication"

@@ -65,14 +65,17 @@ def test_what_nothing_measured_is_never_good() -> None:
     assert (found.lengths[1].good, found.lengths[1].with_care) == (0, 6)
     assert found.publication == "with care"
     assert "6 pairs were not measured" in found.advice[0]
+    assert "what 6 of 6 pairs of columns say together, which nothing measured" in found.says[-1]
 
 
 def test_a_column_that_is_missing_or_as_even_as_noise_is_doubted() -> None:
     errors = expected_errors(bounds(1, 10**6), 10**6, NAMES)
     empty = verdict(errors, {}, 10**6, [ColumnFacts(name="age", missing=0.9, is_even=False)])
     assert (empty.publication, "age is missing in 90 %" in empty.says[0]) == ("not for publication", True)
-    even = verdict(errors, {}, 10**6, [ColumnFacts(name="age", missing=0.0, is_even=True)])
-    assert (even.publication, "age is as even as" in even.says[0]) == ("with care", True)
+    rest = [ColumnFacts(name=name, missing=0.0, is_even=False) for name in ("region", "grade")]
+    for values, fit in ((2, "with care"), (9, "not for publication")):
+        even = verdict(errors, {}, 10**6, [ColumnFacts(name="age", missing=0.0, is_even=True, values=values), *rest])
+        assert (even.publication, "age is as even as" in even.says[0]) == (fit, True)
 
 
 @given(st.floats(0, 1))

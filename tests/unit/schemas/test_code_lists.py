@@ -130,7 +130,7 @@ AGE = {"label": "Age in years", "description": "At the last birthday"}
     ("name", "content", "words"),
     [
         ("d.csv", "name,label,description\nsex,,\nage,Age in years, At the last birthday \n", AGE),
-        ("d.csv", "Variable / Field Name;Field Label;Field Note\nage;Age in years;At the last birthday\n", AGE),
+        ("d.csv", "Variable / Field Name;Field Label;Field Note\nage;Age in years;ask Jane\n", {"label": "Age in years"}),
         ("d.tsv", "variable\tvalue\tlabel\tvariable label\nage\t1\tone\tAge in years\n", {"label": "Age in years"}),
         ("d.csv", "name,value,label\nage,1,one\n", {}),
         ("d.csv", "what,label\nage,Age\n", {}),

@@ -106,7 +106,7 @@ def test_skewed_numbers_have_log_bins_and_free_text_no_texts() -> None:
     assert even.facts["bins"] == 10
     texts = [f"the patient was seen by a doctor of ward {i % 9} and went home" for i in range(60)]
     note = look_at("note", pa.chunked_array([texts]))
-    assert (note.facts, "free text" in note.remark) == ({"domain": "private"}, True)
+    assert (note.type, note.facts, "free text" in note.remark) == ("identifier", {}, True)
 
 
 def look(cells: list[str], name: str = "x") -> ColumnDraft:
