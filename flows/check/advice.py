@@ -153,6 +153,14 @@ NO_ROWS = Remark(
 )
 
 
+SIZE = Remark(
+    severity=Severity.LOOK,
+    share=1.0,
+    text="The table has less than a third, or more than three times, of the rows that `rows:` says.",
+    advice="Is it the right file, or the right number? What `auto` and `plan` take for granted follows from it.",
+)
+
+
 def suite_finding(broken: str) -> Remark:
     """What to say of an expectation that does not hold: a run stops there."""
     text = f"The suite `expectations.input` is not met: {broken}."

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from marginweave.flows.check.advice import (
     NO_ROWS,
+    SIZE,
     Remark,
     column_findings,
     id_finding,
@@ -136,7 +137,10 @@ class Inspection:
         configuration = self.configuration
         if not any(look.cells for look in self.looks.values()):
             return [CheckedRow(subject="table", findings=(NO_ROWS,))]
-        on_purpose, found = handled(configuration.written), []
+        on_purpose, found = handled(configuration.written), list[CheckedRow]()
+        size, cells = configuration.rows, max(look.cells for look in self.looks.values())
+        if size is not None and configuration.privacy.subject is None and not size <= 3 * cells <= 9 * size:
+            found.append(CheckedRow(subject="rows", findings=(SIZE,)))
         for name, look in self.looks.items():
             column = configuration.columns[name]
             assert isinstance(column, MeasuredColumn)

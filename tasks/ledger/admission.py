@@ -105,7 +105,12 @@ def unit_refusal(unit: str, neighbors: str, account: Account) -> Refusal | None:
     """Why a release of this unit and relation is refused, or None where they are those of the account."""
     for what, asked, present in (("unit", unit, account.unit), ("neighbors", neighbors, account.neighbors)):
         if asked != present:
-            return Refusal(what, f"{what} ({asked}) must be {present}, as account {account.dataset} was opened")
+            other = (
+                "; protect what is right, by an account of another name: ledger open NAME --for CONFIG"
+                if what == "unit"
+                else ""
+            )
+            return Refusal(what, f"{what} ({asked}) must be {present}, as account {account.dataset} was opened{other}")
     return None
 
 

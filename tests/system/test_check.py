@@ -215,6 +215,17 @@ def test_rules_suites_and_columns_of_one_value(marginweave: CommandLine, tmp_pat
     assert not re.search(r"\bb\b", told)  # which declared values do not occur is told to nobody
 
 
+@pytest.mark.parametrize(("rows", "told"), [(3 * len(ROWS), False), (3 * len(ROWS) + 3, True), (1, True)])
+def test_a_size_that_is_far_from_the_table_is_said(
+    marginweave: CommandLine, tmp_path: Path, rows: int, told: bool
+) -> None:
+    path = write(tmp_path, ROWS)
+    path.write_text(f"rows: {rows}\n{path.read_text()}")
+    looked = marginweave("check", path)
+    assert ("times, of the rows that `rows:` says" in said(looked.stdout)) is told
+    assert looked.returncode == 0
+
+
 @pytest.mark.parametrize("outside", ["null", "error"])
 def test_a_group_with_undeclared_combinations_stops_a_run_where_it_says_so(
     marginweave: CommandLine, tmp_path: Path, outside: str

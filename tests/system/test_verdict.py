@@ -57,6 +57,7 @@ def test_a_table_of_69_rows_is_not_for_publication(marginweave: CommandLine, tmp
     assert {key: found[key] for key in said} == said
     page = (release / "report.html").read_text()
     assert page.index("Not for publication.") < page.index("What this is, and what it promises")
+    assert "Verdict: not for publication." in cli("evaluate", "first").stdout
     refused = cli("publish", "first", "--to", tmp_path / "out")
     assert (refused.returncode, (tmp_path / "out").exists()) == (2, False)
     assert "run first is not for publication: " in refused.stderr
