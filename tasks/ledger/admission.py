@@ -105,12 +105,8 @@ def unit_refusal(unit: str, neighbors: str, account: Account) -> Refusal | None:
     """Why a release of this unit and relation is refused, or None where they are those of the account."""
     for what, asked, present in (("unit", unit, account.unit), ("neighbors", neighbors, account.neighbors)):
         if asked != present:
-            other = (
-                "; protect what is right, by an account of another name: ledger open NAME --for CONFIG"
-                if what == "unit"
-                else ""
-            )
-            return Refusal(what, f"{what} ({asked}) must be {present}, as account {account.dataset} was opened{other}")
+            own = "; any other needs an account of its own: ledger open NAME --for CONFIG"
+            return Refusal(what, f"{what} ({asked}) must be {present}, as account {account.dataset} was opened{own}")
     return None
 
 
