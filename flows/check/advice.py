@@ -169,10 +169,9 @@ def suite_finding(broken: str) -> Remark:
 
 def id_finding(name: str, share: float) -> Remark:
     """What to say of ids that stand in several rows under `unit: row`."""
-    shown = repr(name)[1:-1]  # a header can hold what a terminal obeys
     return Remark(
         severity=Severity.LOOK,
         share=share,
-        text=f"`unit: row` protects single rows, and {percent(share)} of them share their {shown} with another row.",
-        advice=f"If it tells people apart, protect people: privacy: {{unit: {{column: {shown}, max_records: …}}}}.",
+        text=f"`unit: row` protects single rows, and {percent(share)} of them share their {name} with another row.",
+        advice=f"If it tells people apart, protect people: privacy: {{unit: {{column: {name}, max_records: …}}}}.",
     )

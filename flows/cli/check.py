@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from marginweave.flows.cli.console import Config, Home, Source, out, table_of
+from marginweave.flows.cli.console import Config, Home, Source, out, printable, table_of
 from marginweave.schemas.errors import EXIT_FAILED, InputError
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def check(config: Config, show_values: _ShowValues = False, source: Source = Non
 def _show(rows: list[CheckedRow], *, values: bool) -> None:
     table = table_of("column", "missing", "found, and what to do")
     for row in rows:
-        table.add_row(_printable(row.subject), _missing(row), Text("\n").join(_lines(row, values=values)))
+        table.add_row(_short(row.subject), _missing(row), Text("\n").join(_lines(row, values=values)))
     width = None if out.is_terminal else _WIDTH
     Console(highlight=False, markup=False, width=width).print(table)
 
@@ -81,14 +81,17 @@ def _lines(row: CheckedRow, *, values: bool) -> list[Text]:
     lines = []
     for finding in row.findings:
         mark = "Stops a run. " if finding.severity == Severity.STOPS else ""
-        lines += [Text(f"{mark}{finding.text}", _STYLES[finding.severity]), Text(f"→ {finding.advice}")]
+        lines += [
+            Text(printable(f"{mark}{finding.text}"), _STYLES[finding.severity]),
+            Text(printable(f"→ {finding.advice}")),
+        ]
         if values and finding.examples:
-            shown = "  ".join(repr(_printable(text)) for text in finding.examples)
+            shown = "  ".join(repr(_short(text)) for text in finding.examples)
             lines.append(Text(f"  for example {shown}", "dim"))
     return lines or [Text("as declared", "dim")]
 
 
-def _printable(text: str) -> str:
-    """A text that moves no cursor, and is not longer than a line."""
-    line = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+def _short(text: str) -> str:
+    """As `printable`, and not longer than a line."""
+    line = printable(text)
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"

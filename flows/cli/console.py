@@ -106,8 +106,12 @@ def stopped_words(number: int) -> str:
 
 def tell(message: str) -> None:
     """Print `message` on standard error as one line, whatever the names and values that it quotes hold."""
-    line = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in message)
-    typer.echo(f"marginweave: {line}", err=True)
+    typer.echo(f"marginweave: {printable(message)}", err=True)
+
+
+def printable(text: str) -> str:
+    """The text as one line that moves no cursor: names and values can hold what a terminal obeys."""
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
 def warn_of_former_keys(config: Path) -> None:

@@ -126,6 +126,7 @@ def _tell(request: Request, schedule: Schedule | None, name: str) -> None:
     from marginweave.flows.plan import account, accuracy, noise
     from marginweave.flows.plan.cost import SERVER
     from marginweave.flows.plan.sizes import bins_forecast, size_forecast
+    from marginweave.tasks.engine.local import available_cores
 
     forecasts = (
         noise.observer_forecast,
@@ -148,7 +149,9 @@ def _tell(request: Request, schedule: Schedule | None, name: str) -> None:
         print_wide(table)
         rules = "; rules of structure can make a fit several times as long" if request.configuration.forbidden else ""
         server = f"{SERVER:.0f} s of it for Prefect's server where none stands (and .3 GB more)"
-        out.print(f"Time on this machine, {server}{rules}; two to three times that on a slow or busy one")
+        out.print(
+            f"Time on {available_cores()} idle cores like our benchmarks', {server}{rules}; more where others work"
+        )
         if request.configuration.rows is None:
             out.print("If the number of rows is public, say rows: N in the configuration: auto then chooses by it")
 

@@ -1,9 +1,9 @@
 """About how long a run takes and how much memory, before it is made: laws through what was measured, from public numbers.
 
 CPU seconds on one core of an AMD EPYC. Fits and consistency: adult (14 columns, 348 triples of 401,508 cells), epsilon 1 and 4,
-1,000 to 1,000,000 rows, where a fit took 0.6 to 20 s; the rest also by the releases of docs/benchmarks.md, whose wall time
-on two idle cores is met within a factor of two. A fit to counts that are x sigmas in the mean cell takes as long as the square
-root of x says, up to 9: then passes gain too little.
+1,000 to 1,000,000 rows, where a fit took 0.6 to 20 s; the rest also by the releases of docs/benchmarks.md. CPU seconds of
+seventeen releases are met within a factor of two (.63 to 1.64). A fit to counts that are x sigmas in the mean cell takes as
+long as the square root of x says, up to 9: then passes gain too little.
 """
 
 from __future__ import annotations
@@ -16,10 +16,8 @@ from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.synthesis import MixtureSynthesis, SynthesisSettings
 from marginweave.tasks.aggregate.noise import public_sizes
 
-SERVER, _IMPORTS = (
-    6.0,
-    5.0,
-)  # wall seconds of the start of Prefect's server in a home that has had one, and of our imports
+# Wall seconds of the start of Prefect's server in a home that has had one, and of our imports.
+SERVER, _IMPORTS = 6.0, 5.0
 _IMPORTED = 0.45  # gigabytes of these
 _FIT, _FIT_TABLE, _MOST_SIGMAS = 1.55e-5, 3e-3, 9.0  # of 2,400 components, by cells and tables
 _TUPLES = 1.5  # counts that were clipped are fitted so many times as long

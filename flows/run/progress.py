@@ -126,19 +126,19 @@ class LogReporter(Reporter):
     def __init__(self) -> None:
         from prefect import get_run_logger  # a command that makes no run needs no Prefect
 
-        self._log = get_run_logger().info  # threads of a stage do not know their flow run
+        self._log = get_run_logger()  # threads of a stage do not know their flow run
 
     def note(self, text: str) -> None:
         """Log it."""
-        self._log(text)
+        self._log.info(text)
 
     def progress(self, text: str, seconds: float) -> None:
         """Log it."""
-        self._log(f"{self._stage}: {text}, {seconds:.0f} s so far")
+        self._log.info(f"{self._stage}: {text}, {seconds:.0f} s so far")
 
     def finished(self, stage: str, charged: tuple[str, ...], seconds: float) -> None:
         """Log the stage and its charges."""
-        self._log(f"{stage}: {seconds:.1f} s{_charges(charged)}")
+        self._log.info(f"{stage}: {seconds:.1f} s{_charges(charged)}")
 
 
 def _charges(charged: tuple[str, ...]) -> str:

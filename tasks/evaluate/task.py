@@ -70,7 +70,7 @@ def evaluate(reference: DerivedReference, parts: dict[str, StageResult]) -> Stag
         if (paid := parts.get("paid")) is not None:
             more["paid"] = bought(reference, paid, synthesized, counts.record_count)
         bounds = _bounds(reference, records, parts["collect"])
-        merged = None
+        merged: dict[str, float] = {}
         if marginals_drawn is not None:
             merged = merged_shares(compression_of(marginals_drawn, configuration)[1], counts.domain.names)
         judged = release_verdict(bounds.marginals, counts, configuration, merged, agreement.association.cramers_v)

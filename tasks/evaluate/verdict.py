@@ -30,8 +30,8 @@ from marginweave.tasks.aggregate.domain import Compression
 _MISSING = 0.5
 _DEVIATIONS = 1.96
 _SHOWN = 4
-# A column can look even only where it has some values, many records of each, and noise that could not hide how uneven they are:
-# random draws pass for uneven once in a million times.
+# A column can look drawn only where it has many records of each value, and noise that could not hide how far they are from its
+# weights, and, with so few values, no known relation to another: random draws pass for others once in a million times.
 _EVEN_VALUES, _EVEN_RECORDS, _EVEN_DEVIATIONS, _EVEN_CHANCE = 4, 500.0, 5.0, 1e-6
 _FEW_ROWS = 5_000  # `auto` takes a table for one of 10,000 rows where nothing is said of them
 _SAY_ROWS = (
@@ -60,8 +60,8 @@ def release_verdict(
     bounds: Sequence[MarginalBound],
     counts: Aggregates,
     configuration: Configuration,
-    merged: Mapping[str, float] | None = None,
-    association: Measure | None = None,
+    merged: Mapping[str, float],
+    association: Measure,
 ) -> Verdict:
     """The verdict on a release, from the distances of its records, the counts as released, `merged_shares`, and Cramér's V."""
     deviations: dict[int, list[float]] = {}
@@ -70,8 +70,8 @@ def release_verdict(
             deviations.setdefault(len(bound.attributes), []).append(bound.deviation)
     errors = expected_errors(bounds, float(counts.record_count), counts.domain.names, merged)
     paired = {name for bound in bounds if len(bound.attributes) > 1 for name in bound.attributes}
-    related = _related(association) if association is not None else set[str]()
-    columns = column_facts(counts, configuration, statistics.median(deviations.get(1, [0.0])), paired, related)
+    deviation = statistics.median(deviations.get(1, [0.0]))
+    columns = column_facts(counts, configuration, deviation, paired, _related(association))
     found = verdict(errors, deviations, float(counts.record_count), columns)
     if configuration.rows is None and counts.record_count < _FEW_ROWS and found.advice:
         return found.model_copy(update={"advice": (*found.advice, _SAY_ROWS)})
@@ -90,8 +90,8 @@ def column_facts(
     counts: Aggregates,
     configuration: Configuration,
     deviation: float,
-    paired: Collection[str] = (),
-    related: Collection[str] = (),
+    paired: Collection[str],
+    related: Collection[str],
 ) -> list[ColumnFacts]:
     """What the released counts say of the columns that have one value a record.
 

@@ -153,9 +153,8 @@ def _number(name: str, present: Mapping[str, int], missing: dict[str, Any]) -> C
     skewed = least >= 0 and _middle(numbers) < low + (high - low) / _BINS  # most would share the first of equal bins
     for bins in (*({"log": count} for count in _LOG_BINS if skewed), _BINS):
         facts = {"bounds": [plain(low), plain(high)], "bins": bins, **shown, **missing}
-        with suppress(
-            ValidationError
-        ):  # a bin without a whole number; and numbers can lie closer than doubles tell apart
+        # A bin can be without a whole number, and numbers can lie closer than doubles tell apart.
+        with suppress(ValidationError):
             NumberColumn.model_validate({"type": "number", **facts})
             remark = (
                 "few are large: log bins keep the mean; smallest: N says what lies next to 0" if bins != _BINS else ""

@@ -70,6 +70,7 @@ ROUNDS: dict[str, Any] = {
         "compress": "none",
     },
 }
+PROGRESS = re.compile(r'"text": "(model \d+ of \d+, [a-z 0-9()]+|turn \d+ \(\d+ at most\)|part \d+ of \d+)"')
 # What differs from run to run for reasons that no table has part in: names and moments.
 CHANGING = re.compile(
     r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\b[0-9a-f]{32}\b|\b[0-9a-f]{64}\b"
@@ -162,7 +163,9 @@ def describe(seen: Seen, home: Path, printed: str) -> None:
     kept = (name for name in everything if not name.startswith(("log/", "prefect")))
     seen.files = sorted(unnamed(re.sub(r"[0-9a-f]{16,}", "*", name)) for name in kept)
     # How far a stage is, is said by the clock, of noisy counts alone.
-    seen.printed = [line for line in unnamed(printed).splitlines() if '"event": "progress"' not in line]
+    lines = unnamed(printed).splitlines()
+    seen.printed = [line for line in lines if '"event": "progress"' not in line]
+    assert all(PROGRESS.search(line) for line in lines if line not in seen.printed)
     seen.log = [unnamed(line) for line in (home / "log" / "prefect.log").read_text().splitlines()]
     seen.artifacts = [(name, json.loads(unnamed(json.dumps(content)))) for name, content in seen.artifacts]
 
