@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -108,3 +109,10 @@ def allowed_cells(attributes: Clique, shape: Sequence[int], masks: Sequence[Mask
             kept = zip(attributes, shape, strict=True)
             allowed &= mask.allowed.reshape([size if a in mask.attributes else 1 for a, size in kept])
     return allowed
+
+
+def alike(attribute: int, size: int, masks: Sequence[Mask]) -> NDArray[np.int64]:
+    """A number for each code of an attribute, the same for codes that no mask tells apart; shape (size,)."""
+    patterns = [np.moveaxis(m.allowed, m.attributes.index(attribute), 0) for m in masks if attribute in m.attributes]
+    numbers: defaultdict[tuple[bytes, ...], int] = defaultdict(lambda: len(numbers))
+    return np.array([numbers[tuple(p[value].tobytes() for p in patterns)] for value in range(size)], np.int64)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -19,7 +18,7 @@ from marginweave.schemas.configuration.values import MAX_CELLS
 from marginweave.schemas.draws import BudgetPlan, DrawKind
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.aggregates import Level
-from marginweave.schemas.released.measurements import Clique, Mask, Measurement
+from marginweave.schemas.released.measurements import Clique, Mask, Measurement, alike
 from marginweave.tasks.accounting.thresholds import private_threshold
 from marginweave.tasks.aggregate.marginals import cells
 from marginweave.tasks.encode.codes import Codes, EncodedBlocks, EncodedTable, code_type
@@ -150,7 +149,7 @@ def plan_compression(one_way: Sequence[Measurement], multiple: float = 3.0, mask
         raise InputError("one_way must have one marginal for each attribute, in order")
     counts = tuple(m.counts.astype(np.float64) for m in one_way)
     codes = tuple(
-        _merge(counts[a] < multiple * m.deviation, _kinds(a, len(counts[a]), masks)) for a, m in enumerate(one_way)
+        _merge(counts[a] < multiple * m.deviation, alike(a, len(counts[a]), masks)) for a, m in enumerate(one_way)
     )
     return Compression(codes=codes, counts=counts)
 
@@ -186,13 +185,6 @@ def _merge(rare: NDArray[np.bool_], kinds: NDArray[np.int64]) -> NDArray[np.int6
     merged = np.unique(kinds[together], return_inverse=True)[1]
     new[together] = int((~together).sum()) + merged
     return new
-
-
-def _kinds(attribute: int, size: int, masks: Sequence[Mask]) -> NDArray[np.int64]:
-    """A number for each value of an attribute, the same for values that no mask tells apart; shape (size,)."""
-    patterns = [np.moveaxis(m.allowed, m.attributes.index(attribute), 0) for m in masks if attribute in m.attributes]
-    numbers: defaultdict[tuple[bytes, ...], int] = defaultdict(lambda: len(numbers))
-    return np.array([numbers[tuple(p[value].tobytes() for p in patterns)] for value in range(size)], np.int64)
 
 
 def released_level(

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
+from scipy.optimize import nnls
 
-from marginweave.schemas.arrays import Floats, Integers
+from marginweave.schemas.arrays import Flags, Floats, Integers
 from marginweave.tasks.estimate.mixture.model import is_whole
 from marginweave.tasks.estimate.mixture.objective import Curvature, Objective
 from marginweave.tasks.estimate.mixture.targets import F32, FeatureLayout, Float32s
@@ -24,12 +26,40 @@ _SLACK = 4.0
 _SLOW = 0.02
 
 
-class Descent:
-    """Shares of every block and component, shape (cells of all blocks, components), that go down to noisy counts."""
+_OUTSIDE = np.float32(-1e30)  # projected to 0
 
-    def __init__(self, layout: FeatureLayout, objective: Objective, shares: Float32s, weights: Float32s) -> None:
-        self.shares, self._layout, self._objective = shares, layout, objective
-        self._weights = objective.total * weights
+
+class Boxes(NamedTuple):
+    """Which cells of all blocks lie in each box, shape (boxes, cells), and the box of each component, shape (components,)."""
+
+    supports: Flags
+    of: Integers
+
+
+class Components(NamedTuple):
+    """Of the components n w, and `Boxes` of one block."""
+
+    weights: Float32s
+    supports: Flags
+    of: Integers
+
+
+class Descent:
+    """Shares of every block and component, shape (cells of all blocks, components), that go down to noisy counts.
+
+    With `boxes`, the shares of a component stay in its own, and how many records a box has goes down to the counts as well.
+    """
+
+    def __init__(
+        self,
+        layout: FeatureLayout,
+        objective: Objective,
+        shares: Float32s,
+        weights: Float32s,
+        boxes: Boxes | None = None,
+    ) -> None:
+        self.shares, self.weights, self._layout, self._objective = shares, weights, layout, objective
+        self._boxes = boxes or Boxes(np.ones((1, len(shares)), np.bool_), np.zeros(len(weights), np.int64))
         ends = np.cumsum([0, *(len(block.cells) for block in layout.blocks)])
         self._blocks = [slice(a, b) for a, b in pairwise(ends)]
         self._factors = np.zeros((layout.width, len(weights)), F32)
@@ -40,6 +70,10 @@ class Descent:
         self._chi[:, objective.expected > 0] = math.inf
         for block in range(len(self._blocks)):
             self._refresh(block)
+
+    @property
+    def _weights(self) -> Float32s:
+        return np.asarray(self._objective.total * self.weights)
 
     def run(self, iterations: int, noise: float, say: Callable[[str], None]) -> None:
         """Pass over all blocks until the noise is reached, a pass gains little, or the iterations are over.
@@ -55,6 +89,8 @@ class Descent:
                 if _is_near(self._chi.sum(axis=0), expected):
                     return
                 self.move(block, slope, _DAMPING / iteration)
+            if len(self._boxes.supports) > 1 and iteration & (iteration - 1) == 0:
+                self.balance()
             found = float(self._chi.sum())
             if before - found < noise * max(spread, _SLOW * (found - expected.sum())):
                 return
@@ -68,8 +104,42 @@ class Descent:
     def move(self, block: int, slope: Float32s, damping: float) -> None:
         """Move the shares of a block, given the slope there (`move_shares`)."""
         shares, targets = self.shares[self._blocks[block]], self._objective.blocks[block]
-        move_shares(shares, slope, self._weights, self._grams, targets.curvature, damping)
+        components = Components(self._weights, self._boxes.supports[:, self._blocks[block]], self._boxes.of)
+        move_shares(shares, slope, components, self._grams, targets.curvature, damping)
         self._refresh(block)
+
+    def balance(self) -> None:
+        """Scale the weights of the components of each box to where the objective is least, the shares given.
+
+        It is quadratic in the scales s of the boxes: with the derivatives g of the components' log weights and the curvature
+        n w_k n w_l sum_t v_t prod_f G_f[k, l], both summed over the components of a box, 1/2 (s - 1)'H(s - 1) + g'(s - 1) is
+        least for s >= 0 that keep the number of records. Targets count that have an attribute which boxes tell apart.
+        """
+        supports, of = self._boxes
+        member = (of[:, None] == np.arange(len(supports))).astype(np.float64)
+        slope, bent = np.zeros(len(of)), np.zeros((len(of), len(of)))
+        for block, cells in enumerate(self._blocks):
+            if (supports[:, cells] != supports[0, cells]).any():
+                rows = self._objective.blocks[block].rows
+                slope += (self._factors[rows] * self.slope(block)).sum(axis=0)
+                bent += self._bent(block)
+        weights = self._weights.astype(np.float64)
+        curvature = member.T @ (bent * weights[:, None] * weights) @ member
+        scales = _least(curvature, member.T @ slope, member.T @ weights / weights.sum())
+        self.weights = self.weights * scales[of].astype(F32)
+
+    def _bent(self, block: int) -> Floats:
+        """sum_t v_t prod_f G_f[k, l] over the targets of a block, shape (components, components)."""
+        targets, found = self._objective.blocks[block], np.zeros(self._grams.shape[1:])
+        own = self._grams[targets.features]
+        for r, rest in enumerate(targets.curvature.rest):
+            inner = sum(
+                self._grams[one] * np.tensordot(targets.curvature.precision[:, o, r], own, 1)
+                for o, one in enumerate(targets.curvature.one)
+                if targets.curvature.precision[:, o, r].any()
+            )
+            found += inner * self._grams[rest].prod(axis=0)
+        return found
 
     def _refresh(self, block: int) -> None:
         """Factors and Gram matrices of the features of a block."""
@@ -85,6 +155,20 @@ class Descent:
             np.matmul(factors.T, factors, out=self._grams[number])
 
 
+_LEAST_SCALE = 0.1  # a box is not given up at once
+
+
+def _least(curvature: Floats, slope: Floats, mass: Floats) -> Floats:
+    """S >= 0 with mass's = 1 where 1/2 (s - 1)'curvature (s - 1) + slope's is least, or `_LEAST_SCALE`; shape (boxes,)."""
+    ridge = 1e-9 * float(np.trace(curvature)) + 1e-30
+    root = np.linalg.cholesky(curvature + ridge * np.eye(len(mass)))
+    wanted = np.linalg.solve(root, curvature.sum(axis=1) - slope)
+    firm = 1e3 * math.sqrt(float(np.trace(curvature)))
+    found, _ = nnls(np.vstack([root.T, firm * mass]), np.append(wanted, firm))
+    scales = np.maximum(found, _LEAST_SCALE)
+    return np.asarray(scales / (mass @ scales))
+
+
 def _is_near(chi: Floats, expected: Floats) -> bool:
     """Whether chi^2 is down to its expectation in all, and by the number of features within four standard deviations of it."""
     return float(chi.sum()) <= float(expected.sum()) and bool((chi <= expected + _SLACK * np.sqrt(2 * expected)).all())
@@ -92,7 +176,7 @@ def _is_near(chi: Floats, expected: Floats) -> bool:
 
 @njit(cache=True, nogil=True, fastmath=True)
 def move_shares(
-    shares: Float32s, slope: Float32s, weights: Float32s, grams: Float32s, of: Curvature, damping: float
+    shares: Float32s, slope: Float32s, components: Components, grams: Float32s, of: Curvature, damping: float
 ) -> None:  # pragma: no cover - compiled
     """Each component's shares of the block's cells to where a bound of the objective is least on the simplex, given the others.
 
@@ -105,17 +189,17 @@ def move_shares(
     Args:
         shares: shape (cells, components); changed.
         slope: derivatives of the objective by the cells of the features, shape (rows, components); changed.
-        weights: n w.
+        components: their n w, which cells of the block lie in each box, and the box of each, in which its shares stay.
         grams: G of each feature, then ones; shape (features + 1, components, components).
         of: the features of the block, and the precision of its targets.
         damping: by how many times itself the curvature is taken for more than it is.
     """
-    cells, components = shares.shape
-    curvature = np.empty((len(of.places), components), np.float32)
-    memory = np.empty((len(of.rest) + len(of.one)) * components, np.float32)
+    cells, number = shares.shape
+    curvature = np.empty((len(of.places), number), np.float32)
+    memory = np.empty((len(of.rest) + len(of.one)) * number, np.float32)
     moved = np.empty(cells, np.float32)
-    for k in range(components):
-        _bend(k, weights, grams, of, memory, curvature)
+    for k in range(number):
+        _bend(k, components.weights, grams, of, memory, curvature)
         steep = np.float32(0.0)
         for f in range(len(of.places)):
             steep += of.spread[f] * curvature[f, k]
@@ -126,6 +210,9 @@ def move_shares(
             for f in range(len(of.places)):
                 down += slope[of.places[f, c], k]
             moved[c] = shares[c, k] - down / (steep * np.float32(1.0 + damping))
+        for c in range(cells):
+            if not components.supports[components.of[k], c]:
+                moved[c] = _OUTSIDE
         to_simplex(moved, 1.0)
         _follow(k, moved, shares, slope, of.places, curvature)
 

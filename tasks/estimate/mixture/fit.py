@@ -10,17 +10,18 @@ from dataclasses import replace
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from marginweave.schemas.arrays import Floats
+from marginweave.schemas.arrays import Flags, Floats
 from marginweave.schemas.configuration.synthesis import MixtureSynthesis
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Mask, Measurement
 from marginweave.tasks.engine.local import LocalEngine
-from marginweave.tasks.estimate.mixture.descent import Descent
-from marginweave.tasks.estimate.mixture.model import Block, Mixture
+from marginweave.tasks.estimate.mixture.blocks import block_supports
+from marginweave.tasks.estimate.mixture.descent import Boxes, Descent
+from marginweave.tasks.estimate.mixture.model import Mixture
 from marginweave.tasks.estimate.mixture.objective import Objective
 from marginweave.tasks.estimate.mixture.start import TreeStart
 from marginweave.tasks.estimate.mixture.targets import F32, FeatureLayout, Float32s
-from marginweave.tasks.estimate.rounding import nearest_column
+from marginweave.tasks.estimate.rounding import apportion, nearest_column
 from marginweave.tasks.progress import listener
 
 
@@ -47,7 +48,9 @@ def settled(
     return settings.model_copy(update=_PRECISE) if precise else settings
 
 
-Start = tuple[Float32s, Float32s]  # shares, shape (cells of all blocks, components), and weights
+_LEAST = 2  # components a box
+_BALANCES = 8  # from even masses on; each time a box keeps a tenth at least
+Start = tuple[Float32s, Float32s, Boxes]  # shares, shape (cells of all blocks, components), and weights
 
 
 def fit_mixture(
@@ -96,21 +99,23 @@ def fit_mixture(
     check_marginals(measurements, sizes, masks)
     unfitted = Mixture.of(np.ones(0), (), sizes, total, masks)
     blocks = unfitted.blocks
-    if not all(len(block.cells) for block in blocks):
+    if not len(unfitted.boxes) or not all(len(block.cells) for block in blocks):
         raise InputError("masks must allow at least one record")
     settings = settled(settings, measurements, len(sizes), total)
-    initial = _cold_start(measurements, unfitted, settings) if start is None else _warm_start(start, blocks, settings)
-
+    settings = settings.model_copy(update={"components": max(settings.components, _LEAST * len(unfitted.boxes))})
     layout = FeatureLayout(blocks, sizes)
     objective = Objective(layout, measurements, unfitted.masks, total)
+    if start is None:
+        initial = _cold_start(measurements, layout, objective, unfitted, settings)
+    else:
+        initial = _warm_start(start, unfitted, settings)
 
     say = listener()
 
     def fit(number: int) -> tuple[Floats, Floats]:
-        shares, weights = initial[number]
-        descent = Descent(layout, objective, shares, weights)
+        descent = Descent(layout, objective, *initial[number])
         descent.run(settings.iterations, noise, lambda text: say(f"model {number + 1} of {len(initial)}, {text}"))
-        return descent.shares.T.astype(np.float64), normal(weights.astype(np.float64))
+        return descent.shares.T.astype(np.float64), normal(descent.weights.astype(np.float64))
 
     with threadpool_limits(1):
         fitted = list(LocalEngine().map(fit, range(len(initial))))
@@ -121,23 +126,58 @@ def fit_mixture(
     return calibrate_one_way(fitted_model, measurements)
 
 
-def _cold_start(measurements: Sequence[Measurement], model: Mixture, settings: MixtureSynthesis) -> list[Start]:
+def _cold_start(
+    measurements: Sequence[Measurement],
+    layout: FeatureLayout,
+    objective: Objective,
+    model: Mixture,
+    settings: MixtureSynthesis,
+) -> list[Start]:
+    """New components; of each box as many as its records ask for, and some more where these are few."""
     tree = TreeStart(measurements, model.blocks, model.sizes, model.total)
     generators = np.random.default_rng(settings.seed).spawn(settings.fits)  # post-processing
     equal = np.full(settings.components, 1 / settings.components, F32)
-    shares = [tree.shares(settings.components, generator) for generator in generators]
-    return [(np.ascontiguousarray(mine.T, F32), equal) for mine in shares]
+    by_block = block_supports(model.blocks, model.boxes, model.sizes)
+    supports = np.concatenate(by_block, axis=1)
+    if len(supports) == 1:
+        alone = Boxes(supports, np.zeros(settings.components, np.int64))
+        shares = [tree.shares(settings.components, generator) for generator in generators]
+        return [(np.ascontiguousarray(mine.T, F32), equal, alone) for mine in shares]
+    inside = [tree.within(mine) for mine in zip(*by_block, strict=True)]
+    mass = _box_masses(np.stack([mine.independent for mine in inside], axis=1).astype(F32), layout, objective, supports)
+    return [_start_in_boxes(inside, mass, supports, settings.components, generator) for generator in generators]
 
 
-def _warm_start(start: Mixture, blocks: Sequence[Block], settings: MixtureSynthesis) -> list[Start]:
+def _box_masses(shares: Float32s, layout: FeatureLayout, objective: Objective, supports: Flags) -> Floats:
+    """The share of the records that each box has where its attributes are independent, shape (boxes,)."""
+    even = np.full(len(supports), 1 / len(supports), F32)
+    descent = Descent(layout, objective, shares, even, Boxes(supports, np.arange(len(supports))))
+    for _ in range(_BALANCES):
+        descent.balance()
+    return normal(descent.weights.astype(np.float64))
+
+
+def _start_in_boxes(
+    inside: Sequence[TreeStart], mass: Floats, supports: Flags, components: int, generator: np.random.Generator
+) -> Start:
+    """Components in every box: as many as the root of its records asks for, so that small ones are not coarse."""
+    numbers = 1 + apportion(np.sqrt(mass), components - len(mass), generator)
+    shares = [mine.shares(number, generator) for mine, number in zip(inside, numbers, strict=True)]
+    of = np.repeat(np.arange(len(mass)), numbers)
+    return np.ascontiguousarray(np.concatenate(shares).T, F32), (mass / numbers)[of].astype(F32), Boxes(supports, of)
+
+
+def _warm_start(start: Mixture, model: Mixture, settings: MixtureSynthesis) -> list[Start]:
     shapes = [(block.attributes, block.cells.shape) for block in start.blocks]
-    if shapes != [(block.attributes, block.cells.shape) for block in blocks]:
+    if shapes != [(block.attributes, block.cells.shape) for block in model.blocks]:
         raise InputError("start must be a mixture of the same attributes and masks")
     if start.components != settings.fits * settings.components:
         raise InputError(f"start ({start.components} components) must have components * fits of the settings")
     shares, weights = np.concatenate(start.shares, axis=1).astype(F32), start.weights.astype(F32)
-    parts = zip(np.split(shares, settings.fits), np.split(weights, settings.fits), strict=True)
-    return [(np.ascontiguousarray(mine.T), mixing / mixing.sum()) for mine, mixing in parts]
+    supports = np.concatenate(block_supports(model.blocks, model.boxes, model.sizes), axis=1)
+    of = ((~supports).astype(F32) @ shares.T).argmin(axis=0)
+    parts = zip(*(np.split(whole, settings.fits) for whole in (shares, weights, of)), strict=True)
+    return [(np.ascontiguousarray(mine.T), mixing / mixing.sum(), Boxes(supports, box)) for mine, mixing, box in parts]
 
 
 def check_marginals(measurements: Sequence[Measurement], sizes: Sequence[int], masks: Sequence[Mask]) -> None:
@@ -164,19 +204,21 @@ def calibrate_one_way(model: Mixture, measurements: Sequence[Measurement]) -> Mi
     tables with the attribute of 1 / (sigma^2 cells / codes), the precision of their sums. Shares of a code are multiplied
     by target over m in all components (iterative proportional fitting), so that dependence stays as it is. DP: post-processing.
     """
-    shares = [part.copy() for part in model.shares]
+    weights, shares = model.weights, [part.copy() for part in model.shares]
     trust = _trust(measurements)
     for _ in range(_CALIBRATIONS):
         for measurement in (m for m in measurements if len(m.attributes) == 1):
             attribute, size = measurement.attributes[0], len(measurement.counts)
             b = next(i for i, block in enumerate(model.blocks) if attribute in block.attributes)
             codes = model.blocks[b].cells[:, model.blocks[b].attributes.index(attribute)]
-            counts: Floats = model.total * np.bincount(codes, model.weights @ shares[b], size).astype(np.float64)
+            counts: Floats = model.total * np.bincount(codes, weights @ shares[b], size).astype(np.float64)
             target = counts + trust[attribute] * (nearest_column(measurement, counts, model.total) - counts)
             scaled = shares[b] * np.divide(target, counts, out=np.zeros(size), where=counts > 0)[codes]
             sums = scaled.sum(axis=1, keepdims=True)  # a component of which nothing is left stays as it is
             shares[b] = np.divide(scaled, sums, out=shares[b].copy(), where=sums > 0)
-    return replace(model, shares=tuple(shares))
+            if len(model.boxes) > 1:  # a box has the records of its codes
+                weights = normal(weights * sums[:, 0])
+    return replace(model, weights=weights, shares=tuple(shares))
 
 
 def _trust(measurements: Sequence[Measurement]) -> dict[int, float]:

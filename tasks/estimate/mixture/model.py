@@ -10,60 +10,11 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from marginweave.schemas.arrays import Floats, Integers
+from marginweave.schemas.arrays import Flags, Floats, Integers
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.released.measurements import Clique, Mask, allowed_cells
+from marginweave.schemas.released.measurements import Mask, allowed_cells
 from marginweave.tasks.checkpoint.codecs import pack_arrays, unpack_arrays
-
-# Up to how many combinations tied attributes become one: beyond, structural zeros are only made improbable.
-JOINED = 1 << 14
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Block:
-    """Attributes whose values are drawn together: `cells` are the allowed combinations, shape (cells, attributes)."""
-
-    attributes: Clique
-    cells: Integers
-
-    def places(self, attributes: Sequence[int], sizes: Sequence[int]) -> Integers:
-        """The flat cell of a table of some of the attributes that each combination falls into, shape (cells,)."""
-        columns = tuple(self.cells[:, self.attributes.index(a)] for a in attributes)
-        return np.ravel_multi_index(columns, tuple(sizes[a] for a in attributes)).astype(np.int64)
-
-
-def join_attributes(sizes: Sequence[int], masks: Sequence[Mask]) -> tuple[tuple[Block, ...], tuple[Mask, ...]]:
-    """The attributes in blocks, by their first one, such that masks lie inside; and the masks that do not, which are too large.
-
-    A determined attribute adds no combination to those of the attribute that determines it. DP: arithmetic on public masks.
-    """
-    parts = [Block(attributes=(a,), cells=np.arange(size).reshape(-1, 1)) for a, size in enumerate(sizes)]
-    left: list[Mask] = []
-    for mask in sorted(masks, key=lambda mask: (len(mask.attributes), mask.attributes)):
-        touched = [part for part in parts if set(part.attributes) & set(mask.attributes)]
-        joined = _joined(touched, mask)
-        if joined is None:
-            left.append(mask)
-        else:
-            parts = [*(part for part in parts if part not in touched), joined]
-    return tuple(sorted(parts, key=lambda part: part.attributes)), tuple(left)
-
-
-def _joined(parts: Sequence[Block], mask: Mask) -> Block | None:
-    """The allowed combinations of all these attributes; None where they are too many."""
-    # pairs of parts are joined before the mask is applied: a product of this size is still small
-    if math.prod(len(part.cells) for part in parts) > JOINED * 64:
-        return None
-    cells = parts[0].cells
-    for part in parts[1:]:
-        cells = np.hstack([np.repeat(cells, len(part.cells), axis=0), np.tile(part.cells, (len(cells), 1))])
-    attributes = [a for part in parts for a in part.attributes]
-    order = np.argsort(attributes)
-    cells, attributes = cells[:, order], sorted(attributes)
-    possible = mask.allowed[tuple(cells[:, attributes.index(a)] for a in mask.attributes)]
-    if possible.sum() > JOINED:
-        return None
-    return Block(attributes=tuple(attributes), cells=cells[possible])
+from marginweave.tasks.estimate.mixture.blocks import Block, tie
 
 
 @njit(cache=True, nogil=True)
@@ -106,15 +57,16 @@ _FOLDED = 1 << 22
 class Mixture:
     """p(x) = sum_k weights[k] prod_b shares[b][k, x_b]: `components` products over `blocks` of attributes.
 
-    Single attributes are blocks, and those that structural zeros tie together. `shares[b]` has shape (components, cells of
-    block b), each row adding up to 1. `masks` are structural zeros across blocks: of these p is a little off, and what is
-    made of the model has to leave them out; those `inside` blocks hold, those of single `codes` hold after `conditioned`.
-    `total` is the number of records.
+    Single attributes are blocks, and those that few combinations tie together. `shares[b]` has shape (components, cells of
+    block b), each row adding up to 1; a component lies in one of the `boxes` (`Ties`). `masks` are structural zeros that none
+    of these keeps: there p is a little off, and what is made of the model has to leave them out; those `inside` hold, those
+    of single `codes` hold after `conditioned`. `total` is the number of records.
     """
 
     weights: Floats
     shares: tuple[Floats, ...]
     blocks: tuple[Block, ...]
+    boxes: Flags
     sizes: tuple[int, ...]
     total: float
     masks: tuple[Mask, ...] = ()
@@ -125,17 +77,18 @@ class Mixture:
     def of(
         cls, weights: Floats, shares: Sequence[Floats], sizes: Sequence[int], total: float, masks: Sequence[Mask]
     ) -> Mixture:
-        """The model of these shares, one array for each block of `join_attributes`, under all `masks` there are."""
+        """The model of these shares, one array for each block of `tie`, under all `masks` there are."""
         together = [mask for mask in masks if len(mask.attributes) > 1]
-        blocks, across = join_attributes(sizes, together)
+        ties = tie(sizes, together)
         return cls(
             weights=weights,
             shares=tuple(shares),
-            blocks=blocks,
+            blocks=ties.blocks,
+            boxes=ties.boxes,
             sizes=tuple(sizes),
             total=float(total),
-            masks=across,
-            inside=tuple(mask for mask in together if not any(mask is other for other in across)),
+            masks=ties.across,
+            inside=tuple(mask for mask in together if not any(mask is other for other in ties.across)),
             codes=tuple(mask for mask in masks if len(mask.attributes) == 1),
         )
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from itertools import combinations, product
 
 import numpy as np
 
-from marginweave.schemas.arrays import Floats, Integers
+from marginweave.schemas.arrays import Flags, Floats, Integers
 from marginweave.schemas.released.measurements import CensoredMeasurement, Clique, Measurement
-from marginweave.tasks.estimate.mixture.model import Block
+from marginweave.tasks.estimate.mixture.blocks import Block
 from marginweave.tasks.estimate.rounding import project_simplex
 
 
@@ -73,6 +74,17 @@ class TreeStart:
             self._near[one].append(other)
             self._near[other].append(one)
 
+    def within(self, supports: Sequence[Flags]) -> TreeStart:
+        """The same for records that lie in one box: of each block the cells that do, shapes (cells,)."""
+        inside = copy.copy(self)
+        inside._base = [b * s / (b @ s) for b, s in zip(self._base, supports, strict=True)]  # noqa: SLF001 - its own
+        return inside
+
+    @property
+    def independent(self) -> Floats:
+        """Shares of the cells of all blocks if these were independent."""
+        return np.concatenate(self._base)
+
     def shares(self, components: int, generator: np.random.Generator) -> Floats:
         """Shape (components, cells of all blocks): `_ANCHOR_WEIGHT` on the cell of a record, the rest as if independent.
 
@@ -110,7 +122,8 @@ class TreeStart:
         values = self._blocks[parent].cells[cells, self._blocks[parent].attributes.index(other)]
         own = self._blocks[block].cells[:, self._blocks[block].attributes.index(mine)]
         rows = table if pair.index(other) == 0 else table.T
-        within = self._base[block] / np.bincount(own, weights=self._base[block])[own]
+        sums = np.bincount(own, weights=self._base[block])[own]
+        within = np.divide(self._base[block], sums, out=np.zeros(len(own)), where=sums > 0)
         given = rows[:, own] * within
         return values, np.where(given.any(axis=1, keepdims=True), given, self._base[block])
 

@@ -13,7 +13,7 @@ from scipy.special import log_ndtr, ndtr
 
 from marginweave.schemas.arrays import Flags, Floats, Integers
 from marginweave.schemas.released.measurements import CensoredMeasurement, Clique, Measurement
-from marginweave.tasks.estimate.mixture.model import Block
+from marginweave.tasks.estimate.mixture.blocks import Block
 
 
 def expected_below(mean: Floats, sigma: Floats | float, cut: Floats | float) -> Floats:

@@ -1,0 +1,181 @@
+"""How a mixture keeps structural zeros: attributes that few combinations tie are drawn together, others inside of boxes.
+
+A box gives each attribute a set of codes, and every record inside is allowed. A product of shares that lie in one box keeps all
+rules, so a mixture keeps them whose components each have a box, without a table of the attributes together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from marginweave.schemas.arrays import Flags, Integers
+from marginweave.schemas.configuration.attributes import tied_parts
+from marginweave.schemas.released.measurements import Clique, Mask, alike
+
+# Up to how many combinations tied attributes become one: beyond, structural zeros are only made improbable.
+JOINED = 1 << 14
+# Up to how many it is not worth while to look for boxes.
+_FEW = 256
+# So many boxes at most: each needs some components of its own. A mask that alone takes more than a few, as the order of two
+# columns does, is better kept by a table.
+MOST_BOXES, _BOXES_OF_ONE = 48, 8
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Block:
+    """Attributes whose values are drawn together: `cells` are the allowed combinations, shape (cells, attributes)."""
+
+    attributes: Clique
+    cells: Integers
+
+    def places(self, attributes: Sequence[int], sizes: Sequence[int]) -> Integers:
+        """The flat cell of a table of some of the attributes that each combination falls into, shape (cells,)."""
+        columns = tuple(self.cells[:, self.attributes.index(a)] for a in attributes)
+        return np.ravel_multi_index(columns, tuple(sizes[a] for a in attributes)).astype(np.int64)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Ties:
+    """How structural zeros are kept: `blocks` by their first attribute, boxes for what these do not keep, and the masks left.
+
+    `boxes` has shape (boxes, codes of all attributes); where there is nothing to keep, it is one box of all codes.
+    """
+
+    blocks: tuple[Block, ...]
+    boxes: Flags
+    across: tuple[Mask, ...]
+
+
+def tie(sizes: Sequence[int], masks: Sequence[Mask]) -> Ties:
+    """How the masks of several attributes are kept.
+
+    Attributes that they tie, directly or through others, become a block where few combinations are allowed; else masks that one
+    box or a few keep are kept by boxes, and the rest by blocks as far as these are small enough. A determined attribute adds no
+    combination to those of the attribute that determines it. DP: arithmetic on public masks.
+    """
+    small: list[Mask] = []
+    boxed: list[Mask] = []
+    wide: list[Mask] = []
+    for part in tied_parts(mask.attributes for mask in masks):
+        mine = [mask for mask in masks if part.issuperset(mask.attributes)]
+        if not _join(sizes, mine, _FEW)[1]:
+            small += mine
+            continue
+        for mask in mine:
+            (wide if allowed_boxes(sizes, [mask], _BOXES_OF_ONE) is None else boxed).append(mask)
+    while (boxes := allowed_boxes(sizes, boxed)) is None:
+        wide.append(boxed.pop())
+    blocks, across = _join(sizes, [*small, *wide], JOINED)
+    supports = block_supports(blocks, boxes, sizes)
+    possible = np.logical_and.reduce([support.any(axis=1) for support in supports])
+    return Ties(blocks=blocks, boxes=boxes[possible], across=across)
+
+
+def block_supports(blocks: Sequence[Block], boxes: Flags, sizes: Sequence[int]) -> list[Flags]:
+    """Which cells of each block lie in each box, shapes (boxes, cells)."""
+    offsets = np.cumsum([0, *sizes])
+    return [
+        np.logical_and.reduce(
+            [boxes[:, offsets[a] + codes] for a, codes in zip(block.attributes, block.cells.T, strict=True)]
+        )
+        for block in blocks
+    ]
+
+
+def _join(sizes: Sequence[int], masks: Sequence[Mask], most: int) -> tuple[tuple[Block, ...], tuple[Mask, ...]]:
+    """The attributes in blocks of at most `most` cells such that masks lie inside; and the masks that do not."""
+    parts = [Block(attributes=(a,), cells=np.arange(size).reshape(-1, 1)) for a, size in enumerate(sizes)]
+    left: list[Mask] = []
+    for mask in sorted(masks, key=lambda mask: (len(mask.attributes), mask.attributes)):
+        touched = [part for part in parts if set(part.attributes) & set(mask.attributes)]
+        joined = _joined(touched, mask, most)
+        if joined is None:
+            left.append(mask)
+        else:
+            parts = [*(part for part in parts if part not in touched), joined]
+    return tuple(sorted(parts, key=lambda part: part.attributes)), tuple(left)
+
+
+def _joined(parts: Sequence[Block], mask: Mask, most: int) -> Block | None:
+    """The allowed combinations of all these attributes; None where they are too many."""
+    # pairs of parts are joined before the mask is applied: a product of this size is still small
+    if math.prod(len(part.cells) for part in parts) > most * 64:
+        return None
+    cells = parts[0].cells
+    for part in parts[1:]:
+        cells = np.hstack([np.repeat(cells, len(part.cells), axis=0), np.tile(part.cells, (len(cells), 1))])
+    attributes = [a for part in parts for a in part.attributes]
+    order = np.argsort(attributes)
+    cells, attributes = cells[:, order], sorted(attributes)
+    possible = mask.allowed[tuple(cells[:, attributes.index(a)] for a in mask.attributes)]
+    if possible.sum() > most:
+        return None
+    return Block(attributes=tuple(attributes), cells=cells[possible])
+
+
+Inside = Mapping[int, Integers]  # of each tied attribute the kinds of codes in a box
+Table = tuple[Clique, Flags]
+
+
+def allowed_boxes(sizes: Sequence[int], masks: Sequence[Mask], most: int = MOST_BOXES) -> Flags | None:
+    """The boxes that hold what all masks allow, shape (boxes, codes of all attributes); None for more than `most`.
+
+    Codes that no mask tells apart stay together. A box that a mask cuts through is split by the attribute whose codes are
+    treated in the fewest ways, and left out where nothing is allowed. No box for masks that contradict each other.
+    DP: arithmetic on public masks.
+    """
+    tied = sorted({a for mask in masks for a in mask.attributes})
+    kinds = {a: alike(a, sizes[a], masks) for a in tied}
+    first = {a: np.unique(kinds[a], return_index=True)[1] for a in tied}
+    tables = [(mask.attributes, mask.allowed[np.ix_(*(first[a] for a in mask.attributes))]) for mask in masks]
+    waiting: list[Inside] = [{a: np.arange(len(first[a])) for a in tied}]
+    found: list[Inside] = []
+    while waiting:
+        box = _shrunk(waiting.pop(), tables)
+        cut = [] if box is None else [(c, t) for c, t in _inside(box, tables) if not t.all()]
+        if box is not None and not cut:
+            found.append(box)
+        elif box is not None:
+            waiting.extend(_split(box, cut))
+        if len(found) + len(waiting) > most:
+            return None
+    offsets = np.cumsum([0, *sizes])
+    flags = np.ones((len(found), offsets[-1]), np.bool_)
+    for row, box in zip(flags, found, strict=True):
+        for a, codes in kinds.items():
+            row[offsets[a] : offsets[a + 1]] = np.isin(codes, box[a])
+    return flags
+
+
+def _inside(box: Inside, tables: Sequence[Table]) -> list[Table]:
+    return [(clique, table[np.ix_(*(box[a] for a in clique))]) for clique, table in tables]
+
+
+def _shrunk(box: Inside, tables: Sequence[Table]) -> Inside | None:
+    """The box without codes that a mask leaves nothing of; None where nothing is left."""
+    kept = dict(box)
+    while True:
+        before = {a: len(codes) for a, codes in kept.items()}
+        for clique, table in tables:
+            for axis, a in enumerate(clique):
+                cells = np.moveaxis(table[np.ix_(*(kept[b] for b in clique))], axis, 0)
+                kept[a] = kept[a][cells.reshape(len(cells), -1).any(axis=1)]
+                if not len(kept[a]):
+                    return None
+        if all(len(kept[a]) == number for a, number in before.items()):
+            return kept
+
+
+def _split(box: Inside, cut: Sequence[Table]) -> list[Inside]:
+    """The box in parts, by an attribute of these masks: in each, its codes are treated alike."""
+    ways: dict[int, Integers] = {}
+    for a in sorted({a for clique, _ in cut for a in clique}):
+        seen = [np.moveaxis(t, c.index(a), 0).reshape(len(box[a]), -1) for c, t in cut if a in c]
+        ways[a] = np.unique(np.hstack(seen), axis=0, return_inverse=True)[1].reshape(-1)
+    several = [a for a, way in ways.items() if way.max() > 0]
+    best = min(several, key=lambda a: (ways[a].max(), -sum(a in clique for clique, _ in cut), a))
+    return [{**box, best: box[best][ways[best] == way]} for way in range(int(ways[best].max()) + 1)]
