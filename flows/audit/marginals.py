@@ -25,6 +25,7 @@ from marginweave.tasks.empirical.findings import Hits, TrialScores, event_scores
 from marginweave.tasks.evaluate.paid import mean_count_error
 from marginweave.tasks.mechanisms.gaussian import query_sigma, select_candidate
 from marginweave.tasks.mechanisms.randomness import fresh_bits
+from marginweave.tasks.structure.zeros import domain_sizes
 
 Table = list[NDArray[np.uint8]]
 # Made-up domains, no two of a size; Laplace noise is drawn slowly.
@@ -206,7 +207,7 @@ def marginal_pipeline_score(release: MadeUpRelease, side: int) -> float:
         counts = domain.count_values([both[side]], private)
         found = domain.discover_labels(counts, both[side].labels, *domain.discovery(configuration, plan), fresh_bits())
     labels = [found.get(j, attribute.labels) for j, attribute in enumerate(configuration.attributes)]
-    sizes = domain.domain_sizes(configuration.attributes, labels)
+    sizes = domain_sizes(configuration.attributes, labels)
     tables: Tables = [domain.recode(table, found).codes for table in both]
     one_way, score = _measured(release, DrawKind.ONE_WAY, tables, side, sizes, all_cliques(sizes, 1))
     if not plan.has(DrawKind.MARGINALS):

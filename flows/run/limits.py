@@ -14,7 +14,6 @@ from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Clique
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.accounting.plan.marginals import rounds_of
-from marginweave.tasks.aggregate.domain import structural_masks
 from marginweave.tasks.aggregate.marginals import all_cliques, cells
 from marginweave.tasks.aggregate.noise import planned_sigmas, public_sizes
 from marginweave.tasks.aggregate.selection import declared_cliques
@@ -22,6 +21,7 @@ from marginweave.tasks.estimate.graphical import check_model_size
 from marginweave.tasks.mechanisms.catalogue import pure_noise
 from marginweave.tasks.mechanisms.gaussian import marginal_sigma
 from marginweave.tasks.mechanisms.noise_table import MAX_SIGMA
+from marginweave.tasks.structure.zeros import structural_masks
 
 # Each set of columns costs about a millisecond, whatever it holds.
 _MAX_SETS = 200_000

@@ -11,16 +11,20 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias, TypeVar
 
-from marginweave.schemas.configuration.columns import Column
-from marginweave.schemas.configuration.structure import Structure
-from marginweave.schemas.configuration.values import ValueMatcher, listed
+from marginweave.schemas.configuration.columns import Column, Texts
+from marginweave.schemas.configuration.conditions import Condition, label_limits, labels_of
+from marginweave.schemas.configuration.structure import Structure, Universe
+from marginweave.schemas.configuration.values import ValueMatcher
 
 MAX_FORBIDDEN = 100_000
 
-Forbidden: TypeAlias = tuple[tuple[int, str | None], ...]
-"""One combination that cannot be, as (attribute, label) in increasing order of the attribute; None is a missing value."""
+Excluded: TypeAlias = tuple[int, tuple[str | None, ...]]
+Forbidden: TypeAlias = tuple[Excluded, ...]
+"""Combinations that cannot be, of any of the labels of each attribute, in the order of the rule; None is a missing value."""
+ForbiddenCodes: TypeAlias = tuple[tuple[int, tuple[int, ...]], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,63 +68,116 @@ def forbidden_labels(
     attributes: Sequence[Attribute],
     missing: Callable[[str], Sequence[str]],
 ) -> tuple[Forbidden, ...]:
-    """Every forbidden combination, lists multiplied out; `missing` gives the texts that mean "no value" in a column.
+    """Everything that rules between columns exclude; `missing` gives the texts that mean "no value" in a column.
 
     Raises:
-        ValueError: a value that the column does not have, or too many combinations.
+        ValueError: a value that the column does not have.
     """
-    whole = {name: j for j, a in enumerate(attributes) if not a.of_set for name in a.columns}
-    apart = {(a.columns[0], a.labels[0]): j for j, a in enumerate(attributes) if a.of_set}
-    found: list[Forbidden] = []
-    for entry in structure.forbidden:
-        if math.prod(len(texts) for texts in entry.values()) + len(found) > MAX_FORBIDDEN:
-            raise ValueError(f"structure.forbidden must have at most {MAX_FORBIDDEN} combinations")
-        choices: list[list[tuple[int, str | None]]] = []
-        for name, texts in entry.items():
-            if name in whole and not columns[name].is_set:
-                optional, absent = attributes[whole[name]].optional, ValueMatcher(missing(name))
-                labels = [None if absent.index(t) >= 0 else _label(name, columns[name], t) for t in texts]
-                if None in labels and (not optional or columns[name].private):
-                    why = "has a private domain" if columns[name].private else "is never missing"
-                    raise ValueError(f"structure.forbidden names the missing value of column {name!r}, which {why}")
-                choices.append([(whole[name], label) for label in labels])
+    rules = _Rules(columns=columns, attributes=attributes, missing=missing)
+    found = [box for entry in structure.forbidden for box in rules.listed(entry)]
+    found += [box for universe in structure.applies or () for box in rules.outside(universe)]
+    for order in structure.ordered or ():
+        for low, high in itertools.combinations(order.columns, 2):
+            found += rules.out_of_order(low, high, order.ties)
+    return tuple(box for box in found if all(labels for _, labels in box))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Rules:
+    """What a rule excludes, in labels of attributes."""
+
+    columns: Mapping[str, Column]
+    attributes: Sequence[Attribute]
+    missing: Callable[[str], Sequence[str]]
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {name: j for j, a in enumerate(self.attributes) if not a.of_set for name in a.columns}
+
+    @cached_property
+    def _of_sets(self) -> dict[tuple[str, str | None], int]:
+        return {(a.columns[0], a.labels[0]): j for j, a in enumerate(self.attributes) if a.of_set}
+
+    def listed(self, entry: Mapping[str, Condition | Texts]) -> Iterator[Forbidden]:
+        """The combinations of an entry of `forbidden`; values of a set that are counted by themselves are told apart."""
+        choices: list[list[Excluded]] = []
+        for name, what in entry.items():
+            if name in self._places:
+                choices.append([self._asked(name, what)])
             else:
-                of_set = [_label(name, columns[name], text) for text in texts]
-                choices.append([(whole[name] if name in whole else apart[name, label], label) for label in of_set])
-        found.extend(itertools.product(*sorted(choices, key=lambda choice: choice[0][0])))
-    return tuple(found)
+                values = labels_of(name, self.columns[name], what, ())
+                choices.append([(self._of_sets[name, value], (value,)) for value in values if value is not None])
+        return itertools.product(*choices)
+
+    def outside(self, universe: Universe) -> Iterator[Forbidden]:
+        """Where columns apply what they are elsewhere, and elsewhere all else."""
+        inside = [self._asked(name, what) for name, what in universe.where.items()]
+        for name in universe.columns:
+            text = universe.otherwise
+            if text is None and not self.missing(name):
+                raise ValueError(
+                    f"structure.applies names {name!r}, which has no text for the missing value; give otherwise"
+                )
+            alone = self._asked(name, (self.missing(name)[0] if text is None else text,))
+            yield (*inside, alone)
+            yield from ((self._others(part), self._others(alone)) for part in inside)
+
+    def out_of_order(self, low: str, high: str, ties: bool) -> Iterator[Forbidden]:
+        """For each label of the first column those of the second that hold nothing large enough."""
+        first, second = self.columns[low], self.columns[high]
+        ends = zip(second.labels, label_limits(second), strict=True)
+        last = [(label, limits[1]) for label, limits in ends if limits]
+        for label, limits in zip(first.labels, label_limits(first), strict=True):
+            if limits is not None:
+                below = tuple(text for text, end in last if end < limits[0] or (end == limits[0] and not ties))
+                yield (self._places[low], (label,)), (self._places[high], below)
+
+    def _asked(self, name: str, what: Condition | Texts) -> Excluded:
+        place = self._places[name]
+        attribute, labels = self.attributes[place], labels_of(name, self.columns[name], what, self.missing(name))
+        if isinstance(what, Condition):
+            return place, tuple(label for label in labels if label is not None or attribute.optional)
+        if None in labels and (attribute.private or not attribute.optional):
+            why = "has a private domain" if attribute.private else "is never missing"
+            raise ValueError(f"structure names the missing value of column {name!r}, which {why}")
+        return place, labels
+
+    def _others(self, part: Excluded) -> Excluded:
+        attribute = self.attributes[part[0]]
+        every = (*attribute.labels, *([None] if attribute.optional else []))
+        return part[0], tuple(label for label in every if label not in part[1])
 
 
-def _label(name: str, column: Column, text: str) -> str:
-    if column.private:
-        return text.strip()
-    code = column.code_of(text)
-    if code < 0:
-        known = f"column {name!r}; its values: {listed(column.labels)}"
-        raise ValueError(f"structure.forbidden names {text!r}, which is no value of {known}")
-    return column.labels[code]
-
-
-def forbidden_codes(
-    forbidden: Iterable[Forbidden], labels: Sequence[Sequence[str]]
-) -> tuple[tuple[tuple[int, int], ...], ...]:
-    """Forbidden combinations as (attribute, code) over a domain; what was not released there needs no rule.
+def forbidden_codes(forbidden: Iterable[Forbidden], labels: Sequence[Sequence[str]]) -> tuple[ForbiddenCodes, ...]:
+    """What is excluded, as codes over a domain; what was not released there needs no rule.
 
     DP: post-processing of the released labels.
     """
     places = [{label: code for code, label in enumerate(values)} for values in labels]
-    found: list[tuple[tuple[int, int], ...]] = []
-    for combination in forbidden:
-        choices = []
-        for attribute, text in combination:
-            if text is None:
-                choices.append([(attribute, len(labels[attribute]))])
-                continue
-            own, spelled = places[attribute], ValueMatcher([text])
-            codes = [own[text]] if text in own else [own[label] for label in own if spelled.index(label) >= 0]
-            choices.append([(attribute, code) for code in codes])
-        found.extend(itertools.product(*choices))
+
+    def codes(attribute: int, text: str | None) -> list[int]:
+        if text is None:
+            return [len(labels[attribute])]
+        own, spelled = places[attribute], ValueMatcher([text])
+        return [own[text]] if text in own else [own[label] for label in own if spelled.index(label) >= 0]
+
+    found = []
+    for box in forbidden:
+        coded = tuple((a, tuple(dict.fromkeys(c for text in texts for c in codes(a, text)))) for a, texts in box)
+        if all(chosen for _, chosen in coded):
+            found.append(coded)
     return tuple(dict.fromkeys(found))
+
+
+def combinations_of(boxes: Iterable[ForbiddenCodes]) -> tuple[tuple[tuple[int, int], ...], ...]:
+    """Each combination by itself, as (attribute, code) in increasing order of the attribute."""
+    each = (itertools.product(*([(a, code) for code in codes] for a, codes in sorted(box))) for box in boxes)
+    return tuple(dict.fromkeys(itertools.chain.from_iterable(each)))
+
+
+def most_forbidden(forbidden: Iterable[Forbidden]) -> int:
+    """How many combinations are excluded, those counted again that several rules exclude."""
+    return sum(math.prod(len(labels) for _, labels in box) for box in forbidden)
 
 
 MAX_STEPS = 100_000
@@ -151,9 +208,14 @@ def check_records(attributes: Sequence[Attribute], forbidden: Sequence[Forbidden
     Raises:
         ValueError: no record can hold a value of each of the columns, which are named.
     """
-    needed = {place for combination in forbidden for place, label in combination if label is None}
+    if most_forbidden(forbidden) > MAX_FORBIDDEN:
+        return
+    needed = {place for box in forbidden for place, labels in box if None in labels}
     rules: defaultdict[tuple[int, ...], set[tuple[str | None, ...]]] = defaultdict(set)
-    for combination in forbidden:
+    each = (
+        itertools.product(*([(place, label) for label in labels] for place, labels in sorted(box))) for box in forbidden
+    )
+    for combination in itertools.chain.from_iterable(each):
         places = tuple(place for place, _ in combination)
         escaped = (a.private or (a.optional and place not in needed) for place in places for a in [attributes[place]])
         if not any(escaped):

@@ -18,7 +18,9 @@ def check_preparation(configuration: Sections) -> None:
             f"privacy.unit names column {subject.column!r}, which must be of type identifier or not be among the columns"
         )
     check_records(configuration.attributes, configuration.forbidden)
-    if not configuration.synthesize.complete and any(label is None for c in configuration.forbidden for _, label in c):
+    if not configuration.synthesize.complete and any(
+        None in labels for box in configuration.forbidden for _, labels in box
+    ):
         raise ValueError(
             "structure.forbidden names a missing value, which synthesize.relax: false leaves in records that cannot grow; "
             "leave relax out"

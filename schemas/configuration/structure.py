@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from marginweave.schemas.configuration.columns import BooleanColumn, Category, Column, NumberColumn, Texts
+from marginweave.schemas.configuration.conditions import Allowed, label_limits
 from marginweave.schemas.configuration.preparation import UniformImputation
 from marginweave.schemas.configuration.values import FrozenModel
 
@@ -23,9 +24,7 @@ def _mapping(value: Any) -> Any:
 def _combination(value: Any) -> Any:
     if not isinstance(value, dict) or len(value) < 2:
         raise ValueError("must be a mapping of two or more columns to a value, or to a list of values")
-    if any(isinstance(item, list | tuple) and not item for item in value.values()):
-        raise ValueError("must give each of its columns a value; a list of values must not be empty")
-    return {str(name): item if isinstance(item, list | tuple) else [item] for name, item in value.items()}
+    return {str(name): item for name, item in value.items()}
 
 
 class GroupedColumns(FrozenModel):
@@ -62,16 +61,40 @@ class DeterminedColumn(FrozenModel):
     default: Annotated[str | None, BeforeValidator(lambda value: None if value is None else str(value))] = None
 
 
+class Universe(FrozenModel):
+    """Columns that apply only `where` others have given values: elsewhere they are `otherwise`, and there they never are.
+
+    `otherwise` is one of their values, or a text that means "no value"; the missing value if it is left out.
+    """
+
+    columns: Annotated[Texts, Field(min_length=1)]
+    where: Annotated[dict[str, Allowed], Field(min_length=1)]
+    otherwise: Annotated[str | None, BeforeValidator(lambda value: None if value is None else str(value))] = None
+
+
+class OrderedColumns(FrozenModel):
+    """Numbers, or dates, none of which is less than one that stands before it; nor equal, without `ties`."""
+
+    columns: Annotated[Texts, Field(min_length=2)]
+    ties: bool = True
+
+
+# Left out where there is nothing, so that digests stay as they were.
+_NOT_EMPTY = AfterValidator(lambda rules: rules or None)
+
+
 class Structure(FrozenModel):
     """Public knowledge of columns together.
 
-    `forbidden` lists combinations that cannot be, as {column: value, …}; a list of values stands for each of them. They are
-    never candidates and never synthesized.
+    `forbidden` lists combinations that cannot be, as {column: value, …}; a list of values stands for each of them, and so does
+    a condition. They are never candidates and never synthesized; nor is what breaks `applies` or `ordered`.
     """
 
     grouped: tuple[GroupedColumns, ...] = ()
     determined: tuple[DeterminedColumn, ...] = ()
-    forbidden: tuple[Annotated[dict[str, Texts], BeforeValidator(_combination)], ...] = ()
+    forbidden: tuple[Annotated[dict[str, Allowed], BeforeValidator(_combination)], ...] = ()
+    applies: Annotated[tuple[Universe, ...] | None, _NOT_EMPTY] = None
+    ordered: Annotated[tuple[OrderedColumns, ...] | None, _NOT_EMPTY] = None
 
     def group_of(self, column: str) -> GroupedColumns | None:
         """The group that a column belongs to."""
@@ -84,24 +107,43 @@ class Structure(FrozenModel):
 
 def check_structure(structure: Structure, columns: Mapping[str, Column]) -> None:
     """Refuse a structure that does not fit the declared columns."""
-    forbidden = [name for combination in structure.forbidden for name in combination]
+    ruled = [("forbidden", name) for combination in structure.forbidden for name in combination]
+    ruled += [("applies", name) for rule in structure.applies or () for name in (*rule.where, *rule.columns)]
+    ruled += [("ordered", name) for order in structure.ordered or () for name in order.columns]
     determined = _once((rule.column for rule in structure.determined), "determined")
     grouped = _once((name for group in structure.grouped for name in group.columns), "grouped")
     _once((group.name for group in structure.grouped), "grouped")
-    for name in (*determined, *grouped, *(rule.by for rule in structure.determined), *forbidden):
+    for name in (*determined, *grouped, *(rule.by for rule in structure.determined), *(n for _, n in ruled)):
         if name not in columns:
             raise ValueError(f"structure names {name!r}, which is not among columns")
     for group in structure.grouped:
         _check_group(group, columns, determined)
     for rule in structure.determined:
         _check_determined(rule, columns, determined, grouped)
-    for name in forbidden:
+    for key, name in ruled:
         bought = columns[name].buys_bounds or columns[name].buys_bins
         if not columns[name].measured or name in determined or name in grouped or bought:
             raise ValueError(
-                f"structure.forbidden names {name!r}, which is not counted by itself: a group lists its own combinations, "
-                "and columns that are dropped, determined or have private bounds or quantiles cannot be forbidden anything"
+                f"structure.{key} names {name!r}, which is not counted by itself: a group lists its own combinations, and "
+                "columns that are dropped, determined or have private bounds or quantiles cannot be ruled out anything"
             )
+        if key != "forbidden" and not columns[name].public_cells:
+            raise ValueError(f"structure.{key} names {name!r}, which must be a column with one public value a cell")
+    for universe in structure.applies or ():
+        _once((*universe.where, *universe.columns), "applies")
+    for order in structure.ordered or ():
+        _check_order(order, columns)
+
+
+def _check_order(order: OrderedColumns, columns: Mapping[str, Column]) -> None:
+    _once(order.columns, "ordered")
+    kinds = {columns[name].type for name in order.columns}
+    if len(kinds) > 1 or not all(any(label_limits(columns[name])) for name in order.columns):
+        raise ValueError(
+            f"structure.ordered has {', '.join(order.columns)}, which must all be numbers, or all dates of one type"
+        )
+    if not order.ties and len(order.columns) > 2:
+        raise ValueError("structure.ordered without ties must have two columns; write an entry for each pair")
 
 
 def _once(names: Iterable[str], key: str) -> tuple[str, ...]:

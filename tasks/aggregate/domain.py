@@ -11,56 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.schemas.arrays import Counts
-from marginweave.schemas.configuration.attributes import Attribute, forbidden_codes
 from marginweave.schemas.configuration.marginals import MarginalSettings
 from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.configuration.values import MAX_CELLS
 from marginweave.schemas.draws import BudgetPlan, DrawKind
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.aggregates import Level
-from marginweave.schemas.released.measurements import Clique, Mask, Measurement, alike
+from marginweave.schemas.released.measurements import Mask, Measurement, alike
 from marginweave.tasks.accounting.thresholds import private_threshold
-from marginweave.tasks.aggregate.marginals import cells
 from marginweave.tasks.encode.codes import Codes, EncodedBlocks, EncodedTable, code_type
 from marginweave.tasks.mechanisms.gaussian import add_noise, query_sigma
 from marginweave.tasks.mechanisms.randomness import DrawBits
 
 Labels = Sequence[Sequence[str]]
-
-
-def domain_sizes(attributes: Sequence[Attribute], labels: Labels) -> tuple[int, ...]:
-    """Number of codes of each attribute: its values, and the missing one where a record can lack it.
-
-    In a private domain what was not released is missing as well. DP: arithmetic on public or released labels.
-    """
-    return tuple(
-        len(values) + (attribute.optional or attribute.private)
-        for attribute, values in zip(attributes, labels, strict=True)
-    )
-
-
-def structural_masks(configuration: Configuration, labels: Labels) -> tuple[Mask, ...]:
-    """The cells that no record can be in: forbidden combinations, and no value where one is never missing.
-
-    DP: arithmetic on public or released labels. Raises InputError for a set of attributes with too many combinations.
-    """
-    sizes = domain_sizes(configuration.attributes, labels)
-    allowed: dict[Clique, NDArray[np.bool_]] = {}
-    for combination in forbidden_codes(configuration.forbidden, labels):
-        clique = tuple(attribute for attribute, _ in combination)
-        if clique not in allowed:
-            if cells(clique, sizes) > MAX_CELLS:
-                names = ", ".join(configuration.attributes[a].name for a in clique)
-                raise InputError(
-                    f"structure.forbidden ties {names} together, which have more than {MAX_CELLS} combinations; "
-                    "use fewer columns"
-                )
-            allowed[clique] = np.ones([sizes[a] for a in clique], np.bool_)
-        allowed[clique][tuple(code for _, code in combination)] = False
-    for j, attribute in enumerate(configuration.attributes):
-        if attribute.private and not attribute.optional and labels[j]:
-            allowed[(j,)] = np.arange(sizes[j]) < len(labels[j])
-    return tuple(Mask(attributes=clique, allowed=values) for clique, values in allowed.items())
 
 
 def released_compression(

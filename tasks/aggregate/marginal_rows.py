@@ -20,6 +20,7 @@ from marginweave.tasks.encode.codes import Codes, EncodedBlocks
 from marginweave.tasks.encode.task import open_encoded
 from marginweave.tasks.mechanisms.randomness import DrawBits
 from marginweave.tasks.references import RunReference, StageResult
+from marginweave.tasks.structure.zeros import domain_sizes, structural_masks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +45,7 @@ def released_rows(reference: RunReference, encoded: StageResult) -> Rows:
     """The rows over the released domain."""
     labels = released_labels(reference)
     private = {j: labels[j] for j, attribute in enumerate(reference.configuration.attributes) if attribute.private}
-    sizes = domain.domain_sizes(reference.configuration.attributes, labels)
+    sizes = domain_sizes(reference.configuration.attributes, labels)
     return Rows(encoded=open_encoded(reference, encoded), private=private, sizes=sizes)
 
 
@@ -62,7 +63,7 @@ def drawn_compression(reference: RunReference) -> Compression:
 
 def drawn_masks(reference: RunReference) -> tuple[Mask, ...]:
     """Structural zeros over the released domain. DP: arithmetic on public and released labels."""
-    return domain.structural_masks(reference.resolved, released_labels(reference))
+    return structural_masks(reference.resolved, released_labels(reference))
 
 
 def released_labels(reference: RunReference) -> tuple[tuple[str, ...], ...]:

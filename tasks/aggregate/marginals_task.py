@@ -13,7 +13,7 @@ from marginweave.schemas.released.aggregates import Domain
 from marginweave.schemas.released.measurements import Clique, Marginals, Measurement
 from marginweave.tasks.accounting.plan.marginals import rounds_of
 from marginweave.tasks.aggregate import marginal_rows, payloads, selection
-from marginweave.tasks.aggregate.domain import count_values, discover_labels, discovery, domain_sizes
+from marginweave.tasks.aggregate.domain import count_values, discover_labels, discovery
 from marginweave.tasks.aggregate.marginals import all_cliques, count_marginals
 from marginweave.tasks.aggregate.rounds_task import drawn_in_rounds
 from marginweave.tasks.checkpoint.codecs import pack_arrays, unpack_arrays
@@ -24,6 +24,7 @@ from marginweave.tasks.encode.task import open_encoded
 from marginweave.tasks.mechanisms.gaussian import gaussian_terms
 from marginweave.tasks.references import RunReference, StageResult
 from marginweave.tasks.stage import stage_task
+from marginweave.tasks.structure.zeros import domain_sizes
 
 
 @stage_task("discover values")

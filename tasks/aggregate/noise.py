@@ -18,7 +18,7 @@ from marginweave.schemas.released.measurements import Clique
 from marginweave.tasks.accounting.plan.draws import BOUND_KINDS
 from marginweave.tasks.accounting.plan.marginals import rounds_of
 from marginweave.tasks.accounting.thresholds import level_threshold, private_threshold
-from marginweave.tasks.aggregate.domain import discovery, domain_sizes
+from marginweave.tasks.aggregate.domain import discovery
 from marginweave.tasks.aggregate.marginals import all_cliques, split_noise
 from marginweave.tasks.aggregate.rounds import STEPS, share_sigma
 from marginweave.tasks.aggregate.selection import declared_cliques, scoring
@@ -28,6 +28,7 @@ from marginweave.tasks.mechanisms.catalogue import count_noise
 from marginweave.tasks.mechanisms.gaussian import query_sigma
 from marginweave.tasks.mechanisms.percentile import score_sensitivity
 from marginweave.tasks.preprocess.clean import HIGH_PERCENTILE, LOW_PERCENTILE
+from marginweave.tasks.structure.zeros import domain_sizes
 
 MARGINALS = (DrawKind.ONE_WAY, DrawKind.MARGINALS)
 """Draws of whole marginals, which share the noise of their draw."""

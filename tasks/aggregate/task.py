@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from marginweave.schemas.configuration.attributes import forbidden_codes
+from marginweave.schemas.configuration.attributes import combinations_of, forbidden_codes
 from marginweave.schemas.contracts import check_aggregates
 from marginweave.schemas.draws import DrawKind
 from marginweave.schemas.ledger.records import State
@@ -166,7 +166,7 @@ def _candidates_above(reference: RunReference, below: Sequence[DrawnLevel]) -> C
     """The candidates of the next length. DP: post-processing of the released ones."""
     attributes = reference.resolved.attributes
     labels = [below[0].released.get(j, attribute.labels) for j, attribute in enumerate(attributes)]
-    forbidden = forbidden_codes(reference.resolved.forbidden, labels)
+    forbidden = combinations_of(forbidden_codes(reference.resolved.forbidden, labels))
     return CandidateSet.above(below[-1].level, [len(values) for values in labels], forbidden)
 
 

@@ -24,6 +24,7 @@ from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.contracts import check_codes
 from marginweave.tasks.encode import codes as coding
 from marginweave.tasks.encode.codes import Codes, EncodedBlocks, EncodedTable, code_type
+from marginweave.tasks.encode.repair import Repair
 from marginweave.tasks.mechanisms.randomness import CellWords, KeyedBits, RecordWords
 from marginweave.tasks.preprocess.clean import CleanBlock, CleanBlocks
 from marginweave.tasks.preprocess.task import open_clean
@@ -155,7 +156,10 @@ def complete_blocks(
 ) -> Iterator[EncodedTable]:
     """The table with declared imputations and, where it is declared, of the public size; block by block.
 
-    DP: 1-stable by imputation, which looks at one cell and public constants; by resize as `ResizeSettings.stability` says.
+    Records keep the rules between columns after that (`Repair`).
+
+    DP: 1-stable by imputation, which looks at one cell and public constants, and by `Repair`; by resize as
+    `ResizeSettings.stability` says.
 
     Args:
         blocks: the records, labels of private domains with the declared ones among them, and their numbers in the source.
@@ -163,8 +167,17 @@ def complete_blocks(
         configuration: what is declared, bounds resolved.
         streams: secret randomness.
     """
-    imputed = (_imputed(table, own, configuration, streams) for table, own in blocks)
+    imputed = _repaired(blocks, configuration, streams)
     yield from imputed if configuration.resize is None else _resized(imputed, numbers(), configuration, streams)
+
+
+def _repaired(
+    blocks: Iterable[tuple[EncodedTable, Numbers]], configuration: Configuration, streams: Streams
+) -> Iterator[EncodedTable]:
+    repair: Repair | None = None
+    for table, numbers in blocks:
+        repair = repair or Repair(configuration, table.labels)
+        yield repair(_imputed(table, numbers, configuration, streams), streams("rules", numbers))
 
 
 def _weights(configuration: Configuration, labels: Sequence[tuple[str, ...]]) -> dict[int, tuple[float, ...]]:
@@ -221,4 +234,5 @@ def _added(table: EncodedTable, added: Numbers, configuration: Configuration, st
         words = streams(f"augment {attribute.name}", added).words_of(np.arange(len(added)))
         return imputed_codes(weights[j], words).astype(kind)
 
-    return replace(table, codes=tuple(codes(j, attribute) for j, attribute in enumerate(configuration.attributes)))
+    drawn = replace(table, codes=tuple(codes(j, attribute) for j, attribute in enumerate(configuration.attributes)))
+    return Repair(configuration, table.labels)(drawn, streams("augmented rules", added))

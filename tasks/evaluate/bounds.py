@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from marginweave.schemas.configuration.attributes import forbidden_codes
+from marginweave.schemas.configuration.attributes import combinations_of, forbidden_codes
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.draws import BudgetPlan, DrawKind
 from marginweave.schemas.errors import InputError
@@ -147,7 +147,7 @@ def _released_sets(
         private = [attribute.private for attribute in configuration.attributes]
         yield from ((c, rows, None if private[c[0]] else sizes[c[0]]) for c, rows in level.by_columns())
         return
-    forbidden = forbidden_codes(configuration.forbidden, drawn.domain.labels)
+    forbidden = combinations_of(forbidden_codes(configuration.forbidden, drawn.domain.labels))
     candidates = CandidateSet.above(drawn.levels[level.length - 2], sizes, forbidden)
     yield from ((c, rows, candidates.counts[c]) for c, rows in level.by_columns())
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import product
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from marginweave.schemas.configuration.attributes import forbidden_codes
 from marginweave.schemas.configuration.columns import SetColumn
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.structure import DeterminedColumn, GroupedColumns, Structure
@@ -18,9 +15,9 @@ from marginweave.schemas.released.evaluation import BrokenRule
 from marginweave.tasks.arrow import compute as pc
 from marginweave.tasks.columns import values_of
 from marginweave.tasks.decode.decode import determined_values
-from marginweave.tasks.encode.codes import column_codes, group_codes, value_slots
-from marginweave.tasks.normalize.normalize import row_keys
+from marginweave.tasks.encode.codes import column_codes, group_codes
 from marginweave.tasks.preprocess.clean import clean_table
+from marginweave.tasks.structure.zeros import broken_records, structural_masks
 
 Broken = NDArray[np.bool_]
 
@@ -58,7 +55,7 @@ def add_rules(blocks: Sequence[tuple[tuple[BrokenRule, ...], int]]) -> tuple[Bro
 
 def _broken(table: pa.Table, configuration: Configuration) -> Iterator[tuple[str, str, Broken]]:
     clean, structure = clean_table(table, configuration), configuration.structure or Structure()
-    if structure.forbidden:
+    if configuration.forbidden:
         yield "structural zeros", "", _structural_zeros(clean, configuration)
     for group in structure.grouped:
         yield "group", group.name, _undeclared(clean, configuration, group)
@@ -75,22 +72,13 @@ def _broken(table: pa.Table, configuration: Configuration) -> Iterator[tuple[str
 
 
 def _structural_zeros(clean: pa.Table, configuration: Configuration) -> Broken:
-    """Records with a combination that cannot be; those over one set of attributes are looked up together."""
-    places = {j for combination in configuration.forbidden for j, _ in combination}
+    """Records with a combination that cannot be."""
+    places = {j for box in configuration.forbidden for j, _ in box}
     names = {j: configuration.attributes[j].columns[0] for j in places}
     encoded = {j: column_codes(clean, configuration, name, None) for j, name in names.items()}
     labels = [encoded[j][1] if j in encoded else () for j in range(len(configuration.attributes))]
-    by_attributes: dict[tuple[int, ...], list[tuple[int, ...]]] = defaultdict(list)
-    for combination in forbidden_codes(configuration.forbidden, labels):
-        by_attributes[tuple(j for j, _ in combination)].append(tuple(code for _, code in combination))
-    broken = np.zeros(clean.num_rows, np.bool_)
-    for attributes, combinations in by_attributes.items():
-        sizes = [len(labels[j]) + 1 for j in attributes]
-        for slots in product(*(value_slots(encoded[j][0]) for j in attributes)):
-            both = [np.concatenate([s, f]) for s, f in zip(slots, np.array(combinations).T, strict=True)]
-            keys, _ = row_keys(both, sizes)
-            broken |= np.isin(keys[: len(broken)], keys[len(broken) :])
-    return broken
+    codes = [encoded[j][0] if j in encoded else np.zeros(clean.num_rows, np.uint8) for j in range(len(labels))]
+    return broken_records(codes, structural_masks(configuration, labels))
 
 
 def _undeclared(clean: pa.Table, configuration: Configuration, group: GroupedColumns) -> Broken:

@@ -13,16 +13,11 @@ from marginweave.schemas.arrays import Floats, Integers
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.released.aggregates import Aggregates, Level, LevelNoise
 from marginweave.schemas.released.measurements import Clique, Marginals, Mask, Measurement
-from marginweave.tasks.aggregate.domain import (
-    Compression,
-    compress_mask,
-    compress_measurement,
-    released_compression,
-    structural_masks,
-)
+from marginweave.tasks.aggregate.domain import Compression, compress_mask, compress_measurement, released_compression
 from marginweave.tasks.aggregate.marginals import estimate_total
 from marginweave.tasks.normalize.consistency import Holders, make_consistent
 from marginweave.tasks.normalize.normalize import find_rows
+from marginweave.tasks.structure.zeros import structural_masks
 
 
 def normalize_marginals(marginals: Marginals, configuration: Configuration) -> Marginals:

@@ -20,11 +20,11 @@ from marginweave.schemas.released.aggregates import Aggregates, Domain, Level, L
 from marginweave.schemas.released.measurements import Clique, Marginals, Measurement
 from marginweave.schemas.released.statement import MarginalsStatement, MarginalStatement
 from marginweave.tasks.accounting.plan.marginals import rounds_of
-from marginweave.tasks.aggregate.domain import domain_sizes
 from marginweave.tasks.aggregate.selection import declared_cliques
 from marginweave.tasks.arrow import compute as pc
 from marginweave.tasks.evaluate.intervals import Intervals, count_interval
 from marginweave.tasks.normalize.marginals import compression_of
+from marginweave.tasks.structure.zeros import domain_sizes
 
 ROW_GROUP = 1 << 16
 PARQUET_OPTIONS: dict[str, Any] = {"write_statistics": False, "compression": "zstd", "store_schema": False}

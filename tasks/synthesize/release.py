@@ -8,8 +8,8 @@ from functools import partial
 
 import numpy as np
 
-from marginweave.schemas.arrays import Codes, Flags, Records
-from marginweave.schemas.configuration.attributes import forbidden_codes
+from marginweave.schemas.arrays import Codes, Records
+from marginweave.schemas.configuration.attributes import combinations_of, forbidden_codes
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.synthesis import (
     AnySynthesis,
@@ -22,8 +22,8 @@ from marginweave.schemas.configuration.synthesis import (
 from marginweave.schemas.errors import StageError
 from marginweave.schemas.released.aggregates import Aggregates
 from marginweave.schemas.released.measurements import CensoredMeasurement, Marginals, Mask, Measurement
-from marginweave.tasks.aggregate.domain import Compression, compress_mask, domain_sizes, structural_masks
-from marginweave.tasks.encode.codes import code_type, value_slots
+from marginweave.tasks.aggregate.domain import Compression, compress_mask
+from marginweave.tasks.encode.codes import code_type
 from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.estimate.graphical import choose_measurements, fit_tree
 from marginweave.tasks.estimate.mixture.fit import fit_mixture
@@ -31,6 +31,7 @@ from marginweave.tasks.estimate.mixture.model import Mixture
 from marginweave.tasks.normalize.marginals import all_pairs, compression_of, measured_marginals
 from marginweave.tasks.normalize.tuples import tuple_marginals, tuple_measurements
 from marginweave.tasks.progress import listener
+from marginweave.tasks.structure.zeros import broken_records, domain_sizes, structural_masks
 from marginweave.tasks.synthesize.gum.synthesize import Gum
 from marginweave.tasks.synthesize.mixture import sample_mixture
 from marginweave.tasks.synthesize.sets import SetLayout, cap_values, expand_sets, join_sets
@@ -142,7 +143,7 @@ def synthesize_blocks(
         shards, make = _from_combinations(combinations, configuration, settings)
     else:
         shards, make = _from_marginals(counts, configuration, settings, model)
-    forbidden = forbidden_codes(configuration.forbidden, counts.domain.labels)
+    masks = structural_masks(configuration, counts.domain.labels)
     types = [code_type(size) for size in counts.domain.sizes]
 
     say = listener()
@@ -150,7 +151,7 @@ def synthesize_blocks(
     def block(shard: int) -> tuple[Codes, ...]:
         say(f"part {shard + 1} of {shards}")
         codes = tuple(np.ascontiguousarray(code, type_) for code, type_ in zip(make(shard), types, strict=True))
-        if any(_holds(codes, combination).any() for combination in forbidden):
+        if broken_records(codes, masks).any():
             raise StageError("synthesize: a record breaks the rule 'no forbidden combination'")
         return codes
 
@@ -159,7 +160,7 @@ def synthesize_blocks(
 
 def _from_combinations(aggregates: Aggregates, configuration: Configuration, settings: SynthesisSettings) -> Making:
     layout = SetLayout(configuration.attributes, aggregates.domain.sizes)
-    rules = forbidden_codes(configuration.forbidden, aggregates.domain.labels)
+    rules = combinations_of(forbidden_codes(configuration.forbidden, aggregates.domain.labels))
     forbidden = [[layout.place(*part) for part in rule] for rule in rules]
     maker = SeededSynthesis(expand_sets(aggregates, layout), settings, layout.optional, forbidden, layout.sets)
 
@@ -211,9 +212,3 @@ def estimation_input(
         masks=zeros,
         noise=_CLIPPED,
     ), None
-
-
-def _holds(codes: Sequence[Codes], combination: Sequence[tuple[int, int]]) -> Flags:
-    """Which records hold a combination of (attribute, code)."""
-    parts = [np.logical_or.reduce([slot == code for slot in value_slots(codes[j])]) for j, code in combination]
-    return np.asarray(np.logical_and.reduce(parts))

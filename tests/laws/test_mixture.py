@@ -16,13 +16,14 @@ from scipy.special import log_ndtr
 from marginweave.schemas.configuration.synthesis import MixtureSynthesis
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import CensoredMeasurement, Clique, Mask, Measurement
-from marginweave.tasks.estimate.mixture.blocks import allowed_boxes, tie
+from marginweave.tasks.estimate.mixture.blocks import tie
 from marginweave.tasks.estimate.mixture.descent import Descent
 from marginweave.tasks.estimate.mixture.fit import fit_mixture
 from marginweave.tasks.estimate.mixture.model import Mixture, pack_mixture, unpack_mixture
 from marginweave.tasks.estimate.mixture.objective import Objective
 from marginweave.tasks.estimate.mixture.targets import F32, FeatureLayout
 from marginweave.tasks.estimate.rounding import round_shares, to_simplex
+from marginweave.tasks.structure.boxes import allowed_boxes
 from marginweave.tasks.synthesize.mixture import allowed_records, sample_mixture, sample_stratified, swap_refine
 from marginweave.tasks.synthesize.shards import RecordSampler
 from tests.support.synthesized import every_record

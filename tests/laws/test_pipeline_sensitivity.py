@@ -28,7 +28,7 @@ from marginweave.schemas.configuration.columns import NumberColumn
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.tasks.aggregate import bounded_counts as counting
 from marginweave.tasks.aggregate.candidates import CandidateSet
-from marginweave.tasks.aggregate.domain import ReleasedBlocks, count_values, domain_sizes, recode
+from marginweave.tasks.aggregate.domain import ReleasedBlocks, count_values, recode
 from marginweave.tasks.aggregate.marginals import all_cliques, count_marginals
 from marginweave.tasks.columns.number import NumberValues
 from marginweave.tasks.encode.codes import EncodedBlocks, pack_blocks
@@ -42,6 +42,7 @@ from marginweave.tasks.preprocess import rows as preparing
 from marginweave.tasks.preprocess.clean import CleanBlocks, pack_clean
 from marginweave.tasks.preprocess.rows import prepare_blocks
 from marginweave.tasks.preprocess.task import candidate_histogram
+from marginweave.tasks.structure.zeros import domain_sizes
 from tests.support.configurations import configuration
 from tests.support.counting import as_counter, count_blocks, histogram_of
 from tests.support.tables import level_from

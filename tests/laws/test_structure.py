@@ -11,19 +11,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.configuration.attributes import forbidden_codes
+from marginweave.schemas.configuration.attributes import combinations_of, forbidden_codes
 from marginweave.schemas.configuration.synthesis import GumSynthesis, MixtureSynthesis, SynthesisSettings
-from marginweave.schemas.errors import InputError, StageError
+from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.aggregates import Domain
 from marginweave.schemas.released.measurements import Marginals, Measurement
 from marginweave.tasks.aggregate.candidates import CandidateSet
-from marginweave.tasks.aggregate.domain import domain_sizes
 from marginweave.tasks.decode.decode import decode_table
 from marginweave.tasks.encode.codes import EncodedTable, encode_table
 from marginweave.tasks.evaluate.rules import broken_rules
 from marginweave.tasks.normalize.marginals import compression_of, normalize_marginals
 from marginweave.tasks.normalize.normalize import normalize
 from marginweave.tasks.preprocess.clean import clean_table
+from marginweave.tasks.structure.zeros import domain_sizes
 from tests.support.candidates import named_cells
 from tests.support.configurations import configuration
 from tests.support.counting import histogram
@@ -46,13 +46,13 @@ FORBIDDEN = [
 CONFIGURATION = configuration(columns=COLUMNS, structure={"forbidden": FORBIDDEN})
 LABELS = (("f", "m"), ("a", "b", "c"), ("[0, 15)", "[15, 50)", "[50, 100]"), ("9.0", "x"), ("1", "2"))
 SIZES = tuple(map(len, LABELS))
-CODES = forbidden_codes(CONFIGURATION.forbidden, LABELS)
+CODES = combinations_of(forbidden_codes(CONFIGURATION.forbidden, LABELS))
 
 
 def test_forbidden_values_are_found_by_label_and_by_spelling():
     """Lists are multiplied out, bins go by their label, a private value by any spelling, an unreleased one needs no rule."""
     assert set(CODES) == {((0, 1), (1, 0)), ((0, 1), (1, 1)), ((2, 0), (3, 0)), ((0, 0), (2, 1), (4, 1))}
-    assert forbidden_codes(CONFIGURATION.forbidden, (*LABELS[:3], ("x",), LABELS[4])) == tuple(
+    assert combinations_of(forbidden_codes(CONFIGURATION.forbidden, (*LABELS[:3], ("x",), LABELS[4]))) == tuple(
         rule for rule in CODES if (3, 0) not in rule
     )
 
@@ -137,7 +137,7 @@ def test_a_world_without_any_allowed_record_is_a_fault(monkeypatch):
     config = configuration(columns=columns, structure=forbidden)
     levels = [level_from({((j, v),): 5 for j in (0, 1) for v in (0, 1)}, 1)]
     aggregates = collect(("x", "y"), (("0", "1"), ("0", "1")), 10, 0.0, levels, ())
-    with pytest.raises(StageError, match="leave no complete record"):
+    with pytest.raises(InputError, match="must allow something"):
         synthesize_codes(aggregates, config, SynthesisSettings())
 
 
@@ -209,7 +209,7 @@ def test_a_rule_can_ask_for_a_value(method, seed, sd):
     config = configuration(
         columns=EARNERS, structure={"forbidden": NEEDED}, aggregate={"method": "marginals", "cliques": {"all": 2}}
     )
-    assert ((0, "[15, 65)"), (1, None)) in config.forbidden
+    assert ((0, ("[15, 65)",)), (1, (None,))) in config.forbidden
     rng, labels = np.random.default_rng(seed), tuple(a.labels for a in config.attributes)
     sizes = domain_sizes(config.attributes, labels)
     rows = [rng.integers(0, size, 300) for size in sizes]

@@ -9,8 +9,8 @@ import numpy as np
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.released.aggregates import Domain
 from marginweave.schemas.released.measurements import Marginals, Measurement
-from marginweave.tasks.aggregate.domain import domain_sizes
 from marginweave.tasks.normalize.marginals import compression_of
+from marginweave.tasks.structure.zeros import domain_sizes
 from tests.support.configurations import configuration
 
 CLIQUES = ((0, 1), (1, 2, 3))

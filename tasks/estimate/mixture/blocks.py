@@ -7,14 +7,15 @@ rules, so a mixture keeps them whose components each have a box, without a table
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from marginweave.schemas.arrays import Flags, Integers
 from marginweave.schemas.configuration.attributes import tied_parts
-from marginweave.schemas.released.measurements import Clique, Mask, alike
+from marginweave.schemas.released.measurements import Clique, Mask
+from marginweave.tasks.structure.boxes import allowed_boxes
 
 # Up to how many combinations tied attributes become one: beyond, structural zeros are only made improbable.
 JOINED = 1 << 14
@@ -67,7 +68,7 @@ def tie(sizes: Sequence[int], masks: Sequence[Mask]) -> Ties:
             continue
         for mask in mine:
             (wide if allowed_boxes(sizes, [mask], _BOXES_OF_ONE) is None else boxed).append(mask)
-    while (boxes := allowed_boxes(sizes, boxed)) is None:
+    while (boxes := allowed_boxes(sizes, boxed, MOST_BOXES)) is None:
         wide.append(boxed.pop())
     blocks, across = _join(sizes, [*small, *wide], JOINED)
     supports = block_supports(blocks, boxes, sizes)
@@ -115,67 +116,3 @@ def _joined(parts: Sequence[Block], mask: Mask, most: int) -> Block | None:
     if possible.sum() > most:
         return None
     return Block(attributes=tuple(attributes), cells=cells[possible])
-
-
-Inside = Mapping[int, Integers]  # of each tied attribute the kinds of codes in a box
-Table = tuple[Clique, Flags]
-
-
-def allowed_boxes(sizes: Sequence[int], masks: Sequence[Mask], most: int = MOST_BOXES) -> Flags | None:
-    """The boxes that hold what all masks allow, shape (boxes, codes of all attributes); None for more than `most`.
-
-    Codes that no mask tells apart stay together. A box that a mask cuts through is split by the attribute whose codes are
-    treated in the fewest ways, and left out where nothing is allowed. No box for masks that contradict each other.
-    DP: arithmetic on public masks.
-    """
-    tied = sorted({a for mask in masks for a in mask.attributes})
-    kinds = {a: alike(a, sizes[a], masks) for a in tied}
-    first = {a: np.unique(kinds[a], return_index=True)[1] for a in tied}
-    tables = [(mask.attributes, mask.allowed[np.ix_(*(first[a] for a in mask.attributes))]) for mask in masks]
-    waiting: list[Inside] = [{a: np.arange(len(first[a])) for a in tied}]
-    found: list[Inside] = []
-    while waiting:
-        box = _shrunk(waiting.pop(), tables)
-        cut = [] if box is None else [(c, t) for c, t in _inside(box, tables) if not t.all()]
-        if box is not None and not cut:
-            found.append(box)
-        elif box is not None:
-            waiting.extend(_split(box, cut))
-        if len(found) + len(waiting) > most:
-            return None
-    offsets = np.cumsum([0, *sizes])
-    flags = np.ones((len(found), offsets[-1]), np.bool_)
-    for row, box in zip(flags, found, strict=True):
-        for a, codes in kinds.items():
-            row[offsets[a] : offsets[a + 1]] = np.isin(codes, box[a])
-    return flags
-
-
-def _inside(box: Inside, tables: Sequence[Table]) -> list[Table]:
-    return [(clique, table[np.ix_(*(box[a] for a in clique))]) for clique, table in tables]
-
-
-def _shrunk(box: Inside, tables: Sequence[Table]) -> Inside | None:
-    """The box without codes that a mask leaves nothing of; None where nothing is left."""
-    kept = dict(box)
-    while True:
-        before = {a: len(codes) for a, codes in kept.items()}
-        for clique, table in tables:
-            for axis, a in enumerate(clique):
-                cells = np.moveaxis(table[np.ix_(*(kept[b] for b in clique))], axis, 0)
-                kept[a] = kept[a][cells.reshape(len(cells), -1).any(axis=1)]
-                if not len(kept[a]):
-                    return None
-        if all(len(kept[a]) == number for a, number in before.items()):
-            return kept
-
-
-def _split(box: Inside, cut: Sequence[Table]) -> list[Inside]:
-    """The box in parts, by an attribute of these masks: in each, its codes are treated alike."""
-    ways: dict[int, Integers] = {}
-    for a in sorted({a for clique, _ in cut for a in clique}):
-        seen = [np.moveaxis(t, c.index(a), 0).reshape(len(box[a]), -1) for c, t in cut if a in c]
-        ways[a] = np.unique(np.hstack(seen), axis=0, return_inverse=True)[1].reshape(-1)
-    several = [a for a, way in ways.items() if way.max() > 0]
-    best = min(several, key=lambda a: (ways[a].max(), -sum(a in clique for clique, _ in cut), a))
-    return [{**box, best: box[best][ways[best] == way]} for way in range(int(ways[best].max()) + 1)]

@@ -10,7 +10,7 @@ import pytest
 
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Marginals, Measurement
-from marginweave.tasks.aggregate.domain import count_values, discover_labels, structural_masks
+from marginweave.tasks.aggregate.domain import count_values, discover_labels
 from marginweave.tasks.aggregate.payloads import (
     measurement_bytes,
     pack_labels,
@@ -27,6 +27,7 @@ from marginweave.tasks.mechanisms.randomness import fresh_bits
 from marginweave.tasks.normalize.marginals import marginal_counts, normalize_marginals
 from marginweave.tasks.publish.tables import counts_table, marginal_facts, measurements_table, read_measurements
 from marginweave.tasks.publish.wording import reader_warnings
+from marginweave.tasks.structure.zeros import structural_masks
 from tests.support.configurations import configuration
 from tests.support.noisy_counts import counts_of, parts
 from tests.support.noisy_marginals import CLIQUES, config, marginals

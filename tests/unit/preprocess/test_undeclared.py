@@ -20,12 +20,12 @@ from marginweave.schemas.configuration.synthesis import (
 )
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.accounting.plan.resolve import as_read_by_0_1_0, parse_configuration
-from marginweave.tasks.aggregate.domain import domain_sizes
 from marginweave.tasks.decode.decode import decode_table
 from marginweave.tasks.encode.task import imputation_weights, imputed_codes
 from marginweave.tasks.normalize.marginals import normalize_marginals
 from marginweave.tasks.preprocess.clean import clean_table
 from marginweave.tasks.publish.wording import preparation_words
+from marginweave.tasks.structure.zeros import domain_sizes
 from tests.support import noisy_marginals
 from tests.support.column_kinds import KINDS
 from tests.support.configurations import configuration, raw

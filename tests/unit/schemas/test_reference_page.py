@@ -23,6 +23,7 @@ from marginweave.schemas.configuration.columns import (
 from marginweave.schemas.configuration.columns.base import ColumnBase
 from marginweave.schemas.configuration.columns.binned import BinSteps, Histogram
 from marginweave.schemas.configuration.columns.scales import LogBins, QuantileBins
+from marginweave.schemas.configuration.conditions import Condition
 from marginweave.schemas.configuration.evaluation import (
     EvaluationSettings,
     ExpectationSettings,
@@ -40,7 +41,13 @@ from marginweave.schemas.configuration.preparation import (
 )
 from marginweave.schemas.configuration.privacy import PrivacySettings, SubjectUnit
 from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.configuration.structure import DeterminedColumn, GroupedColumns, Structure
+from marginweave.schemas.configuration.structure import (
+    DeterminedColumn,
+    GroupedColumns,
+    OrderedColumns,
+    Structure,
+    Universe,
+)
 from marginweave.schemas.configuration.synthesis import GumSynthesis, MixtureSynthesis, PgmSynthesis, SynthesisSettings
 from marginweave.schemas.configuration.yaml_source import parse_yaml
 from marginweave.tasks.accounting.plan.resolve import load_configuration, parse_configuration
@@ -74,6 +81,9 @@ PLACES: list[tuple[str, type[BaseModel]]] = [
     ("structure.", Structure),
     ("structure.grouped.", GroupedColumns),
     ("structure.determined.", DeterminedColumn),
+    ("structure.applies.", Universe),
+    ("structure.ordered.", OrderedColumns),
+    ("condition.", Condition),
     ("aggregate.", AggregateSettings),
     ("aggregate.thresholds.", FixedThresholds),
     ("aggregate.thresholds.", AdaptiveThresholds),
@@ -97,7 +107,8 @@ def fields(prefix: str, model: type[BaseModel]) -> dict[str, Any]:
     shared = MeasuredColumn if model not in {MeasuredColumn, ConstantColumn, IdentifierColumn} else ColumnBase
     common = set() if model is MeasuredColumn or not issubclass(model, ColumnBase) else set(shared.model_fields)
     own = {name for name in model.model_fields if name not in common or f"{prefix}{name}" in dict(ROWS)}
-    return {f"{prefix}{name}": model.model_fields[name].default for name in own}
+    keys = {name: model.model_fields[name] for name in own}
+    return {f"{prefix}{field.alias or name}": field.default for name, field in keys.items()}
 
 
 def test_it_names_every_key_and_no_other() -> None:

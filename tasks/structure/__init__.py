@@ -1,0 +1,1 @@
+"""Service: what public rules between columns leave of the possible records."""
