@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import TypeAlias, TypeVar
 
 from marginweave.schemas.configuration.columns import Column, Texts
-from marginweave.schemas.configuration.conditions import Condition, label_limits, labels_of
+from marginweave.schemas.configuration.conditions import Condition, label_limits, labels_of, step_of
 from marginweave.schemas.configuration.structure import Structure, Universe
 from marginweave.schemas.configuration.values import ValueMatcher
 
@@ -76,9 +76,8 @@ def forbidden_labels(
     rules = _Rules(columns=columns, attributes=attributes, missing=missing)
     found = [box for entry in structure.forbidden for box in rules.listed(entry)]
     found += [box for universe in structure.applies or () for box in rules.outside(universe)]
-    for order in structure.ordered or ():
-        for low, high in itertools.combinations(order.columns, 2):
-            found += rules.out_of_order(low, high, order.ties)
+    for (low, high), steps in structure.orders.items():
+        found += rules.out_of_order(low, high, steps)
     return tuple(box for box in found if all(labels for _, labels in box))
 
 
@@ -122,14 +121,15 @@ class _Rules:
             yield (*inside, alone)
             yield from ((self._others(part), self._others(alone)) for part in inside)
 
-    def out_of_order(self, low: str, high: str, ties: bool) -> Iterator[Forbidden]:
-        """For each label of the first column those of the second that hold nothing large enough."""
+    def out_of_order(self, low: str, high: str, steps: int) -> Iterator[Forbidden]:
+        """For each label of the first column those of the second that hold nothing so many steps above it."""
         first, second = self.columns[low], self.columns[high]
+        least = steps * step_of(first)
         ends = zip(second.labels, label_limits(second), strict=True)
         last = [(label, limits[1]) for label, limits in ends if limits]
         for label, limits in zip(first.labels, label_limits(first), strict=True):
             if limits is not None:
-                below = tuple(text for text, end in last if end < limits[0] or (end == limits[0] and not ties))
+                below = tuple(text for text, end in last if end < limits[0] + least)
                 yield (self._places[low], (label,)), (self._places[high], below)
 
     def _asked(self, name: str, what: Condition | Texts) -> Excluded:

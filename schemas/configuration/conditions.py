@@ -115,6 +115,11 @@ def label_limits(column: ColumnBase) -> list[Limits | None]:
     return [None if number is None else (Fraction(number), Fraction(number)) for number in numbers]
 
 
+def step_of(column: ColumnBase) -> Fraction:
+    """The least distance of two values of a number or date, in the units of `label_limits`."""
+    return Fraction(1, 10**column.resolution) if isinstance(column, NumberColumn) else Fraction(1)
+
+
 def _label(name: str, column: ColumnBase, text: str, missing: Sequence[str]) -> str | None:
     if ValueMatcher(missing).index(text) >= 0:
         return None

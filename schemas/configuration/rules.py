@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from marginweave.schemas.configuration.attributes import check_records
 from marginweave.schemas.configuration.columns import Category, IdentifierColumn, MeasuredColumn
+from marginweave.schemas.configuration.columns.binned import BinnedColumn
 from marginweave.schemas.configuration.marginals import AdaptiveCliques, AllCliques, MarginalSettings
 from marginweave.schemas.configuration.preparation import WeightedImputation
 from marginweave.schemas.configuration.sections import Sections
+from marginweave.schemas.configuration.structure import Structure
 
 
 def check_preparation(configuration: Sections) -> None:
@@ -18,6 +20,12 @@ def check_preparation(configuration: Sections) -> None:
             f"privacy.unit names column {subject.column!r}, which must be of type identifier or not be among the columns"
         )
     check_records(configuration.attributes, configuration.forbidden)
+    for name in {name for pair in (configuration.structure or Structure()).orders for name in pair}:
+        column = configuration.columns[name]
+        if isinstance(column, BinnedColumn) and column.runs(configuration.missing_texts(name)) is not None:
+            raise ValueError(
+                f"structure.ordered has {name!r}, whose missing or special codes must lie outside of its bounds"
+            )
     if not configuration.synthesize.complete and any(
         None in labels for box in configuration.forbidden for _, labels in box
     ):

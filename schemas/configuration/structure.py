@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
-from typing import Annotated, Any, Literal
+import itertools
+from collections.abc import Hashable, Iterable, Mapping, Set
+from functools import cached_property
+from itertools import pairwise
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from marginweave.schemas.configuration.columns import BooleanColumn, Category, Column, NumberColumn, Texts
-from marginweave.schemas.configuration.conditions import Allowed, label_limits
+from marginweave.schemas.configuration.conditions import Allowed, label_limits, step_of
 from marginweave.schemas.configuration.preparation import UniformImputation
 from marginweave.schemas.configuration.values import FrozenModel
 
@@ -83,6 +86,10 @@ class OrderedColumns(FrozenModel):
 _NOT_EMPTY = AfterValidator(lambda rules: rules or None)
 
 
+Orders: TypeAlias = Mapping[tuple[str, str], int]
+"""By how many steps at least the second column lies above the first."""
+
+
 class Structure(FrozenModel):
     """Public knowledge of columns together.
 
@@ -95,6 +102,19 @@ class Structure(FrozenModel):
     forbidden: tuple[Annotated[dict[str, Allowed], BeforeValidator(_combination)], ...] = ()
     applies: Annotated[tuple[Universe, ...] | None, _NOT_EMPTY] = None
     ordered: Annotated[tuple[OrderedColumns, ...] | None, _NOT_EMPTY] = None
+
+    @cached_property
+    def orders(self) -> Orders:
+        """Which column comes before which, directly or through others."""
+        found: dict[tuple[str, str], int] = {}
+        for order in self.ordered or ():
+            for low, high in pairwise(order.columns):
+                found[low, high] = max(found.get((low, high), 0), int(not order.ties))
+        for middle in {name for pair in found for name in pair}:  # the longest way through others (Floyd and Warshall)
+            for (low, one), (other, high) in itertools.product(list(found), repeat=2):
+                if one == other == middle:
+                    found[low, high] = max(found.get((low, high), 0), found[low, one] + found[other, high])
+        return found
 
     def group_of(self, column: str) -> GroupedColumns | None:
         """The group that a column belongs to."""
@@ -121,29 +141,34 @@ def check_structure(structure: Structure, columns: Mapping[str, Column]) -> None
     for rule in structure.determined:
         _check_determined(rule, columns, determined, grouped)
     for key, name in ruled:
-        bought = columns[name].buys_bounds or columns[name].buys_bins
-        if not columns[name].measured or name in determined or name in grouped or bought:
-            raise ValueError(
-                f"structure.{key} names {name!r}, which is not counted by itself: a group lists its own combinations, and "
-                "columns that are dropped, determined or have private bounds or quantiles cannot be ruled out anything"
-            )
-        if key != "forbidden" and not columns[name].public_cells:
-            raise ValueError(f"structure.{key} names {name!r}, which must be a column with one public value a cell")
+        _check_ruled(key, name, columns, {*determined, *grouped})
     for universe in structure.applies or ():
         _once((*universe.where, *universe.columns), "applies")
     for order in structure.ordered or ():
         _check_order(order, columns)
+    for low, high in structure.orders:
+        if low == high:
+            raise ValueError(f"structure.ordered has {low!r} before itself, through others")
+
+
+def _check_ruled(key: str, name: str, columns: Mapping[str, Column], elsewhere: Set[str]) -> None:
+    column = columns[name]
+    if not column.measured or name in elsewhere or column.buys_bounds or column.buys_bins:
+        raise ValueError(
+            f"structure.{key} names {name!r}, which is not counted by itself: a group lists its own combinations, and columns "
+            "that are dropped, determined or have private bounds or quantiles cannot be ruled out anything"
+        )
+    if key != "forbidden" and not column.public_cells:
+        raise ValueError(f"structure.{key} names {name!r}, which must be a column with one public value a cell")
 
 
 def _check_order(order: OrderedColumns, columns: Mapping[str, Column]) -> None:
     _once(order.columns, "ordered")
-    kinds = {columns[name].type for name in order.columns}
+    kinds = {(columns[name].type, step_of(columns[name])) for name in order.columns}
     if len(kinds) > 1 or not all(any(label_limits(columns[name])) for name in order.columns):
         raise ValueError(
-            f"structure.ordered has {', '.join(order.columns)}, which must all be numbers, or all dates of one type"
+            f"structure.ordered has {', '.join(order.columns)}, which must be numbers of as many decimals, or dates of one type"
         )
-    if not order.ties and len(order.columns) > 2:
-        raise ValueError("structure.ordered without ties must have two columns; write an entry for each pair")
 
 
 def _once(names: Iterable[str], key: str) -> tuple[str, ...]:

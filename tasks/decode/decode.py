@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +18,8 @@ from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.aggregates import Aggregates, Domain
 from marginweave.tasks.arrow import compute as pc
 from marginweave.tasks.columns import values_of
-from marginweave.tasks.columns.base import distinct_texts
+from marginweave.tasks.columns.base import ColumnValues, distinct_texts
+from marginweave.tasks.decode.order import keep_order
 from marginweave.tasks.synthesize.shards import stream
 
 
@@ -54,11 +56,15 @@ def decode_table(
     counted = _column_codes(codes, domain, configuration)
     known = {} if counts is None else column_counts(counts, domain, configuration)
     arrays: dict[str, pa.Array] = {}
+    kinds: dict[str, ColumnValues[Any]] = {}
     for place, (name, column) in enumerate(configuration.columns.items()):
         if name in counted:
             rng = stream([seed, place], block)  # post-processing
-            kind = values_of(column, configuration.missing_texts(name), known.get(name))
-            arrays[name] = kind.declare(kind.decode(*counted[name], rng.random))
+            kinds[name] = values_of(column, configuration.missing_texts(name), known.get(name))
+            arrays[name] = kinds[name].decode(*counted[name], rng.random)
+    cells = {name: codes for name, (codes, _) in counted.items()}
+    arrays = keep_order(arrays, cells, configuration.columns, structure.orders)
+    arrays = {name: kinds[name].declare(array) for name, array in arrays.items()}
     for rule in structure.determined:
         arrays[rule.column] = determined_values(arrays[rule.by], rule, configuration)
     for name, column in configuration.columns.items():

@@ -1,0 +1,196 @@
+"""Universes, orders and conditions: what they exclude, by trying every record; and that nothing else comes out."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from marginweave.schemas.configuration.synthesis import (
+    GumSynthesis,
+    MixtureSynthesis,
+    PgmSynthesis,
+    SynthesisSettings,
+)
+from marginweave.schemas.errors import InputError
+from marginweave.schemas.released.aggregates import Domain
+from marginweave.schemas.released.measurements import Marginals, Measurement
+from marginweave.tasks.decode.decode import decode_table
+from marginweave.tasks.encode.codes import EncodedTable, code_type, encode_table
+from marginweave.tasks.encode.repair import Repair
+from marginweave.tasks.evaluate.rules import broken_rules
+from marginweave.tasks.mechanisms.randomness import KeyedBits, RecordWords
+from marginweave.tasks.normalize.marginals import compression_of, normalize_marginals
+from marginweave.tasks.preprocess.clean import clean_table
+from marginweave.tasks.structure.zeros import broken_records, domain_sizes, structural_masks
+from marginweave.tasks.synthesize.release import synthesize_blocks
+from tests.laws.test_structure import measure_merged
+from tests.support.configurations import configuration
+
+SURE = {"type": "category", "missing": [], "outside": "error"}
+COLUMNS: dict[str, Any] = {
+    "marital": {**SURE, "values": ["single", "married", "N"]},
+    "age": {"type": "number", "bins": [0, 3, 15, 65, 100], "decimals": 0, "missing": [], "outside": "error"},
+    "housing": {**SURE, "values": ["house", "group"]},
+    "income": {"type": "number", "bins": [0, 10, 50], "decimals": 0, "missing": ["N"]},
+    "own": {**SURE, "values": ["1", "2", "0"]},
+    "leaving": {"type": "date", "bounds": ["2024-01-01", "2024-03-31"], "bins": ["2024-01-01", "2024-02-15", "2024-03-31"]},
+    "arrival": {"type": "date", "bounds": ["2024-01-01", "2024-03-31"], "bins": "month", "missing": [], "outside": "error"},
+}  # fmt: skip
+STRUCTURE: dict[str, Any] = {
+    "applies": [
+        {"columns": ["marital", "income"], "where": {"age": {"from": 15}}, "otherwise": "N"},
+        {"columns": ["own"], "where": {"housing": "house", "age": {"above": 2}}, "otherwise": "0"},
+    ],
+    "ordered": [{"columns": ["arrival", "leaving"], "ties": False}],
+    "forbidden": [{"age": {"from": 65}, "income": {"to": 9}, "marital": {"but": ["single", "N"]}}],
+}
+CONFIGURATION = configuration(columns=COLUMNS, structure=STRUCTURE, aggregate={"method": "marginals"})
+NAMES = tuple(COLUMNS)
+LABELS = tuple(attribute.labels for attribute in CONFIGURATION.attributes)
+SIZES = domain_sizes(CONFIGURATION.attributes, LABELS)
+EVERY = np.stack(np.unravel_index(np.arange(np.prod(SIZES)), SIZES), axis=1)
+MASKS = structural_masks(CONFIGURATION, LABELS)
+
+
+def keeps(record: tuple[int, ...]) -> bool:
+    """The rules in plain words, by code."""
+    marital, age, housing, income, own, leaving, arrival = record
+    grown = age >= 2
+    if grown != (marital != 2) or grown != (income != 2):
+        return False
+    if (housing == 0 and age >= 1) != (own != 2):
+        return False
+    if leaving == 0 and arrival == 2:  # January and half of February lie before all of March
+        return False
+    return not (age == 3 and income == 0 and marital == 1)
+
+
+def mapped(records: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    codes = tuple(column.astype(code_type(len(labels))) for column, labels in zip(records.T, LABELS, strict=True))
+    words = RecordWords(words=KeyedBits(key=b"k" * 32, purpose="rules"), records=numbers)
+    repaired = Repair(CONFIGURATION, LABELS)(EncodedTable(codes=codes, labels=LABELS), words)
+    return np.stack(repaired.codes, axis=1).astype(np.int64)
+
+
+def test_exactly_what_breaks_a_rule_is_excluded() -> None:
+    allowed = np.array([keeps(tuple(record)) for record in EVERY.tolist()])
+    assert 0 < allowed.sum() < len(allowed)
+    assert np.array_equal(broken_records(tuple(EVERY.T), MASKS), ~allowed)
+
+
+def test_every_record_becomes_an_allowed_one_by_itself() -> None:
+    """Total, idempotent, and the same in whatever company: so two tables that differ in a record still differ in that alone."""
+    numbers = np.arange(len(EVERY))
+    found = mapped(EVERY, numbers)
+    assert all(keeps(tuple(record)) for record in found.tolist())
+    allowed = ~broken_records(tuple(EVERY.T), MASKS)
+    assert np.array_equal(found[allowed], EVERY[allowed])
+    assert np.array_equal(mapped(found, numbers[::-1]), found)
+    some = np.random.default_rng(1).permutation(len(EVERY))[:300]
+    assert np.array_equal(mapped(EVERY[some], numbers[some]), found[some])
+
+
+def test_the_first_column_of_a_rule_wins() -> None:
+    """Age and housing stay; a married child is a child; who leaves before arriving leaves at the earliest moment there is."""
+    found = mapped(EVERY, np.arange(len(EVERY)))
+    for stays in (1, 2, 6):
+        assert np.array_equal(found[:, stays], EVERY[:, stays])
+    children = EVERY[:, 1] < 2
+    assert (found[children, 0] == 2).all()
+    assert (found[(EVERY[:, 6] == 2) & (EVERY[:, 5] == 0), 5] == 1).all()
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    sd=st.sampled_from([0.5, 30.0]),
+    method=st.sampled_from(("aggregate-seeded", "gum", "mixture", "pgm")),
+)
+def test_no_method_makes_a_record_that_breaks_a_rule(seed: int, sd: float, method: str) -> None:
+    """From counts of any records, whatever the noise; and values drawn inside bins keep the order, and their bins."""
+    rng = np.random.default_rng(seed)
+    rows = mapped(EVERY[rng.integers(0, len(EVERY), 400)], np.arange(400))
+    counts = Marginals(domain=Domain(names=NAMES, labels=LABELS), one_way=noisy(rows, range(7), 1, sd, rng), larger=())
+    compression = compression_of(counts, CONFIGURATION)[1]
+    larger = tuple(measure_merged(pair, compression) for pair in noisy(rows, range(7), 2, sd, rng))
+    made = {
+        "aggregate-seeded": SynthesisSettings(records=60, seed=seed),
+        "gum": GumSynthesis(records=60, rounds=4, seed=seed),
+        "mixture": MixtureSynthesis(records=60, components=12, fits=1, iterations=4, seed=seed),
+        "pgm": PgmSynthesis(records=60, iterations=20, seed=seed),
+    }[method]
+    known = normalize_marginals(Marginals(domain=counts.domain, one_way=counts.one_way, larger=larger), CONFIGURATION)
+    (codes,) = synthesize_blocks(known, CONFIGURATION, made)
+    assert all(keeps(record) for record in zip(*(code.tolist() for code in codes), strict=True))
+    table = decode_table(codes, counts.domain, CONFIGURATION, seed)
+    arrivals, departures = table.column("arrival").to_pylist(), table.column("leaving").to_pylist()
+    assert all(b is None or a < b for a, b in zip(arrivals, departures, strict=True))
+    again = encode_table(clean_table(table, CONFIGURATION), CONFIGURATION)
+    assert all(np.array_equal(one, other) for one, other in zip(again.codes, codes, strict=True))
+    assert broken_rules(table, CONFIGURATION)[0].records == 0
+
+
+def noisy(rows: np.ndarray, places: range, width: int, sd: float, rng: np.random.Generator) -> tuple[Measurement, ...]:
+    found = []
+    for clique in itertools.combinations(places, width):
+        counts = np.zeros([SIZES[a] for a in clique], np.int64)
+        np.add.at(counts, tuple(rows[:, a] for a in clique), 1)
+        noise = rng.normal(0, sd, counts.shape).round().astype(np.int64)
+        found.append(Measurement(attributes=clique, counts=counts + noise, deviation=sd))
+    return tuple(found)
+
+
+CHAIN = {
+    name: {"type": "date", "bounds": ["2024-01-01", "2024-12-31"], "bins": bins, "missing": [""]}
+    for name, bins in (("c", "quarter"), ("a", "month"), ("b", ["2024-01-01", "2024-05-20", "2024-12-31"]))
+}
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10**6), ties=st.booleans())
+def test_three_dates_stand_in_order_through_each_other(seed: int, ties: bool) -> None:
+    """Bins of three widths, some missing: strictly, or with ties; every value stays in its bin."""
+    entries = [{"columns": ["a", "b"], "ties": ties}, {"columns": ["b", "c"]}]
+    config = configuration(columns=CHAIN, structure={"ordered": entries}, aggregate={"method": "marginals"})
+    labels = tuple(attribute.labels for attribute in config.attributes)
+    sizes = domain_sizes(config.attributes, labels)
+    rng = np.random.default_rng(seed)
+    codes = tuple(rng.integers(0, size, 500) for size in sizes)
+    kept = ~broken_records(codes, structural_masks(config, labels))
+    codes = tuple(code[kept] for code in codes)
+    table = decode_table(codes, Domain(names=tuple(CHAIN), labels=labels), config, seed)
+    assert table.schema.types == [pa.date32()] * 3
+    days = datetime.timedelta(days=0 if ties else 1)
+    for c, a, b in zip(*(table.column(name).to_pylist() for name in CHAIN), strict=True):
+        assert None in (a, b) or a + days <= b
+        assert None in (b, c) or b <= c
+        assert None in (a, c) or a + days <= c
+    again = encode_table(clean_table(table, config), config)
+    assert all(np.array_equal(one, other) for one, other in zip(again.codes, codes, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("structure", "words"),
+    [
+        ({"applies": [{"columns": ["own"], "where": {"age": {"from": 10}}}]}, "ends inside a bin"),
+        ({"applies": [{"columns": ["own"], "where": {"age": {"from": 15}}}]}, "no text for the missing value; give otherwise"),
+        ({"applies": [{"columns": ["own"], "where": {"own": "1"}, "otherwise": "0"}]}, "applies names 'own' twice"),
+        ({"applies": [{"columns": ["own"], "where": {"age": {"from": 3, "above": 3}}}]}, "not both of two"),
+        ({"applies": [{"columns": ["own"], "where": {"age": {}}}]}, "must have but, or a range"),
+        ({"applies": [{"columns": ["gone"], "where": {"age": {"from": 3}}}]}, "names 'gone', which is not among columns"),
+        ({"ordered": [{"columns": ["arrival", "age"]}]}, "numbers of as many decimals, or dates of one type"),
+        ({"ordered": [{"columns": ["arrival", "leaving"]}, {"columns": ["leaving", "arrival"]}]}, "before itself"),
+        ({"forbidden": [{"leaving": {"from": "spring"}, "own": "1"}]}, "which must be like 2019-12-31"),
+    ],
+)  # fmt: skip
+def test_a_rule_that_does_not_fit_is_refused_by_name(structure: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError) as refusal:
+        configuration(columns=COLUMNS, structure=structure)
+    assert words in str(refusal.value)
