@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Annotated, Any, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, model_serializer, model_validator
 
 from marginweave.schemas.configuration.columns import DateColumn, NumberColumn
 from marginweave.schemas.configuration.columns.base import ColumnBase, Texts
@@ -37,6 +37,12 @@ class Condition(FrozenModel):
         if bool(self.but) == any(end is not None for pair in ends for end in pair):
             raise ValueError("must have but, or a range (from, above, to, below)")
         return self
+
+    @model_serializer
+    def _written(self) -> dict[str, str | Texts]:
+        """As it is written in a configuration."""
+        fields = type(self).model_fields
+        return {field.alias or key: value for key, field in fields.items() if (value := getattr(self, key))}
 
     def labels(self, name: str, column: ColumnBase) -> tuple[str, ...]:
         """The labels of the column in the range. Raises ValueError for an end that lies inside a bin."""

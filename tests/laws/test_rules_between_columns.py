@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.synthesis import (
     GumSynthesis,
     MixtureSynthesis,
-    PgmSynthesis,
     SynthesisSettings,
 )
 from marginweave.schemas.errors import InputError
@@ -111,7 +111,7 @@ def test_the_first_column_of_a_rule_wins() -> None:
 @given(
     seed=st.integers(0, 10**6),
     sd=st.sampled_from([0.5, 30.0]),
-    method=st.sampled_from(("aggregate-seeded", "gum", "mixture", "pgm")),
+    method=st.sampled_from(("aggregate-seeded", "gum", "mixture")),
 )
 def test_no_method_makes_a_record_that_breaks_a_rule(seed: int, sd: float, method: str) -> None:
     """From counts of any records, whatever the noise; and values drawn inside bins keep the order, and their bins."""
@@ -124,7 +124,6 @@ def test_no_method_makes_a_record_that_breaks_a_rule(seed: int, sd: float, metho
         "aggregate-seeded": SynthesisSettings(records=60, seed=seed),
         "gum": GumSynthesis(records=60, rounds=4, seed=seed),
         "mixture": MixtureSynthesis(records=60, components=12, fits=1, iterations=4, seed=seed),
-        "pgm": PgmSynthesis(records=60, iterations=20, seed=seed),
     }[method]
     known = normalize_marginals(Marginals(domain=counts.domain, one_way=counts.one_way, larger=larger), CONFIGURATION)
     (codes,) = synthesize_blocks(known, CONFIGURATION, made)
@@ -194,3 +193,10 @@ def test_a_rule_that_does_not_fit_is_refused_by_name(structure: dict[str, Any], 
     with pytest.raises(InputError) as refusal:
         configuration(columns=COLUMNS, structure=structure)
     assert words in str(refusal.value)
+
+
+def test_a_configuration_with_rules_is_read_back_as_it_was() -> None:
+    """As a run records it."""
+    again = Configuration.model_validate(CONFIGURATION.model_dump(mode="json"))
+    assert again == CONFIGURATION
+    assert again.forbidden == CONFIGURATION.forbidden
