@@ -161,7 +161,7 @@ def _start_in_boxes(
     inside: Sequence[TreeStart], mass: Floats, supports: Flags, components: int, generator: np.random.Generator
 ) -> Start:
     """Components in every box: as many as the root of its records asks for, so that small ones are not coarse."""
-    numbers = 1 + apportion(np.sqrt(mass), components - len(mass), generator)
+    numbers = 1 + apportion(mass**0.75, components - len(mass), generator)
     shares = [mine.shares(number, generator) for mine, number in zip(inside, numbers, strict=True)]
     of = np.repeat(np.arange(len(mass)), numbers)
     return np.ascontiguousarray(np.concatenate(shares).T, F32), (mass / numbers)[of].astype(F32), Boxes(supports, of)
