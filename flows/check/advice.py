@@ -130,7 +130,15 @@ def rule_finding(rule: BrokenRule, *, stops: bool) -> tuple[str, Remark]:
 _RULES = {
     "structural zeros": (
         "have a combination that `structure.forbidden` rules out",
-        "No released record has one. Compare the rule with its source, or correct the rows.",
+        "Each becomes a record that has none. Compare the rule with its source, or correct the rows.",
+    ),
+    "applies": (
+        "have a value where the columns do not apply, or none where they do",
+        "Each becomes a record that keeps the rule. Compare the rule with its source, or correct the rows.",
+    ),
+    "ordered": (
+        "are out of order",
+        "A later value becomes the nearest that is in order. Compare the rule with its source, or correct the rows.",
     ),
     "group": (
         "have a combination that the group does not list",

@@ -124,7 +124,7 @@ def _heading(request: Request) -> str:
 def _tell(request: Request, schedule: Schedule | None, name: str) -> None:
     """What is said in sentences: noise, preparation, records, ledger, and how long the account lasts."""
     from marginweave.flows.plan import account, accuracy, noise
-    from marginweave.flows.plan.cost import SERVER
+    from marginweave.flows.plan.cost import SERVER, slow_rules
     from marginweave.flows.plan.sizes import bins_forecast, size_forecast
     from marginweave.tasks.engine.local import available_cores
 
@@ -147,7 +147,7 @@ def _tell(request: Request, schedule: Schedule | None, name: str) -> None:
         for row in sized:
             table.add_row(f"{row.rows:,}", *row[1:])
         print_wide(table)
-        rules = "; rules of structure can make a fit several times as long" if request.configuration.forbidden else ""
+        rules = slow_rules(request.configuration)
         server = f"{SERVER:.0f} s of it for Prefect's server where none stands (and .3 GB more)"
         out.print(
             f"Time on {available_cores()} idle cores like our benchmarks', {server}{rules}; more where others work"

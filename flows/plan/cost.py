@@ -15,6 +15,8 @@ from typing import NamedTuple
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.synthesis import MixtureSynthesis, SynthesisSettings
 from marginweave.tasks.aggregate.noise import public_sizes
+from marginweave.tasks.estimate.mixture.blocks import tie
+from marginweave.tasks.structure.zeros import domain_sizes, structural_masks
 
 # Wall seconds of the start of Prefect's server in a home that has had one, and of our imports.
 SERVER, _IMPORTS = 6.0, 5.0
@@ -72,3 +74,22 @@ def run_cost(configuration: Configuration, tables: Sequence[Table], rows: int, c
     return RunCost(
         SERVER + _IMPORTS + serial + (_COUNT * rows * len(tables) + parallel) / min(cores, _MOST_CORES), memory
     )
+
+
+_MANY_CELLS = 1024
+
+
+def slow_rules(configuration: Configuration) -> str:
+    """What makes a fit long: columns that rules between them tie together in many combinations; nothing where none do."""
+    if not configuration.forbidden or not isinstance(configuration.synthesize, MixtureSynthesis):
+        return ""
+    attributes = configuration.attributes
+    labels = [attribute.labels for attribute in attributes]
+    masks = [mask for mask in structural_masks(configuration, labels) if len(mask.attributes) > 1]
+    ties = tie(domain_sizes(attributes, labels), masks)
+    wide = [block for block in ties.blocks if len(block.attributes) > 1 and len(block.cells) > _MANY_CELLS]
+    if not wide and not ties.across:
+        return ""
+    tied = {a for block in wide for a in block.attributes} | {a for mask in ties.across for a in mask.attributes}
+    names = ", ".join(attributes[a].name for a in sorted(tied))
+    return f"; rules tie {names} together, which can make a fit several times as long: coarser bins help"

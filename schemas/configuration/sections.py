@@ -174,8 +174,12 @@ class Sections(Execution):
 
     @cached_property
     def forbidden(self) -> tuple[Forbidden, ...]:
-        """Combinations that cannot be, as (attribute, label or None for missing); lists of values are multiplied out."""
-        return forbidden_labels(self.structure or Structure(), self.columns, self.attributes, self.missing_texts)
+        """Combinations that cannot be, as (attribute, labels, None for missing)."""
+        return self.excluded_by(self.structure or Structure())
+
+    def excluded_by(self, rules: Structure) -> tuple[Forbidden, ...]:
+        """The combinations that cannot be by some of the rules. Raises ValueError for a value that a column does not have."""
+        return forbidden_labels(rules, self.columns, self.attributes, self.missing_texts)
 
     def contribution_cap(self, length: int) -> int:
         """The public cap of Delta_k: how many combinations of `length` one record can hold."""

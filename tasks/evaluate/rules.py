@@ -17,7 +17,7 @@ from marginweave.tasks.columns import values_of
 from marginweave.tasks.decode.decode import determined_values
 from marginweave.tasks.encode.codes import column_codes, group_codes
 from marginweave.tasks.preprocess.clean import clean_table
-from marginweave.tasks.structure.zeros import broken_records, structural_masks
+from marginweave.tasks.structure.zeros import broken_records, rule_masks
 
 Broken = NDArray[np.bool_]
 
@@ -55,8 +55,7 @@ def add_rules(blocks: Sequence[tuple[tuple[BrokenRule, ...], int]]) -> tuple[Bro
 
 def _broken(table: pa.Table, configuration: Configuration) -> Iterator[tuple[str, str, Broken]]:
     clean, structure = clean_table(table, configuration), configuration.structure or Structure()
-    if configuration.forbidden:
-        yield "structural zeros", "", _structural_zeros(clean, configuration)
+    yield from _between_columns(clean, configuration, structure)
     for group in structure.grouped:
         yield "group", group.name, _undeclared(clean, configuration, group)
     for name, column in configuration.columns.items():
@@ -71,14 +70,39 @@ def _broken(table: pa.Table, configuration: Configuration) -> Iterator[tuple[str
             yield "never missing", name, clean.column(name).combine_chunks().is_null().to_numpy(zero_copy_only=False)
 
 
-def _structural_zeros(clean: pa.Table, configuration: Configuration) -> Broken:
-    """Records with a combination that cannot be."""
-    places = {j for box in configuration.forbidden for j, _ in box}
+def _between_columns(
+    clean: pa.Table, configuration: Configuration, structure: Structure
+) -> Iterator[tuple[str, str, Broken]]:
+    if structure.forbidden:
+        yield "structural zeros", "", _excluded(clean, configuration, Structure(forbidden=structure.forbidden))
+    for universe in structure.applies or ():
+        yield "applies", ", ".join(universe.columns), _excluded(clean, configuration, Structure(applies=(universe,)))
+    for order in structure.ordered or ():
+        yield "ordered", ", ".join(order.columns), _out_of_order(clean, Structure(ordered=(order,)))
+
+
+def _excluded(clean: pa.Table, configuration: Configuration, rules: Structure) -> Broken:
+    """Records with a combination that cannot be by these rules."""
+    forbidden = configuration.excluded_by(rules)
+    places = {j for box in forbidden for j, _ in box}
     names = {j: configuration.attributes[j].columns[0] for j in places}
     encoded = {j: column_codes(clean, configuration, name, None) for j, name in names.items()}
     labels = [encoded[j][1] if j in encoded else () for j in range(len(configuration.attributes))]
     codes = [encoded[j][0] if j in encoded else np.zeros(clean.num_rows, np.uint8) for j in range(len(labels))]
-    return broken_records(codes, structural_masks(configuration, labels))
+    return broken_records(codes, rule_masks(forbidden, configuration.attributes, labels))
+
+
+def _out_of_order(clean: pa.Table, rules: Structure) -> Broken:
+    """Records in which a later value is too small; by the values themselves, whatever their bins are."""
+    broken = np.zeros(clean.num_rows, np.bool_)
+    for (low, high), steps in rules.orders.items():
+        one, other = (clean.column(name).combine_chunks() for name in (low, high))
+        one, other = (
+            v.dictionary_decode().cast(pa.float64()) if pa.types.is_dictionary(v.type) else v for v in (one, other)
+        )
+        wrong = pc.greater_equal(one, other) if steps else pc.greater(one, other)
+        broken |= pc.fill_null(wrong, False).to_numpy(zero_copy_only=False)
+    return broken
 
 
 def _undeclared(clean: pa.Table, configuration: Configuration, group: GroupedColumns) -> Broken:

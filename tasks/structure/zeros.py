@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.schemas.arrays import Codes, Flags
-from marginweave.schemas.configuration.attributes import Attribute, forbidden_codes
+from marginweave.schemas.configuration.attributes import Attribute, Forbidden, forbidden_codes
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.values import MAX_CELLS
 from marginweave.schemas.errors import InputError
@@ -35,21 +35,29 @@ def structural_masks(configuration: Configuration, labels: Labels) -> tuple[Mask
 
     DP: arithmetic on public or released labels. Raises InputError for a set of attributes with too many combinations.
     """
-    sizes = domain_sizes(configuration.attributes, labels)
-    allowed: dict[Clique, NDArray[np.bool_]] = {}
-    for box in map(sorted, forbidden_codes(configuration.forbidden, labels)):
+    sizes, alone = domain_sizes(configuration.attributes, labels), []
+    for j, attribute in enumerate(configuration.attributes):
+        if attribute.private and not attribute.optional and labels[j]:
+            alone.append(Mask(attributes=(j,), allowed=np.arange(sizes[j]) < len(labels[j])))
+    return (*rule_masks(configuration.forbidden, configuration.attributes, labels), *alone)
+
+
+def rule_masks(forbidden: Iterable[Forbidden], attributes: Sequence[Attribute], labels: Labels) -> tuple[Mask, ...]:
+    """What is excluded as masks, one for all that excludes combinations of the same attributes.
+
+    DP: arithmetic on public or released labels. Raises InputError for a set of attributes with too many combinations.
+    """
+    sizes, allowed = domain_sizes(attributes, labels), dict[Clique, NDArray[np.bool_]]()
+    for box in map(sorted, forbidden_codes(forbidden, labels)):
         clique = tuple(attribute for attribute, _ in box)
         if clique not in allowed:
             if math.prod(sizes[a] for a in clique) > MAX_CELLS:
-                names = ", ".join(configuration.attributes[a].name for a in clique)
+                names = ", ".join(attributes[a].name for a in clique)
                 raise InputError(
                     f"structure ties {names} together, which have more than {MAX_CELLS} combinations; use fewer columns"
                 )
             allowed[clique] = np.ones([sizes[a] for a in clique], np.bool_)
         allowed[clique][np.ix_(*(codes for _, codes in box))] = False
-    for j, attribute in enumerate(configuration.attributes):
-        if attribute.private and not attribute.optional and labels[j]:
-            allowed[(j,)] = np.arange(sizes[j]) < len(labels[j])
     return tuple(Mask(attributes=clique, allowed=values) for clique, values in allowed.items())
 
 
