@@ -29,28 +29,55 @@ from marginweave.tasks.normalize.marginals import compression_of
 ROW_GROUP = 1 << 16
 PARQUET_OPTIONS: dict[str, Any] = {"write_statistics": False, "compression": "zstd", "store_schema": False}
 _MISSING = "(missing)"
+_OWN = "low and high belong to count, and adjusted lies outside: it follows from other counts, too"
+_TOGETHER = "measured together with other values of low count: high is that of all of them"
+_NOTES = None, _OWN, _TOGETHER, f"{_TOGETHER}; adjusted lies outside"
+_LEFT_OUT = "every other combination of these columns: adjusted is 0; measurements.parquet has count, low and high"
+_KEY = (
+    "count is as measured (0 where noise made it negative), low to high its 95 % interval for the true count; adjusted agrees "
+    "with all other counts."
+)
+_TUPLES = "A combination that is not listed had a count below a threshold, or was not counted"
+_ALL = "Every combination that was measured is listed"
+_ALL_BUT = f"{_ALL}, but for those that the last rows name"
 CSV_OPTIONS = pa_csv.WriteOptions(quoting_style="needed")
 
 
-def counts_table(aggregates: Aggregates, intervals: Sequence[Intervals], longest: int) -> pa.Table:
-    """Released combinations, one a row: `length`, `count`, `noise_sd`, `low`, `high`, `adjusted`, pairs `column_i`, `value_i`.
+def counts_table(
+    aggregates: Aggregates, intervals: Sequence[Intervals], longest: int, left_out: Sequence[Clique] = ()
+) -> pa.Table:
+    """Counts of combinations, one a row: `length`, `count`, `noise_sd`, `low`, `high`, `adjusted`, pairs `column_i`, `value_i`.
 
     `count` is as measured, 0 where noise made it negative, null where values were measured together; `noise_sd` that of the
     noise, from marginals of the cell that it was measured in; `low` and `high` the ends of `intervals`, one for each length.
-    `adjusted` is the count that agrees with all others: it may lie outside. The row of length 0 is the empty combination: its
-    count is the protected number of records. There are `longest` positions, or R if that is more; those beyond are null.
+    `adjusted` is the count that agrees with all others: where it lies outside, `note`, the last column, says so. The row of
+    length 0 is the empty combination: its count is the protected number of records, and its note explains the columns. There
+    are `longest` positions, or R if that is more; those beyond are null. At the end each set of columns of `left_out`, of which
+    only combinations above 0 are listed, has a row without values.
     """
     domain, positions = aggregates.domain, max(longest, aggregates.reporting_length)
     nothing = Level.join(0, [((), np.zeros((1, 0), np.int64), np.array([aggregates.record_count], np.int64))])
     sigma = aggregates.record_deviation
-    parts = [_rows(domain, nothing, np.array([sigma]), count_interval(nothing.counts, sigma), positions)]
+    key = f"{_KEY} {_TUPLES if aggregates.measured is None else _ALL_BUT if left_out else _ALL}."
+    head = _rows(domain, nothing, np.array([sigma]), count_interval(nothing.counts, sigma), positions)
+    parts = [head.set_column(head.num_columns - 1, "note", [[key]])]
     for level, noise, inside in zip(aggregates.levels, aggregates.noise, intervals, strict=True):
         sigmas = np.full(len(level), noise.deviation)
         if aggregates.measured is not None:
             for columns, rows in level.by_columns():
                 sigmas[rows] = aggregates.measured[columns]
         parts.append(_rows(domain, level, sigmas, inside, positions))
-    return pa.concat_tables(parts).combine_chunks()
+    if left_out and aggregates.measured is not None:
+        named = zip(*([domain.names[a] for a in c] + [None] * (positions - len(c)) for c in left_out), strict=True)
+        rest = {
+            "length": pa.array([len(columns) for columns in left_out], pa.int16()),
+            "noise_sd": pa.array([aggregates.measured[columns] for columns in left_out], pa.float64()),
+            "adjusted": pa.array([0] * len(left_out), pa.int64()),
+            **{f"column_{i}": pa.array(names, pa.string()) for i, names in enumerate(named, start=1)},
+            "note": pa.repeat(_LEFT_OUT, len(left_out)),
+        }
+        parts.append(pa.table(rest))
+    return pa.concat_tables(parts, promote_options="default").combine_chunks()
 
 
 def with_combinations(
@@ -140,7 +167,9 @@ def _rows(domain: Domain, level: Level, sigmas: Floats, intervals: Intervals, po
     }
     names = pa.array(domain.names, pa.string())
     pairs = [(names.take(pa.array(level.columns[:, i])), _labels(domain, level, i)) for i in range(level.length)]
-    return with_combinations(numbers, pairs, positions)
+    outside = (level.counts < intervals.low) | (level.counts > intervals.high)
+    notes = pa.array(_NOTES, pa.string()).take(pa.array(outside + 2 * (intervals.measured < 0)))
+    return with_combinations(numbers, pairs, positions).append_column("note", notes)
 
 
 def _labels(domain: Domain, level: Level, position: int) -> pa.Array:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+import pyarrow as pa
+
 from marginweave.schemas.draws import BudgetPlan
 from marginweave.schemas.errors import StageError
 from marginweave.schemas.released.account import AccountStatement
@@ -16,6 +18,7 @@ from marginweave.tasks.checkpoint.codecs import Unpacked, unpack_codes, unpack_t
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place, read_file, replace_file
 from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.evaluate.intervals import Intervals, marginal_intervals, release_intervals
+from marginweave.tasks.normalize.marginals import listed_counts
 from marginweave.tasks.normalize.task import released_counts
 from marginweave.tasks.publish.pages import internal_report, release_pages
 from marginweave.tasks.publish.reader import PublishedRelease, show_records
@@ -49,10 +52,10 @@ def publish(
     configuration = reference.configuration
     aggregates = released_counts(reference, parts["normalize"])
     evaluation = Evaluation.from_json(reference.load(parts["evaluate"]))
-    intervals, measured, marginals = intervals_and_marginals(
+    aggregates, intervals, counts, marginals = counts_and_marginals(
         reference, aggregates, parts["collect"], parts["normalize"]
     )
-    counts, bought = counts_table(aggregates, intervals, configuration.longest), reference.released_bounds
+    bought = reference.released_bounds
     statement = privacy_statement(
         configuration, plan, aggregates, account, release, bought, bins=reference.released_bins, marginals=marginals
     ).model_copy(update={"verdict": evaluation.summary})
@@ -62,12 +65,10 @@ def publish(
     blocks = Unpacked(unpack_codes, reference.load_blocks(parts["synthesize"]))
     shown = show_records(blocks, evaluation.records, aggregates.domain, reference.resolved)
     files = {
-        "aggregates.parquet": parquet_bytes(counts),
-        "aggregates.csv": csv_bytes(counts),
+        **counts,
         "evaluation.json": evaluation.to_json(),
         "privacy.json": statement.to_json(),
         **release_pages(published, shown, evaluation),
-        **measured,
     }
     with at_place(place, "created"):
         place.mkdir(exist_ok=True)
@@ -80,17 +81,29 @@ def publish(
     return {f"release/{name}": digest for name, digest in digests.items()}
 
 
-def intervals_and_marginals(
+def counts_and_marginals(
     reference: DerivedReference, aggregates: Aggregates, collected: StageResult, normalized: StageResult
-) -> tuple[tuple[Intervals, ...], dict[str, bytes], MarginalsStatement]:
-    """The intervals of normalized counts, one item a length, and the file and the statement of marginals, if any."""
+) -> tuple[Aggregates, tuple[Intervals, ...], dict[str, bytes], MarginalsStatement]:
+    """Normalized counts as the pages show them, their intervals, one item a length, and files and statement of all counts."""
     configuration = reference.resolved
     if configuration.marginals is None:
-        drawn = unpack_aggregates(reference.load(collected))
-        return release_intervals(aggregates, drawn, configuration), {}, MarginalsStatement()
+        intervals = release_intervals(aggregates, unpack_aggregates(reference.load(collected)), configuration)
+        return (
+            aggregates,
+            intervals,
+            _files(counts_table(aggregates, intervals, configuration.longest)),
+            MarginalsStatement(),
+        )
     marginals = unpack_marginals(reference.load(normalized))
-    file = {"measurements.parquet": parquet_bytes(measurements_table(marginals, configuration))}
-    return marginal_intervals(aggregates, marginals, configuration), file, marginal_facts(marginals, configuration)
+    every, left_out = listed_counts(aggregates)
+    table = counts_table(every, marginal_intervals(every, marginals, configuration), configuration.longest, left_out)
+    files = {**_files(table), "measurements.parquet": parquet_bytes(measurements_table(marginals, configuration))}
+    shown = listed_counts(aggregates, 1)[0]
+    return shown, marginal_intervals(shown, marginals, configuration), files, marginal_facts(marginals, configuration)
+
+
+def _files(counts: pa.Table) -> dict[str, bytes]:
+    return {"aggregates.parquet": parquet_bytes(counts), "aggregates.csv": csv_bytes(counts)}
 
 
 @stage_task("report internally", patient=True)
