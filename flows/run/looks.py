@@ -1,9 +1,9 @@
 """Who has looked at a table, and whether a configuration was changed after that: kept in the home, for privacy.json.
 
 `check` and `init` show their operator what a table holds, and so does a run that stops for it. A domain, bound or bin that is
-changed in view of it may follow the table and not public knowledge, which the guarantee does not cover: what is released afterwards says so, as after an internal
-evaluation. The file (0600) holds no value and no count. A draft has values of the table, so that its digest has a key, which
-lies beside the file and leaves the home as little.
+changed in view of it may follow the table and not public knowledge, which the guarantee does not cover: what is released
+afterwards says so, as after an internal evaluation. The file (0600) holds no value and no count. A draft has values of the
+table, so that its digest has a key, which lies beside the file and leaves the home as little.
 """
 
 from __future__ import annotations
