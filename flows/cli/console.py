@@ -96,14 +96,7 @@ def _ending(error: BaseException) -> tuple[str, int]:
 
 def end_on_signals() -> None:
     """End on SIGTERM and SIGINT as a long command does: in two seconds at most, but not within a draw."""
-
-    def last_words(number: int) -> None:
-        from marginweave.flows.run.progress import report_signal
-
-        report_signal(number)
-        tell(stopped_words(number))
-
-    obey_signals(last_words)
+    obey_signals(lambda number: tell(stopped_words(number)))
 
 
 def stopped_words(number: int) -> str:

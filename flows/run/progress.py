@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from marginweave.flows.run.stopping import UNFINISHED
 from marginweave.schemas.errors import BudgetError, MarginweaveError
 from marginweave.tasks.interruption import INTERRUPTION, Stopped
 from marginweave.tasks.progress import LISTENER
@@ -190,7 +191,6 @@ class TerminalReporter(Reporter):
 
 
 _REPORTER: ContextVar[Reporter] = ContextVar("reporter")
-_OPEN: list[Reporter] = []  # whose run has not ended: a thread that ends this process has no context
 
 
 def reporter() -> Reporter:
@@ -204,27 +204,19 @@ def report_to_prefect() -> None:
     LISTENER.set(reporter().advanced)
 
 
-def report_signal(number: int) -> None:
-    """Say that the run ends by a signal where it has not said so, as other threads of it do not end in time."""
-    for open_one in _OPEN:
-        open_one.stopped(Stopped(number))
-
-
 @contextmanager
 def reporting(console: Console | None, run: str = "", dataset: str = "") -> Iterator[Reporter]:
     """Report on `console` if it is a terminal, else in JSON lines on standard output; an error that ends the run as well."""
     chosen = TerminalReporter(console) if console and console.is_terminal else LineReporter(sys.stdout, run, dataset)
     token, heard = _REPORTER.set(chosen), LISTENER.set(chosen.advanced)
-    _OPEN.append(chosen)
+    UNFINISHED.append(chosen.stopped)
     try:
         yield chosen
     except BaseException as error:
-        _OPEN.remove(chosen)
         chosen.stopped(error)
         raise
-    else:
-        _OPEN.remove(chosen)
     finally:
+        UNFINISHED.remove(chosen.stopped)
         chosen.end()
         _REPORTER.reset(token)
         LISTENER.reset(heard)

@@ -110,11 +110,6 @@ def _at_least(error: float | None, parts: Iterable[float | None]) -> float | Non
     return None if error is None and worst <= CARE else worst
 
 
-def least_group(deviations: Sequence[float]) -> int | None:
-    """The least count of which four standard deviations of the noise (the median one) are no more."""
-    return math.ceil(4 * statistics.median(deviations)) if deviations else None
-
-
 def verdict(
     errors: Sets, deviations: Mapping[int, Sequence[float]], records: float, columns: Sequence[ColumnFacts] = ()
 ) -> Verdict:
@@ -134,16 +129,20 @@ def verdict(
         fit = "not for publication"  # until somebody has looked
     elif (doubtful or means) and fit == "good":
         fit = "with care"
-    says = (*doubtful, *_sentences(lengths, sets, means, records))
+    hidden = [(row.least_group, _name(row.length)) for row in lengths if row.least_group and row.length <= 2]
+    groups = [(f"groups of fewer than {n:,} records", name, n <= records) for n, name in hidden]
+    least = [f"{w if some else f'any group of this table (noise hides {w})'} in {name}" for w, name, some in groups]
+    says = (*doubtful, *_sentences(lengths, sets, [*least, *means]))
     return Verdict(publication=fit, says=says, advice=tuple(_advice(sets)), lengths=lengths, sets=sets)
 
 
 def _of_length(errors: Sets, length: int, deviations: Mapping[int, Sequence[float]]) -> LengthVerdict:
+    """Grades, and the least count of which four standard deviations of the noise (the median one) are no more."""
     grades = [grade(error) for columns, error in errors.items() if len(columns) == length]
-    numbers = (grades.count(name) for name in ("good", "with care", "not"))
-    good, care, bad = numbers
-    groups = [least_group(found) or 0 for size, found in deviations.items() if size <= length]
-    least = max(groups) if deviations.get(length) else None  # a group of more columns is part of one of fewer
+    good, care, bad = (grades.count(name) for name in ("good", "with care", "not"))
+    known = [statistics.median(found) for size, found in deviations.items() if size <= length and found]
+    # a group of more columns is part of one of fewer
+    least = math.ceil(4 * max(known)) if deviations.get(length) else None
     return LengthVerdict(length=length, good=good, with_care=care, bad=bad, least_group=least)
 
 
@@ -159,10 +158,8 @@ def _publication(
     return "good" if single.count("good") == len(single) and most_pairs else "with care"
 
 
-def _sentences(
-    lengths: Sequence[LengthVerdict], sets: Sequence[SetVerdict], means: Sequence[str], records: float
-) -> Iterator[str]:
-    """Good for, with care, not for: the numbers of sets, and the worst by name; the means that are not near."""
+def _sentences(lengths: Sequence[LengthVerdict], sets: Sequence[SetVerdict], last: Sequence[str]) -> Iterator[str]:
+    """Good for, with care, not for: the numbers of sets, and the worst by name; `last` is what else it is not for."""
     for word, key in (("Good for", "good"), ("With care", "with_care"), ("Not for", "bad")):
         parts = []
         for row in lengths:
@@ -174,18 +171,9 @@ def _sentences(
             if number > 0:
                 parts.append(f"{_name(row.length)} ({number:,} of {of:,}{_examples(sets, row.length, key)})")
         if key == "bad":
-            parts += [*_groups(lengths, records), *means]
+            parts += last
         if parts:
             yield f"{word}: {'; '.join(parts)}."
-
-
-def _groups(lengths: Sequence[LengthVerdict], records: float) -> Iterator[str]:
-    """The groups that noise hides; of more records than there are no group of the table is seen."""
-    for row in lengths:
-        if row.least_group and row.length <= 2:
-            most = f"groups of fewer than {row.least_group:,} records"
-            every = f"any group of this table (noise hides {most})"
-            yield f"{most if row.least_group <= records else every} in {_name(row.length)}"
 
 
 def _examples(sets: Sequence[SetVerdict], length: int, key: str) -> str:

@@ -111,8 +111,7 @@ def listed_counts(counts: Aggregates, longest: int | None = None) -> tuple[Aggre
     counts, there are the cells above 0 alone. Which sets these are follows from the sizes of the released domain. Counts of
     k-tuples are as they were. DP: post-processing.
     """
-    sizes = counts.domain.sizes
-    cells = {clique: math.prod(sizes[a] for a in clique) for clique in counts.measured or ()}
+    cells = {clique: math.prod(counts.domain.sizes[a] for a in clique) for clique in counts.measured or ()}
     order = sorted(cells, key=lambda clique: (cells[clique], clique))
     sums = itertools.accumulate(cells[clique] for clique in order)
     whole = {c for c, n in zip(order, sums, strict=True) if n <= MOST_LISTED and len(c) <= (longest or len(c))}
@@ -123,7 +122,7 @@ def listed_counts(counts: Aggregates, longest: int | None = None) -> tuple[Aggre
             held = rows.get(clique, slice(0, 0))
             values, numbers = level.values[held], level.counts[held]
             if clique in whole:
-                table = np.zeros([sizes[a] for a in clique], np.int64)
+                table = np.zeros([counts.domain.sizes[a] for a in clique], np.int64)
                 table[tuple(values.T)] = numbers
                 values, numbers = np.argwhere(table >= 0), table.ravel()
             parts.append((clique, values, numbers))

@@ -29,17 +29,16 @@ from marginweave.tasks.normalize.marginals import compression_of
 ROW_GROUP = 1 << 16
 PARQUET_OPTIONS: dict[str, Any] = {"write_statistics": False, "compression": "zstd", "store_schema": False}
 _MISSING = "(missing)"
-_OWN = "low and high belong to count, and adjusted lies outside: it follows from other counts, too"
-_TOGETHER = "measured together with other values of low count: high is that of all of them"
-_NOTES = None, _OWN, _TOGETHER, f"{_TOGETHER}; adjusted lies outside"
-_LEFT_OUT = "every other combination of these columns: adjusted is 0; measurements.parquet has count, low and high"
-_KEY = (
-    "count is as measured (0 where noise made it negative), low to high its 95 % interval for the true count; adjusted agrees "
-    "with all other counts."
+_NOTES = (
+    None,
+    "low and high belong to count, and adjusted lies outside: it follows from other counts, too",
+    "measured together with other values of low count: high is that of all of them",
+    "measured together with other values of low count: high is that of all of them; adjusted lies outside",
 )
+_LEFT_OUT = "every other combination of these columns: adjusted is 0; measurements.parquet has count, low and high"
+_KEY = "count is as measured (0 where noise made it negative), low to high its 95 % interval; adjusted agrees with all counts. "
 _TUPLES = "A combination that is not listed had a count below a threshold, or was not counted"
-_ALL = "Every combination that was measured is listed"
-_ALL_BUT = f"{_ALL}, but for those that the last rows name"
+_ALL = "Every combination that was measured is listed, or its columns stand in a last row"
 CSV_OPTIONS = pa_csv.WriteOptions(quoting_style="needed")
 
 
@@ -58,7 +57,7 @@ def counts_table(
     domain, positions = aggregates.domain, max(longest, aggregates.reporting_length)
     nothing = Level.join(0, [((), np.zeros((1, 0), np.int64), np.array([aggregates.record_count], np.int64))])
     sigma = aggregates.record_deviation
-    key = f"{_KEY} {_TUPLES if aggregates.measured is None else _ALL_BUT if left_out else _ALL}."
+    key = f"{_KEY}{_TUPLES if aggregates.measured is None else _ALL}."
     head = _rows(domain, nothing, np.array([sigma]), count_interval(nothing.counts, sigma), positions)
     parts = [head.set_column(head.num_columns - 1, "note", [[key]])]
     for level, noise, inside in zip(aggregates.levels, aggregates.noise, intervals, strict=True):
@@ -67,17 +66,14 @@ def counts_table(
             for columns, rows in level.by_columns():
                 sigmas[rows] = aggregates.measured[columns]
         parts.append(_rows(domain, level, sigmas, inside, positions))
-    if left_out and aggregates.measured is not None:
-        named = zip(*([domain.names[a] for a in c] + [None] * (positions - len(c)) for c in left_out), strict=True)
-        rest = {
-            "length": pa.array([len(columns) for columns in left_out], pa.int16()),
-            "noise_sd": pa.array([aggregates.measured[columns] for columns in left_out], pa.float64()),
-            "adjusted": pa.array([0] * len(left_out), pa.int64()),
-            **{f"column_{i}": pa.array(names, pa.string()) for i, names in enumerate(named, start=1)},
-            "note": pa.repeat(_LEFT_OUT, len(left_out)),
-        }
-        parts.append(pa.table(rest))
-    return pa.concat_tables(parts, promote_options="default").combine_chunks()
+    measured, names = aggregates.measured or {}, domain.names
+    rest = [
+        {"length": len(columns), "noise_sd": measured[columns], "adjusted": 0, "note": _LEFT_OUT}
+        | {f"column_{i}": names[a] for i, a in enumerate(columns, start=1)}
+        for columns in left_out
+    ]
+    parts.append(pa.Table.from_pylist(rest, schema=parts[0].schema))
+    return pa.concat_tables(parts).combine_chunks()
 
 
 def with_combinations(
@@ -198,9 +194,10 @@ def measurements_table(marginals: Marginals, configuration: Configuration) -> pa
     """Every cell of every marginal, one a row, with the columns below, and then `column_i` and `value_i` for each attribute.
 
     `marginal` numbers them from 1. Counts are signed; `deviation` is the standard deviation of their noise, `noise` its kind,
-    `low` and `high` the ends of `count_interval`. Cells stand in C order over `merged_values`. A missing value is null; values
-    that were measured together stand as one text, with ` | ` between them (privacy.json lists them). There are as many
-    positions as `MarginalSettings.longest`, or more if merging made more; those beyond its own are null. DP: post-processing.
+    `low` and `high` the ends of `count_interval`, those of 0 for a negative count. Cells stand in C order over
+    `merged_values`. A missing value is null; values that were measured together stand as one text, with ` | ` between them
+    (privacy.json lists them). There are as many positions as `MarginalSettings.longest`, or more if merging made more; those
+    beyond its own are null. DP: post-processing.
     """
     names, drawn = marginals.domain.names, [*marginals.one_way, *marginals.larger]
     single = [[*labels, None] for labels in marginals.domain.labels]

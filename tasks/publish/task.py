@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-import pyarrow as pa
-
 from marginweave.schemas.draws import BudgetPlan
 from marginweave.schemas.errors import StageError
 from marginweave.schemas.released.account import AccountStatement
@@ -85,25 +83,20 @@ def counts_and_marginals(
     reference: DerivedReference, aggregates: Aggregates, collected: StageResult, normalized: StageResult
 ) -> tuple[Aggregates, tuple[Intervals, ...], dict[str, bytes], MarginalsStatement]:
     """Normalized counts as the pages show them, their intervals, one item a length, and files and statement of all counts."""
-    configuration = reference.resolved
+    configuration, files, statement = reference.resolved, dict[str, bytes](), MarginalsStatement()
     if configuration.marginals is None:
         intervals = release_intervals(aggregates, unpack_aggregates(reference.load(collected)), configuration)
-        return (
-            aggregates,
-            intervals,
-            _files(counts_table(aggregates, intervals, configuration.longest)),
-            MarginalsStatement(),
-        )
-    marginals = unpack_marginals(reference.load(normalized))
-    every, left_out = listed_counts(aggregates)
-    table = counts_table(every, marginal_intervals(every, marginals, configuration), configuration.longest, left_out)
-    files = {**_files(table), "measurements.parquet": parquet_bytes(measurements_table(marginals, configuration))}
-    shown = listed_counts(aggregates, 1)[0]
-    return shown, marginal_intervals(shown, marginals, configuration), files, marginal_facts(marginals, configuration)
-
-
-def _files(counts: pa.Table) -> dict[str, bytes]:
-    return {"aggregates.parquet": parquet_bytes(counts), "aggregates.csv": csv_bytes(counts)}
+        table = counts_table(aggregates, intervals, configuration.longest)
+    else:
+        marginals = unpack_marginals(reference.load(normalized))
+        every, left_out = listed_counts(aggregates)
+        intervals = marginal_intervals(every, marginals, configuration)
+        table = counts_table(every, intervals, configuration.longest, left_out)
+        files = {"measurements.parquet": parquet_bytes(measurements_table(marginals, configuration))}
+        aggregates, statement = listed_counts(aggregates, 1)[0], marginal_facts(marginals, configuration)
+        intervals = marginal_intervals(aggregates, marginals, configuration)
+    files |= {"aggregates.parquet": parquet_bytes(table), "aggregates.csv": csv_bytes(table)}
+    return aggregates, intervals, files, statement
 
 
 @stage_task("report internally", patient=True)

@@ -15,7 +15,8 @@ from rich.console import Console
 
 from marginweave.flows.cli.console import Commands
 from marginweave.flows.run import progress
-from marginweave.flows.run.progress import report_signal, reporting
+from marginweave.flows.run.progress import reporting
+from marginweave.flows.run.stopping import UNFINISHED
 from marginweave.schemas.errors import BudgetError, InputError, OperatorError, StageError
 from marginweave.tasks.interruption import INTERRUPTION, Stopped
 from marginweave.tasks.progress import listener
@@ -92,11 +93,12 @@ def test_a_thread_that_ends_the_process_says_what_the_main_one_could_not(monkeyp
     monkeypatch.setattr(progress.sys, "stdout", stream)
     with suppress(StageError), reporting(None, "visits-1", "visits") as reporter:
         reporter.started("fit")
-        watching = threading.Thread(target=report_signal, args=(15,))
+        (say,) = UNFINISHED
+        watching = threading.Thread(target=say, args=(Stopped(15),))
         watching.start()
         watching.join()
         raise StageError("the disk is full")
-    report_signal(15)
+    assert not UNFINISHED
     told = [(line["event"], line["stage"], line["run"]) for line in map(json.loads, stream.getvalue().splitlines())]
     assert told == [("stopped", "fit", "visits-1"), ("failed", "fit", "visits-1")]
 
