@@ -25,6 +25,7 @@ from marginweave.flows.orchestration.servers import end_with
 from marginweave.flows.orchestration.session import log_to
 from marginweave.flows.run import prefect_records, run_names
 from marginweave.flows.run.bookkeeping import Bookkeeper, account_statement, release_facts, return_unused_draws
+from marginweave.flows.run.looks import stops_are_looks
 from marginweave.flows.run.lookup import place_of_files, record_stop_reason, run_lock
 from marginweave.flows.run.metrics import counted
 from marginweave.flows.run.prefect_artifacts import shown_in_prefect
@@ -123,7 +124,7 @@ def release(
                 if state == RunState.RUNNING:
                     reporter().attempt(private.lease)
                     quiet("engine")(prepare_engine)(private)  # before anything is charged
-                    with shown_in_prefect(private), TagsContext(current_tags=set()):
+                    with shown_in_prefect(private), TagsContext(current_tags=set()), stops_are_looks(request):
                         # Prefect asks for a slot for each tag that a task inherits; a server on SQLite often refuses it (503)
                         # while it writes something else, and is asked again two seconds later.
                         _release(private)

@@ -6,7 +6,7 @@ import itertools
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from marginweave.flows.plan.cost import Table, run_cost
@@ -65,7 +65,7 @@ def _at(configuration: Configuration, rows: int) -> SizeForecast:
     sized = configuration if configuration.resize else parse_configuration({**written, "rows": rows})
     plan = plan_budget(sized)
     found = _distances(sized, plan, rows)
-    pairs = _words(found[2], "not known before they are chosen")
+    pairs = _words(found[2], "not known before they are chosen", found[1])
     rounds = None if sized.marginals is None else sized.marginals.adaptive
     if rounds is not None:
         pairs = f"{rounds.rounds * rounds.batch} chosen, {pairs}"
@@ -91,15 +91,16 @@ def planned_tables(configuration: Configuration, plan: BudgetPlan) -> list[Table
     return found
 
 
-def _words(distances: list[float], unknown: str) -> str:
+def _words(distances: list[float], unknown: str, parts: Sequence[float] = ()) -> str:
+    """The middle distance and its grade; it is no less than that of `parts`, of which other sets may have been measured."""
     if not distances:
         return unknown
-    middle = min(1.0, statistics.median(distances))
+    middle = min(1.0, max(statistics.median(some) for some in (distances, parts) if some))
     return f"{100 * middle:.{0 if middle >= 0.1 else 2}{'f' if middle >= 0.1 else 'g'}} % {_GRADES[grade(middle)]}"
 
 
 def _distances(configuration: Configuration, plan: BudgetPlan, rows: int) -> dict[int, list[float]]:
-    """The expected distance of every column and pair, by their number of columns."""
+    """The expected distance of every column and pair, by their number of columns; as the verdict has it."""
     sizes, precisions = public_sizes(configuration), defaultdict[Clique, float](float)
     names = range(len(sizes))
     for clique, sigma, error in _queries(configuration, plan):
@@ -107,16 +108,15 @@ def _distances(configuration: Configuration, plan: BudgetPlan, rows: int) -> dic
             for part in itertools.combinations(clique, length):
                 summed = cells(clique, sizes) / cells(part, sizes)
                 precisions[part] += 1 / (error * sigma) ** 2 / summed
-    found: dict[int, list[float]] = {1: [], 2: []}
-    for length, distances in found.items():
-        for part in itertools.combinations(names, length):
-            if precisions[part]:
-                distances.append(cells(part, sizes) / math.sqrt(precisions[part]) / (2 * rows))
+    found = {part: cells(part, sizes) / math.sqrt(p) / (2 * rows) for part, p in precisions.items() if p}
     if configuration.marginals is not None and configuration.marginals.adaptive is not None:
         share = next(draw for draw in plan.draws if draw.kind is DrawKind.MEASURE)
         error = float(planned_sigmas(configuration, plan, share)[0]) * count_noise(share.mechanism).mean_error
-        found[2] = [error * cells(pair, sizes) / (2 * rows) for pair in itertools.combinations(names, 2)]
-    return found
+        found |= {pair: error * cells(pair, sizes) / (2 * rows) for pair in itertools.combinations(names, 2)}
+    distances: dict[int, list[float]] = {1: [], 2: []}
+    for part, distance in found.items():  # no pair is nearer than one of its columns
+        distances[len(part)].append(max([distance, *(found.get((name,), 0.0) for name in part)]))
+    return distances
 
 
 def _queries(configuration: Configuration, plan: BudgetPlan) -> Iterator[tuple[Clique, float, float]]:

@@ -1,9 +1,9 @@
 """Who has looked at a table, and whether a configuration was changed after that: kept in the home, for privacy.json.
 
-`check` and `init` show their operator what a table holds. A domain, bound or bin that is changed in view of it may follow the
-table and not public knowledge, which the guarantee does not cover: what is released afterwards says so, as after an internal
-evaluation. The file (0600) holds no value and no count. A draft has values of the table, so that its digest has a key, which
-lies beside the file and leaves the home as little.
+`check` and `init` show their operator what a table holds, and so does a run that stops for it. A domain, bound or bin that is
+changed in view of it may follow the table and not public knowledge, which the guarantee does not cover: what is released
+afterwards says so, as after an internal evaluation. The file (0600) holds no value and no count. A draft has values of the
+table, so that its digest has a key, which lies beside the file and leaves the home as little.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import hashlib
 import hmac
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,10 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from marginweave.flows.run.lookup import exclusive_lock
+from marginweave.flows.run.request import Request
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.yaml_source import is_written, mapping_of
-from marginweave.schemas.errors import StageError
+from marginweave.schemas.errors import OperatorError, StageError
 from marginweave.schemas.places import is_path
 from marginweave.schemas.released.manifest import Manifest
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, read_file, replace_file, write_once
@@ -53,7 +55,7 @@ def record_look(home: Path, command: str, dataset: str, source: str, written: st
 
     Args:
         home: Where runs are.
-        command: `check` or `init`.
+        command: `check` or `init`, or `run`, which has stopped.
         dataset: Name of the account.
         source: Where the table is.
         written: The configuration as it is written, or was drafted, as canonical JSON.
@@ -74,6 +76,17 @@ def record_look(home: Path, command: str, dataset: str, source: str, written: st
         )
         known = read_file(place) or b""
         replace_file(place, known + look.model_dump_json().encode() + b"\n", PRIVATE_MODE)
+
+
+@contextmanager
+def stops_are_looks(request: Request) -> Iterator[None]:
+    """Write down a data-dependent stop of a run like a look, before its operator is told: it says what the table holds."""
+    try:
+        yield
+    except OperatorError:
+        configuration = request.configuration
+        record_look(request.folder.home, "run", configuration.dataset, request.source, configuration.written)
+        raise
 
 
 def configured_after_look(home: Path, manifest: Manifest, source: str) -> bool:

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from marginweave.flows.run.stopping import UNFINISHED
 from marginweave.schemas.errors import BudgetError, MarginweaveError
 from marginweave.tasks.interruption import INTERRUPTION, Stopped
 from marginweave.tasks.progress import LISTENER
@@ -208,12 +209,14 @@ def reporting(console: Console | None, run: str = "", dataset: str = "") -> Iter
     """Report on `console` if it is a terminal, else in JSON lines on standard output; an error that ends the run as well."""
     chosen = TerminalReporter(console) if console and console.is_terminal else LineReporter(sys.stdout, run, dataset)
     token, heard = _REPORTER.set(chosen), LISTENER.set(chosen.advanced)
+    UNFINISHED.append(chosen.stopped)
     try:
         yield chosen
     except BaseException as error:
         chosen.stopped(error)
         raise
     finally:
+        UNFINISHED.remove(chosen.stopped)
         chosen.end()
         _REPORTER.reset(token)
         LISTENER.reset(heard)

@@ -13,11 +13,13 @@ from pathlib import Path
 from types import FrameType
 
 from marginweave.schemas.errors import StageError
-from marginweave.tasks.interruption import INTERRUPTION
+from marginweave.tasks.interruption import INTERRUPTION, Stopped
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _SERVERS_ENDED = "MARGINWEAVE_SERVERS_ENDED"  # when servers of this command ended that it had started, in seconds
 _HOUR = 3600.0
+UNFINISHED: list[Callable[[BaseException], None]] = []
+"""What says that a run ends with an error, of each that is under way: also where its main thread does not end in time."""
 _PATIENCE = 1.2  # seconds that the main thread has to end in an orderly way, draws aside
 
 
@@ -82,6 +84,8 @@ def _watch(pipe: int, last_words: Callable[[int], None]) -> None:
     while time.monotonic() < end or not INTERRUPTION.may_end:
         if _next_signal(pipe, 0.02):
             os._exit(128 + number)
+    for say in UNFINISHED:
+        say(Stopped(number))
     last_words(number)
     os._exit(128 + number)
 

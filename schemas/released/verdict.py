@@ -40,7 +40,8 @@ class LengthVerdict(Described):
     with_care: int = Field(description="Sets whose expected distance is at most .15, or that nothing measured.")
     bad: int = Field(description="Sets whose expected distance is larger.")
     least_group: int | None = Field(
-        description="A group of fewer records has a count whose noise is above a quarter of it; null where not known."
+        description="A group of fewer records has a count whose noise is above a quarter of it; no less than that of fewer "
+        "columns. Above the number of records no group of the table is seen. null where not known."
     )
 
 

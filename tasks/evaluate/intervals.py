@@ -59,7 +59,9 @@ def count_interval(
     cells has g - 1 rounding errors more, of variance 1/12 each: 1/2 + z sqrt(g sd^2 + (g - 1)/12), in good approximation.
     Discrete Laplace noise has P(|X - m| > h) = 2 p^(h + 1) / (1 + p), of which h is the least that is at most 1 - level; of
     a sum of g cells the larger of z sqrt(g) sd and h sqrt(g): its tails lie between the two kinds.
-    Both ends are clipped at 0, as no count is negative, which covers no less. Without noise the count itself.
+    No true count is negative, so a count below 0 has the interval of 0, [0, h], however far noise took it
+    below, and `low` is at least 0. Both only ever add to [x - h, x + h] what is not negative, or take away what is,
+    so that nothing less is covered; and no interval is narrower because a count is far below 0. Without noise the count itself.
     DP: post-processing.
 
     Args:
@@ -79,8 +81,8 @@ def count_interval(
     alone = count_noise(noise).reach(sigma, level) if sigma else None
     if alone is not None:
         half = alone if cells == 1 else max(half, math.ceil(alone * math.sqrt(cells)))
-    low, high, measured = (np.maximum(ends, 0) for ends in (counts - half, counts + half, counts))
-    return Intervals(low=low, high=high, measured=measured)
+    measured = np.maximum(counts, 0)
+    return Intervals(low=np.maximum(measured - half, 0), high=measured + half, measured=measured)
 
 
 def selected_interval(counts: IntArray, threshold: int | IntArray, sigma: float, *, level: float = LEVEL) -> Intervals:

@@ -13,47 +13,26 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
-from scipy.special import chdtri
 
-from marginweave.schemas.arrays import Codes, Floats
-from marginweave.schemas.configuration.columns import MeasuredColumn, NumberColumn
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.released.aggregates import Aggregates
 from marginweave.schemas.released.evaluation import MarginalBound, Measure
 from marginweave.schemas.released.verdict import CARE, GOOD, LengthVerdict, Publication, SetVerdict, Verdict, grade
 from marginweave.tasks.aggregate.domain import Compression
+from marginweave.tasks.evaluate.doubts import EVEN_VALUES, MOST_MISSING, ColumnFacts, column_facts, doubts
 
-_MISSING = 0.5
-_DEVIATIONS = 1.96
 _SHOWN = 4
-# A column can look drawn only where it has many records of each value, and noise that could not hide how far they are from its
-# weights, and, with so few values, no known relation to another: random draws pass for others once in a million times.
-_EVEN_VALUES, _EVEN_RECORDS, _EVEN_DEVIATIONS, _EVEN_CHANCE = 4, 500.0, 5.0, 1e-6
 _FEW_ROWS = 5_000  # `auto` takes a table for one of 10,000 rows where nothing is said of them
 _SAY_ROWS = (
     "If about how many rows there are is published, say so (`rows:`): `method: auto` then chooses for a table of that size, "
     "and measures the few strongest pairs well."
 )
 _NAMES = {1: "single columns", 2: "pairs of columns", 3: "triples of columns"}
-_EVEN = "{name} is as even as if its values were drawn at random: look whether the column was read as it was meant"
-_EMPTY = "{name} is missing in {share:.0f} % of the records: look whether the column was read as it was meant"
 
 Sets = Mapping[tuple[str, ...], float | None]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ColumnFacts:
-    """What noisy counts say of one column: share of missing records, whether its values are as draws, and its mean."""
-
-    name: str
-    missing: float
-    is_even: bool
-    values: int = 0
-    mean: str | None = None
 
 
 def release_verdict(
@@ -84,66 +63,6 @@ def _related(association: Measure) -> set[str]:
     for place, row in enumerate(association.reference):
         found |= {association.names[place] for other, value in enumerate(row) if other != place and value is not None}
     return found
-
-
-def column_facts(
-    counts: Aggregates,
-    configuration: Configuration,
-    deviation: float,
-    paired: Collection[str],
-    related: Collection[str],
-) -> list[ColumnFacts]:
-    """What the released counts say of the columns that have one value a record.
-
-    A cell that cannot be read becomes a draw by public weights (`uniform_weights`). So does a column that nobody has read as
-    it was meant: its counts follow the weights, and it is related to no other. Columns of few values are often that even; they
-    are doubted only where they were counted with others (`paired`) and are not `related`.
-    """
-    records, found = float(counts.record_count), []
-    released = dict(counts.levels[0].by_columns()) if counts.levels else {}
-    for place, attribute in enumerate(configuration.attributes):
-        if (place,) not in released and not attribute.is_set:  # a private domain of which no value was often enough
-            found.append(ColumnFacts(name=attribute.name, missing=1.0, is_even=False))
-    for (place,), rows in released.items():
-        attribute, values = configuration.attributes[place], counts.levels[0].counts[rows].astype(float)
-        if attribute.is_set or records <= 0:
-            continue
-        missing, column = max(0.0, 1 - values.sum() / records), configuration.columns[attribute.columns[0]]
-        enough = values.sum() / len(values) > max(_EVEN_RECORDS, _EVEN_DEVIATIONS * deviation)
-        told = attribute.name not in related and (len(values) > _EVEN_VALUES or attribute.name in paired)
-        is_even = False
-        if len(attribute.labels) == len(values) > 1 and enough and told and not attribute.optional:
-            weights = np.ones(len(values))
-            if len(attribute.columns) == 1 and isinstance(column, MeasuredColumn):
-                weights = np.array(column.uniform_weights(attribute.labels))
-            drawn = values.sum() * weights / weights.sum()
-            chi2 = float(((values - drawn) ** 2 / (drawn + deviation**2)).sum())
-            is_even = chi2 <= float(chdtri(len(values) - 1, _EVEN_CHANCE))
-        mean = None
-        if isinstance(column, NumberColumn) and len(attribute.columns) == 1:
-            mean = mean_doubt(column, counts.levels[0].values[rows, 0], values, deviation)
-        found.append(ColumnFacts(name=attribute.name, missing=missing, is_even=is_even, values=len(values), mean=mean))
-    return found
-
-
-def mean_doubt(column: NumberColumn, codes: Codes, counts: Floats, deviation: float) -> str | None:
-    """Why the mean of a column is not to be trusted: noise in its counts, or most records in one wide bin; None where it is.
-
-    With c_i records in bin i of middle m_i, the noise of the mean m has variance sigma^2 sum_i (m_i - m)^2 / (sum_i c_i)^2.
-    """
-    edges, inside = np.array(column.edges), codes < len(column.bin_labels)
-    bins, held = codes[inside], counts[inside]
-    if (records := float(held.sum())) <= 0:
-        return None
-    middles, most = (edges[bins] + edges[bins + 1]) / 2, int(np.argmax(held))
-    mean = float(held @ middles) / records
-    noise = _DEVIATIONS * deviation * float(np.linalg.norm(middles - mean)) / records
-    first, last = column.grid(int(bins[most]))
-    if noise > CARE * abs(mean):
-        return f"noise can move it by {100 * noise / abs(mean):,.0f} %" if mean else "it is noise"
-    if held[most] > records / 2 and (last - first) / 10**column.resolution > abs(mean) / 2:
-        return f"most records are in one bin, {column.bin_labels[int(bins[most])]}, and where in it is not known"
-    return None
 
 
 def merged_shares(compression: Compression, names: Sequence[str]) -> dict[str, float]:
@@ -191,39 +110,40 @@ def _at_least(error: float | None, parts: Iterable[float | None]) -> float | Non
     return None if error is None and worst <= CARE else worst
 
 
-def least_group(deviations: Sequence[float]) -> int | None:
-    """The least count of which four standard deviations of the noise (the median one) are no more."""
-    return math.ceil(4 * statistics.median(deviations)) if deviations else None
-
-
 def verdict(
     errors: Sets, deviations: Mapping[int, Sequence[float]], records: float, columns: Sequence[ColumnFacts] = ()
 ) -> Verdict:
     """The verdict of these expected distances, of `deviations` of the noise of counts by their length, and of `columns`."""
-    lengths = tuple(_of_length(errors, length, deviations.get(length, ())) for length in sorted({*map(len, errors)}))
+    lengths = tuple(_of_length(errors, length, deviations) for length in sorted({*map(len, errors)}))
     sets = tuple(
         SetVerdict(attributes=columns, error=None if error is None else round(error, 4), grade=grade(error))
         for columns, error in sorted(errors.items(), key=lambda item: len(item[0]))
         if len(columns) <= 2
     )
-    doubts = list(_doubts(columns))
-    fit = _publication(sets, lengths, records, is_empty=any(column.missing > _MISSING for column in columns))
+    doubtful = list(doubts(columns))
+    fit = _publication(sets, lengths, records, is_empty=any(column.missing > MOST_MISSING for column in columns))
     bad = {row.attributes for row in sets if row.grade == "not"}
     means = [f"the mean of {c.name} ({c.mean})" for c in columns if c.mean and (c.name,) not in bad]
     even = [column for column in columns if column.is_even]
-    if 2 * len(even) > len(columns) or any(column.values > _EVEN_VALUES for column in even):
+    if 2 * len(even) > len(columns) or any(column.values > EVEN_VALUES for column in even):
         fit = "not for publication"  # until somebody has looked
-    elif (doubts or means) and fit == "good":
+    elif (doubtful or means) and fit == "good":
         fit = "with care"
-    says = (*doubts, *_sentences(lengths, sets, means))
+    hidden = [(row.least_group, _name(row.length)) for row in lengths if row.least_group and row.length <= 2]
+    groups = [(f"groups of fewer than {n:,} records", name, n <= records) for n, name in hidden]
+    least = [f"{w if some else f'any group of this table (noise hides {w})'} in {name}" for w, name, some in groups]
+    says = (*doubtful, *_sentences(lengths, sets, [*least, *means]))
     return Verdict(publication=fit, says=says, advice=tuple(_advice(sets)), lengths=lengths, sets=sets)
 
 
-def _of_length(errors: Sets, length: int, deviations: Sequence[float]) -> LengthVerdict:
+def _of_length(errors: Sets, length: int, deviations: Mapping[int, Sequence[float]]) -> LengthVerdict:
+    """Grades, and the least count of which four standard deviations of the noise (the median one) are no more."""
     grades = [grade(error) for columns, error in errors.items() if len(columns) == length]
-    numbers = (grades.count(name) for name in ("good", "with care", "not"))
-    good, care, bad = numbers
-    return LengthVerdict(length=length, good=good, with_care=care, bad=bad, least_group=least_group(deviations))
+    good, care, bad = (grades.count(name) for name in ("good", "with care", "not"))
+    known = [statistics.median(found) for size, found in deviations.items() if size <= length and found]
+    # a group of more columns is part of one of fewer
+    least = math.ceil(4 * max(known)) if deviations.get(length) else None
+    return LengthVerdict(length=length, good=good, with_care=care, bad=bad, least_group=least)
 
 
 def _publication(
@@ -238,8 +158,8 @@ def _publication(
     return "good" if single.count("good") == len(single) and most_pairs else "with care"
 
 
-def _sentences(lengths: Sequence[LengthVerdict], sets: Sequence[SetVerdict], means: Sequence[str]) -> Iterator[str]:
-    """Good for, with care, not for: the numbers of sets, and the worst by name; the means that are not near."""
+def _sentences(lengths: Sequence[LengthVerdict], sets: Sequence[SetVerdict], last: Sequence[str]) -> Iterator[str]:
+    """Good for, with care, not for: the numbers of sets, and the worst by name; `last` is what else it is not for."""
     for word, key in (("Good for", "good"), ("With care", "with_care"), ("Not for", "bad")):
         parts = []
         for row in lengths:
@@ -251,8 +171,7 @@ def _sentences(lengths: Sequence[LengthVerdict], sets: Sequence[SetVerdict], mea
             if number > 0:
                 parts.append(f"{_name(row.length)} ({number:,} of {of:,}{_examples(sets, row.length, key)})")
         if key == "bad":
-            groups = [(row.least_group, _name(row.length)) for row in lengths if row.least_group and row.length <= 2]
-            parts += [*(f"groups of fewer than {least:,} records in {name}" for least, name in groups), *means]
+            parts += last
         if parts:
             yield f"{word}: {'; '.join(parts)}."
 
@@ -287,12 +206,3 @@ def _advice(sets: Sequence[SetVerdict]) -> Iterator[str]:
             f"About {median / GOOD:.1f} times the epsilon, or the rows, would make half of them good; so do fewer columns and "
             "coarser values."
         )
-
-
-def _doubts(columns: Sequence[ColumnFacts]) -> Iterator[str]:
-    """Columns that look as if they had not been read."""
-    for column in columns:
-        if column.missing > _MISSING:
-            yield _EMPTY.format(name=column.name, share=100 * column.missing)
-        elif column.is_even:
-            yield _EVEN.format(name=column.name)

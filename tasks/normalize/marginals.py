@@ -19,6 +19,9 @@ from marginweave.tasks.normalize.consistency import Holders, make_consistent
 from marginweave.tasks.normalize.normalize import find_rows
 from marginweave.tasks.structure.zeros import structural_masks
 
+MOST_LISTED = 1_000_000
+"""Measured cells that are all listed: about 40 MB of CSV, and as many rows as a spreadsheet can hold."""
+
 
 def normalize_marginals(marginals: Marginals, configuration: Configuration) -> Marginals:
     """The marginals with `consistent` ones over merged codes; a resized table has its public number of records.
@@ -94,6 +97,32 @@ def cell_deviations(measurements: Sequence[Measurement]) -> dict[Clique, float]:
             summed = m.counts.size / math.prod(m.counts.shape[i] for i in places)
             inside[pair] = min(inside.get(pair, math.inf), m.deviation * math.sqrt(summed))
     return inside | direct
+
+
+def listed_counts(counts: Aggregates, longest: int | None = None) -> tuple[Aggregates, tuple[Clique, ...]]:
+    """Counts as they are published: of sets of at most `longest` attributes also the cells of which consistency left nothing.
+
+    At most `MOST_LISTED` cells, of the smallest sets of attributes first. Of the other sets, which are returned beside the
+    counts, there are the cells above 0 alone. Which sets these are follows from the sizes of the released domain. Counts of
+    k-tuples are as they were. DP: post-processing.
+    """
+    cells = {clique: math.prod(counts.domain.sizes[a] for a in clique) for clique in counts.measured or ()}
+    order = sorted(cells, key=lambda clique: (cells[clique], clique))
+    sums = itertools.accumulate(cells[clique] for clique in order)
+    whole = {c for c, n in zip(order, sums, strict=True) if n <= MOST_LISTED and len(c) <= (longest or len(c))}
+    levels = []
+    for level in counts.levels:
+        rows, parts = dict(level.by_columns()), []
+        for clique in sorted({*rows, *(c for c in whole if len(c) == level.length)}):
+            held = rows.get(clique, slice(0, 0))
+            values, numbers = level.values[held], level.counts[held]
+            if clique in whole:
+                table = np.zeros([counts.domain.sizes[a] for a in clique], np.int64)
+                table[tuple(values.T)] = numbers
+                values, numbers = np.argwhere(table >= 0), table.ravel()
+            parts.append((clique, values, numbers))
+        levels.append(Level.join(level.length, parts))
+    return replace(counts, levels=tuple(levels)), tuple(c for c in order if c not in whole)
 
 
 def _total(marginals: Marginals, configuration: Configuration) -> tuple[float, float]:

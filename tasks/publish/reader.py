@@ -24,7 +24,7 @@ from marginweave.schemas.released.statement import PrivacyStatement
 from marginweave.tasks.decode.decode import decode_table, label_counts
 from marginweave.tasks.encode.codes import code_type, encode_table, value_slots
 from marginweave.tasks.evaluate.intervals import Intervals, marginal_intervals
-from marginweave.tasks.normalize.marginals import marginal_counts, normalize_marginals
+from marginweave.tasks.normalize.marginals import listed_counts, marginal_counts, normalize_marginals
 from marginweave.tasks.preprocess.clean import clean_table
 from marginweave.tasks.publish.tables import read_counts, read_measurements
 
@@ -69,7 +69,7 @@ class PublishedRelease:
                 cells = pq.read_table(place / "measurements.parquet")
                 drawn = read_measurements(cells, statement.marginals or (), domain, configuration)
                 marginals = normalize_marginals(drawn, configuration)
-                aggregates = marginal_counts(marginals, configuration)
+                aggregates, _ = listed_counts(marginal_counts(marginals, configuration), 1)
                 intervals = marginal_intervals(aggregates, marginals, configuration)
         except (OSError, ValueError, KeyError, TypeError, pa.ArrowInvalid):
             raise InputError(

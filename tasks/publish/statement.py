@@ -69,8 +69,8 @@ APPROVED_AFTER_A_LOOK = (
     "the sensitive table (internal evaluation), and that person may have seen the result."
 )
 CONFIGURED_AFTER_CHECK = (
-    "Columns, domains, bounds or bins were changed after somebody had looked at the table with `marginweave check` or `init`. "
-    "What they are now is public knowledge all the same, and was not taken from the table."
+    "Columns, domains, bounds or bins were changed after a look at the table with `marginweave check` or `init`, or a run that "
+    "stopped for its rows. What they are now is public knowledge all the same, and was not taken from the table."
 )
 DATA_DEPENDENT_STOPS = (
     (

@@ -29,27 +29,50 @@ from marginweave.tasks.structure.zeros import domain_sizes
 ROW_GROUP = 1 << 16
 PARQUET_OPTIONS: dict[str, Any] = {"write_statistics": False, "compression": "zstd", "store_schema": False}
 _MISSING = "(missing)"
+_NOTES = (
+    None,
+    "low and high belong to count, and adjusted lies outside: it follows from other counts, too",
+    "measured together with other values of low count: high is that of all of them",
+    "measured together with other values of low count: high is that of all of them; adjusted lies outside",
+)
+_LEFT_OUT = "every other combination of these columns: adjusted is 0; measurements.parquet has count, low and high"
+_KEY = "count is as measured (0 where noise made it negative), low to high its 95 % interval; adjusted agrees with all counts. "
+_TUPLES = "A combination that is not listed had a count below a threshold, or was not counted"
+_ALL = "Every combination that was measured is listed, or its columns stand in a last row"
 CSV_OPTIONS = pa_csv.WriteOptions(quoting_style="needed")
 
 
-def counts_table(aggregates: Aggregates, intervals: Sequence[Intervals], longest: int) -> pa.Table:
-    """Released combinations, one a row: `length`, `count`, `noise_sd`, `low`, `high`, `adjusted`, pairs `column_i`, `value_i`.
+def counts_table(
+    aggregates: Aggregates, intervals: Sequence[Intervals], longest: int, left_out: Sequence[Clique] = ()
+) -> pa.Table:
+    """Counts of combinations, one a row: `length`, `count`, `noise_sd`, `low`, `high`, `adjusted`, pairs `column_i`, `value_i`.
 
     `count` is as measured, 0 where noise made it negative, null where values were measured together; `noise_sd` that of the
     noise, from marginals of the cell that it was measured in; `low` and `high` the ends of `intervals`, one for each length.
-    `adjusted` is the count that agrees with all others: it may lie outside. The row of length 0 is the empty combination: its
-    count is the protected number of records. There are `longest` positions, or R if that is more; those beyond are null.
+    `adjusted` is the count that agrees with all others: where it lies outside, `note`, the last column, says so. The row of
+    length 0 is the empty combination: its count is the protected number of records, and its note explains the columns. There
+    are `longest` positions, or R if that is more; those beyond are null. At the end each set of columns of `left_out`, of which
+    only combinations above 0 are listed, has a row without values.
     """
     domain, positions = aggregates.domain, max(longest, aggregates.reporting_length)
     nothing = Level.join(0, [((), np.zeros((1, 0), np.int64), np.array([aggregates.record_count], np.int64))])
     sigma = aggregates.record_deviation
-    parts = [_rows(domain, nothing, np.array([sigma]), count_interval(nothing.counts, sigma), positions)]
+    key = f"{_KEY}{_TUPLES if aggregates.measured is None else _ALL}."
+    head = _rows(domain, nothing, np.array([sigma]), count_interval(nothing.counts, sigma), positions)
+    parts = [head.set_column(head.num_columns - 1, "note", [[key]])]
     for level, noise, inside in zip(aggregates.levels, aggregates.noise, intervals, strict=True):
         sigmas = np.full(len(level), noise.deviation)
         if aggregates.measured is not None:
             for columns, rows in level.by_columns():
                 sigmas[rows] = aggregates.measured[columns]
         parts.append(_rows(domain, level, sigmas, inside, positions))
+    measured, names = aggregates.measured or {}, domain.names
+    rest = [
+        {"length": len(columns), "noise_sd": measured[columns], "adjusted": 0, "note": _LEFT_OUT}
+        | {f"column_{i}": names[a] for i, a in enumerate(columns, start=1)}
+        for columns in left_out
+    ]
+    parts.append(pa.Table.from_pylist(rest, schema=parts[0].schema))
     return pa.concat_tables(parts).combine_chunks()
 
 
@@ -140,7 +163,9 @@ def _rows(domain: Domain, level: Level, sigmas: Floats, intervals: Intervals, po
     }
     names = pa.array(domain.names, pa.string())
     pairs = [(names.take(pa.array(level.columns[:, i])), _labels(domain, level, i)) for i in range(level.length)]
-    return with_combinations(numbers, pairs, positions)
+    outside = (level.counts < intervals.low) | (level.counts > intervals.high)
+    notes = pa.array(_NOTES, pa.string()).take(pa.array(outside + 2 * (intervals.measured < 0)))
+    return with_combinations(numbers, pairs, positions).append_column("note", notes)
 
 
 def _labels(domain: Domain, level: Level, position: int) -> pa.Array:
@@ -169,9 +194,10 @@ def measurements_table(marginals: Marginals, configuration: Configuration) -> pa
     """Every cell of every marginal, one a row, with the columns below, and then `column_i` and `value_i` for each attribute.
 
     `marginal` numbers them from 1. Counts are signed; `deviation` is the standard deviation of their noise, `noise` its kind,
-    `low` and `high` the ends of `count_interval`. Cells stand in C order over `merged_values`. A missing value is null; values
-    that were measured together stand as one text, with ` | ` between them (privacy.json lists them). There are as many
-    positions as `MarginalSettings.longest`, or more if merging made more; those beyond its own are null. DP: post-processing.
+    `low` and `high` the ends of `count_interval`, those of 0 for a negative count. Cells stand in C order over
+    `merged_values`. A missing value is null; values that were measured together stand as one text, with ` | ` between them
+    (privacy.json lists them). There are as many positions as `MarginalSettings.longest`, or more if merging made more; those
+    beyond its own are null. DP: post-processing.
     """
     names, drawn = marginals.domain.names, [*marginals.one_way, *marginals.larger]
     single = [[*labels, None] for labels in marginals.domain.labels]

@@ -16,6 +16,7 @@ from marginweave.tasks.checkpoint.codecs import Unpacked, unpack_codes, unpack_t
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place, read_file, replace_file
 from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.evaluate.intervals import Intervals, marginal_intervals, release_intervals
+from marginweave.tasks.normalize.marginals import listed_counts
 from marginweave.tasks.normalize.task import released_counts
 from marginweave.tasks.publish.pages import internal_report, release_pages
 from marginweave.tasks.publish.reader import PublishedRelease, show_records
@@ -49,10 +50,10 @@ def publish(
     configuration = reference.configuration
     aggregates = released_counts(reference, parts["normalize"])
     evaluation = Evaluation.from_json(reference.load(parts["evaluate"]))
-    intervals, measured, marginals = intervals_and_marginals(
+    aggregates, intervals, counts, marginals = counts_and_marginals(
         reference, aggregates, parts["collect"], parts["normalize"]
     )
-    counts, bought = counts_table(aggregates, intervals, configuration.longest), reference.released_bounds
+    bought = reference.released_bounds
     statement = privacy_statement(
         configuration, plan, aggregates, account, release, bought, bins=reference.released_bins, marginals=marginals
     ).model_copy(update={"verdict": evaluation.summary})
@@ -62,12 +63,10 @@ def publish(
     blocks = Unpacked(unpack_codes, reference.load_blocks(parts["synthesize"]))
     shown = show_records(blocks, evaluation.records, aggregates.domain, reference.resolved)
     files = {
-        "aggregates.parquet": parquet_bytes(counts),
-        "aggregates.csv": csv_bytes(counts),
+        **counts,
         "evaluation.json": evaluation.to_json(),
         "privacy.json": statement.to_json(),
         **release_pages(published, shown, evaluation),
-        **measured,
     }
     with at_place(place, "created"):
         place.mkdir(exist_ok=True)
@@ -80,17 +79,24 @@ def publish(
     return {f"release/{name}": digest for name, digest in digests.items()}
 
 
-def intervals_and_marginals(
+def counts_and_marginals(
     reference: DerivedReference, aggregates: Aggregates, collected: StageResult, normalized: StageResult
-) -> tuple[tuple[Intervals, ...], dict[str, bytes], MarginalsStatement]:
-    """The intervals of normalized counts, one item a length, and the file and the statement of marginals, if any."""
-    configuration = reference.resolved
+) -> tuple[Aggregates, tuple[Intervals, ...], dict[str, bytes], MarginalsStatement]:
+    """Normalized counts as the pages show them, their intervals, one item a length, and files and statement of all counts."""
+    configuration, files, statement = reference.resolved, dict[str, bytes](), MarginalsStatement()
     if configuration.marginals is None:
-        drawn = unpack_aggregates(reference.load(collected))
-        return release_intervals(aggregates, drawn, configuration), {}, MarginalsStatement()
-    marginals = unpack_marginals(reference.load(normalized))
-    file = {"measurements.parquet": parquet_bytes(measurements_table(marginals, configuration))}
-    return marginal_intervals(aggregates, marginals, configuration), file, marginal_facts(marginals, configuration)
+        intervals = release_intervals(aggregates, unpack_aggregates(reference.load(collected)), configuration)
+        table = counts_table(aggregates, intervals, configuration.longest)
+    else:
+        marginals = unpack_marginals(reference.load(normalized))
+        every, left_out = listed_counts(aggregates)
+        intervals = marginal_intervals(every, marginals, configuration)
+        table = counts_table(every, intervals, configuration.longest, left_out)
+        files = {"measurements.parquet": parquet_bytes(measurements_table(marginals, configuration))}
+        aggregates, statement = listed_counts(aggregates, 1)[0], marginal_facts(marginals, configuration)
+        intervals = marginal_intervals(aggregates, marginals, configuration)
+    files |= {"aggregates.parquet": parquet_bytes(table), "aggregates.csv": csv_bytes(table)}
+    return aggregates, intervals, files, statement
 
 
 @stage_task("report internally", patient=True)

@@ -25,8 +25,8 @@ from marginweave.tasks.mechanisms.percentile import rank_error
 Bounds = Mapping[str, tuple[float, float]]
 _ABOUT = (
     "The interval from low to high covers the true count (after preparation, with bounded contributions) at this level: each "
-    "interval by itself, not all of them together. It stands beside the count as it was measured; the adjusted count, which "
-    "agrees with all others, may lie outside."
+    "interval by itself, not all of them together. It belongs to the count as it was measured; the adjusted count, which "
+    "agrees with all others, may lie outside, and aggregates.csv says so in `note`."
 )
 _SELECTED = (
     "Every combination was published because its noisy count reached a threshold. Its interval is adjusted for that: it "
@@ -34,7 +34,8 @@ _SELECTED = (
 )
 _MEASURED = (
     "No cell of a marginal was selected: its interval is that of its noise, and has the level among all measured "
-    "cells. A value measured together with others has at most the count of all of them."
+    "cells. A count that noise made negative has the interval of 0, which covers no less, as no true count is negative. A "
+    "value measured together with others has at most the count of all of them."
 )
 
 
@@ -228,9 +229,10 @@ def _weak_percentiles(configuration: Configuration, count: int, mechanisms: Sequ
 
 def _weak_counts(configuration: Configuration, aggregates: Aggregates) -> Iterator[str]:
     """Lengths of which half of what was released may be noise; of length 1 the public domains alone, where one is private."""
-    if not any(len(level) for level in aggregates.levels):
+    levels = [level.positive(level.counts) for level in aggregates.levels]
+    if not any(map(len, levels)):
         yield "No combination was released: the noise is larger than the table."
-    for level, noise in zip(aggregates.levels, aggregates.noise, strict=True):
+    for level, noise in zip(levels, aggregates.noise, strict=True):
         released, candidates, whose = len(level), noise.candidates, ""
         if configuration.marginals is None and configuration.tuples.fabrication == "none":
             continue  # nothing is released that nobody has

@@ -139,6 +139,29 @@ def test_sums_of_cells_are_covered_at_their_level(sd: Fraction, cells: int) -> N
     assert_nominal(int(inside.sum()), len(sums))
 
 
+@pytest.mark.parametrize("noise", ["rounded-gaussian", "discrete-laplace"])
+@pytest.mark.parametrize("deviations", [0, 0.3, 1, 1.9, 5])
+def test_a_count_that_noise_made_negative_is_covered_like_any_other(noise: Any, deviations: float) -> None:
+    """100,000 counts at sd 20: 95 % are covered (false alarm 1e-6), of those below 0 all up to 1.9 standard deviations.
+
+    With both ends clipped at 0, one standard deviation of records is covered in 84 % of the counts that are below 0.
+    """
+    sd = Fraction(20)
+    truth, bits = np.full(100_000, round(deviations * sd), np.int64), SeededBits(9, noise, str(deviations))
+    if noise == "rounded-gaussian":
+        noisy = add_noise(truth, sd, bits)
+    else:
+        p = math.exp(-2 * math.asinh(1 / (math.sqrt(2) * float(sd))))
+        rng = np.random.default_rng(9)
+        noisy = truth + rng.geometric(1 - p, len(truth)) - rng.geometric(1 - p, len(truth))
+    found = count_interval(noisy, float(sd), noise=noise)
+    missed, below = ~covered(found, truth), noisy < 0
+    assert missed.sum() <= most_failures(len(truth))
+    assert deviations > 1.9 or not missed[below].any()
+    assert (found.low <= found.measured).all()
+    assert (found.high - found.measured >= 1.9 * sd).all()
+
+
 @pytest.mark.parametrize("deviations", [0, 0.5, 2, 6])
 @pytest.mark.parametrize("eta", [0.55, 0.1, 0.01])
 def test_among_survivors_the_selected_interval_has_its_level(eta: float, deviations: float) -> None:

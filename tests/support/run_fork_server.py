@@ -52,8 +52,8 @@ from marginweave.tasks.normalize.task import released_counts
 from marginweave.tasks.preprocess import task as preprocess_stage
 from marginweave.tasks.publish import pages
 from marginweave.tasks.publish import task as publish_stage
-from marginweave.tasks.publish.tables import counts_table, csv_bytes
-from marginweave.tasks.publish.task import intervals_and_marginals
+from marginweave.tasks.publish.tables import csv_bytes
+from marginweave.tasks.publish.task import counts_and_marginals
 from tests.support.outcomes import Injected
 
 flow_module = sys.modules["marginweave.flows.release"]
@@ -240,8 +240,7 @@ def recompute(home: Path, run: str) -> bool:
     synthesized = flow_module.synthesize.fn(public, normalized, fitted)
     decoded = flow_module.decode.fn(public, synthesized, normalized, None)
     aggregates = released_counts(public, normalized)
-    intervals, _, _ = intervals_and_marginals(public, aggregates, collected, normalized)
-    counts = csv_bytes(counts_table(aggregates, intervals, reference.configuration.longest))
+    counts = counts_and_marginals(public, aggregates, collected, normalized)[2]["aggregates.csv"]
     records = csv_bytes(pa.concat_tables(map(unpack_table, public.load_blocks(decoded))))
     return (counts, records) == tuple((folder.release / f"{t}.csv").read_bytes() for t in ("aggregates", "synthetic"))
 

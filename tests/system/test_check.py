@@ -106,6 +106,8 @@ def test_a_run_of_a_lost_table_stops_before_anything_is_charged(
     assert "Nothing was charged" in stopped.stderr
     assert MARKER not in stopped.stderr
     assert "epsilon 0 of 9" in cli("ledger", "list").stdout
+    look = json.loads((cli.home / ".marginweave" / "looks.jsonl").read_text())
+    assert (look["command"], look["dataset"]) == ("run", "people")
     last = json.loads(stopped.stdout.splitlines()[-1])
     assert (last["stage"], last["error"]) == ("validate", "OperatorError")
     telling = [file.name for file in cli.home.rglob("*") if file.is_file() and reason.encode() in file.read_bytes()]
@@ -266,6 +268,7 @@ def test_what_is_configured_after_a_look_says_so(marginweave: CommandLine, tmp_p
         assumed = any("was not taken from the table" in text for text in statement["assumptions"])
         report = (cli.home / "runs" / run / "release" / "report.html").read_text()
         assert assumed == ("changed after somebody had looked" in report) == statement["configured_after_check"]
+        assert assumed != ("No change of columns, domains, bounds or bins after a look at the table is known" in report)
         return bool(statement["configured_after_check"])
 
     assert cli("check", write(tmp_path, ROWS)).returncode == 0

@@ -14,14 +14,23 @@ from pathlib import Path
 
 from tests.benchmarks import start
 from tests.benchmarks.scale import limits, ratio
+from tests.benchmarks.scale.checks import CHECKS, checked
 from tests.benchmarks.scale.figures import Figure, append, read
-from tests.benchmarks.scale.page import limit_lines, ratio_lines, render, run_lines, stage_lines, start_lines
+from tests.benchmarks.scale.page import (
+    check_lines,
+    limit_lines,
+    ratio_lines,
+    render,
+    run_lines,
+    stage_lines,
+    start_lines,
+)
 from tests.benchmarks.scale.releases import CASES, measured
 from tests.support.places import REPOSITORY
 
 PAGE = REPOSITORY / "docs" / "benchmarks.md"
 ALONE: dict[str, Callable[[], Figure]] = {limits.NAME: limits.measured, start.NAME: start.figure_of_all}
-NAMES = (*CASES, ratio.NAME, *ALONE)
+NAMES = (*CASES, *CHECKS, ratio.NAME, *ALONE)
 
 
 def main() -> None:
@@ -38,10 +47,11 @@ def main() -> None:
 def _measure(options: argparse.Namespace, folder: Path) -> None:
     names = [name for name in options.only if name in CASES]
     runs = measured(names, options.rows, folder)
+    checks = checked([name for name in options.only if name in CHECKS], options.rows, folder)
     ratios: Iterator[Figure] = ratio.compared(options.rows, folder) if ratio.NAME in options.only else iter(())
     alone = (measure() for name, measure in ALONE.items() if name in options.only)
     kept = folder / "figures.jsonl"
-    for figure in chain(runs, ratios, alone):
+    for figure in chain(runs, checks, ratios, alone):
         append(kept, figure)
         _print(figure)
         if options.write:
@@ -59,6 +69,7 @@ def _covered(figures: Sequence[Figure], rows: Sequence[int] | None) -> str:
 
 def _print(figure: Figure) -> None:
     lines_of = {ratio.NAME: ratio_lines, limits.NAME: limit_lines, start.NAME: start_lines}
+    lines_of |= dict.fromkeys(CHECKS, check_lines)
     lines = list(lines_of.get(figure.name, run_lines)([figure]))
     if figure.name in CASES and not figure.failed:
         lines += ["", *stage_lines(figure)]

@@ -11,6 +11,7 @@ from tests.benchmarks.accuracy import figures as accuracy
 from tests.benchmarks.accuracy.environments import pinned
 from tests.benchmarks.accuracy.figures import Cell
 from tests.benchmarks.scale import limits
+from tests.benchmarks.scale.checks import CHECKS
 from tests.benchmarks.scale.figures import Figure
 from tests.benchmarks.scale.machine import machine
 from tests.benchmarks.scale.tables import PERTURBED
@@ -96,7 +97,7 @@ in docs/accuracy.md, where their accuracy stands: ours by default, with ledger, 
 
 def render(figures: Sequence[Figure], command: str) -> str:
     """The page, from whatever was measured so far."""
-    runs = [f for f in figures if f.rows and f.name not in (PEER, limits.NAME)]
+    runs = [f for f in figures if f.rows and f.name not in (PEER, limits.NAME, *CHECKS)]
     done = [f for f in runs if not f.failed]
     parts = [
         HEAD.format(command=command, dates=_dates(figures)),
@@ -136,6 +137,14 @@ def run_lines(figures: Iterable[Figure]) -> Iterator[str]:
             continue
         times = f"{f['wall']:.1f} | {f['start']:.1f} | {f['cpu']:.1f} | {1e6 * f['cpu'] / f.rows:.1f} | {f['server_cpu']:.1f}"
         yield f"{size} {times} | {f.beyond:.0f} | {f['peak']:.0f} | {f['combinations']:,} | {f['records']:,} | {f.load:.1f} |"
+
+
+def check_lines(figures: Iterable[Figure]) -> Iterator[str]:
+    """A line a check, as the command line prints it; the page has them beside what was asked for."""
+    yield from header("table|rows|wall s|CPU s|peak MB")
+    for f in figures:
+        spent = f.failed or f"{f['wall']:.1f} | {f['cpu']:.1f} | {f['peak']:.0f}"
+        yield f"| {f.name} | {f.rows:,} | {spent} |"
 
 
 def stage_lines(figure: Figure) -> Iterator[str]:

@@ -50,6 +50,21 @@ def run_target(
     return measure
 
 
+def check_target(
+    name: str, rows: int, seconds: float, megabytes: float = 500
+) -> Callable[[Sequence[Figure]], tuple[str, bool] | None]:
+    """A `check`, within a time and a memory, all of the command."""
+
+    def measure(figures: Sequence[Figure]) -> tuple[str, bool] | None:
+        found = next((f for f in figures if (f.name, f.rows) == (name, rows)), None)
+        if found is None or found.failed:
+            return found and (found.failed, False)
+        seen = f"{found['wall']:.1f} s, {found['peak']:.0f} MB"
+        return seen, found["wall"] <= seconds and found["peak"] <= megabytes
+
+    return measure
+
+
 def extrapolated(figures: Sequence[Figure]) -> tuple[str, bool] | None:
     """100 million rows by the lines; flat means that the line of memory rises by less than a tenth of 2 GB to there."""
     adults = [f for f in figures if f.name == "adult" and not f.failed]
@@ -116,4 +131,8 @@ TARGETS = (
         what="1M x 6, one of 100,000 values", asked="measured", measure=run_target("coded", MILLION, math.inf, math.inf)
     ),
     Target(what="1M x 10 of 5,000 values, R = 2", asked="2 GB", measure=run_target("values", MILLION, math.inf)),
+    Target(
+        what="20M x 14 from Parquet, `check`", asked="30 s, 500 MB", measure=check_target("check", 20 * MILLION, 30)
+    ),
+    Target(what="1M x 14 from CSV, `check`", asked="10 s, 500 MB", measure=check_target("check-csv", MILLION, 10)),
 )

@@ -80,6 +80,13 @@ FAULTS = (
         killed_by=("tests/unit/flows/test_looks.py::test_a_change_is_marked_from_the_first_look_on",),
     ),
     Fault(
+        name="a run that stopped for its rows is no look at them",
+        file="flows/run/looks.py",
+        text="    except OperatorError:\n",
+        instead="    except KeyError:\n",
+        killed_by=("tests/unit/flows/test_looks.py::test_a_run_that_stopped_for_its_rows_is_a_look",),
+    ),
+    Fault(
         name="post-processing reads a private file",
         file="tasks/normalize/task.py",
         text="        normalized = normalize(counts)\n",

@@ -117,6 +117,8 @@ def test_the_page_tells_wins_losses_and_gaps() -> None:
         run("adult", 10_000, wall=20.5, peak=450.0),
         *(run("adult", n, wall=20 + n / 2e4, peak=600 + n / 1e6) for n in (1_000_000, 5_000_000, 20_000_000)),
         run("wide", 1_000_000, ended="exit code 1: no room"),
+        run("check", 20_000_000, wall=31.2, peak=241.0),
+        run("check-csv", 1_000_000, wall=4.7, peak=346.0),
         figure("pac-synth", 10_000, 14, 3, ours=taken(1.0, 50), theirs=taken(31.0, 240)),
     ]
     page = render(figures, "all of it")
@@ -124,6 +126,9 @@ def test_the_page_tells_wins_losses_and_gaps() -> None:
     assert "| memory beside pac-synth, 10k rows | 5 times less | 4.8 x | **no** |" in page
     assert "| 1M x 14, k-tuples, R = 3 | 20 s | 62 s beyond the start of its server, 0.20 GB | **no** |" in page
     assert "| 1M x 60, R = 2 | 2 GB | exit code 1: no room | **no** |" in page
+    assert "| 20M x 14 from Parquet, `check` | 30 s, 500 MB | 31.2 s, 241 MB | **no** |" in page
+    assert "| 1M x 14 from CSV, `check` | 10 s, 500 MB | 4.7 s, 346 MB | yes |" in page
+    assert "| check" not in page
     assert "| wall | 12.0 s | 50.00 s | +0%, +0%, +0%, +0% | 5,012 ± 0 s |" in page
     assert "| peak beyond imports | 200.0 MB | 1.00 MB | +0%, +0%, +0% | 300 ± 0 MB |" in page  # of full blocks
 

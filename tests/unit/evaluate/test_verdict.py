@@ -11,10 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marginweave.schemas.configuration.columns import NumberColumn
+from marginweave.schemas.released.aggregates import Aggregates, Domain, Level, LevelNoise
 from marginweave.schemas.released.evaluation import MarginalBound
 from marginweave.schemas.released.verdict import CARE, GOOD, grade
 from marginweave.tasks.aggregate.domain import Compression
-from marginweave.tasks.evaluate.verdict import ColumnFacts, expected_errors, mean_doubt, merged_shares, verdict
+from marginweave.tasks.evaluate.doubts import ColumnFacts, column_facts, doubts, mean_doubt
+from marginweave.tasks.evaluate.verdict import expected_errors, merged_shares, verdict
+from tests.support.configurations import configuration
 
 NAMES = ("sex", "region", "age", "grade")
 CELLS = {"sex": 2, "region": 3, "age": 7, "grade": 5}
@@ -76,6 +79,60 @@ def test_a_column_that_is_missing_or_as_even_as_noise_is_doubted() -> None:
     for values, fit in ((2, "with care"), (9, "not for publication")):
         even = verdict(errors, {}, 10**6, [ColumnFacts(name="age", missing=0.0, is_even=True, values=values), *rest])
         assert (even.publication, "age is as even as" in even.says[0]) == (fit, True)
+
+
+@pytest.mark.parametrize(
+    ("outside", "share", "deviation", "seen"),
+    [("null", 0.44, 4.0, True), ("other", 0.44, 4.0, True), ("null", 0.2, 4.0, False), ("null", 0.44, 60.0, False)],
+)
+def test_a_column_of_which_much_was_not_read_is_doubted(
+    outside: str, share: float, deviation: float, seen: bool
+) -> None:
+    """Below the half that stops a run: from noisy counts alone, and only where noise cannot have made that many."""
+    grade = {"type": "category", "values": ["1", "2", "3"], "outside": outside}
+    tags = {"type": "set", "values": ["x", "y"], "max_values": 2}
+    settings = configuration(
+        columns={"grade": grade, "tags": tags}, missing=[""], aggregate={"method": "marginals", "cliques": {"all": 1}}
+    )
+    read = round(1000 * (1 - share) / 3)
+    grades = {(0, code): count for code, count in enumerate([read, read, read, 1000 - 3 * read])}
+    first = [(0, code, count) for (_, code), count in grades.items() if code < len(settings.attributes[0].labels)]
+    first += [(1, 0, 100)]  # a value of a set that few have is none that is missing
+    columns, values, numbers = (np.array(x) for x in zip(*first, strict=True))
+    counts = Aggregates(
+        domain=Domain(
+            names=tuple(a.name for a in settings.attributes), labels=tuple(a.labels for a in settings.attributes)
+        ),
+        record_count=1000,
+        record_deviation=deviation,
+        levels=(Level(length=1, columns=columns[:, None], values=values[:, None], counts=numbers),),
+        noise=(
+            LevelNoise(
+                length=1, contribution_bound=1, deviation=deviation, threshold=1, private_threshold=0, candidates=None
+            ),
+        ),
+        measured={(place,): deviation for place in range(3)},
+    )
+    facts = column_facts(counts, settings, deviation, (), ())
+    assert [fact.name for fact in facts] == ["grade"]
+    said = list(doubts(facts))
+    assert [line.split(" in at least")[0] for line in said] == ["grade is missing or outside what is declared"] * seen
+    errors = {("grade",): 0.01}
+    assert verdict(errors, {1: [deviation]}, 1000, facts).publication == ("with care" if seen else "good")
+
+
+def test_groups_are_no_smaller_for_more_columns_and_none_is_larger_than_the_table() -> None:
+    """Pairs may be measured with less noise than columns; a group in a pair is part of one in a column all the same."""
+    errors = {("age",): 0.01, ("age", "sex"): 0.01}
+    found = verdict(errors, {1: [25.0], 2: [10.0]}, 900)
+    assert [row.least_group for row in found.lengths] == [100, 100]
+    assert (
+        "groups of fewer than 100 records in single columns; groups of fewer than 100 records in pairs"
+        in found.says[-1]
+    )
+    few = verdict(errors, {1: [10.0], 2: [25.0]}, 69)
+    assert [row.least_group for row in few.lengths] == [40, 100]
+    assert "any group of this table (noise hides groups of fewer than 100 records) in pairs of columns" in few.says[-1]
 
 
 @given(st.floats(0, 1))

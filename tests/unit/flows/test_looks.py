@@ -10,9 +10,9 @@ from typing import Any, cast
 import pytest
 
 from marginweave.flows.cli.init import init
-from marginweave.flows.run.looks import configured_after_look, looks_file, record_look
+from marginweave.flows.run.looks import configured_after_look, looks_file, record_look, stops_are_looks
 from marginweave.schemas.configuration.yaml_source import canonical_written
-from marginweave.schemas.errors import StageError
+from marginweave.schemas.errors import OperatorError, StageError
 from marginweave.tasks.accounting.plan.resolve import load_configuration
 from tests.support.configurations import raw
 from tests.support.drafts import answered
@@ -48,6 +48,17 @@ def test_a_change_is_marked_from_the_first_look_on(tmp_path: Path, change: str) 
     assert configured_after_look(tmp_path, run_of(**changes), "people.csv") is marked
     record_look(tmp_path, "check", "people", "people.csv", canonical_written(raw(**changes)))  # what is checked again
     assert configured_after_look(tmp_path, run_of(**changes), "people.csv") is marked
+
+
+def test_a_run_that_stopped_for_its_rows_is_a_look(tmp_path: Path) -> None:
+    """It has told its operator what they are; one that a machine stopped has not."""
+    configuration = SimpleNamespace(dataset="people", written=canonical_written(raw()))
+    request = SimpleNamespace(folder=SimpleNamespace(home=tmp_path), configuration=configuration, source="people.csv")
+    for error, marked in ((StageError("no memory"), False), (OperatorError("column 'age': no cell can be read"), True)):
+        with pytest.raises(type(error)), stops_are_looks(cast("Any", request)):
+            raise error
+        assert configured_after_look(tmp_path, run_of(columns__age__bins=4), "people.csv") is marked
+    assert not configured_after_look(tmp_path, run_of(), "people.csv")
 
 
 def test_a_look_counts_for_an_account_and_for_a_file(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import threading
 from contextlib import suppress
 from datetime import datetime
 from typing import Any
@@ -15,6 +16,7 @@ from rich.console import Console
 from marginweave.flows.cli.console import Commands
 from marginweave.flows.run import progress
 from marginweave.flows.run.progress import reporting
+from marginweave.flows.run.stopping import UNFINISHED
 from marginweave.schemas.errors import BudgetError, InputError, OperatorError, StageError
 from marginweave.tasks.interruption import INTERRUPTION, Stopped
 from marginweave.tasks.progress import listener
@@ -83,6 +85,22 @@ def test_a_stop_is_a_stop_whatever_a_library_makes_of_it(
     assert ended.value.code == 128 + 15
     assert capsys.readouterr().err.startswith("marginweave: stopped by SIGTERM. Nothing is lost")
     assert lines(monkeypatch, error)[-1]["event"] == "stopped"
+
+
+def test_a_thread_that_ends_the_process_says_what_the_main_one_could_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has no context of the run; and once the run has said its end, there is nothing more to say."""
+    stream = io.StringIO()
+    monkeypatch.setattr(progress.sys, "stdout", stream)
+    with suppress(StageError), reporting(None, "visits-1", "visits") as reporter:
+        reporter.started("fit")
+        (say,) = UNFINISHED
+        watching = threading.Thread(target=say, args=(Stopped(15),))
+        watching.start()
+        watching.join()
+        raise StageError("the disk is full")
+    assert not UNFINISHED
+    told = [(line["event"], line["stage"], line["run"]) for line in map(json.loads, stream.getvalue().splitlines())]
+    assert told == [("stopped", "fit", "visits-1"), ("failed", "fit", "visits-1")]
 
 
 def test_what_depends_on_the_data_is_for_the_terminal_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,6 +58,15 @@ def test_ten_times_the_rows_are_a_tenth_of_the_distance(changes: dict[str, Any])
     assert one == pytest.approx(10 * ten, rel=0.06)  # two digits are printed
 
 
+@pytest.mark.parametrize("cliques", [[["sex", "region"]], {"all": 2}, {"adaptive": 2}])
+def test_pairs_are_no_nearer_than_columns(cliques: Any) -> None:
+    """Also where columns have next to no budget, and where the only pair is of the columns with the fewest values."""
+    marginals = {"method": "marginals", "cliques": cliques, "one_way_share": 0.01}
+    config = configuration(aggregate=marginals, synthesize={"method": "gum"}, rows=5000)
+    (row,) = size_forecast(config)
+    assert percent(row.pairs.split("chosen, ")[-1]) >= percent(row.single) > 0
+
+
 def test_without_rows_there_is_a_line_a_size_as_auto_would_choose() -> None:
     config = configuration(aggregate=None, synthesize=None)
     rows = size_forecast(config)

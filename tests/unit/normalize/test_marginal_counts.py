@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +25,7 @@ from marginweave.tasks.encode.codes import EncodedTable
 from marginweave.tasks.evaluate.intervals import marginal_intervals
 from marginweave.tasks.mechanisms.gaussian import noise_sigma
 from marginweave.tasks.mechanisms.randomness import fresh_bits
-from marginweave.tasks.normalize.marginals import marginal_counts, normalize_marginals
+from marginweave.tasks.normalize.marginals import listed_counts, marginal_counts, normalize_marginals
 from marginweave.tasks.publish.tables import counts_table, marginal_facts, measurements_table, read_measurements
 from marginweave.tasks.publish.wording import reader_warnings
 from marginweave.tasks.structure.zeros import structural_masks
@@ -68,6 +69,47 @@ def test_a_pair_inside_a_marginal_has_the_noise_of_the_cells_it_sums() -> None:
     table = counts_table(found, marginal_intervals(found, drawn, settings), settings.longest).to_pandas()
     pair = table[(table["length"] == 2) & (table["column_1"] == "region") & (table["column_2"] == "age")]
     assert set(pair["noise_sd"]) == {4.0 * np.sqrt(8)}
+
+
+@pytest.mark.parametrize("compress", ["none", "rare"])
+@pytest.mark.parametrize("most", [60, 10**6])
+def test_every_measured_cell_is_in_the_file_or_the_file_says_which_are_not(
+    monkeypatch: pytest.MonkeyPatch, most: int, compress: str
+) -> None:
+    """Noise as large as many counts, so that consistency leaves nothing of them: each has its row, or its columns have one.
+
+    Of what is listed `adjusted` is what it was without these rows, or 0; a count as measured is inside low and high, which are
+    not nearer to it than noise is; a note says where `adjusted` is outside, or where there is no count.
+    """
+    monkeypatch.setattr("marginweave.tasks.normalize.marginals.MOST_LISTED", most)
+    settings = config(**({"aggregate__compress": "none"} if compress == "none" else {}))
+    drawn = normalize_marginals(marginals(settings, sd=40.0), settings)
+    found = marginal_counts(drawn, settings)
+    every, left_out = listed_counts(found)
+    assert bool(left_out) == (most == 60)
+    table = counts_table(every, marginal_intervals(every, drawn, settings), settings.longest, left_out)
+    rows, places = table.to_pylist(), range(1, settings.longest + 1)
+    kept, listed = counts_of(found), counts_of(every)
+    assert {key: count for key, count in listed.items() if count} == kept
+    assert 0 in listed.values()
+    domain, measured = found.domain, found.measured or {}
+    said = [tuple(row[f"column_{i}"] for i in places) for row in rows[1:] if row["value_1"] is None]
+    assert said == [(*(domain.names[a] for a in c), None, None)[: len(places)] for c in left_out]
+    for clique in measured:
+        cells = sum(tuple(a for a, _ in key) == clique for key in listed)
+        assert clique in left_out or cells == math.prod(domain.sizes[a] for a in clique)
+    assert [row["adjusted"] for row in rows[1:] if row["value_1"] is not None] == list(listed.values())
+    for row in rows[1:]:
+        note = row["note"] or ""
+        if row["value_1"] is None:
+            assert "every other combination" in note
+            assert (row["count"], row["low"], row["high"], row["adjusted"]) == (None, None, None, 0)
+            continue
+        assert ("adjusted lies outside" in note) == (not row["low"] <= row["adjusted"] <= row["high"])
+        assert ("measured together" in note) == (row["count"] is None)
+        assert row["count"] is None or row["low"] <= row["count"] <= row["high"] - 1.95 * row["noise_sd"]
+    assert any("together" in (row["note"] or "") for row in rows) == (compress == "rare")
+    assert "Every combination that was measured is listed, or its columns stand in a last row" in rows[0]["note"]
 
 
 def test_without_noise_to_speak_of_the_counts_are_those_of_the_table() -> None:
@@ -186,7 +228,8 @@ def test_files_have_columns_for_the_longest_marginal_that_may_be_chosen() -> Non
         counts = counts_table(found, marginal_intervals(found, normalized, settings), settings.longest)
         widths.add((tuple(counts.column_names), tuple(measurements_table(drawn, settings).column_names)))
     assert len(widths) == 1
-    assert {names[-1] for names in widths.pop()} == {"value_3"}
+    counted, measured = widths.pop()
+    assert (counted[-2:], measured[-1]) == (("value_3", "note"), "value_3")
 
 
 @pytest.mark.parametrize(
