@@ -102,7 +102,7 @@ def test_a_file_in_another_form(alone: CommandLine) -> None:
 def test_questions_are_asked_on_a_terminal(alone: CommandLine, table: Path) -> None:
     """All answered, the draft is planned as it is; a slip is asked again, and nothing of the answers is in the home."""
     unit, sex, town, name = ["", "no"], ["", "the questionnaire"], ["yes"], ["drop"]
-    income = ["change", "number", *("0", "", "", "", ""), *("0, 20000", "", "", "", "")]
+    income = ["change", *("0", "", "", "", ""), *("0, 20000", "", "", "", "")]
     typed = [*unit, *sex, *town, *income, *name]
     result = on_terminal(alone, "init", "visits.csv", "--ask", typed=typed)
     assert result.returncode == 0, result.stdout
