@@ -79,11 +79,9 @@ def repeated_ids(request: Request) -> list[str]:
     Raises:
         InputError: the source cannot be read.
     """
-    present = source_columns(request.source, request.configuration.source)
-    inspection = Inspection(request.configuration, present)
-    for block in (
-        TableSource.of(request.source, request.configuration).tables(tuple(inspection.ids)) if inspection.ids else ()
-    ):
+    inspection = Inspection(request.configuration, source_columns(request.source, request.configuration.source))
+    source = TableSource.of(request.source, request.configuration)
+    for block in source.tables(tuple(inspection.ids)) if inspection.ids else ():
         for name, repetition in inspection.ids.items():
             repetition.add(block.column(name))
     return [row.subject for row in inspection.id_rows()]

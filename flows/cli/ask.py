@@ -27,7 +27,7 @@ _ASKED = {
     "bins": "How many bins, or their edges",
     "decimals": "Decimals",
     "missing": 'Texts that mean "no value", if there are any',
-    "codes": "Numbers that stand for something else, such as {999: refused}",
+    "codes": "Numbers that stand for something else, such as {999: refused}; {} for none",
     "within": "A range in which the bounds surely lie",
     "max_records": "The most rows of one person that are counted",
     "rows": "About how many",
@@ -46,7 +46,6 @@ _KINDS = {"category": "values", "boolean": "", "number": "bounds bins decimals",
 _PRIVATE: Mapping[str, Any] = {"category": {"domain": "private"}, "number": {"bounds": "private", "bins": 10}}
 _PRIVACY = {"epsilon": 1.0, "delta": 1e-6, "unit": "row"}
 _OTHER = {"type": "category", "values": ["x"]}
-_FEW = 12  # so many columns are listed
 _LATER = "later"
 _BASE = {"dataset": "draft", "source": "draft.csv", "privacy": _PRIVACY, "columns": {"x": _OTHER}}
 
@@ -77,8 +76,7 @@ def answered(text: str, below: Path) -> Iterator[str]:
             found = _column(name, {key: value for key, value in said.items() if key != "confirm"}, public, below)
             public = (found or {}).get("public", public)
             lines[place] = "" if found is None else f"  {flow('', name)}: {flow('', found)}\n"
-    is_open = any("confirm: true" in line for line in lines)
-    yield "".join([head if is_open else head[head.index("dataset:") :], columns, *lines])
+    yield "".join([head if "confirm: true" in "".join(lines) else head[head.index("dataset:") :], columns, *lines])
 
 
 def _with_unit(drafted: Mapping[str, Any], head: str) -> tuple[str | None, str]:
@@ -86,7 +84,7 @@ def _with_unit(drafted: Mapping[str, Any], head: str) -> tuple[str | None, str]:
     out.print("Whose privacy is it? Answer row where a row is a person, else the column that tells whose row it is.")
     known = drafted["privacy"]["unit"] if isinstance(drafted["privacy"]["unit"], dict) else {"column": "row"}
     unit: str | dict[str, Any] = "row"
-    subject = _ask("Unit", known["column"], ["row", *drafted["columns"]], shown=len(drafted["columns"]) <= _FEW)
+    subject = _ask("Unit", known["column"], ["row", *drafted["columns"]], shown=len(drafted["columns"]) < 13)
     if subject != "row":
         asked = {"column": subject, "max_records": known.get("max_records") if subject == known["column"] else None}
         unit = _facts(asked, ["max_records"], lambda facts: {"privacy": {**_PRIVACY, "unit": facts}})
@@ -101,14 +99,11 @@ def _with_unit(drafted: Mapping[str, Any], head: str) -> tuple[str | None, str]:
 def _column(name: str, drafted: dict[str, Any], public: str, below: Path) -> dict[str, Any] | None:
     """The column as the steward wants it, None where it is not released; `public` is where others are published."""
     kind, bought = drafted["type"], drafted.get("domain") == "private"
-    fixed = kind == "identifier"
-    choices = [
-        *("yes", *(["change"] if not bought and not fixed else []), "type"),
-        *(["private"] if kind in _PRIVATE and not bought else []),
-        *("drop", *([_LATER] if not bought else [])),
-    ]
-    asked = "Leave it out of the release?" if fixed else "Is it public as it stands?"
-    answer = _ask("Release it, its values bought?" if bought else asked, "yes", choices)
+    fixed, open_ = kind == "identifier", not bought
+    can = {"change": open_ and not fixed, "private": open_ and kind in _PRIVATE, _LATER: open_}
+    choices = [word for word in ("yes", "change", "type", "private", "drop", _LATER) if can.get(word, True)]
+    asked = "Release it, its values bought?" if bought else "Is it public as it stands?"
+    answer = _ask("Leave it out of the release?" if fixed else asked, "yes", choices)
     if answer == "drop":
         return None
     if answer == _LATER:
@@ -125,10 +120,9 @@ def _column(name: str, drafted: dict[str, Any], public: str, below: Path) -> dic
     if kind != "identifier" and "private" not in {facts.get("domain"), str(facts.get("bounds"))}:
         facts, keys = {**facts, "public": public or _LATER}, [*dict.fromkeys(keys), "public"]
     found = _facts(facts, keys, lambda facts: with_code_lists({"columns": {name: facts, f"not {name}": _OTHER}}, below))
-    later = found.get("public") == _LATER
-    return {key: value for key, value in found.items() if key != "public" or not later} | (
-        {"confirm": True} if later else {}
-    )
+    if found.get("public") == _LATER:
+        found = {**{key: value for key, value in found.items() if key != "public"}, "confirm": True}
+    return found
 
 
 def _facts(
@@ -142,7 +136,7 @@ def _facts(
                 drafted = found.get(key)
                 shown = "" if drafted in (None, "") else flow(key, drafted)
                 found[key] = parsed(key, _ask(_ASKED.get(key, key), shown))
-            kept = {key: value for key, value in found.items() if value not in ([], None)}
+            kept = {key: value for key, value in found.items() if value not in ([], {}, None)}
             parse_configuration({**_BASE, **written(kept)})
         except InputError as error:
             out.print(str(error))

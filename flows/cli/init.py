@@ -132,10 +132,6 @@ def _write(target: Path, text: str, *, ask: bool) -> None:
                 text = changed
     finally:
         _write_new(target, text)
-        out.print(
-            f"Wrote {target} (readable only by you). It contains values from your data: protect it like the data until you "
-            "have confirmed it"
-        )
         _tell_next(target, text)
 
 
@@ -145,16 +141,15 @@ def _tell_next(target: Path, text: str) -> None:
 
     waiting = sum("confirm: true" in line for line in text.splitlines() if not line.startswith("#"))
     answer = f"answer the {waiting} questions marked confirm: true in {target}; the comments at its top say how"
-    place, name = shlex.quote(str(target)), parse_yaml(text)["dataset"]
-    commands = (
-        *(
-            f"marginweave check {place}",
-            f"marginweave ledger open {name} --for {place}   # once; --epsilon for more releases",
-        ),
-        *(f"marginweave plan {place}", f"marginweave run {place}"),
+    protect = (
+        " It contains values from your data: protect it like the data until you have confirmed it" if waiting else ""
     )
+    out.print(f"Wrote {target} (readable only by you).{protect}")
+    place, name = shlex.quote(str(target)), parse_yaml(text)["dataset"]
+    opened = f"ledger open {name} --for {place}   # once; it holds one such release, --epsilon makes room for more"
+    commands = [f"marginweave {words}" for words in (f"check {place}", opened, f"plan {place}", f"run {place}")]
     out.print("Next, in this order:")
-    for number, step in enumerate([*([answer] if waiting else []), *commands], 1):
+    for number, step in enumerate([answer, *commands] if waiting else commands, 1):
         out.print(f"  {number}. {step}")
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import sys
 import threading
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from marginweave.flows.cli import console
-from marginweave.flows.cli.console import Config, Home, RunName, Source, out, printable
+from marginweave.flows.cli.check import warn_of_ids
+from marginweave.flows.cli.console import Config, Home, RunName, Source, out
 from marginweave.flows.orchestration.environment import importing, makes_database, prepare_environment
 from marginweave.schemas.errors import InputError, MarginweaveError
 
@@ -32,10 +33,6 @@ _Supersedes = Annotated[
     str | None, typer.Option(metavar="RUN", help="The published run that this one corrects: a new charge.")
 ]
 
-_IDS = (
-    "`unit: row` protects single rows, and values of {name} stand in several: if it tells people apart, stop with Ctrl-C, and "
-    "protect people: privacy: {{unit: {{column: {name}, max_records: …}}}}. See marginweave check {config}"
-)
 _FILES = """\
   aggregates.csv   counts of attribute combinations (also .parquet)
   synthetic.csv    synthetic records (also .parquet)
@@ -111,7 +108,7 @@ def execute(request: Request, *, yes: bool = False) -> None:
             if makes_database(request.folder.home):
                 reporter.note("Starting Prefect's server for the first time in this home takes about 15 s")
             if fresh and not yes and out.is_terminal:
-                _warn_of_ids(request)
+                warn_of_ids(request)
             with attended(not yes):
                 _release(request, reference)
     lease = reporter.lease
@@ -123,15 +120,6 @@ def execute(request: Request, *, yes: bool = False) -> None:
     account = account_statement(reference)
     place = place_of_files(request.folder)
     _summarize(request, account, place, is_waiting=place != request.folder.release, fresh=fresh, charged=charged)
-
-
-def _warn_of_ids(request: Request) -> None:
-    """Tell the person at the terminal, and no log, that ids repeat under `unit: row`; what cannot be read the run refuses."""
-    from marginweave.flows.check.table import repeated_ids
-
-    with suppress(MarginweaveError):
-        for name in repeated_ids(request):
-            out.print(_IDS.format(name=printable(name), config=request.path.name), style="yellow")
 
 
 def _release(request: Request, reference: RunReference) -> None:

@@ -16,43 +16,19 @@ from typing import Any
 from pydantic import ValidationError
 
 from marginweave.schemas.configuration.values import FrozenModel
+from marginweave.schemas.configuration.yaml_source import read_yaml
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.places import scheme_of
 from marginweave.schemas.text_files import DELIMITERS, recognise_delimiter, recognise_encoding
 
 _KEYS = frozenset({"file", "value", "label", "column"})
 # What the columns of data dictionaries are called, and the keys of those in JSON.
-_NAMES = (
-    *("name", "variable", "column", "field", "variable / field name", "variable name", "column name", "field name"),
-    *("spalte", "spaltenname", "variablenname", "merkmal", "feld", "feldname", "nom", "colonne", "nombre", "columna"),
-)
-_LISTS = (
-    *(
-        "values",
-        "codes",
-        "categories",
-        "levels",
-        "choices",
-        "allowed values",
-        "choices, calculations, or slider labels",
-    ),
-    *("werte", "ausprägungen", "kategorien", "schlüssel", "kodierung", "codierung", "valeurs", "modalités", "valores"),
-)
-_VALUES = ("value", "code", "wert", "kode", "ausprägung", "valeur", "valor", "código")
-_TITLES = (
-    *("label", "title", "meaning", "description", "value label", "name"),
-    *("bedeutung", "wertelabel", "bezeichnung", "beschreibung", "libellé", "etiqueta", "descripción"),
-)
-_WORDS = {
-    "label": (
-        *("variable label", "field label", "column label", "question", "label", "title"),
-        *("bezeichnung", "titel", "frage", "fragetext", "libellé", "etiqueta"),
-    ),
-    "description": (
-        *("variable description", "definition", "description"),
-        *("beschreibung", "erläuterung", "descripción"),
-    ),
+_HEADERS = {
+    key: tuple(words.split("|"))
+    for key, words in read_yaml(Path(__file__).with_name("dictionary_headers.yaml")).items()
 }
+_NAMES, _LISTS, _VALUES, _TITLES = (_HEADERS[key] for key in ("names", "lists", "codes", "titles"))
+_WORDS = {key: _HEADERS[key] for key in ("label", "description")}
 
 Codes = dict[str, str | None]
 

@@ -39,8 +39,7 @@ def refusal(error: ValidationError, text: str = "") -> InputError:
     found = sorted(error.errors(include_url=False), key=lambda item: item["type"] != "extra_forbidden")
     unique = list(dict.fromkeys(_message(dict(item)) for item in found))
     waiting = list(dict.fromkeys(_place(item["loc"]) for item in found if "drafted" in item["msg"]))
-    others = len(unique) - max(1, len(waiting))
-    more = f" (and {others} more)" if others else ""
+    more = f" (and {others} more)" if (others := len(unique) - max(1, len(waiting))) else ""
     if len(waiting) > 1:
         lines = lines_of(text)
         waiting.sort(key=lambda place: lines.get(place, 0))

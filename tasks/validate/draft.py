@@ -111,7 +111,7 @@ def _of_dictionary(
             special = {code: titles.get(str(code), label) for code, label in draft.facts.get("codes", {}).items()}
             facts = {**draft.facts, **({"codes": special} if special else {}), **words}
             unfit = _BESIDE if draft.type in _RANGES else _UNFIT
-            found[name] = ColumnDraft(draft.type, facts, unfit if codes else draft.remark), None
+            found[name] = ColumnDraft(draft.type, facts, draft.remark if special or not codes else unfit), None
     if not found:
         raise refusal
     return found

@@ -38,9 +38,7 @@ _FEW_YEARS = 2
 _STEPS = 20  # bounds are that many steps of their grid apart, if not further
 _ALL_DIFFERENT = "every cell is different; if it tells people apart, make it {type: identifier}"
 _ODD = "a text stands among the numbers; is it no value?"
-_SPECIAL = (
-    "codes lie far from all others: say what each means, or move it to missing, or widen the bounds if it is a size"
-)
+_SPECIAL = "codes lie far from all other numbers: say what each means, or move it to missing"
 _SKEWED = "few are large: log bins keep the mean; smallest: N says what lies next to 0"
 _SEPARATORS = (";", "|", ",")
 _IDENTIFIER = re.compile(r"(?i)(^|[^a-z])(u?id|uuid|guid|key|ssn|number|nr|name|e?mail|phone)([^a-z]|$)|[a-z](ID|Id)$")
@@ -114,10 +112,9 @@ def _date(present: Sequence[str], missing: dict[str, Any]) -> ColumnDraft | None
         if len(instants) < len(found):
             continue
         first, last = (12 * end.year + end.month - 1 for end in map(moment_of, (min(instants), max(instants))))
-        few = "month" if last - first > 1 else "week"
         facts = {
             "bounds": _whole_months(first, last),
-            "bins": "year" if last // 12 - first // 12 > _FEW_YEARS else few,
+            "bins": "year" if last // 12 - first // 12 > _FEW_YEARS else "month" if last - first > 1 else "week",
             **({"format": layout} if layout else {}),
             **missing,
         }

@@ -40,9 +40,8 @@ def subject_of(table: pa.Table) -> Subject | None:
         if not SUBJECT.search(name):
             continue
         counts = pc.value_counts(table.column(name).drop_null()).field("counts").to_numpy(zero_copy_only=False)
-        if not are_subjects(len(counts), int(counts.sum())):
-            continue
-        return Subject(column=name, mean=float(counts.mean()), most=on_grid(float(np.quantile(counts, 0.95))))
+        if are_subjects(len(counts), int(counts.sum())):
+            return Subject(column=name, mean=float(counts.mean()), most=on_grid(float(np.quantile(counts, 0.95))))
     return None
 
 

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from marginweave.schemas.arrays import Integers
 from marginweave.schemas.configuration.columns import DateColumn, MeasuredColumn, NumberColumn
 from marginweave.schemas.configuration.columns.periods import parse_instant
-from marginweave.schemas.configuration.values import number
 from marginweave.tasks.arrow import compute as pc
 from marginweave.tasks.arrow import is_text
 from marginweave.tasks.columns.base import Judged, distinct_texts
@@ -54,9 +53,9 @@ class Look(CellTally):
             self.blank += int(judged.cells[empty].sum())
             _keep(self.unread_texts, entries, judged.unread & ~empty & used)
         if judged.beyond.any():
-            texts = entries.filter(pa.array(judged.beyond & used)).slice(0, _SAMPLE).to_pylist()
-            for text, cells in zip(texts, judged.cells[judged.beyond & used].tolist(), strict=False):
-                self.beyond_texts[str(text).strip()] += cells
+            texts = entries.filter(pa.array(judged.beyond & used)).slice(0, _SAMPLE).cast(pa.string()).to_pylist()
+            cells = judged.cells[judged.beyond & used].tolist()
+            self.beyond_texts.update(dict(zip(map(str.strip, texts), cells, strict=False)))
         if len(self.values) < 2:
             values = entries.filter(pa.array(used & ~judged.missing & ~judged.unread))
             self.values |= {str(value).strip() for value in pc.unique(values).slice(0, 2).to_pylist()}
@@ -72,9 +71,7 @@ class Look(CellTally):
         if not isinstance(column, NumberColumn):
             return False
         low, high = map(Decimal, column.clamp)
-        numbers = Counter(
-            {value: cells for text, cells in self.beyond_texts.items() if (value := number(text)) is not None}
-        )
+        numbers = {Decimal(text): cells for text, cells in self.beyond_texts.items()}
         return 2 * sum(special_codes(numbers, (low, high)).values()) > self.beyond_texts.total()
 
     def form(self, column: MeasuredColumn) -> str | None:

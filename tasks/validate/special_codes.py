@@ -21,9 +21,7 @@ def special_codes(numbers: Mapping[Decimal, int], limits: tuple[Decimal, Decimal
     """
     formed = {value for value in numbers if _FORM.fullmatch(format(value.normalize(), "f"))}
     others = [value for value in numbers if value not in formed]
-    if limits is None and not others:
-        return {}
-    low, high = limits or (min(others), max(others))
+    low, high = limits or (min(others, default=Decimal(0)), max(others, default=Decimal(0)))
     far = (high - low) / _FAR
     found = {
         value: numbers[value]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import stat
 from pathlib import Path
 
@@ -33,6 +34,15 @@ def test_the_draft_is_private_silent_and_never_overwritten(alone: CommandLine, t
     place = alone.home / "visits.yaml"
     assert stat.S_IMODE(place.stat().st_mode) == 0o600
     assert MARKER in place.read_text()
+    steps = [
+        *(
+            "answer the 5 questions",
+            "marginweave check visits.yaml",
+            "marginweave ledger open visits --for visits.yaml",
+        ),
+        *("marginweave plan visits.yaml", "marginweave run visits.yaml"),
+    ]
+    assert re.findall(r"^  \d\. (.*?)(?: marked.*|   #.*)?$", result.stdout, re.MULTILINE) == steps
     for word in (MARKER, "7717", "8000", "sex", "town"):
         assert word not in result.stdout + result.stderr
     before = place.read_text()

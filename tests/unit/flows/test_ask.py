@@ -82,6 +82,19 @@ def test_what_is_left_for_later_waits_in_the_draft(tmp_path: Path, monkeypatch: 
     assert text.startswith("# SENSITIVE")
 
 
+def test_what_is_no_code_is_missing(steward: Steward) -> None:
+    ages = ["age,sex", *(f"{999 if i % 9 == 0 else i % 90},{'fm'[i % 2]}" for i in range(200))]
+    raw = steward(ages, ["", "", "change", "0, 120", "", "", "{}", "999", WHERE, "drop"])
+    assert raw["columns"]["age"] == {
+        "type": "number",
+        "bounds": [0, 120],
+        "bins": 10,
+        "decimals": 0,
+        "missing": ["999"],
+        "public": WHERE,
+    }
+
+
 def test_a_unit_that_was_not_drafted_needs_its_rows(steward: Steward) -> None:
     raw = steward(TOWNS, ["town", "", "2", "", "", WHERE])
     assert raw["privacy"]["unit"] == {"column": "town", "max_records": 2}
