@@ -62,7 +62,7 @@ def column_findings(column: MeasuredColumn, look: Look, *, on_purpose: bool) -> 
             severity=Severity.LOOK if fault is None else Severity.STOPS,
             share=look.beyond / cells,
             text=f"{percent(look.beyond / cells)} of the cells lie outside the bounds; they count in the first or last bin.",
-            advice="If the published limits are wider, widen `bounds`. What this table holds is no reason to.",
+            advice=_SPECIAL if look.are_codes(column) else _WIDER,
             examples=tuple(look.beyond_texts)[:_SHOWN],
         )
     if not filled and look.cells:
@@ -77,6 +77,11 @@ def column_findings(column: MeasuredColumn, look: Look, *, on_purpose: bool) -> 
         yield Remark(severity=Severity.NOTE, share=look.missing / cells, text=text, advice=advice)
 
 
+_WIDER = "If the published limits are wider, widen `bounds`. What this table holds is no reason to."
+_SPECIAL = (
+    "Most look like special codes, such as 99 or -9. Do not widen `bounds`: write those that are documented below `codes`, "
+    "each with its meaning, or below `missing` if they mean 'no value'."
+)
 _EMPTY = "Is it the right column, and does every text in `missing` mean 'no value'? It is charged like any other."
 _CONSTANT = (
     "Is it the right column? If everybody knows that all have this value, {type: constant, value: …} costs nothing; if not, "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -26,14 +25,12 @@ from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.evaluation import BrokenRule
 from marginweave.tasks.checkpoint.codecs import plain_table
 from marginweave.tasks.evaluate.rules import add_rules, broken_rules
+from marginweave.tasks.validate.draft_unit import SUBJECT, are_subjects
 from marginweave.tasks.validate.expectations import Suite
 from marginweave.tasks.validate.look import Look, Repetition
 from marginweave.tasks.validate.source import TableSource, source_columns
 from marginweave.tasks.validate.tally import handled, judge
 from marginweave.tasks.validate.text_source import check_columns
-
-# A name that says that it tells people apart; one that only may is asked about when it is declared so.
-_ID = re.compile(r"(?i)(^|[^a-z])(u?id|uuid|guid|ssn)([^a-z]|$)|[a-z](ID|Id)$")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +73,20 @@ def check_table(request: Request) -> list[CheckedRow]:
     return sorted(inspection.rows(), key=lambda row: row.order)
 
 
+def repeated_ids(request: Request) -> list[str]:
+    """The columns whose ids stand in several rows of a table of which single rows are protected. Private.
+
+    Raises:
+        InputError: the source cannot be read.
+    """
+    inspection = Inspection(request.configuration, source_columns(request.source, request.configuration.source))
+    source = TableSource.of(request.source, request.configuration)
+    for block in source.tables(tuple(inspection.ids)) if inspection.ids else ():
+        for name, repetition in inspection.ids.items():
+            repetition.add(block.column(name))
+    return [row.subject for row in inspection.id_rows()]
+
+
 @dataclass
 class Inspection:
     """What is found of a table, summed over its blocks. Private."""
@@ -104,7 +115,7 @@ class Inspection:
         if isinstance(column, IdentifierColumn):
             return self.present.count(name) == 1
         free = column is None or column.private
-        return free and _ID.search(name) is not None and self.present.count(name) == 1
+        return free and SUBJECT.search(name) is not None and self.present.count(name) == 1
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -132,6 +143,15 @@ class Inspection:
             raw = plain_table(block.select(configuration.source_names))
             self.unmet |= dict.fromkeys(self.suite.broken(raw.to_pandas(types_mapper=pd.ArrowDtype)))
 
+    def id_rows(self) -> list[CheckedRow]:
+        """The columns whose ids repeat as those of people do, or that are declared to be ids and repeat."""
+        found = []
+        for name, repetition in self.ids.items():
+            rows, repeated, ids = repetition.counted()
+            if repeated and (name in self.configuration.columns or are_subjects(ids, rows)):
+                found.append(CheckedRow(subject=name, findings=(id_finding(name, repeated / rows),)))
+        return found
+
     def rows(self) -> list[CheckedRow]:
         """What there is to say."""
         configuration = self.configuration
@@ -147,8 +167,7 @@ class Inspection:
             findings = tuple(column_findings(column, look, on_purpose=name in on_purpose))
             if findings or look.missing:
                 found.append(CheckedRow(subject=name, missing=look.missing / look.cells, findings=findings))
-        shares = {name: repetition.share for name, repetition in self.ids.items()}
-        found += [CheckedRow(subject=n, findings=(id_finding(n, share),)) for n, share in shares.items() if share]
+        found += self.id_rows()
         grouped = (configuration.structure or Structure()).grouped
         stopping = {group.name for group in grouped if group.outside == "error"}
         for rule in add_rules(self.rules) if self.rules else ():

@@ -26,17 +26,27 @@ _ASKED = {
     "bounds": "The lowest and the highest that can be",
     "bins": "How many bins, or their edges",
     "decimals": "Decimals",
-    "missing": 'Texts that mean "no value"',
+    "missing": 'Texts that mean "no value", if there are any',
+    "codes": "Numbers that stand for something else, such as {999: refused}; {} for none",
     "within": "A range in which the bounds surely lie",
     "max_records": "The most rows of one person that are counted",
     "rows": "About how many",
-    "public": "Where that is published (a questionnaire, a code list, a law)",
+    "public": "Where that is published (a questionnaire, a code list, a law), or later",
 }
 _LISTS = frozenset({"values", "bounds", "missing", "within"})
+_CHOICES = """
+Then each column:
+  yes      the line is right, and what it says is published
+  change   correct what it says
+  type     take it for another type
+  private  buy its values or bounds from the budget
+  drop     do not release it
+  later    leave the question in the file"""
 _KINDS = {"category": "values", "boolean": "", "number": "bounds bins decimals", "date": "bounds bins"}
 _PRIVATE: Mapping[str, Any] = {"category": {"domain": "private"}, "number": {"bounds": "private", "bins": 10}}
 _PRIVACY = {"epsilon": 1.0, "delta": 1e-6, "unit": "row"}
 _OTHER = {"type": "category", "values": ["x"]}
+_LATER = "later"
 _BASE = {"dataset": "draft", "source": "draft.csv", "privacy": _PRIVACY, "columns": {"x": _OTHER}}
 
 
@@ -45,7 +55,7 @@ class _Question(Prompt):
 
 
 def answered(text: str, below: Path) -> Iterator[str]:
-    """The draft `text` after each answer; the last one waits for nothing. Files that an answer names lie below `below`.
+    """The draft `text` after each answer; the last one waits for what is left for later. Files of an answer lie below `below`.
 
     Raises:
         KeyboardInterrupt: the steward stopped.
@@ -54,6 +64,7 @@ def answered(text: str, below: Path) -> Iterator[str]:
     head, columns, body = text.partition("columns:\n")
     drafted, lines, public = parse_yaml(text), body.splitlines(keepends=True), ""
     subject, head = _with_unit(drafted, head)
+    out.print(_CHOICES)
     named = iter(drafted["columns"].items())
     for place, line in enumerate(lines):
         yield "".join([head, columns, *lines])
@@ -65,7 +76,7 @@ def answered(text: str, below: Path) -> Iterator[str]:
             found = _column(name, {key: value for key, value in said.items() if key != "confirm"}, public, below)
             public = (found or {}).get("public", public)
             lines[place] = "" if found is None else f"  {flow('', name)}: {flow('', found)}\n"
-    yield "".join([head[head.index("dataset:") :], columns, *lines])
+    yield "".join([head if "confirm: true" in "".join(lines) else head[head.index("dataset:") :], columns, *lines])
 
 
 def _with_unit(drafted: Mapping[str, Any], head: str) -> tuple[str | None, str]:
@@ -73,7 +84,7 @@ def _with_unit(drafted: Mapping[str, Any], head: str) -> tuple[str | None, str]:
     out.print("Whose privacy is it? Answer row where a row is a person, else the column that tells whose row it is.")
     known = drafted["privacy"]["unit"] if isinstance(drafted["privacy"]["unit"], dict) else {"column": "row"}
     unit: str | dict[str, Any] = "row"
-    subject = _ask("Unit", known["column"], ["row", *drafted["columns"]], shown=False)
+    subject = _ask("Unit", known["column"], ["row", *drafted["columns"]], shown=len(drafted["columns"]) < 13)
     if subject != "row":
         asked = {"column": subject, "max_records": known.get("max_records") if subject == known["column"] else None}
         unit = _facts(asked, ["max_records"], lambda facts: {"privacy": {**_PRIVACY, "unit": facts}})
@@ -88,22 +99,30 @@ def _with_unit(drafted: Mapping[str, Any], head: str) -> tuple[str | None, str]:
 def _column(name: str, drafted: dict[str, Any], public: str, below: Path) -> dict[str, Any] | None:
     """The column as the steward wants it, None where it is not released; `public` is where others are published."""
     kind, bought = drafted["type"], drafted.get("domain") == "private"
-    choices = ["yes", "change", *(["private"] if kind in _PRIVATE and not bought else []), "drop"]
-    answer = _ask("Release it, its values bought?" if bought else "Is it public as it stands?", "yes", choices)
+    fixed, open_ = kind == "identifier", not bought
+    can = {"change": open_ and not fixed, "private": open_ and kind in _PRIVATE, _LATER: open_}
+    choices = [word for word in ("yes", "change", "type", "private", "drop", _LATER) if can.get(word, True)]
+    asked = "Release it, its values bought?" if bought else "Is it public as it stands?"
+    answer = _ask("Leave it out of the release?" if fixed else asked, "yes", choices)
     if answer == "drop":
         return None
+    if answer == _LATER:
+        return {**drafted, "confirm": True}
     words: dict[str, Any] = {key: drafted[key] for key in ("label", "description") if key in drafted}
     facts, keys = drafted, list[str]()
     if answer == "private":
         facts, keys = {"type": kind, **_PRIVATE[kind], **words}, ["within"] * (kind == "number")
-    elif answer == "change":
-        kind = _ask("Kind", kind, [*dict.fromkeys([kind, *_KINDS])])
-        if bought or kind != drafted["type"]:
-            facts = {"type": kind, **dict.fromkeys(_KINDS.get(kind, "").split()), **words}
+    elif answer != "yes":
+        if answer == "type":
+            kind = _ask("Type", next(each for each in _KINDS if bought or each != kind), list(_KINDS))
+            facts = {"type": kind, **dict.fromkeys(_KINDS[kind].split()), **words}
         keys = [*(key for key in facts if key not in {"type", *words}), "missing"]
     if kind != "identifier" and "private" not in {facts.get("domain"), str(facts.get("bounds"))}:
-        facts, keys = {**facts, "public": public}, [*dict.fromkeys(keys), "public"]
-    return _facts(facts, keys, lambda facts: with_code_lists({"columns": {name: facts, f"not {name}": _OTHER}}, below))
+        facts, keys = {**facts, "public": public or _LATER}, [*dict.fromkeys(keys), "public"]
+    found = _facts(facts, keys, lambda facts: with_code_lists({"columns": {name: facts, f"not {name}": _OTHER}}, below))
+    if found.get("public") == _LATER:
+        found = {**{key: value for key, value in found.items() if key != "public"}, "confirm": True}
+    return found
 
 
 def _facts(
@@ -117,7 +136,7 @@ def _facts(
                 drafted = found.get(key)
                 shown = "" if drafted in (None, "") else flow(key, drafted)
                 found[key] = parsed(key, _ask(_ASKED.get(key, key), shown))
-            kept = {key: value for key, value in found.items() if value not in ([], None)}
+            kept = {key: value for key, value in found.items() if value not in ([], {}, None)}
             parse_configuration({**_BASE, **written(kept)})
         except InputError as error:
             out.print(str(error))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,10 +11,11 @@ from rich.console import Console
 from rich.text import Text
 
 from marginweave.flows.cli.console import Config, Home, Source, out, printable, table_of
-from marginweave.schemas.errors import EXIT_FAILED, InputError
+from marginweave.schemas.errors import EXIT_FAILED, InputError, MarginweaveError
 
 if TYPE_CHECKING:
     from marginweave.flows.check.table import CheckedRow
+    from marginweave.flows.run.request import Request
 
 _ShowValues = Annotated[
     bool, typer.Option("--show-values", help="Show a few values that do not fit, of each column; on a terminal alone.")
@@ -21,6 +23,10 @@ _ShowValues = Annotated[
 _WIDTH = 160  # where there is no terminal
 _LONGEST = 40
 _STYLES = "bold red", "yellow", "default"
+_IDS = (
+    "`unit: row` protects single rows, and values of {name} stand in several: if it tells people apart, stop with Ctrl-C, and "
+    "protect people: privacy: {{unit: {{column: {name}, max_records: …}}}}. See marginweave check {config}"
+)
 _AFTER = (
     "Change the configuration by what is published, never by what this table holds. If you now change columns, values, bounds "
     "or bins, privacy.json says so (configured_after_check)."
@@ -59,6 +65,15 @@ def check(config: Config, show_values: _ShowValues = False, source: Source = Non
         if stops:
             out.print("`marginweave run` stops at what is marked, before anything is charged.")
             raise typer.Exit(EXIT_FAILED)
+
+
+def warn_of_ids(request: Request) -> None:
+    """Tell the person at the terminal, and no log, that ids repeat under `unit: row`; what cannot be read the run refuses."""
+    from marginweave.flows.check.table import repeated_ids
+
+    with suppress(MarginweaveError):
+        for name in repeated_ids(request):
+            out.print(_IDS.format(name=printable(name), config=request.path.name), style="yellow")
 
 
 def _show(rows: list[CheckedRow], *, values: bool) -> None:

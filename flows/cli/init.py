@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -131,13 +132,25 @@ def _write(target: Path, text: str, *, ask: bool) -> None:
                 text = changed
     finally:
         _write_new(target, text)
-        out.print(
-            f"Wrote {target} (readable only by you). It contains values from your data: protect it like the data until you "
-            "have confirmed it"
-        )
-        if text.startswith("#"):
-            out.print("The comments at the top explain how to confirm each column")
-        out.print(f"Then: marginweave plan {target}")
+        _tell_next(target, text)
+
+
+def _tell_next(target: Path, text: str) -> None:
+    """The way from the draft to a release, as commands that can be typed."""
+    from marginweave.schemas.configuration.yaml_source import parse_yaml
+
+    waiting = sum("confirm: true" in line for line in text.splitlines() if not line.startswith("#"))
+    answer = f"answer the {waiting} questions marked confirm: true in {target}; the comments at its top say how"
+    protect = (
+        " It contains values from your data: protect it like the data until you have confirmed it" if waiting else ""
+    )
+    out.print(f"Wrote {target} (readable only by you).{protect}")
+    place, name = shlex.quote(str(target)), parse_yaml(text)["dataset"]
+    opened = f"ledger open {name} --for {place}   # once; it holds one such release, --epsilon makes room for more"
+    commands = [f"marginweave {words}" for words in (f"check {place}", opened, f"plan {place}", f"run {place}")]
+    out.print("Next, in this order:")
+    for number, step in enumerate([answer, *commands] if waiting else commands, 1):
+        out.print(f"  {number}. {step}")
 
 
 def _convert(

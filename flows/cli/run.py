@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from marginweave.flows.cli import console
+from marginweave.flows.cli.check import warn_of_ids
 from marginweave.flows.cli.console import Config, Home, RunName, Source, out
 from marginweave.flows.orchestration.environment import importing, makes_database, prepare_environment
 from marginweave.schemas.errors import InputError, MarginweaveError
@@ -106,6 +107,8 @@ def execute(request: Request, *, yes: bool = False) -> None:
             reporter.started("starting Prefect")
             if makes_database(request.folder.home):
                 reporter.note("Starting Prefect's server for the first time in this home takes about 15 s")
+            if fresh and not yes and out.is_terminal:
+                warn_of_ids(request)
             with attended(not yes):
                 _release(request, reference)
     lease = reporter.lease

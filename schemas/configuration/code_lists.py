@@ -16,28 +16,19 @@ from typing import Any
 from pydantic import ValidationError
 
 from marginweave.schemas.configuration.values import FrozenModel
+from marginweave.schemas.configuration.yaml_source import read_yaml
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.places import scheme_of
 from marginweave.schemas.text_files import DELIMITERS, recognise_delimiter, recognise_encoding
 
 _KEYS = frozenset({"file", "value", "label", "column"})
 # What the columns of data dictionaries are called, and the keys of those in JSON.
-_NAMES = ("name", "variable", "column", "field", "variable / field name", "variable name", "column name", "field name")
-_LISTS = (
-    "values",
-    "codes",
-    "categories",
-    "levels",
-    "choices",
-    "allowed values",
-    "choices, calculations, or slider labels",
-)
-_VALUES = ("value", "code")
-_TITLES = ("label", "title", "meaning", "description", "value label", "name")
-_WORDS = {
-    "label": ("variable label", "field label", "column label", "question", "label", "title"),
-    "description": ("variable description", "definition", "description"),
+_HEADERS = {
+    key: tuple(words.split("|"))
+    for key, words in read_yaml(Path(__file__).with_name("dictionary_headers.yaml")).items()
 }
+_NAMES, _LISTS, _VALUES, _TITLES = (_HEADERS[key] for key in ("names", "lists", "codes", "titles"))
+_WORDS = {key: _HEADERS[key] for key in ("label", "description")}
 
 Codes = dict[str, str | None]
 
@@ -90,8 +81,8 @@ def column_words(path: Path, name: str) -> dict[str, str]:
             found = next((row for row in rows if names and row.get(names) == name), None)
     except ValueError as error:
         raise InputError(f"{path} {error}") from None
-    entry = {key.strip().lower(): text for key, text in found.items()} if isinstance(found, dict) else {}
-    taken = _TITLES if any(key in entry for key in _VALUES) else ()
+    entry = found if isinstance(found, dict) else {}
+    taken = _TITLES if _first(entry, _VALUES) is not None else ()
     words = {key: _first(entry, [name for name in names if name not in taken]) for key, names in _WORDS.items()}
     lines = {key: " ".join(text.split()) for key, text in words.items() if isinstance(text, str)}
     return {key: line for key, line in lines.items() if line and line.isprintable()}
@@ -261,4 +252,5 @@ def _of_values(values: Any) -> Iterator[tuple[str, str | None]]:
 
 
 def _first(item: Mapping[str, Any], names: Sequence[str]) -> Any:
-    return next((item[name] for name in names if name in item), None)
+    known = {key.strip().lower(): value for key, value in item.items()}
+    return next((known[name] for name in names if name in known), None)

@@ -8,6 +8,8 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.configuration.values import listed
+from marginweave.schemas.configuration.yaml_source import lines_of
 from marginweave.schemas.errors import InputError
 
 _LIMITS = {
@@ -28,12 +30,21 @@ _TYPES = {
 }
 
 
-def refusal(error: ValidationError) -> InputError:
-    """The first rule that is broken, by key, and how many more are: `privacy.epsilon (-1.0) must be positive (and 1 more)`."""
+def refusal(error: ValidationError, text: str = "") -> InputError:
+    """The first rule that is broken, by key, and how many more are: `privacy.epsilon (-1.0) must be positive (and 1 more)`.
+
+    All that waits in a draft for a yes is named, with its lines in the configuration's `text`.
+    """
     # An unknown key first: it is often the misspelt one that is missed elsewhere.
     found = sorted(error.errors(include_url=False), key=lambda item: item["type"] != "extra_forbidden")
     unique = list(dict.fromkeys(_message(dict(item)) for item in found))
-    more = f" (and {len(unique) - 1} more)" if len(unique) > 1 else ""
+    waiting = list(dict.fromkeys(_place(item["loc"]) for item in found if "drafted" in item["msg"]))
+    more = f" (and {others} more)" if (others := len(unique) - max(1, len(waiting))) else ""
+    if len(waiting) > 1:
+        lines = lines_of(text)
+        waiting.sort(key=lambda place: lines.get(place, 0))
+        named = [f"{place} (line {lines[place]})" if place in lines else place for place in waiting]
+        more += f". {len(waiting)} questions are open: {listed(named, 10)}"
     return InputError(unique[0] + more)
 
 

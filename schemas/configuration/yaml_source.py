@@ -71,6 +71,17 @@ def parse_yaml(text: str, name: str = "configuration", *, as_text: bool = False)
     return _Reader(name).mapping(node, as_text, (), names=False)
 
 
+def lines_of(text: str) -> dict[str, int]:
+    """The line of each key of the configuration `text`, and of each column, such as `columns.age`."""
+    node = yaml.compose(text, Loader=yaml.SafeLoader)
+    found = dict[str, int]()
+    for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
+        columns = value.value if key.value == "columns" and isinstance(value, yaml.MappingNode) else ()
+        found |= {key.value: key.start_mark.line + 1}
+        found |= {f"columns.{name.value}": name.start_mark.line + 1 for name, _ in columns}
+    return found
+
+
 @dataclass
 class _Reader:
     """Turns nodes into values; `name` is what errors call the text, and `made` counts the values."""

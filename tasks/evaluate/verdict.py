@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from marginweave.schemas.configuration.privacy import MOST_EPSILON
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.released.aggregates import Aggregates
 from marginweave.schemas.released.evaluation import MarginalBound, Measure
@@ -31,8 +32,10 @@ _SAY_ROWS = (
     "and measures the few strongest pairs well."
 )
 _NAMES = {1: "single columns", 2: "pairs of columns", 3: "triples of columns"}
+_WEAK = "; an epsilon above 10, which would do as much, protects weakly"
 
 Sets = Mapping[tuple[str, ...], float | None]
+Sigmas = Mapping[int, Sequence[float]]
 
 
 def release_verdict(
@@ -51,7 +54,7 @@ def release_verdict(
     paired = {name for bound in bounds if len(bound.attributes) > 1 for name in bound.attributes}
     deviation = statistics.median(deviations.get(1, [0.0]))
     columns = column_facts(counts, configuration, deviation, paired, _related(association))
-    found = verdict(errors, deviations, float(counts.record_count), columns)
+    found = verdict(errors, deviations, float(counts.record_count), columns, configuration.privacy.epsilon)
     if configuration.rows is None and counts.record_count < _FEW_ROWS and found.advice:
         return found.model_copy(update={"advice": (*found.advice, _SAY_ROWS)})
     return found
@@ -111,7 +114,7 @@ def _at_least(error: float | None, parts: Iterable[float | None]) -> float | Non
 
 
 def verdict(
-    errors: Sets, deviations: Mapping[int, Sequence[float]], records: float, columns: Sequence[ColumnFacts] = ()
+    errors: Sets, deviations: Sigmas, records: float, columns: Sequence[ColumnFacts] = (), epsilon: float = 1.0
 ) -> Verdict:
     """The verdict of these expected distances, of `deviations` of the noise of counts by their length, and of `columns`."""
     lengths = tuple(_of_length(errors, length, deviations) for length in sorted({*map(len, errors)}))
@@ -133,10 +136,10 @@ def verdict(
     groups = [(f"groups of fewer than {n:,} records", name, n <= records) for n, name in hidden]
     least = [f"{w if some else f'any group of this table (noise hides {w})'} in {name}" for w, name, some in groups]
     says = (*doubtful, *_sentences(lengths, sets, [*least, *means]))
-    return Verdict(publication=fit, says=says, advice=tuple(_advice(sets)), lengths=lengths, sets=sets)
+    return Verdict(publication=fit, says=says, advice=tuple(_advice(sets, epsilon)), lengths=lengths, sets=sets)
 
 
-def _of_length(errors: Sets, length: int, deviations: Mapping[int, Sequence[float]]) -> LengthVerdict:
+def _of_length(errors: Sets, length: int, deviations: Sigmas) -> LengthVerdict:
     """Grades, and the least count of which four standard deviations of the noise (the median one) are no more."""
     grades = [grade(error) for columns, error in errors.items() if len(columns) == length]
     good, care, bad = (grades.count(name) for name in ("good", "with care", "not"))
@@ -191,18 +194,18 @@ def _name(length: int) -> str:
     return _NAMES.get(length, f"sets of {length} columns")
 
 
-def _advice(sets: Sequence[SetVerdict]) -> Iterator[str]:
-    """How much more would do, where less than half of the pairs (or columns) are good."""
+def _advice(sets: Sequence[SetVerdict], epsilon: float) -> Iterator[str]:
+    """How much more would do, where less than half of the pairs (or columns) are good; no epsilon that protects weakly."""
     longest = max((len(row.attributes) for row in sets), default=0)
     errors = sorted(row.error for row in sets if len(row.attributes) == longest and row.error is not None)
-    unknown = sum(row.error is None for row in sets)
-    if unknown:
+    if unknown := sum(row.error is None for row in sets):
         yield (
             f"{unknown:,} pairs were not measured, and are in the records only as far as others imply them: name what must be "
             "right in aggregate.cliques."
         )
     if errors and (median := statistics.median(errors)) > GOOD:
+        weak = _WEAK if median / GOOD * epsilon > MOST_EPSILON else ""
         yield (
-            f"About {median / GOOD:.1f} times the epsilon, or the rows, would make half of them good; so do fewer columns and "
-            "coarser values."
+            f"About {median / GOOD:.1f} times the {'rows' if weak else 'epsilon, or the rows,'} would make half of them good; "
+            f"so do fewer columns and coarser values{weak}."
         )

@@ -29,6 +29,8 @@ _PLAIN = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_./+-]| (?=[A-Za-z0-9_]))*")
 _WORDS = frozenset({"true", "false", "null"})
 _NOT_COUNTED = frozenset({"identifier", "constant"})
 _RANGES = frozenset({"number", "date", "datetime"})
+_BESIDE = "the dictionary has codes for it: declare them as codes, or as missing"
+_UNFIT = "most of the cells are none of the dictionary's codes: is it the right dictionary, and the right column?"
 
 _HEAD = """\
 # SENSITIVE: `marginweave init` wrote this draft by a look at the data. Keep it as you keep the data until it is confirmed.
@@ -37,7 +39,7 @@ _HEAD = """\
 # says with what is published (a questionnaire, a code list, a law), correct it, and then either
 #   - write  public: "where this is published"  instead of  confirm: true;  privacy.json prints it as an assumption,
 #   - or make it private:  {type: category, domain: private},  or for a number  bounds: private, within: [lowest, highest];
-#     missing, decimals and the like were read from the data, too: delete them there,
+#     missing, codes, decimals and the like were read from the data, too: delete them there,
 #   - or delete the line: a column that is not named is not released.
 # Values that nobody has in this table but that exist belong into the list; bounds are what can be, not what there is.
 # Until then `marginweave run` and `marginweave plan` refuse this file. Names and order of the columns come from the file's
@@ -83,7 +85,7 @@ def _of_dictionary(
 ) -> dict[str, tuple[ColumnDraft, str | None]]:
     """The columns that the dictionary describes, and where those are published whose codes it has.
 
-    Codes that are less than half of what stands in a column of numbers or dates are left to the steward.
+    Codes that are less than half of what stands in a column are left to the steward.
 
     Raises:
         InputError: it describes none.
@@ -93,20 +95,23 @@ def _of_dictionary(
     for name, draft in columns.items():
         words, raw = column_words(below / dictionary, name), {name: {"type": "category", "values": values}}
         try:
-            codes = with_code_lists({"columns": raw}, below)["columns"][name]["values"]
+            known = with_code_lists({"columns": raw}, below)["columns"][name]
+            codes, titles = known["values"], known.get("titles", {})
         except InputError as error:
             refusal = refusal if " has no codes for " in str(error) else error
-            codes = None
-        if codes and (draft.type not in _RANGES or are_codes(table.column(name), codes)):
-            known = ColumnDraft("category", {"values": values, **words})
+            codes, titles = None, {}
+        if codes and are_codes(table.column(name), codes):
+            coded = ColumnDraft("category", {"values": values, **words})
             if missing := draft.facts.get("missing"):  # of the table and not of the dictionary
-                known.facts["missing"] = missing
-                found[name] = replace(known, remark='the codes are published; what means "no value" is not'), None
+                coded.facts["missing"] = missing
+                found[name] = replace(coded, remark='the codes are published; what means "no value" is not'), None
             else:
-                found[name] = known, f"data dictionary {Path(dictionary).name}"
+                found[name] = coded, f"data dictionary {Path(dictionary).name}"
         elif codes or words:
-            remark = "the dictionary has codes for it: declare them as codes, or as missing" if codes else draft.remark
-            found[name] = ColumnDraft(draft.type, {**draft.facts, **words}, remark), None
+            special = {code: titles.get(str(code), label) for code, label in draft.facts.get("codes", {}).items()}
+            facts = {**draft.facts, **({"codes": special} if special else {}), **words}
+            unfit = _BESIDE if draft.type in _RANGES else _UNFIT
+            found[name] = ColumnDraft(draft.type, facts, draft.remark if special or not codes else unfit), None
     if not found:
         raise refusal
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import calendar
 import math
 import re
 from collections import Counter
@@ -22,6 +23,7 @@ from marginweave.schemas.configuration.values import ValueMatcher, number
 from marginweave.tasks.arrow import compute as pc
 from marginweave.tasks.validate.orders import in_order
 from marginweave.tasks.validate.recognise import CODES, GAPS
+from marginweave.tasks.validate.special_codes import special_codes
 
 MOST_VALUES = 50  # a column with more distinct values is drafted with a private domain
 _FEW_CODES = 12  # so few distinct numbers are taken for codes
@@ -33,7 +35,11 @@ _BOOLEANS = frozenset({frozenset(pair) for pair in (("true", "false"), ("yes", "
 # ISO 8601 goes first and needs no format.
 FORMATS = ("%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%Y/%m/%d", "%d/%m/%Y %H:%M", "%m/%d/%Y %H:%M", "%d.%m.%Y %H:%M")
 _FEW_YEARS = 2
+_STEPS = 20  # bounds are that many steps of their grid apart, if not further
 _ALL_DIFFERENT = "every cell is different; if it tells people apart, make it {type: identifier}"
+_ODD = "a text stands among the numbers; is it no value?"
+_SPECIAL = "codes lie far from all other numbers: say what each means, or move it to missing"
+_SKEWED = "few are large: log bins keep the mean; smallest: N says what lies next to 0"
 _SEPARATORS = (";", "|", ",")
 _IDENTIFIER = re.compile(r"(?i)(^|[^a-z])(u?id|uuid|guid|key|ssn|number|nr|name|e?mail|phone)([^a-z]|$)|[a-z](ID|Id)$")
 # A UUID or an address of e-mail.
@@ -99,16 +105,16 @@ def _boolean(present: Sequence[str], missing: dict[str, Any]) -> ColumnDraft | N
 
 
 def _date(present: Sequence[str], missing: dict[str, Any]) -> ColumnDraft | None:
-    """One format for all; bounds are whole years, bins are years, or months where there are few years."""
+    """One format for all; bounds are whole months, quarters or years, bins are years, months or weeks."""
     for layout in (None, *FORMATS):
         found = [parse_instant(text, layout) for text in present]
         instants = [instant for instant in found if instant is not None]
         if len(instants) < len(found):
             continue
-        low, high = moment_of(min(instants)).year, moment_of(max(instants)).year
+        first, last = (12 * end.year + end.month - 1 for end in map(moment_of, (min(instants), max(instants))))
         facts = {
-            "bounds": [f"{low:04d}-01-01", f"{high:04d}-12-31"],
-            "bins": "year" if high - low > _FEW_YEARS else "month",
+            "bounds": _whole_months(first, last),
+            "bins": "year" if last // 12 - first // 12 > _FEW_YEARS else "month" if last - first > 1 else "week",
             **({"format": layout} if layout else {}),
             **missing,
         }
@@ -116,6 +122,15 @@ def _date(present: Sequence[str], missing: dict[str, Any]) -> ColumnDraft | None
         kind = "date" if all(instant % DAY == 0 for instant in instants) else "datetime"
         return ColumnDraft(kind, facts, "day before month, or month before day?" if either else "")
     return None
+
+
+def _whole_months(first: int, last: int) -> list[str]:
+    """Bounds around two months, counted from the year 0: no finer beside their range than those of numbers."""
+    step = next(step for step in (1, 3, 12) if step == 12 or last - first < _STEPS * step)
+    year, month = divmod(first - first % step, 12)
+    last_year, last_month = divmod(last - last % step + step - 1, 12)
+    end = calendar.monthrange(last_year, last_month + 1)[1]
+    return [f"{year:04d}-{month + 1:02d}-01", f"{last_year:04d}-{last_month + 1:02d}-{end:02d}"]
 
 
 def _identifier(name: str, present: Sequence[str], records: int, gaps: Sequence[str]) -> ColumnDraft | None:
@@ -133,33 +148,33 @@ def _identifier(name: str, present: Sequence[str], records: int, gaps: Sequence[
 
 
 def _number(name: str, present: Mapping[str, int], missing: dict[str, Any]) -> ColumnDraft | None:
-    """Bounds are rounded outward; a single text among many numbers, such as N, is taken for "no value"."""
+    """Bounds are rounded outward; a single text among many numbers, such as N, is taken for "no value", 999 for a code."""
     if CODES.search(name):
         return None
     numbers: Counter[Decimal] = Counter()
     for text, cells in present.items():
         if (value := number(text)) is not None:
             numbers[value] += cells
-    odd = [text for text in present if number(text) is None]
+    odd, codes = [text for text in present if number(text) is None], special_codes(numbers)
+    decimals = max((max(0, -int(value.normalize().as_tuple().exponent)) for value in numbers), default=0)
+    numbers -= Counter(codes)
     if len(odd) > 1 or len(numbers) <= _FEW_CODES or any(re.match(r"[+-]?0[0-9]", text) for text in present):
         return None
-    decimals = max(max(0, -int(value.normalize().as_tuple().exponent)) for value in numbers)
     least, most = min(numbers), max(numbers)
     if max(abs(least), abs(most)) >= _EXACT or most - least == 0:  # apart by less than decimals are computed with
         return None
     low, high = rounded_outward(least, most)
     missing = {"missing": [*missing.get("missing", []), *odd]} if odd else missing
-    shown = {"decimals": decimals} if decimals <= _MOST_DECIMALS else {}
+    shown: dict[str, Any] = {"decimals": decimals} if decimals <= _MOST_DECIMALS else {}
+    shown |= {"codes": {plain(code): f"code {plain(code)}" for code in codes}} if codes else {}
     skewed = least >= 0 and _middle(numbers) < low + (high - low) / _BINS  # most would share the first of equal bins
     for bins in (*({"log": count} for count in _LOG_BINS if skewed), _BINS):
         facts = {"bounds": [plain(low), plain(high)], "bins": bins, **shown, **missing}
         # A bin can be without a whole number, and numbers can lie closer than doubles tell apart.
         with suppress(ValidationError):
             NumberColumn.model_validate({"type": "number", **facts})
-            remark = (
-                "few are large: log bins keep the mean; smallest: N says what lies next to 0" if bins != _BINS else ""
-            )
-            return ColumnDraft("number", facts, "a text stands among the numbers; is it no value?" if odd else remark)
+            remarks = (_ODD if odd else "", _SPECIAL if codes else "", _SKEWED if bins != _BINS else "")
+            return ColumnDraft("number", facts, "; ".join(filter(None, remarks)))
     return None
 
 

@@ -11,12 +11,15 @@ import pyarrow as pa
 
 from marginweave.tasks.arrow import compute as pc
 
-# Names of columns that tell subjects apart, and what else must hold: many subjects, most of them with few rows.
-_SUBJECT = re.compile(
-    r"(?i)(^|[^a-z])(id|uid|uuid|guid|ssn|nin|mrn|person|patient|subject|respondent|participant|household|member|customer|"
-    r"client|user|student|employee|pupil|case)([^a-z]|$)|(person|patient|subject|respondent|household|member|customer|"
-    r"client|user|student|employee|pupil|case)_?-?(id|nr|no|number|key|code)$|[a-z](ID|Id)$"
+_PEOPLE = (
+    "person|pat|patient(?:in|en)?|subject|respondent|participant|household|member|customer|client|user|student|employee|pupil|"
+    "case|fall|proband(?:in|en)?|versicherten?|kunden?|schüler|mitarbeiter|teilnehmer|haushalts?|paciente|cliente|alumno|élève"
 )
+SUBJECT = re.compile(
+    rf"(?i)(^|[^a-z])(id|uid|uuid|guid|ssn|nin|mrn|pid|{_PEOPLE})([^a-z]|$)"
+    rf"|({_PEOPLE})[ ._-]*(id|nr|no|nummer|number|key|code)[.]?$|(?-i:[a-z](ID|Id))$"
+)
+"""Names of columns that tell subjects apart; what else must hold is that there are many, most of them with few rows."""
 _LEAST_SUBJECTS = 30
 _MOST_ROWS_EACH = 50
 _GRID = (1, 2, 5)
@@ -34,13 +37,17 @@ class Subject:
 def subject_of(table: pa.Table) -> Subject | None:
     """The column that tells subjects with several rows apart, by its name and by how often its values repeat. Private."""
     for name in table.column_names:
-        if not _SUBJECT.search(name):
+        if not SUBJECT.search(name):
             continue
         counts = pc.value_counts(table.column(name).drop_null()).field("counts").to_numpy(zero_copy_only=False)
-        if len(counts) < _LEAST_SUBJECTS or counts.mean() <= 1 or counts.mean() > _MOST_ROWS_EACH:
-            continue
-        return Subject(column=name, mean=float(counts.mean()), most=on_grid(float(np.quantile(counts, 0.95))))
+        if are_subjects(len(counts), int(counts.sum())):
+            return Subject(column=name, mean=float(counts.mean()), most=on_grid(float(np.quantile(counts, 0.95))))
     return None
+
+
+def are_subjects(ids: int, rows: int) -> bool:
+    """Whether so many different ids in so many rows can be those of subjects, some of whom have several rows."""
+    return ids >= _LEAST_SUBJECTS and ids < rows <= _MOST_ROWS_EACH * ids
 
 
 def on_grid(rows: float) -> int:

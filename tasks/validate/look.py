@@ -6,8 +6,10 @@ Everything here is exact and private: it is shown on a terminal and kept nowhere
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +22,7 @@ from marginweave.tasks.arrow import compute as pc
 from marginweave.tasks.arrow import is_text
 from marginweave.tasks.columns.base import Judged, distinct_texts
 from marginweave.tasks.validate.draft_columns import FORMATS
+from marginweave.tasks.validate.special_codes import special_codes
 from marginweave.tasks.validate.tally import CellTally
 
 _SAMPLE = 100
@@ -39,7 +42,7 @@ class Look(CellTally):
     values: set[str] = field(default_factory=set)
     """Two of its values, or one where there is no other."""
     unread_texts: dict[str, None] = field(default_factory=dict)
-    beyond_texts: dict[str, None] = field(default_factory=dict)
+    beyond_texts: Counter[str] = field(default_factory=Counter)
 
     def add(self, judged: Judged) -> None:
         """Count the cells of a block, and keep a few of those that are no values, or beyond bounds."""
@@ -50,7 +53,9 @@ class Look(CellTally):
             self.blank += int(judged.cells[empty].sum())
             _keep(self.unread_texts, entries, judged.unread & ~empty & used)
         if judged.beyond.any():
-            _keep(self.beyond_texts, entries, judged.beyond & used)
+            texts = entries.filter(pa.array(judged.beyond & used)).slice(0, _SAMPLE).cast(pa.string()).to_pylist()
+            cells = judged.cells[judged.beyond & used].tolist()
+            self.beyond_texts.update(dict(zip(map(str.strip, texts), cells, strict=False)))
         if len(self.values) < 2:
             values = entries.filter(pa.array(used & ~judged.missing & ~judged.unread))
             self.values |= {str(value).strip() for value in pc.unique(values).slice(0, 2).to_pylist()}
@@ -60,6 +65,14 @@ class Look(CellTally):
     def is_constant(self) -> bool:
         """Whether all cells that have a value have the same."""
         return len(self.values) == 1 and not self.unread
+
+    def are_codes(self, column: MeasuredColumn) -> bool:
+        """Whether most of the cells beyond the bounds, as far as they were kept, look like special codes."""
+        if not isinstance(column, NumberColumn):
+            return False
+        low, high = map(Decimal, column.clamp)
+        numbers = {Decimal(text): cells for text, cells in self.beyond_texts.items()}
+        return 2 * sum(special_codes(numbers, (low, high)).values()) > self.beyond_texts.total()
 
     def form(self, column: MeasuredColumn) -> str | None:
         """What most of the unread texts look like: `decimal` or `thousands` of numbers, a format of dates; None if unknown."""
@@ -110,17 +123,16 @@ class Repetition:
         edges = np.append(np.searchsorted(own, np.arange(_PARTS, dtype=np.uint64) << np.uint64(56)), len(own))
         self.blocks.append((edges, own.astype(np.uint32), (own >> np.uint64(32)).astype(np.uint16)))
 
-    @property
-    def share(self) -> float:
-        """The share of the rows with an id whose id stands in another row as well."""
-        rows = repeated = 0
+    def counted(self) -> tuple[int, int, int]:
+        """Rows with an id, those of them whose id stands in another row as well, and different ids."""
+        rows = repeated = ids = 0
         for part in range(_PARTS):  # of the ids a part at a time
             pieces = [
                 low[edges[part] : edges[part + 1]]
                 | (middle[edges[part] : edges[part + 1]].astype(np.uint64) << np.uint64(32))
                 for edges, low, middle in self.blocks
             ]
-            counts = np.unique(np.concatenate(pieces), return_counts=True)[1]
-            rows += int(counts.sum())
+            counts = np.unique(np.concatenate(pieces), return_counts=True)[1] if pieces else np.zeros(0, np.int64)
+            rows, ids = rows + int(counts.sum()), ids + len(counts)
             repeated += int(counts[counts > 1].sum())
-        return repeated / max(rows, 1)
+        return rows, repeated, ids

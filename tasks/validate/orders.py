@@ -5,36 +5,32 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 from marginweave.schemas.configuration.values import number
+from marginweave.schemas.configuration.yaml_source import read_yaml
 
-_MONTHS = "january february march april may june july august september october november december"
-_DAYS = "monday tuesday wednesday thursday friday saturday sunday"
+_TABLE = read_yaml(Path(__file__).with_name("scales.yaml"))
 SCALES = (
-    *((name.split(), 3) for name in (_MONTHS, _DAYS)),
-    *(
-        (scale.split("|"), 0)
-        for scale in (
-            "very low|low|medium low|mid|middle|medium|moderate|average|medium high|high|very high",
-            "none|mild|moderate|severe|critical",
-            "extra small|very small|small|mid|middle|medium|large|very large|extra large",
-            "never|almost never|rarely|seldom|occasionally|sometimes|often|usually|very often|almost always|always",
-            "very poor|poor|bad|fair|average|good|very good|excellent",
-            "strongly disagree|disagree|somewhat disagree|neutral|neither|somewhat agree|agree|strongly agree",
-            "very unhappy|unhappy|pretty happy|happy|very happy",
-            "very dissatisfied|dissatisfied|neutral|satisfied|very satisfied",
-            "no school|none|primary|lower secondary|secondary|upper secondary|tertiary|bachelor|master|doctorate",
-        )
-    ),
+    *((names.split(), 3) for names in _TABLE["calendar"]),
+    (["mo", "di", "mi", "do", "fr", "sa", "so"], 2),
+    *((scale.casefold().split("|"), 0) for scale in _TABLE["ordered"]),
 )
 """Words from low to high, and by how many letters each may be cut short; 0 for none."""
-_FIRST_NUMBER = re.compile(r"^\s*(?:[<>≤≥]=?|under|below|less than|over|above|up to)?\s*(\d+(?:\.\d+)?)", re.IGNORECASE)
-_BELOW = re.compile(r"^\s*(?:<|≤|under|below|less|up to)", re.IGNORECASE)
+_LAST = frozenset(_TABLE["last"].casefold().split("|"))
+"""What is no place on a scale; it stands after all others."""
+_FIRST_NUMBER = re.compile(
+    r"^\s*(?:[<>≤≥]=?|under|below|less than|over|above|up to|unter|über|bis|ab)?\s*(\d+(?:\.\d+)?)", re.IGNORECASE
+)
+_BELOW = re.compile(r"^\s*(?:<|≤|under|below|less|up to|unter|bis)", re.IGNORECASE)
 
 
 def in_order(texts: Sequence[str]) -> list[str]:
     """The texts in the order that people would write them in; of two spellings of one number the first."""
+    last = sorted(text for text in texts if text.casefold() in _LAST)
+    if last and len(last) < len(texts):
+        return [*in_order([text for text in texts if text not in last]), *last]
     for scale, short in SCALES:
         places = [_place(text.casefold().replace("-", " "), scale, short) for text in texts]
         if all(place >= 0 for place in places) and len(set(places)) == len(texts) > 1:

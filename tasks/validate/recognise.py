@@ -20,7 +20,7 @@ from marginweave.tasks.validate.parts import parts_of, reading
 from marginweave.tasks.validate.source import TableSource, source_columns
 from marginweave.tasks.validate.text_source import encoding_of, sample_of
 
-GAPS = frozenset({"", "na", "n/a", "#n/a", "nan", "null", "?", "."})
+GAPS = frozenset(("", "na", "n/a", "#n/a", "n.a.", "nan", "null", "?", ".", "-", "--", "k.a.", "k. a."))
 # Whole numbers under such a name are codes: ten bins of them would mean nothing.
 CODES = re.compile(
     r"(?i)(^|[^a-z])(codes?|nace|isic|naics|isco|icd|industry|occupation|zip|postcode|plz|fips)([^a-z]|$)"

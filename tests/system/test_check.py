@@ -179,6 +179,41 @@ def test_ids_that_repeat(marginweave: CommandLine, tmp_path: Path, columns: dict
     assert "unit: row" not in marginweave("check", write(tmp_path, ROWS, columns=columns, privacy__unit=unit)).stdout
 
 
+def test_special_codes_are_no_reason_to_widen_bounds(marginweave: CommandLine, tmp_path: Path) -> None:
+    """Cells beyond the bounds that look like codes: the advice is to declare them, without a value of the table."""
+    coded = [f"{row.split(',')[0]},{99999 if i % 9 == 0 else -9 if i == 1 else i},p{i}" for i, row in enumerate(ROWS)]
+    told = said(marginweave("check", write(tmp_path, coded)).stdout)
+    assert "Most look like special codes" in told
+    assert "widen `bounds`: write those that are documented below `codes`" in told
+    assert "99999" not in told
+    few = [*ROWS, *(f"f,{1500 + i},x{i}" for i in range(40))]
+    assert "If the published limits are wider" in said(marginweave("check", write(tmp_path, few)).stdout)
+
+
+def test_ids_of_a_column_that_is_not_declared(marginweave: CommandLine, tmp_path: Path) -> None:
+    """By a name that people give to ids, where the values repeat as those of people do; a column of groups is none."""
+    for head, tells in (("sex,cost,Patientennummer", True), ("sex,cost,fall", True), ("sex,cost,town", False)):
+        told = marginweave("check", write(tmp_path, ROWS, head)).stdout
+        assert ("`unit: row` protects single rows" in said(told)) is tells
+    groups = [re.sub("p[0-9]+", f"p{i % 3}", row) for i, row in enumerate(ROWS)]
+    assert "unit: row" not in marginweave("check", write(tmp_path, groups, "sex,cost,fall")).stdout
+
+
+def test_a_person_at_a_terminal_is_told_of_repeated_ids_before_the_release(
+    marginweave: CommandLine, tmp_path: Path
+) -> None:
+    """On the terminal alone: no pipe, no --yes, no log, no record of Prefect and no file of the home has it."""
+    cli, path, words = opened(marginweave), write(tmp_path, ROWS, "sex,cost,case_no"), "values of case_no"
+    shown = on_terminal(cli, "run", path, "--run", "seen").stdout
+    assert words in shown
+    assert "Released" in shown
+    assert words not in on_terminal(cli, "run", path, "--run", "seen").stdout  # finished: nothing is read
+    assert words not in on_terminal(cli, "run", path, "--run", "other", "--yes").stdout
+    piped = cli("run", path, "--run", "piped")
+    assert words not in piped.stdout + piped.stderr
+    assert not [file for file in cli.home.rglob("*") if file.is_file() and words.encode() in file.read_bytes()]
+
+
 def test_rules_suites_and_columns_of_one_value(marginweave: CommandLine, tmp_path: Path) -> None:
     columns = {
         **COLUMNS,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import stat
 from pathlib import Path
 
@@ -33,6 +34,15 @@ def test_the_draft_is_private_silent_and_never_overwritten(alone: CommandLine, t
     place = alone.home / "visits.yaml"
     assert stat.S_IMODE(place.stat().st_mode) == 0o600
     assert MARKER in place.read_text()
+    steps = [
+        *(
+            "answer the 5 questions",
+            "marginweave check visits.yaml",
+            "marginweave ledger open visits --for visits.yaml",
+        ),
+        *("marginweave plan visits.yaml", "marginweave run visits.yaml"),
+    ]
+    assert re.findall(r"^  \d\. (.*?)(?: marked.*|   #.*)?$", result.stdout, re.MULTILINE) == steps
     for word in (MARKER, "7717", "8000", "sex", "town"):
         assert word not in result.stdout + result.stderr
     before = place.read_text()
@@ -102,7 +112,7 @@ def test_a_file_in_another_form(alone: CommandLine) -> None:
 def test_questions_are_asked_on_a_terminal(alone: CommandLine, table: Path) -> None:
     """All answered, the draft is planned as it is; a slip is asked again, and nothing of the answers is in the home."""
     unit, sex, town, name = ["", "no"], ["", "the questionnaire"], ["yes"], ["drop"]
-    income = ["change", "number", *("0", "", "", "", ""), *("0, 20000", "", "", "", "")]
+    income = ["change", *("0", "", "", "", ""), *("0, 20000", "", "", "", "")]
     typed = [*unit, *sex, *town, *income, *name]
     result = on_terminal(alone, "init", "visits.csv", "--ask", typed=typed)
     assert result.returncode == 0, result.stdout

@@ -19,7 +19,7 @@ RULE_BOUNDS = "every value lies within bounds"
 RULE_LABELS = "the labels are the declared ones"
 
 # What a draft of a private column may still have from the data.
-_FACTS = ("separator", "max_values", "decimals", "format")
+_FACTS = ("separator", "max_values", "decimals", "format", "codes")
 
 
 @dataclass(frozen=True, kw_only=True)

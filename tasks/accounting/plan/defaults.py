@@ -15,6 +15,7 @@ from typing import Any
 from marginweave.schemas.configuration.attributes import Attribute
 from marginweave.schemas.configuration.k_tuples import AggregateSettings
 from marginweave.schemas.configuration.marginals import AllCliques, MarginalSettings
+from marginweave.schemas.configuration.privacy import MOST_EPSILON
 from marginweave.schemas.configuration.sections import Sections
 from marginweave.schemas.configuration.values import MAX_CELLS
 from marginweave.tasks.accounting.plan.default_records import (
@@ -157,7 +158,8 @@ def edge_words(configuration: Sections) -> str:
     if limit is None:
         return ""
     side = "just above" if noise > limit else "just below"
-    return f", {side} {limit:g}, where auto chooses otherwise: fewer columns, more epsilon, or rows: N if it is public, decide"
+    more = "more epsilon, " if configuration.privacy.epsilon < MOST_EPSILON else ""
+    return f", {side} {limit:g}, where auto chooses otherwise: fewer columns, {more}or rows: N if it is public, decide"
 
 
 def automatic_aggregate(configuration: Sections) -> Counting:

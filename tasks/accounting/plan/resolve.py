@@ -14,7 +14,7 @@ from marginweave.schemas.configuration.methods import method_of
 from marginweave.schemas.configuration.parse import refusal, refuse_unsupported
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.sections import Sections
-from marginweave.schemas.configuration.yaml_source import mapping_of, read_yaml
+from marginweave.schemas.configuration.yaml_source import mapping_of, parse_yaml, read_text
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.accounting.plan.default_records import resolve_method
 from marginweave.tasks.accounting.plan.defaults import NEEDED, check_own_keys, resolve_aggregate, resolve_sigma
@@ -28,16 +28,17 @@ def load_configuration(path: Path) -> Configuration:
         InputError: the file, or a code list that it names, is not there or cannot be parsed, or the first rule that it
             breaks, by key: `privacy.epsilon (-1.0) must be positive`.
     """
-    return parse_configuration(with_code_lists(read_yaml(path), path.resolve().parent))
+    text = read_text(path, "configuration")
+    return parse_configuration(with_code_lists(parse_yaml(text, str(path)), path.resolve().parent), text)
 
 
-def parse_configuration(raw: dict[str, Any]) -> Configuration:
-    """The configuration that a mapping describes; raises InputError as `load_configuration` does."""
+def parse_configuration(raw: dict[str, Any], text: str = "") -> Configuration:
+    """The configuration that a mapping describes, of the file's `text`; raises InputError as `load_configuration` does."""
     refuse_unsupported(raw)
     try:
         return Configuration.from_written(resolve(raw), raw)
     except ValidationError as error:
-        raise refusal(error) from None
+        raise refusal(error, text) from None
     except ValueError as error:
         raise InputError(str(error)) from None
 

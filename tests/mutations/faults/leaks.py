@@ -131,4 +131,20 @@ FAULTS = (
         instead='hashlib.blake2b(digest_size=_WIDTH, person=b"subject")',
         killed_by=("tests/unit/preprocess/test_subjects.py::test_a_digest_needs_the_key",),
     ),
+    Fault(
+        name="a private line keeps the special codes that its draft read from the data",
+        file="schemas/configuration/columns/base.py",
+        text='"format", "codes")',
+        instead='"format")',
+        killed_by=("tests/unit/schemas/test_confirmation.py::test_a_private_line_that_waits_holds_no_fact",),
+    ),
+    Fault(
+        name="a log hears that ids repeat in the table",
+        file="flows/cli/run.py",
+        text="if fresh and not yes and out.is_terminal:",
+        instead="if fresh and not yes:",
+        killed_by=(
+            "tests/system/test_check.py::test_a_person_at_a_terminal_is_told_of_repeated_ids_before_the_release",
+        ),
+    ),
 )

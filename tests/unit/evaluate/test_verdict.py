@@ -61,6 +61,15 @@ def test_a_table_of_noise_is_not_for_publication_and_one_without_is_good() -> No
     assert any("60 records" in sentence for sentence in found.says)
 
 
+@pytest.mark.parametrize(("epsilon", "more"), [(1.0, True), (9.0, False)])
+def test_no_epsilon_that_protects_weakly_is_advised(epsilon: float, more: bool) -> None:
+    """About three times as much: epsilon 3 is named beside more rows, 27 is not but for what it is."""
+    (advice,) = verdict({("a",): 3 * GOOD}, {}, 1000.0, epsilon=epsilon).advice
+    assert ("3.0 times the epsilon, or the rows," in advice) is more
+    assert ("3.0 times the rows would" in advice) is not more
+    assert ("an epsilon above 10, which would do as much, protects weakly." in advice) is not more
+
+
 def test_what_nothing_measured_is_never_good() -> None:
     errors = expected_errors(bounds(1, 10**6, length=1), 10**6, NAMES)
     assert {errors[pair] for pair in itertools.combinations(NAMES, 2)} == {None}

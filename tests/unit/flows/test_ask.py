@@ -46,7 +46,7 @@ def steward(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Steward:
 
 def test_the_draft_stands_where_nothing_else_is_said(steward: Steward, tmp_path: Path) -> None:
     """Enter takes what was drafted, but where the facts are published: that nobody can draft."""
-    raw = steward(PATIENTS, ["", "", "", "", "", WHERE, "", "", "", ""])
+    raw = steward(PATIENTS, ["", "", "", "", WHERE, "", "", "", ""])
     before = parse_yaml(drafted(tmp_path, PATIENTS))
     assert raw["privacy"]["unit"] == before["privacy"]["unit"]
     assert "rows" not in raw
@@ -56,10 +56,10 @@ def test_the_draft_stands_where_nothing_else_is_said(steward: Steward, tmp_path:
 
 def test_each_answer_is_written_as_it_was_given(steward: Steward) -> None:
     """Another unit, a kind, an order, private bounds, a column that is dropped; what breaks a rule is asked again."""
-    unit, sex = ["patient", "row", YES, "0", "250"], ["change", "category", "m, f, x", "N", WHERE]
+    unit, sex = ["patient", "row", YES, "0", "250"], ["change", "m, f, x", "N", WHERE]
     age, level = (
         ["private", "5", "0, 120"],
-        ["change", "number", "0", "4", "0", "", "", "0, 9", "3", "0", "", "page, 9"],
+        ["type", "number", "0", "4", "0", "", "", "0, 9", "3", "0", "", "page, 9"],
     )
     raw = steward(PATIENTS, [*unit, "drop", *sex, *age, *level])
     assert raw["privacy"]["unit"] == "row"
@@ -68,6 +68,30 @@ def test_each_answer_is_written_as_it_was_given(steward: Steward) -> None:
         "sex": {"type": "category", "values": ["m", "f", "x"], "missing": ["N"], "public": WHERE},
         "age": {"type": "number", "bounds": "private", "within": [0, 120], "bins": 10},
         "level": {"type": "number", "bounds": [0, 9], "bins": 3, "decimals": 0, "public": "page, 9"},
+    }
+
+
+def test_what_is_left_for_later_waits_in_the_draft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No question is without a way out: Enter where nothing is said of the place, or the word, leaves the column as it was."""
+    left = iter(["row", "", "drop", "", "", "later", "change", "x, y, z", "", "later"])
+    monkeypatch.setattr("builtins.input", lambda *_: next(left))
+    *_, text = answered(drafted(tmp_path, PATIENTS), tmp_path)
+    columns = parse_yaml(text)["columns"]
+    assert [column["confirm"] for column in columns.values()] == [True, True, True]
+    assert columns["level"]["values"] == ["x", "y", "z"]
+    assert text.startswith("# SENSITIVE")
+
+
+def test_what_is_no_code_is_missing(steward: Steward) -> None:
+    ages = ["age,sex", *(f"{999 if i % 9 == 0 else i % 90},{'fm'[i % 2]}" for i in range(200))]
+    raw = steward(ages, ["", "", "change", "0, 120", "", "", "{}", "999", WHERE, "drop"])
+    assert raw["columns"]["age"] == {
+        "type": "number",
+        "bounds": [0, 120],
+        "bins": 10,
+        "decimals": 0,
+        "missing": ["999"],
+        "public": WHERE,
     }
 
 
@@ -80,7 +104,7 @@ def test_a_unit_that_was_not_drafted_needs_its_rows(steward: Steward) -> None:
 def test_a_private_column_can_be_given_values(steward: Steward) -> None:
     bought = steward(TOWNS, ["", "", YES, "drop"])["columns"]
     assert bought == {"town": {"type": "category", "domain": "private"}}
-    listed = steward(TOWNS, ["", "", "change", "category", "T0, T1", "", WHERE, "drop"])["columns"]
+    listed = steward(TOWNS, ["", "", "type", "category", "T0, T1", "", WHERE, "drop"])["columns"]
     assert listed == {"town": {"type": "category", "values": ["T0", "T1"], "public": WHERE}}
 
 

@@ -37,6 +37,14 @@ def draft_of(place: Path, lines: list[str], **more: object) -> dict[str, object]
         ["<18", "18-24", "25-64", "65+"],
         ["never", "sometimes", "always"],
         ["strongly disagree", "neutral", "strongly agree"],
+        ["nie", "selten", "manchmal", "oft", "immer"],
+        ["Niedrig", "mittel", "hoch"],
+        ["mangelhaft", "befriedigend", "gut", "sehr gut", "weiß nicht"],
+        ["Jan", "Mär", "Mai", "Dez"],
+        ["unter 18", "18 bis 65", "über 65"],
+        ["jamais", "parfois", "toujours"],
+        ["muy malo", "regular", "bueno"],
+        ["ja", "nein"],
         ["2", "9", "10"],
         ["a", "b", "z"],
         ["mayor", "march hare"][::-1],
@@ -74,8 +82,12 @@ def test_a_subject_is_found_by_name_and_repetition() -> None:
     found = subject_of(pa.table({"PatientID": ids}))
     assert found is not None
     assert (found.column, found.most, round(found.mean, 2)) == ("PatientID", 5, 3.0)
+    assert all(
+        subject_of(pa.table({name: ids})) for name in ("Fallnummer", "Pat.-Nr.", "Patientennummer", "versicherten_nr")
+    )
     for name, values in (
         ("grade", ids),
+        ("paid", ids),
         ("patient_id", [f"p{i}" for i in range(300)]),
         ("patient_id", ["a", "b"] * 150),
     ):
@@ -146,6 +158,28 @@ def test_a_data_dictionary_answers_for_its_columns(tmp_path: Path) -> None:
     (tmp_path / "e.csv").write_text("name,values\nother,a\n")
     with pytest.raises(InputError, match=r"e\.csv has no codes for any column"):
         draft_of(tmp_path, lines, dictionary="e.csv", below=tmp_path)
+
+
+def test_a_german_dictionary_is_read_and_its_codes_must_fit(tmp_path: Path) -> None:
+    """Codes that most cells are none of are not declared: the column keeps its draft, and the steward is asked."""
+    (tmp_path / "d.csv").write_text(
+        "Spalte;Bezeichnung;Beschreibung;Werte\nsex;Geschlecht;Wie im Pass;f=weiblich | m=männlich | x=divers\n"
+        "ort;Ort;;1=Köln | 2=Bonn | 3=Trier\nage;Alter;;998=verweigert | 999=unbekannt\n"
+    )
+    rows = [f"{'fm'[i % 2]},{'KB'[i % 2]},{999 if i % 20 == 0 else i % 90}" for i in range(200)]
+    (tmp_path / "t.csv").write_text("\n".join(["sex,ort,age", *rows]) + "\n")
+    text = draft_configuration(str(tmp_path / "t.csv"), FILE, "d.csv", tmp_path)
+    columns = parse_yaml(text)["columns"]
+    assert columns["sex"]["public"] == "data dictionary d.csv"
+    assert (columns["sex"]["label"], columns["sex"]["description"]) == ("Geschlecht", "Wie im Pass")
+    assert columns["ort"] == {"type": "category", "values": ["B", "K"], "label": "Ort", "confirm": True}
+    assert "none of the dictionary's codes" in text
+    assert columns["age"]["codes"] == {"999": "unbekannt"}
+    assert columns["age"]["confirm"] is True
+    (tmp_path / "d.json").write_text('[{"Spalte": "sex", "Bezeichnung": "Geschlecht", "Werte": {"f": "w", "m": "m"}}]')
+    found = draft_of(tmp_path, ["sex,ort", "f,K", "m,B", "f,B"], dictionary="d.json", below=tmp_path)["columns"]
+    assert found["sex"]["label"] == "Geschlecht"  # type: ignore[index]
+    assert found["sex"]["public"] == "data dictionary d.json"  # type: ignore[index]
 
 
 def test_a_data_dictionary_names_columns_and_does_not_bend_numbers(tmp_path: Path) -> None:
