@@ -16,7 +16,7 @@ from typing import TypeAlias, TypeVar
 
 from marginweave.schemas.configuration.columns import Column, Texts
 from marginweave.schemas.configuration.conditions import Condition, label_limits, labels_of, step_of
-from marginweave.schemas.configuration.structure import Structure, Universe
+from marginweave.schemas.configuration.structure import AppliesRule, Structure
 from marginweave.schemas.configuration.values import ValueMatcher
 
 MAX_FORBIDDEN = 100_000
@@ -108,7 +108,7 @@ class _Rules:
                 choices.append([(self._of_sets[name, value], (value,)) for value in values if value is not None])
         return itertools.product(*choices)
 
-    def outside(self, universe: Universe) -> Iterator[Forbidden]:
+    def outside(self, universe: AppliesRule) -> Iterator[Forbidden]:
         """Where columns apply what they are elsewhere, and elsewhere all else."""
         inside = [self._asked(name, what) for name, what in universe.where.items()]
         for name in universe.columns:

@@ -64,7 +64,7 @@ class DeterminedColumn(FrozenModel):
     default: Annotated[str | None, BeforeValidator(lambda value: None if value is None else str(value))] = None
 
 
-class Universe(FrozenModel):
+class AppliesRule(FrozenModel):
     """Columns that apply only `where` others have given values: elsewhere they are `otherwise`, and there they never are.
 
     `otherwise` is one of their values, or a text that means "no value"; the missing value if it is left out.
@@ -100,7 +100,7 @@ class Structure(FrozenModel):
     grouped: tuple[GroupedColumns, ...] = ()
     determined: tuple[DeterminedColumn, ...] = ()
     forbidden: tuple[Annotated[dict[str, Allowed], BeforeValidator(_combination)], ...] = ()
-    applies: Annotated[tuple[Universe, ...] | None, _NOT_EMPTY] = None
+    applies: Annotated[tuple[AppliesRule, ...] | None, _NOT_EMPTY] = None
     ordered: Annotated[tuple[OrderedColumns, ...] | None, _NOT_EMPTY] = None
 
     @cached_property

@@ -30,8 +30,8 @@ from marginweave.tasks.normalize.marginals import compression_of, normalize_marg
 from marginweave.tasks.preprocess.clean import clean_table
 from marginweave.tasks.structure.zeros import broken_records, domain_sizes, structural_masks
 from marginweave.tasks.synthesize.release import synthesize_blocks
-from tests.laws.test_structure import measure_merged
 from tests.support.configurations import configuration
+from tests.support.noisy_marginals import measure_merged
 
 SURE = {"type": "category", "missing": [], "outside": "error"}
 COLUMNS: dict[str, Any] = {

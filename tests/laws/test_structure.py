@@ -28,6 +28,7 @@ from tests.support.candidates import named_cells
 from tests.support.configurations import configuration
 from tests.support.counting import histogram
 from tests.support.noisy_counts import collect
+from tests.support.noisy_marginals import measure_merged
 from tests.support.synthesized import synthesize_codes
 from tests.support.tables import level_from
 
@@ -238,15 +239,6 @@ def test_a_rule_can_ask_for_a_value(method, seed, sd):
     assert (job[income == 2] != 1).all()
     table = decode_table(found, counts.domain, config, seed)
     assert broken_rules(table, config)[0].records == 0
-
-
-def measure_merged(marginal, compression):
-    """The marginal over the codes that rare values were merged into."""
-    codes = np.unravel_index(np.arange(marginal.counts.size), marginal.counts.shape)
-    counts = np.zeros([compression.sizes[a] for a in marginal.attributes], np.int64)
-    new = tuple(compression.codes[a][c] for a, c in zip(marginal.attributes, codes, strict=True))
-    np.add.at(counts, new, marginal.counts.ravel())
-    return replace(marginal, counts=counts)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.released.aggregates import Domain
 from marginweave.schemas.released.measurements import Marginals, Measurement
+from marginweave.tasks.aggregate.domain import Compression
 from marginweave.tasks.normalize.marginals import compression_of
 from marginweave.tasks.structure.zeros import domain_sizes
 from tests.support.configurations import configuration
@@ -44,3 +46,12 @@ def marginals(config: Configuration, seed: int = 1, sd: float = 4.0) -> Marginal
 def config(**changes: Any) -> Configuration:
     lists = [["sex", "region"], ["region", "age", "grade"]]
     return configuration(aggregate__method="marginals", aggregate__cliques=lists, **changes)
+
+
+def measure_merged(marginal: Measurement, compression: Compression) -> Measurement:
+    """The marginal over the codes that rare values were merged into."""
+    codes = np.unravel_index(np.arange(marginal.counts.size), marginal.counts.shape)
+    counts = np.zeros([compression.sizes[a] for a in marginal.attributes], np.int64)
+    new = tuple(compression.codes[a][c] for a, c in zip(marginal.attributes, codes, strict=True))
+    np.add.at(counts, new, marginal.counts.ravel())
+    return replace(marginal, counts=counts)

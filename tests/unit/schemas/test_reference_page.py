@@ -42,11 +42,11 @@ from marginweave.schemas.configuration.preparation import (
 from marginweave.schemas.configuration.privacy import PrivacySettings, SubjectUnit
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.structure import (
+    AppliesRule,
     DeterminedColumn,
     GroupedColumns,
     OrderedColumns,
     Structure,
-    Universe,
 )
 from marginweave.schemas.configuration.synthesis import GumSynthesis, MixtureSynthesis, PgmSynthesis, SynthesisSettings
 from marginweave.schemas.configuration.yaml_source import parse_yaml
@@ -81,7 +81,7 @@ PLACES: list[tuple[str, type[BaseModel]]] = [
     ("structure.", Structure),
     ("structure.grouped.", GroupedColumns),
     ("structure.determined.", DeterminedColumn),
-    ("structure.applies.", Universe),
+    ("structure.applies.", AppliesRule),
     ("structure.ordered.", OrderedColumns),
     ("condition.", Condition),
     ("aggregate.", AggregateSettings),
