@@ -19,8 +19,8 @@ from marginweave.tasks.evaluate.intervals import Intervals, marginal_intervals, 
 from marginweave.tasks.normalize.task import released_counts
 from marginweave.tasks.publish.pages import internal_report, release_pages
 from marginweave.tasks.publish.reader import PublishedRelease, show_records
-from marginweave.tasks.publish.statement import privacy_statement
-from marginweave.tasks.publish.synthetic import missing_as_written, write_synthetic
+from marginweave.tasks.publish.statement import TYPED, privacy_statement
+from marginweave.tasks.publish.synthetic import write_synthetic
 from marginweave.tasks.publish.tables import (
     counts_table,
     csv_bytes,
@@ -56,6 +56,9 @@ def publish(
     statement = privacy_statement(
         configuration, plan, aggregates, account, release, bought, bins=reference.released_bins, marginals=marginals
     ).model_copy(update={"verdict": evaluation.summary})
+    if reference.types:
+        said = {"types": dict(reference.types), "assumptions": (*statement.assumptions, TYPED)}
+        statement = statement.model_copy(update=said)
     published = PublishedRelease(
         configuration=reference.resolved, aggregates=aggregates, intervals=intervals, statement=statement
     )
@@ -76,7 +79,7 @@ def publish(
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     decoded = reference.load_blocks(parts["decode"])
     tables = LocalEngine().map(lambda block: unpack_table(decoded[block]), range(len(decoded)))  # verified on all cores
-    digests |= write_synthetic(place, tables, missing_as_written(configuration))
+    digests |= write_synthetic(place, tables, configuration, reference.types)
     return {f"release/{name}": digest for name, digest in digests.items()}
 
 
