@@ -241,11 +241,8 @@ class RunReference(CheckpointReference):
     @cached_property
     def derived(self) -> DerivedReference:
         """What post-processing is given."""
-        manifest = self.manifest
-        place, types = self.folder.derived, manifest.types
-        return DerivedReference(
-            place=place, canonical=manifest.configuration, execution=manifest.execution, types=types
-        )
+        canonical, execution, types = self.manifest.configuration, self.manifest.execution, self.manifest.types
+        return DerivedReference(place=self.folder.derived, canonical=canonical, execution=execution, types=types)
 
     @property
     def key_file(self) -> Path:

@@ -126,6 +126,12 @@ def privacy_statement(
     )
 
 
+def with_types(statement: PrivacyStatement, types: Mapping[str, str]) -> PrivacyStatement:
+    """The statement with the types of the source, and the assumption that they were public; as it is without any."""
+    facts = {"types": dict(types), "assumptions": (*statement.assumptions, TYPED)} if types else {}
+    return statement.model_copy(update=facts)
+
+
 def promise(
     configuration: Configuration, plan: BudgetPlan, account: AccountStatement, release: ReleaseFacts
 ) -> Promise:

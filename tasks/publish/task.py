@@ -19,7 +19,7 @@ from marginweave.tasks.evaluate.intervals import Intervals, marginal_intervals, 
 from marginweave.tasks.normalize.task import released_counts
 from marginweave.tasks.publish.pages import internal_report, release_pages
 from marginweave.tasks.publish.reader import PublishedRelease, show_records
-from marginweave.tasks.publish.statement import TYPED, privacy_statement
+from marginweave.tasks.publish.statement import privacy_statement, with_types
 from marginweave.tasks.publish.synthetic import write_synthetic
 from marginweave.tasks.publish.tables import (
     counts_table,
@@ -56,9 +56,7 @@ def publish(
     statement = privacy_statement(
         configuration, plan, aggregates, account, release, bought, bins=reference.released_bins, marginals=marginals
     ).model_copy(update={"verdict": evaluation.summary})
-    if reference.types:
-        said = {"types": dict(reference.types), "assumptions": (*statement.assumptions, TYPED)}
-        statement = statement.model_copy(update=said)
+    statement = with_types(statement, reference.types)
     published = PublishedRelease(
         configuration=reference.resolved, aggregates=aggregates, intervals=intervals, statement=statement
     )
