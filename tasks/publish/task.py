@@ -46,8 +46,7 @@ def publish(
     They become `release/` once the ledger has booked them. `parts` has the results of `evaluate` and of what it was given;
     `account` what the ledger says of the dataset, `release` who the release is. DP: post-processing.
     """
-    configuration = reference.configuration
-    aggregates = released_counts(reference, parts["normalize"])
+    configuration, aggregates = reference.configuration, released_counts(reference, parts["normalize"])
     evaluation = Evaluation.from_json(reference.load(parts["evaluate"]))
     intervals, measured, marginals = intervals_and_marginals(
         reference, aggregates, parts["collect"], parts["normalize"]
