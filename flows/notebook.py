@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,12 +19,13 @@ from marginweave.flows.orchestration.session import prefect_session
 from marginweave.flows.run.lookup import run_lock
 from marginweave.flows.run.preparation import attended
 from marginweave.flows.run.request import default_run, read_request
-from marginweave.schemas.configuration.columns import NumberColumn
+from marginweave.schemas.configuration.columns import DateColumn, NumberColumn
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.synthesis import MAX_RECORDS
 from marginweave.schemas.configuration.yaml_source import mapping_of
 from marginweave.schemas.errors import InputError, OperatorError
 from marginweave.tasks.accounting.plan.resolve import load_configuration, parse_configuration
+from marginweave.tasks.arrow import schema_types
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place, replace_file
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.publish.reader import PublishedRelease
@@ -66,6 +67,7 @@ class Synthesizer:
                 "publish.approval (required) keeps a release from a notebook; use marginweave run and approve"
             )
         content = _parquet(frame, self.configuration)
+        types = frame_types(frame, self.configuration.output_names)
         folder = RunFolder.at(self._home, run or default_run(self.configuration, self._home, "-frame"))
         stopped: OperatorError | None = None
         with run_lock(folder):
@@ -74,7 +76,8 @@ class Synthesizer:
             replace_file(config, _file_of(self.configuration), PRIVATE_MODE)
             with _unnamed(content, folder.internal / "frame.parquet") as source:
                 try:
-                    self._release = PublishedRelease.read(self._run(config, source, folder.run))
+                    with attended(types=types):
+                        self._release = PublishedRelease.read(self._run(config, source, folder.run))
                 except OperatorError as stop:
                     stopped = stop
         if stopped is not None:
@@ -82,7 +85,10 @@ class Synthesizer:
         return self
 
     def sample(self, n: int | None = None, seed: int | None = None) -> pd.DataFrame:
-        """`n` synthetic records (the protected record count by default). DP: post-processing, free of charge.
+        """`n` synthetic records (the protected record count by default), in the dtypes of the frame.
+
+        No dtype depends on what is drawn: a column of int64 or bool that can be missing is Int64 or boolean. DP:
+        post-processing, free of charge.
 
         Raises:
             InputError: `fit` was not called, or `n` is negative.
@@ -112,8 +118,7 @@ class Synthesizer:
         with prefect_session(self._home, request.folder.internal):
             from marginweave.flows import release
 
-            with attended():
-                return Path(release(str(config), request.folder.run, str(source), str(self._home)))
+            return Path(release(str(config), request.folder.run, str(source), str(self._home)))
 
 
 def _file_of(configuration: Configuration) -> bytes:
@@ -142,7 +147,7 @@ def _unnamed(content: bytes, link: Path) -> Iterator[Path]:
 
 
 def _parquet(frame: pd.DataFrame, configuration: Configuration) -> bytes:
-    """The declared columns as Parquet: numbers as they are, everything else as text."""
+    """The declared columns as Parquet: numbers and dates as they are, everything else as text."""
     if not isinstance(frame, pd.DataFrame):
         raise InputError("fit takes a pandas DataFrame")
     repeated = [name for name in configuration.source_names if list(frame.columns).count(name) > 1]
@@ -151,8 +156,8 @@ def _parquet(frame: pd.DataFrame, configuration: Configuration) -> bytes:
     absent = [name for name in configuration.source_names if name not in frame.columns]
     if absent:
         raise InputError(f"the frame lacks the declared column {', '.join(map(repr, absent))}")
-    numbers = {name for name, column in configuration.columns.items() if isinstance(column, NumberColumn)}
-    arrays = {name: _array(frame[name], as_number=name in numbers) for name in configuration.source_names}
+    natives = {name: _NATIVE.get(type(configuration.columns[name]), "") for name in configuration.source_names}
+    arrays = {name: _array(frame[name], native) for name, native in natives.items()}
     unusable = next((name for name, array in arrays.items() if array is None), None)
     if unusable is not None:
         raise InputError(f"the frame has the column {unusable!r} with values that are neither text nor number")
@@ -161,11 +166,21 @@ def _parquet(frame: pd.DataFrame, configuration: Configuration) -> bytes:
     return bytes(sink.getvalue())
 
 
-def _array(series: pd.Series[Any], *, as_number: bool) -> pa.Array | None:
+def frame_types(frame: pd.DataFrame, names: Iterable[str]) -> dict[str, str]:
+    """The types of the columns that a data frame has, from its dtypes, as `schema_types`; `object` is none."""
+    found: dict[str, str] = {}
+    for name in names:
+        with suppress(KeyError, pa.ArrowException):
+            found |= schema_types(pa.Schema.from_pandas(frame.loc[:, [name]].iloc[:0], preserve_index=False), [name])
+    return found
+
+
+_NATIVE: dict[type[Any], str] = {NumberColumn: "iuf", DateColumn: "M"}  # the kinds of dtypes that do not become texts
+
+
+def _array(series: pd.Series[Any], native: str) -> pa.Array | None:
     """The cells of a column; None of what is neither text nor number: the library's error would quote the value."""
     try:
-        return pa.array(
-            series if as_number and series.dtype.kind in "iuf" else series.astype("string"), from_pandas=True
-        )
+        return pa.array(series if series.dtype.kind in native else series.astype("string"), from_pandas=True)
     except (ValueError, TypeError, pa.ArrowException):
         return None

@@ -56,13 +56,15 @@ def output_schema(configuration: Configuration) -> pa.DataFrameSchema:
     """The contract of the synthetic table: declared order, values inside the public domains, nulls only where allowed."""
     columns = {}
     for name in configuration.output_names:
-        column = configuration.columns[name]
-        incomplete = not configuration.synthesize.complete and not isinstance(column, ConstantColumn)
-        columns[name] = (
-            list(map(_check, column.released_rules)),
-            incomplete or configuration.can_be_missing(name),
-        )
+        checks = list(map(_check, configuration.columns[name].released_rules))
+        columns[name] = checks, has_gaps(configuration, name)
     return _table(columns)
+
+
+def has_gaps(configuration: Configuration, name: str) -> bool:
+    """Whether the synthetic table can lack a value of the column, whatever is drawn."""
+    incomplete = not configuration.synthesize.complete and not isinstance(configuration.columns[name], ConstantColumn)
+    return incomplete or configuration.can_be_missing(name)
 
 
 def check_contract(schema: pa.DataFrameSchema, frame: pd.DataFrame, stage: str) -> None:

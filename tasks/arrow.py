@@ -1,7 +1,10 @@
-"""pyarrow's compute functions, which come into being when it is loaded: type checkers do not know their names."""
+"""pyarrow's compute functions, whose names type checkers do not know, and its types by their names."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 import pyarrow.compute
@@ -18,3 +21,44 @@ def is_text(kind: pyarrow.DataType) -> bool:
     """Whether cells of this type are texts, possibly behind a dictionary."""
     cell, types = cell_type(kind), pyarrow.types
     return bool(types.is_string(cell) or types.is_large_string(cell) or types.is_string_view(cell))
+
+
+_PARAMETERS = re.compile(
+    r"timestamp\[(\w+), tz=(.+)\]|decimal128\((\d+), (\d+)\)|dictionary<values=(.+), indices=int32, ordered=([01])>"
+)
+# Of pandas' own dtypes those that Arrow's type alone would not become again.
+_DTYPES = re.compile(r"U?Int\d+|Float\d+|boolean|str|string|([a-z]+\d*(_string)?|(date|timestamp)\S*\[.+\])\[pyarrow\]")
+
+
+def schema_types(schema: pyarrow.Schema, names: Iterable[str]) -> dict[str, str]:
+    """The type of each of these columns, as far as there is such a column, once: `int64`, or of pandas `int64 (Int64)`.
+
+    It is Arrow's name of it, but for the width of a dictionary's indices, which follows from how many values the data have.
+    """
+    described, found = (schema.pandas_metadata or {}).get("columns", []), {}
+    dtypes = {column.get("name"): str(column.get("numpy_type")) for column in described}
+    for name in names:
+        place = schema.get_field_index(name)
+        kind = pyarrow.null() if place < 0 else schema.field(place).type
+        if pyarrow.types.is_dictionary(kind):
+            kind = pyarrow.dictionary(pyarrow.int32(), kind.value_type, kind.ordered)
+        if cell_type(kind) != pyarrow.null() and named_type(str(kind)) == kind:
+            dtype = dtypes.get(name, "")
+            found[name] = f"{kind} ({dtype})" if _DTYPES.fullmatch(dtype) else str(kind)
+    return found
+
+
+def named_type(name: str | None) -> pyarrow.DataType | None:
+    """The type that `schema_types` has named so; None for another name."""
+    with suppress(ValueError, TypeError):
+        text = (name or "").partition(" (")[0]
+        found = _PARAMETERS.fullmatch(text)
+        if found is None:
+            return pyarrow.type_for_alias(text)
+        unit, zone, digits, scale, values, ordered = found.groups()
+        if zone:
+            return pyarrow.timestamp(unit, zone)
+        if digits:
+            return pyarrow.decimal128(int(digits), int(scale))
+        return pyarrow.dictionary(pyarrow.int32(), named_type(values), ordered == "1")
+    return None

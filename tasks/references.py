@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -110,6 +110,7 @@ class DerivedReference(CheckpointReference):
     place: Path
     canonical: str
     execution: Execution = field(default_factory=Execution)
+    types: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def configuration(self) -> Configuration:
@@ -240,10 +241,8 @@ class RunReference(CheckpointReference):
     @cached_property
     def derived(self) -> DerivedReference:
         """What post-processing is given."""
-        manifest = self.manifest
-        return DerivedReference(
-            place=self.folder.derived, canonical=manifest.configuration, execution=manifest.execution
-        )
+        canonical, execution, types = self.manifest.configuration, self.manifest.execution, self.manifest.types
+        return DerivedReference(place=self.folder.derived, canonical=canonical, execution=execution, types=types)
 
     @property
     def key_file(self) -> Path:

@@ -102,7 +102,7 @@ def regenerate_records(home: Path, run: str, *, records: int | None, seed: int |
         InputError: no finished run, or the folder holds something already.
     """
     from marginweave.tasks.publish.reader import PublishedRelease
-    from marginweave.tasks.publish.synthetic import missing_as_written, write_synthetic
+    from marginweave.tasks.publish.synthetic import write_synthetic
 
     folder, manifest = finished_run(home, run)
     published = PublishedRelease.read(folder.release)
@@ -118,7 +118,7 @@ def regenerate_records(home: Path, run: str, *, records: int | None, seed: int |
     )
     with at_place(place, "created"):
         place.mkdir(parents=True, exist_ok=True)
-    write_synthetic(place, published.synthesize(settings), missing_as_written(published.configuration))
+    write_synthetic(place, published.synthesize(settings), published.configuration, published.statement.types or {})
     replace_file(place / "privacy.json", statement.to_json())
     return place
 

@@ -35,19 +35,22 @@ from marginweave.tasks.validate.source import TableSource, check_source
 _EXAMPLE_EPSILON = Decimal(10)
 
 _ATTENDED: ContextVar[bool] = ContextVar("attended", default=False)
+_TYPES: ContextVar[dict[str, str] | None] = ContextVar("types", default=None)
 
 
 @contextmanager
-def attended(by_person: bool = True) -> Iterator[None]:
+def attended(by_person: bool = True, types: dict[str, str] | None = None) -> Iterator[None]:
     """Inside, a person has started the run: it stops before its first draw where its table is not usable as declared.
 
-    Nobody starts `serve`, a deployment or `--yes`: that these stopped would tell of the rows, and they do not.
+    Nobody starts `serve`, a deployment or `--yes`: that these stopped would tell of the rows, and they do not. `types` are
+    those of the data frame that the source was made from.
     """
-    token = _ATTENDED.set(by_person)
+    tokens = _ATTENDED.set(by_person), _TYPES.set(types)
     try:
         yield
     finally:
-        _ATTENDED.reset(token)
+        _ATTENDED.reset(tokens[0])
+        _TYPES.reset(tokens[1])
 
 
 def prepare_run(request: Request) -> tuple[RunReference, RunState]:
@@ -89,7 +92,9 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
 def _begin(request: Request, ledger: Ledger, digest: SourceDigest, supersedes: Correction | None) -> Manifest:
     """The manifest of a new run, once the ledger would admit its release; makes the run's folder and key."""
     _check_admission(request, ledger, digest)
-    configuration, release = request.configuration, str(uuid.uuid4())
+    configuration, release, types = request.configuration, str(uuid.uuid4()), _TYPES.get()
+    if types is None:
+        types = TableSource(request.source, configuration.source).types(configuration.output_names)
     manifest = Manifest(
         run=request.folder.run,
         dataset=configuration.dataset,
@@ -100,6 +105,7 @@ def _begin(request: Request, ledger: Ledger, digest: SourceDigest, supersedes: C
         execution=configuration.execution,
         source=configuration.source.file,
         source_digest=digest.mark(release),
+        types=types,
         programs=(program_identity(),),
         created=datetime.now(UTC),
         supersedes=supersedes,

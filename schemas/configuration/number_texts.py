@@ -48,5 +48,12 @@ class NumberForm:
         bare = re.sub(f"[{MARKS[self.thousands]}]", "", trimmed) if self.thousands else trimmed
         return bare.replace(MARKS[self.decimal], ".")
 
+    def spelled(self, text: str) -> str:
+        """The number in this form that configurations write so."""
+        whole, dot, decimals = text.partition(".")
+        if self.thousands:
+            whole = re.sub(r"(?<=\d)(?=(\d{3})+$)", MARKS[self.thousands][0], whole)
+        return whole + (dot and MARKS[self.decimal]) + decimals
+
 
 USUAL = NumberForm()

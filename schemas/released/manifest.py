@@ -74,6 +74,9 @@ class Manifest(Described):
     execution: Execution = Field(default=Execution(), description="How the last attempt computes.")
     source: str = Field(description="The source as the configuration names it.")
     source_digest: Digest = Field(description="Keyed digest of the source, another one for each release.")
+    types: dict[str, str] = Field(
+        default={}, description="By column, its type in the source's schema, as privacy.json."
+    )
     programs: tuple[Program, ...] = Field(
         default=(), description="Programs that worked on it, oldest first; not 0.1.0."
     )

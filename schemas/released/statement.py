@@ -206,6 +206,7 @@ class PrivacyStatement(MarginalsStatement, CountsStatement, Promise, ReleaseIden
     verdict: VerdictSummary | None = optional(
         "What the release is good for, in words; evaluation.json has the numbers."
     )
+    types: dict[str, str] | None = optional("By column, its type in the source's schema; in brackets that of pandas.")
     synthesis: dict[str, JsonValue] | None = optional("Settings of later synthetic records, as in a configuration.")
 
     @property

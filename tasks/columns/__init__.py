@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import pyarrow as pa
+
 from marginweave.schemas.arrays import Floats
 from marginweave.schemas.configuration.columns import (
     BooleanColumn,
@@ -29,10 +31,12 @@ KINDS: dict[type[MeasuredColumn], type[ColumnValues[Any]]] = {
 }
 
 
-def values_of(column: Column, missing: Sequence[str], counts: Floats | None = None) -> ColumnValues[Any]:
+def values_of(
+    column: Column, missing: Sequence[str], counts: Floats | None = None, kind: pa.DataType | None = None
+) -> ColumnValues[Any]:
     """What a measured column does with its values; `missing` are the texts that mean "no value".
 
-    `counts` are the released counts of its labels, which its draws may follow.
+    `counts` are the released counts of its labels, which its draws may follow; `kind` is the type that it has in the source.
     """
     assert isinstance(column, MeasuredColumn)  # no other kind has values
-    return KINDS[type(column)](column, missing, counts)
+    return KINDS[type(column)](column, missing, counts, kind)

@@ -19,6 +19,7 @@ from marginweave.schemas.arrays import Codes, Flags, Floats, Integers
 from marginweave.schemas.configuration.columns import MeasuredColumn
 from marginweave.schemas.configuration.columns.periods import DAY, day_number
 from marginweave.schemas.configuration.values import ValueMatcher
+from marginweave.tasks.arrow import cell_type, is_text
 from marginweave.tasks.arrow import compute as pc
 from marginweave.tasks.checkpoint.codecs import used_texts
 from marginweave.tasks.mechanisms.randomness import CellWords
@@ -58,15 +59,17 @@ class Judged:
 class ColumnValues(ABC, Generic[Kind]):
     """The values of one column on their way; `missing` are the texts that mean "no value".
 
-    `counts` are the released counts of its labels, for `decode` alone; None where none are known.
+    `counts` are the released counts of its labels, for `decode` alone; None where none are known. `kind` is the type of the
+    column in the schema of the source, for `decode` and `typed`; None where that has texts alone.
     The code of a value is the position of its label, and that of a missing value the number of labels.
-    DP: `clean` and `encode` are 1-stable, they look at one cell and public constants; `decode` and `declare` are
-    post-processing; what `judge` finds is for the operator, before anything is drawn.
+    DP: `clean` and `encode` are 1-stable, they look at one cell and public constants; `decode`, `declare`, `typed` and
+    `spelled` are post-processing; what `judge` finds is for the operator, before anything is drawn.
     """
 
     column: Kind
     missing: Sequence[str]
     counts: Floats | None = None
+    kind: pa.DataType | None = None
 
     @abstractmethod
     def clean(self, values: pa.Array) -> pa.Array:
@@ -98,6 +101,36 @@ class ColumnValues(ABC, Generic[Kind]):
     @abstractmethod
     def declare(self, values: pa.Array) -> pa.Array:
         """Clean values in the declared type and format; null stays null."""
+
+    def typed(self, values: pa.Array, labels: tuple[str, ...]) -> pa.Array:
+        """Declared values in the type of the source; as they are where that does not hold every value of the column.
+
+        Whether it does follows from the declared or released domain (`labels`), never from the values that were drawn.
+        """
+        cell = None if self.kind is None else cell_type(self.kind)
+        if cell is None or (self.column.is_set and not is_text(cell)):
+            return values
+        if is_text(cell):
+            return self.spelled(values).cast(pa.string()).cast(cell)
+        ends = self._ends(labels)
+        try:
+            read = self.encode(self.clean(self._cells(ends, cell)), None)
+        except pa.ArrowException:
+            return values
+        return self._cells(values, cell) if np.array_equal(read, self.encode(self.clean(ends), None)) else values
+
+    def _ends(self, labels: tuple[str, ...]) -> pa.Array:
+        """Declared values of every label: the first that can be drawn, and then the last."""
+        codes, draws = np.arange(len(labels)), (np.zeros, lambda n: np.full(n, 1 - 2**-53))
+        return pa.concat_arrays([self.declare(self.decode(codes, labels, uniform)) for uniform in draws])
+
+    def _cells(self, values: pa.Array, cell: pa.DataType) -> pa.Array:
+        """Declared values as cells of a type; raises ArrowException where it does not hold them."""
+        return values.cast(pa.string()).cast(cell)
+
+    def spelled(self, values: pa.Array) -> pa.Array:
+        """Values of any type as a source of texts spells them, where a text file would not have them so by itself."""
+        return values
 
 
 def nulls(values: pa.Array) -> Flags:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from marginweave.schemas.arrays import Codes, Flags, Integers, Words
 from marginweave.schemas.configuration.columns import OTHER, BooleanColumn, MeasuredColumn, SetColumn
 from marginweave.schemas.configuration.columns.base import RULE_LABELS
+from marginweave.schemas.configuration.columns.category import FALSE_VALUES, TRUE_VALUES
 from marginweave.schemas.configuration.values import ValueMatcher
 from marginweave.schemas.errors import StageError
 from marginweave.tasks.arrow import compute as pc
@@ -52,6 +53,19 @@ class CategoryValues(ColumnValues[Kind]):
         """Texts."""
         return values.dictionary_decode()
 
+    def typed(self, values: pa.Array, labels: tuple[str, ...]) -> pa.Array:
+        """As of every column; behind a dictionary of all labels in their order where the source has one.
+
+        The order of a private domain is that of the data, so that its values have none.
+        """
+        if self.kind is None or not pa.types.is_dictionary(self.kind):
+            return super().typed(values, labels)
+        every = self._ends(labels)[: len(labels)]
+        cells, ordered = super().typed(every, labels), self.kind.ordered and not self.column.private
+        if cells.type != self.kind.value_type:
+            return values
+        return pa.DictionaryArray.from_arrays(pc.index_in(values, value_set=every), cells, ordered=ordered)
+
 
 class BooleanValues(CategoryValues[BooleanColumn]):
     """False and true, which are released as booleans."""
@@ -59,6 +73,17 @@ class BooleanValues(CategoryValues[BooleanColumn]):
     def declare(self, values: pa.Array) -> pa.Array:
         """Booleans."""
         return pc.equal(values.indices, 1)
+
+    def _cells(self, values: pa.Array, cell: pa.DataType) -> pa.Array:
+        """As they are declared; 0 and 1 of a number where nothing is."""
+        return (values if pa.types.is_boolean(cell) else self.spelled(values)).cast(cell)
+
+    def spelled(self, values: pa.Array) -> pa.Array:
+        """The first of the declared texts."""
+        true, false = self.column.true_values, self.column.false_values
+        if not pa.types.is_boolean(values.type) or not (true or false):
+            return values
+        return pc.if_else(values, (true or TRUE_VALUES)[0], (false or FALSE_VALUES)[0])
 
 
 def label_codes(

@@ -96,6 +96,18 @@ class DateValues(ColumnValues[DateColumn]):
         texts = [moment_of(unit * self.column.seconds).strftime(self.column.format) for unit in units]
         return pa.array(texts, pa.string()).take(encoded.indices)
 
+    def _cells(self, values: pa.Array, cell: pa.DataType) -> pa.Array:
+        """Dates and moments, which count in UTC where the type has a zone; numbers that are texts of the format."""
+        if pa.types.is_timestamp(cell):
+            return self.clean(values).cast(pa.timestamp(cell.unit)).cast(cell)
+        if pa.types.is_date(cell) and self.column.type == "date":
+            return self.clean(values).cast(cell)
+        return super()._cells(values, cell) if (self.column.format or "").startswith("%Y") else values
+
+    def spelled(self, values: pa.Array) -> pa.Array:
+        """In the format of the column, or in ISO 8601."""
+        return values if pa.types.is_string(values.type) else self.declare(self.clean(values))
+
     def _units(self, values: pa.Array) -> pa.Array:
         return values.cast(pa.int32() if self.column.type == "date" else pa.int64())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -10,14 +11,15 @@ import pyarrow as pa
 from marginweave.schemas.arrays import Codes, Flags, Floats
 from marginweave.schemas.configuration.columns import NumberColumn
 from marginweave.schemas.configuration.values import NUMBER_PATTERN, ValueMatcher, declared_number
+from marginweave.tasks.arrow import cell_type, is_text
 from marginweave.tasks.arrow import compute as pc
-from marginweave.tasks.arrow import is_text
 from marginweave.tasks.columns.base import ColumnValues, Judged, Uniform, binned, distinct_texts, nulls
 from marginweave.tasks.columns.draws import draw_among, draw_inside
 from marginweave.tasks.columns.shapes import number_shape
 from marginweave.tasks.mechanisms.randomness import CellWords
 
 _NUMBER = f"^{NUMBER_PATTERN}$"
+_DIGITS = 38  # that a decimal128 has
 
 
 class NumberValues(ColumnValues[NumberColumn]):
@@ -84,13 +86,13 @@ class NumberValues(ColumnValues[NumberColumn]):
 
     def decode(self, codes: Codes, labels: tuple[str, ...], uniform: Uniform) -> pa.Array:
         """Draws on {g / 10^resolution : first <= g <= last}, the grid of the bin: the float64 nearest to the decimal."""
-        column, runs = self.column, self.column.runs(self.missing)
+        column, runs = self.column, self.column.runs(self.missing, self.resolution)
         missing, given, bins = codes == len(labels), codes, len(column.bin_labels)
-        codes, scale = np.where(codes < bins, codes, 0), 10**column.resolution
-        first, last = np.array([column.grid(i) for i in range(bins)], np.float64).T
+        codes, scale = np.where(codes < bins, codes, 0), 10**self.resolution
+        first, last = np.array([column.grid(i, self.resolution) for i in range(bins)], np.float64).T
         # The quotient of two integers below 2^53 is the correctly rounded decimal; beyond, doubles are coarser than the grid,
         # and the clip keeps what is rounded inside the bin.
-        shape = number_shape(column, self.counts)
+        shape = number_shape(column, self.counts, self.resolution)
         if runs is None:
             points = draw_inside(first, last, codes, shape, uniform)
         else:
@@ -104,6 +106,32 @@ class NumberValues(ColumnValues[NumberColumn]):
     def declare(self, values: pa.Array) -> pa.Array:
         """int64 for a number of 0 decimals, otherwise float64."""
         return values.cast(pa.int64()) if self.column.decimals == 0 else values
+
+    @cached_property
+    def resolution(self) -> int:
+        """Decimals of a drawn value: the column's, or as few as the source's type has where every bin has such a value."""
+        column, kind = self.column, pa.float64() if self.kind is None else cell_type(self.kind)
+        if column.decimals is not None or not (pa.types.is_integer(kind) or pa.types.is_decimal(kind)):
+            return column.resolution
+        held = min(getattr(kind, "scale", 0), column.resolution)
+        grids = [(i, *column.grid(i, held)) for i in range(len(column.bin_labels))]
+        left = {i for i, first, last in column.runs(self.missing, held) or grids if first <= last}
+        return held if len(left) == len(grids) else column.resolution
+
+    def _cells(self, values: pa.Array, cell: pa.DataType) -> pa.Array:
+        """The same number; of a float32 the nearest one inside the bin."""
+        cells = super()._cells(values, cell)
+        if not pa.types.is_float32(cell):
+            return cells
+        numbers, single = (some.to_numpy(zero_copy_only=False) for some in (values, cells))
+        moved = self.encode(cells.cast(pa.float64()), None) != self.encode(values.cast(pa.float64()), None)
+        back = np.nextafter(single, np.where(single < numbers, np.inf, -np.inf).astype(np.float32))
+        return pa.array(np.where(moved, back, single), mask=nulls(values))
+
+    def spelled(self, values: pa.Array) -> pa.Array:
+        """With as many decimals as are declared."""
+        decimals = self.column.decimals
+        return values.cast(pa.float64()).cast(pa.decimal128(_DIGITS, decimals)) if decimals else values
 
 
 def _parse(values: pa.Array, missing: Sequence[str]) -> pa.Array:

@@ -20,17 +20,18 @@ _CLEAR = 2.0
 _ALONE = 4.0
 
 
-def number_shape(column: NumberColumn, counts: Floats | None) -> Shape:
+def number_shape(column: NumberColumn, counts: Floats | None, resolution: int) -> Shape:
     """What `draw` says of a column whose edges are known; `smooth`, the default, is uniform where no counts are known.
 
     Args:
         column: With public or released bins.
         counts: Released counts of its bins, and of its codes after them, none negative.
+        resolution: Decimals of the grid.
 
     Returns:
-        In steps of the column's grid. DP: post-processing.
+        In steps of the grid. DP: post-processing.
     """
-    draw, unit = column.draw or "smooth", 10.0**-column.resolution
+    draw, unit = column.draw or "smooth", 10.0**-resolution
     counts = None if counts is None else counts[: len(column.bin_labels)]
     if draw == "midpoint":
         return "midpoint"

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from marginweave.schemas.arrays import Codes, Floats
-from marginweave.schemas.configuration.columns import BooleanColumn, ConstantColumn
+from marginweave.schemas.configuration.columns import BooleanColumn, Category, ConstantColumn, NumberColumn
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.structure import DeterminedColumn, Structure
 from marginweave.schemas.configuration.values import ValueMatcher
+from marginweave.schemas.contracts import has_gaps
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.aggregates import Aggregates, Domain
+from marginweave.tasks.arrow import cell_type, is_text, named_type
 from marginweave.tasks.arrow import compute as pc
 from marginweave.tasks.columns import values_of
 from marginweave.tasks.columns.base import ColumnValues, distinct_texts
@@ -30,6 +33,8 @@ def decode_table(
     seed: int,
     block: int = 0,
     counts: Sequence[Floats] | None = None,
+    *,
+    types: Mapping[str, str] | None = None,
 ) -> pa.Table:
     """Turn codes into the table that the configuration declares: every column but identifiers, in declared order.
 
@@ -45,6 +50,7 @@ def decode_table(
         block: Number of this block of records, in each of which the streams are others.
         counts: Released counts of the labels of each attribute (`label_counts`), which smooth draws follow; without them
             they are uniform.
+        types: Types of the source, whose decimals numbers have that declare none; `typed_table` is what converts to them.
 
     Returns:
         A table of n rows. DP: post-processing.
@@ -60,10 +66,11 @@ def decode_table(
     for place, (name, column) in enumerate(configuration.columns.items()):
         if name in counted:
             rng = stream([seed, place], block)  # post-processing
-            kinds[name] = values_of(column, configuration.missing_texts(name), known.get(name))
+            source = named_type((types or {}).get(name))
+            kinds[name] = values_of(column, configuration.missing_texts(name), known.get(name), source)
             arrays[name] = kinds[name].decode(*counted[name], rng.random)
     cells = {name: codes for name, (codes, _) in counted.items()}
-    arrays = keep_order(arrays, cells, configuration.columns, structure.orders)
+    arrays = keep_order(arrays, cells, {name: kind.column for name, kind in kinds.items()}, structure.orders)
     arrays = {name: kinds[name].declare(array) for name, array in arrays.items()}
     for rule in structure.determined:
         arrays[rule.column] = determined_values(arrays[rule.by], rule, configuration)
@@ -145,3 +152,61 @@ def determined_values(by: pa.Array, rule: DeterminedColumn, configuration: Confi
     mapped = pa.array([given[i] if i >= 0 else rule.default for i in found], pa.string()).take(pa.array(positions))
     kind = values_of(column, ())
     return kind.declare(kind.clean(pc.if_else(by.is_valid(), mapped, None)))
+
+
+def typed_table(table: pa.Table, domain: Domain, configuration: Configuration, types: Mapping[str, str]) -> pa.Table:
+    """A decoded table with each column in its type of the source, where that holds all that the column can have.
+
+    Which columns those are, and all dtypes that pandas makes of the table, follow from public facts and from the released
+    domain, never from the records. DP: post-processing.
+    """
+    released = dict(zip(domain.names, domain.labels, strict=True))
+    for place, name in enumerate(table.column_names):
+        own = _values(name, configuration, named_type(types.get(name)))
+        cells = own.typed(table.column(place).combine_chunks(), own.column.labels or released.get(name, ()))
+        table = table.set_column(place, name, cells)
+    return _with_dtypes(table, configuration, types)
+
+
+def spelled_table(table: pa.Table, configuration: Configuration) -> pa.Table:
+    """A typed table as a source of texts has it: spellings, formats, decimals and marks as declared."""
+    form = configuration.source.numbers
+    for place, name in enumerate(table.column_names):
+        own, kind = _values(name, configuration), table.schema.types[place]
+        plain = table.column(place).combine_chunks().cast(pa.string() if is_text(kind) else cell_type(kind))
+        cells = own.spelled(plain)
+        if isinstance(own.column, NumberColumn) and not form.is_usual:
+            cells = pa.array([text and form.spelled(text) for text in cells.cast(pa.string()).to_pylist()], pa.string())
+        table = table.set_column(place, name, cells)
+    return table
+
+
+def stored_table(table: pa.Table, configuration: Configuration, types: Mapping[str, str]) -> pa.Table:
+    """A typed table as Parquet can hold it, where texts alone stand behind dictionaries; as it is where there are no types."""
+    if not types:
+        return table.replace_schema_metadata(None)
+    kinds = [field if is_text(field.type) else field.with_type(cell_type(field.type)) for field in table.schema]
+    return _with_dtypes(table.cast(pa.schema(kinds)), configuration, types)
+
+
+def _values(name: str, configuration: Configuration, kind: pa.DataType | None = None) -> ColumnValues[Any]:
+    """What a column of the output does with its values, of which the texts of uncounted ones never mean "no value"."""
+    column, counted = configuration.columns[name], name in configuration.names
+    if isinstance(column, ConstantColumn):
+        column = Category(type="category", values=(column.value,))
+    return values_of(column, configuration.missing_texts(name) if counted else (), None, kind)
+
+
+def _with_dtypes(table: pa.Table, configuration: Configuration, types: Mapping[str, str]) -> pa.Table:
+    """The table with the dtypes that pandas has to give its columns, whatever was drawn: nullable ones where gaps can be."""
+    columns = []
+    for name, kind in zip(table.column_names, table.schema.types, strict=True):
+        dtype = types.get(name, "").partition(" (")[2][:-1] if named_type(types.get(name)) == kind else ""
+        if not dtype and has_gaps(configuration, name) and (pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
+            dtype = str(kind).replace("bool", "boolean").replace("u", "U").replace("int", "Int")
+        if dtype:
+            columns.append(
+                {"name": name, "field_name": name, "pandas_type": kind, "numpy_type": dtype, "metadata": None}
+            )
+    described = {"index_columns": [], "column_indexes": [], "columns": columns}
+    return table.replace_schema_metadata({"pandas": json.dumps(described, default=str)})

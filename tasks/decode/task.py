@@ -10,7 +10,7 @@ import pyarrow as pa
 from marginweave.schemas.contracts import check_contract, output_schema
 from marginweave.schemas.errors import StageError
 from marginweave.tasks.checkpoint.codecs import pack_table, unpack_codes, unpack_table
-from marginweave.tasks.decode.decode import decode_table, label_counts
+from marginweave.tasks.decode.decode import decode_table, label_counts, typed_table
 from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.normalize.task import released_counts
 from marginweave.tasks.references import DerivedReference, StageResult
@@ -42,14 +42,15 @@ def decode(
 
         def decoded(block: int) -> bytes:
             codes = unpack_codes(blocks[block])
-            table = decode_table(codes, domain, configuration, configuration.synthesize.seed, block, known)
+            seed, types = configuration.synthesize.seed, reference.types
+            table = decode_table(codes, domain, configuration, seed, block, known, types=types)
             check_contract(contract, table.to_pandas(), "decode")
-            return pack_table(table)
+            return pack_table(typed_table(table, domain, configuration, types))
 
         for packed in LocalEngine().map(decoded, range(len(blocks))):
             yield packed
             if suite is not None:
-                tables.append(unpack_table(packed))
+                tables.append(unpack_table(packed).replace_schema_metadata(None))
         if suite is not None:
             # the whole table, as the suite may have rules about all of a column
             broken = Suite(suite, raw_input=False).broken(pa.concat_tables(tables).to_pandas())

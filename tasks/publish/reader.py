@@ -21,7 +21,7 @@ from marginweave.schemas.errors import InputError, StageError
 from marginweave.schemas.released.aggregates import Aggregates, Domain, LevelNoise
 from marginweave.schemas.released.measurements import Marginals
 from marginweave.schemas.released.statement import PrivacyStatement
-from marginweave.tasks.decode.decode import decode_table, label_counts
+from marginweave.tasks.decode.decode import decode_table, label_counts, typed_table
 from marginweave.tasks.encode.codes import code_type, encode_table, value_slots
 from marginweave.tasks.evaluate.intervals import Intervals, marginal_intervals
 from marginweave.tasks.normalize.marginals import listed_counts, marginal_counts, normalize_marginals
@@ -92,9 +92,10 @@ class PublishedRelease:
         from marginweave.tasks.synthesize.release import synthesize_blocks  # numba
 
         blocks = synthesize_blocks(self.marginals or self.aggregates, self.configuration, settings)
-        domain, counts = self.aggregates.domain, label_counts(self.aggregates)
+        domain, counts, types = self.aggregates.domain, label_counts(self.aggregates), self.statement.types or {}
         for block, codes in enumerate(blocks):
-            yield decode_table(codes, domain, self.configuration, settings.seed, block, counts)
+            table = decode_table(codes, domain, self.configuration, settings.seed, block, counts, types=types)
+            yield typed_table(table, domain, self.configuration, types)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -63,6 +63,7 @@ AMPLIFIED = (
     "The draws together are differentially private towards the sampled table, by Gaussian differential privacy; the sampling "
     "makes that (epsilon, delta) towards the data"
 )
+TYPED = "The types of the source's columns, as its schema has them, were public before the data was seen."
 APPROVED = "Somebody who had seen this release, and nothing that it was made from, decided to publish it."
 APPROVED_AFTER_A_LOOK = (
     "Somebody who had seen this release decided to publish it. Before that, a release about the same people was compared with "
@@ -123,6 +124,12 @@ def privacy_statement(
         **dict(marginals),
         confidence=stated_confidence(configuration.with_bounds(bounds, bins), plan, aggregates),
     )
+
+
+def with_types(statement: PrivacyStatement, types: Mapping[str, str]) -> PrivacyStatement:
+    """The statement with the types of the source, and the assumption that they were public; as it is without any."""
+    facts = {"types": dict(types), "assumptions": (*statement.assumptions, TYPED)} if types else {}
+    return statement.model_copy(update=facts)
 
 
 def promise(

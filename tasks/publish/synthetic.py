@@ -16,13 +16,14 @@ from marginweave.schemas.configuration.columns import MeasuredColumn
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.tasks.checkpoint.codecs import in_blocks
 from marginweave.tasks.checkpoint.files import streamed_file
+from marginweave.tasks.decode.decode import spelled_table, stored_table
 from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.publish.tables import CSV_OPTIONS, PARQUET_OPTIONS, ROW_GROUP, as_written
 
 SYNTHETIC = ("synthetic.parquet", "synthetic.csv")
 
 
-def missing_as_written(configuration: Configuration) -> dict[str, str]:
+def _missing_as_written(configuration: Configuration) -> dict[str, str]:
     """The text that means "no value" in the source, by column of the output, where there is one and it is not empty."""
     declared = {
         name: [text.strip() for text in configuration.missing_texts(name)]
@@ -32,28 +33,32 @@ def missing_as_written(configuration: Configuration) -> dict[str, str]:
     return {name: texts[0] for name, texts in declared.items() if len(texts) == 1 and texts[0]}
 
 
-def write_synthetic(place: Path, tables: Iterable[pa.Table], missing: Mapping[str, str]) -> dict[str, str]:
+def write_synthetic(
+    place: Path, tables: Iterable[pa.Table], configuration: Configuration, types: Mapping[str, str]
+) -> dict[str, str]:
     """Write `synthetic.parquet` and `synthetic.csv` to the folder `place`, block by block, and return their SHA-256 by name.
 
-    The same bytes as `parquet_bytes` and `csv_bytes`, however the records are cut into tables, of which there is one at least.
-    In the CSV file a missing value is the text of `missing`; Parquet has a null of its own for it, whatever the source wrote.
-    DP: post-processing.
+    The same bytes however the records are cut into tables, of which there is one at least. The CSV file is spelled as the
+    configuration says that the source is, missing values too. The Parquet file has the schema that `typed_table` gave to the
+    records where the source had `types`; otherwise it is that of `parquet_bytes`. DP: post-processing.
 
     Raises:
         MachineError: the disk refuses; what stood there stands.
     """
-    blocks = in_blocks(tables, ROW_GROUP)
-    first = next(blocks)
+    missing, options = _missing_as_written(configuration), {**PARQUET_OPTIONS, "store_schema": bool(types)}
+    pairs = (
+        (stored_table(rows, configuration, types), as_written(spelled_table(rows, configuration), missing))
+        for rows in in_blocks(tables, ROW_GROUP)
+    )
+    first = next(pairs)
     with ExitStack() as files:
         streams = [files.enter_context(streamed_file(place / name)) for name in SYNTHETIC]
-        parquet = pq.ParquetWriter(streams[0], first.schema, **PARQUET_OPTIONS)
-        text = pa_csv.CSVWriter(
-            streams[1], as_written(first.schema.empty_table(), missing).schema, write_options=CSV_OPTIONS
-        )
-        for rows in chain([first], blocks):
+        parquet = pq.ParquetWriter(streams[0], first[0].schema, **options)
+        text = pa_csv.CSVWriter(streams[1], first[1].schema, write_options=CSV_OPTIONS)
+        for stored, spelled in chain([first], pairs):
             writes = (
-                partial(parquet.write_table, rows.combine_chunks(), row_group_size=ROW_GROUP),
-                partial(text.write_table, as_written(rows, missing)),
+                partial(parquet.write_table, stored.combine_chunks(), row_group_size=ROW_GROUP),
+                partial(text.write_table, spelled),
             )
             for _ in LocalEngine().map(lambda write: write(), writes):  # side by side
                 pass

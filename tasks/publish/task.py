@@ -20,8 +20,8 @@ from marginweave.tasks.normalize.marginals import listed_counts
 from marginweave.tasks.normalize.task import released_counts
 from marginweave.tasks.publish.pages import internal_report, release_pages
 from marginweave.tasks.publish.reader import PublishedRelease, show_records
-from marginweave.tasks.publish.statement import privacy_statement
-from marginweave.tasks.publish.synthetic import missing_as_written, write_synthetic
+from marginweave.tasks.publish.statement import privacy_statement, with_types
+from marginweave.tasks.publish.synthetic import write_synthetic
 from marginweave.tasks.publish.tables import (
     counts_table,
     csv_bytes,
@@ -47,8 +47,7 @@ def publish(
     They become `release/` once the ledger has booked them. `parts` has the results of `evaluate` and of what it was given;
     `account` what the ledger says of the dataset, `release` who the release is. DP: post-processing.
     """
-    configuration = reference.configuration
-    aggregates = released_counts(reference, parts["normalize"])
+    configuration, aggregates = reference.configuration, released_counts(reference, parts["normalize"])
     evaluation = Evaluation.from_json(reference.load(parts["evaluate"]))
     aggregates, intervals, counts, marginals = counts_and_marginals(
         reference, aggregates, parts["collect"], parts["normalize"]
@@ -57,6 +56,7 @@ def publish(
     statement = privacy_statement(
         configuration, plan, aggregates, account, release, bought, bins=reference.released_bins, marginals=marginals
     ).model_copy(update={"verdict": evaluation.summary})
+    statement = with_types(statement, reference.types)
     published = PublishedRelease(
         configuration=reference.resolved, aggregates=aggregates, intervals=intervals, statement=statement
     )
@@ -75,7 +75,7 @@ def publish(
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     decoded = reference.load_blocks(parts["decode"])
     tables = LocalEngine().map(lambda block: unpack_table(decoded[block]), range(len(decoded)))  # verified on all cores
-    digests |= write_synthetic(place, tables, missing_as_written(configuration))
+    digests |= write_synthetic(place, tables, configuration, reference.types)
     return {f"release/{name}": digest for name, digest in digests.items()}
 
 

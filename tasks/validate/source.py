@@ -20,7 +20,7 @@ from marginweave.schemas.configuration.execution import SourceFile
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.places import EXAMPLE_PREFIX
-from marginweave.tasks.arrow import cell_type, is_text
+from marginweave.tasks.arrow import cell_type, is_text, schema_types
 from marginweave.tasks.checkpoint.codecs import plain_table
 from marginweave.tasks.validate.arrow_file import arrow_batches, arrow_schema
 from marginweave.tasks.validate.kinds import SUPPORTED, check_kind, delimiter_of, kind_of
@@ -192,6 +192,17 @@ class TableSource:
                 yield from read_sheet(self.name, parts[0], columns, self.form.numbers)
             else:
                 yield from read_parquet(self.name, parts, columns)
+
+    def types(self, columns: Sequence[str]) -> dict[str, str]:
+        """The types that columns have in its schema, as `schema_types`; none in a text, a sheet or an example.
+
+        A column whose type is not the same in all parts has none. Raises InputError as `column_schema`.
+        """
+        if kind_of(self.name, self.form) not in {"parquet", "arrow"}:
+            return {}
+        with reading(self.name):
+            first, *others = (schema_types(column_schema(self.name, part), columns) for part in parts_of(self.name))
+        return {name: kind for name, kind in first.items() if all(other.get(name) == kind for other in others)}
 
     def table(self, columns: Sequence[str]) -> pa.Table:
         """All of it at once, without dictionaries. Raises InputError as `tables`."""

@@ -26,7 +26,7 @@ def column(**keys: Any) -> NumberColumn:
 
 
 def shape(found: NumberColumn, counts: Floats) -> BelowCurve:
-    known = number_shape(found, counts)
+    known = number_shape(found, counts, found.resolution)
     assert isinstance(known, BelowCurve)
     return known
 

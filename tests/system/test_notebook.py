@@ -9,12 +9,14 @@ import sys
 import threading
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from marginweave.flows import Synthesizer
 from marginweave.flows.run.lookup import run_lock
 from marginweave.schemas.errors import BudgetError, InputError, StageError
 from marginweave.tasks.checkpoint.run_folder import RunFolder
+from marginweave.tasks.publish.statement import TYPED
 from tests.support.command_line import CommandLine
 from tests.support.configurations import quick, raw
 from tests.support.people_table import people_frame
@@ -47,6 +49,34 @@ def test_fit_and_sample(ledgered: CommandLine) -> None:
     Synthesizer(quick(raw())).fit(people_frame())
     assert "1 release(s)" in ledgered("ledger", "list").stdout
     assert not list(Path(os.environ["MARGINWEAVE_HOME"]).rglob("frame.parq*"))
+
+
+def test_a_sample_has_the_dtypes_of_the_frame(ledgered: CommandLine) -> None:
+    """So has the file that the release alone gives anew; no text of the frame that is not declared is in any of it."""
+    ledgered("ledger", "open", "people", "--epsilon", "1", "--delta", "1e-6")
+    frame = people_frame()
+    sexes = pd.CategoricalDtype(["m", "f", "undeclared"], ordered=True)
+    dates = pd.to_datetime("2019-01-31") + pd.to_timedelta(range(len(frame)), "h")
+    typed = frame.assign(
+        sex=frame["sex"].astype(sexes),
+        region=frame["region"].astype("string"),
+        age=pd.to_numeric(frame["age"]).astype("UInt8"),
+        grade=pd.to_numeric(frame["grade"]).astype("Int16"),
+        seen=dates.tz_localize("UTC").tz_convert("Asia/Tokyo"),
+    )
+    days = {"type": "datetime", "bounds": ["2019-01-01", "2021-12-31"], "bins": "year", "missing": ["none"]}
+    model = Synthesizer(quick(raw(columns__seen=days))).fit(typed)
+    typed["sex"] = typed["sex"].astype(pd.CategoricalDtype(["f", "m"], ordered=True))
+    for records in (1, 50):
+        sample = model.sample(records)
+        assert sample.dtypes.to_dict() == typed[sample.columns].dtypes.to_dict()
+    assert set(sample["seen"].dropna().dt.year) <= {2019, 2020, 2021}
+    run = model.release.statement.run
+    ledgered("synthesize", run, "--seed", "9", "--records", "30", "--to", str(ledgered.home / "anew"))
+    for place in (ledgered.home / "anew", ledgered.home / "runs" / run / "release"):
+        assert pd.read_parquet(place / "synthetic.parquet").dtypes.to_dict() == sample.dtypes.to_dict()
+        assert b"undeclared" not in b"".join(path.read_bytes() for path in place.iterdir() if path.is_file())
+    assert TYPED in model.release.statement.assumptions
 
 
 def test_what_cannot_be_fitted(ledgered: CommandLine) -> None:

@@ -122,9 +122,9 @@ class NumberGrid(BinnedColumn, frozen=True):
         width = min(high - low for low, high in pairwise(self.edges))
         return min(self.finest, max(0, math.ceil(3 - math.log10(width))))
 
-    def grid(self, index: int) -> tuple[int, int]:
-        """First and last multiple of 10^-resolution inside bin `index`, as integers."""
-        scale = 10**self.resolution
+    def grid(self, index: int, resolution: int | None = None) -> tuple[int, int]:
+        """First and last multiple of 10^-resolution inside bin `index`, as integers; of the column's unless one is given."""
+        scale = 10 ** (self.resolution if resolution is None else resolution)
         first = math.ceil(self.edges[index] * scale)
         while first / scale < self.edges[index]:
             first += 1
@@ -134,7 +134,8 @@ class NumberGrid(BinnedColumn, frozen=True):
             last -= 1
         return first, last
 
-    def runs(self, missing: Sequence[str]) -> tuple[Run, ...] | None:
+    def runs(self, missing: Sequence[str], resolution: int | None = None) -> tuple[Run, ...] | None:
         """What missing and special codes leave of the grids of the bins; None where none of them lies on a grid."""
-        gaps = gaps_on_grid((*missing, *self.explicit), self.edges[0], self.edges[-1], self.resolution)
-        return open_runs(((i, *self.grid(i)) for i in range(len(self.bin_labels))), gaps) if gaps else None
+        resolution = self.resolution if resolution is None else resolution
+        gaps = gaps_on_grid((*missing, *self.explicit), self.edges[0], self.edges[-1], resolution)
+        return open_runs(((i, *self.grid(i, resolution)) for i in range(len(self.bin_labels))), gaps) if gaps else None

@@ -58,17 +58,17 @@ Simulated releases of 1,000 rows at epsilon 1, six of each table, in which one p
 (errors of V of the three strongest pairs):
 
 - **Merging** rare values loses most: counted without noise, but merged at 2 sigma, the pairs are off by .14 (adult), .15
-  (drug_deaths) and .23 (ma2019), and by .01 without merging. Each column merges by its own noise, so two columns that say the
-  same merge differently.
-- **Noise** of the standard deviation that six pairs can have, 17.5, alone makes .13, .11, .15 and .037 (affairs) of it: on adult
-  and affairs what is asked lies beyond pairs measured so well.
-- **Selection** decides ma2019: its strongest associations rest on few records (55 children in one pair). By the distance from
-  independence, as MST and AIM choose, even a choice without noise leaves .61; who knows the pairs gets .29.
-- Tried and not taken, as no setting helps every table: no merging with pairs chosen by |counts - model| less what noise makes of
-  them (releases: adult .128 of .163 and drug_deaths .192 of .216, but affairs .061 of .037, and TVD 5 % worse on adult and
-  affairs); the same with a threshold of one sigma and six pairs (simulated: drug_deaths .141, affairs .027; adult .154, ma2019
-  .627); 9 and 12 pairs; fits that go nearer to the counts (drug_deaths .191 simulated); scores that imitate V, which are as small
-  as the noise of the choice; exchanges of records across components.
+  (drug_deaths) and .23 (ma2019), and by .01 without merging. Each column merges by its own noise, so two columns that say
+  the same merge differently.
+- **Noise** of the standard deviation that six pairs can have, 17.5, alone makes .13, .11, .15 and .037 (affairs) of it: on
+  adult and affairs what is asked lies beyond pairs measured so well.
+- **Selection** decides ma2019: its strongest associations rest on few records (55 children in one pair). By the distance
+  from independence, as MST and AIM choose, even a choice without noise leaves .61; who knows the pairs gets .29.
+- Tried and not taken, as no setting helps every table: no merging with pairs chosen by |counts - model| less what noise
+  makes of them (releases: adult .128 of .163 and drug_deaths .192 of .216, but affairs .061 of .037, and TVD 5 % worse on
+  adult and affairs); the same with a threshold of one sigma and six pairs (simulated: drug_deaths .141, affairs .027; adult
+  .154, ma2019 .627); 9 and 12 pairs; fits that go nearer to the counts (drug_deaths .191 simulated); scores that imitate V,
+  which are as small as the noise of the choice; exchanges of records across components.
 """
 
 

@@ -28,7 +28,7 @@ def test_blocks_of_published_records_are_the_table(
     """Codes, labels and broken rules; values of a private domain are those that occur in any block."""
     release, _ = published()
     table = table_of(release, made_records(release.configuration, 2500)).slice(0, count)
-    write_synthetic(tmp_path, [table], {})
+    write_synthetic(tmp_path, [table], release.configuration, {})
     given = configuration(columns=columns)
     monkeypatch.setattr(Configuration, "block_rows", 1000)
     encoded, broken = published_records(tmp_path / "synthetic.parquet", given)

@@ -19,7 +19,7 @@ from marginweave.schemas.errors import MachineError
 from marginweave.tasks.checkpoint.files import file_digest, streamed_file
 from marginweave.tasks.preprocess.clean import clean_table
 from marginweave.tasks.publish import synthetic, tables
-from marginweave.tasks.publish.synthetic import missing_as_written, write_synthetic
+from marginweave.tasks.publish.synthetic import write_synthetic
 from marginweave.tasks.publish.tables import csv_bytes, parquet_bytes
 from tests.support.configurations import configuration
 
@@ -39,10 +39,13 @@ def test_files_are_those_of_the_whole_table(tmp_path_factory, rows, cuts, single
     edges = [0, *sorted(min(cut, rows) for cut in cuts), rows]
     blocks = [table.slice(low, high - low) for low, high in pairwise(edges)]
     place = tmp_path_factory.mktemp("release")
+    number = {"type": "number", "bounds": [0, 9], "bins": 3}
+    hidden = {"type": "category", "domain": "private"}
+    config = configuration(columns={"text": hidden, "number": number, "whole": {**number, "decimals": 0}})
     with pytest.MonkeyPatch.context() as patch:
         for module in (tables, synthetic):
             patch.setattr(module, "ROW_GROUP", 16)
-        digests = write_synthetic(place, blocks, {})
+        digests = write_synthetic(place, blocks, config, {})
         wanted = {"synthetic.parquet": parquet_bytes(table), "synthetic.csv": csv_bytes(table)}
     assert {name: (place / name).read_bytes() for name in wanted} == wanted
     assert digests == {name: hashlib.sha256(content).hexdigest() for name, content in wanted.items()}
@@ -67,7 +70,7 @@ def test_a_missing_value_is_written_as_the_source_writes_it(tmp_path: Path) -> N
     config = configuration(columns=columns)
     whole, texts = pa.array([None, 5], pa.int64()), pa.array([None, "a"])
     table = pa.table({"n": whole, "both": whole, "plain": whole, "sure": [1, 2], "text": texts, "flag": [None, True]})
-    write_synthetic(tmp_path, [table.slice(0, 1), table.slice(1)], missing_as_written(config))
+    write_synthetic(tmp_path, [table.slice(0, 1), table.slice(1)], config, {})
     head, *lines = (tmp_path / "synthetic.csv").read_text().splitlines()
     assert head == '"n","both","plain","sure","text","flag"'
     assert lines == ['"N",,,1,"-9","?"', '"5",5,5,2,"a","true"']
