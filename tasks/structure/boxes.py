@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from marginweave.schemas.arrays import Flags, Integers
+from marginweave.schemas.configuration.attributes import tied_parts
 from marginweave.schemas.released.measurements import Clique, Mask, alike
 
 Inside = Mapping[int, Integers]  # of each tied attribute the kinds of codes in a box
@@ -71,3 +73,28 @@ def _split(box: Inside, cut: Sequence[Table]) -> list[Inside]:
     several = [a for a, way in ways.items() if way.max() > 0]
     best = min(several, key=lambda a: (ways[a].max(), -sum(a in clique for clique, _ in cut), a))
     return [{**box, best: box[best][ways[best] == way]} for way in range(int(ways[best].max()) + 1)]
+
+
+# Where rules leave more boxes than that, pairs are only ruled out by the rules themselves.
+_MOST_BOXES = 256
+
+
+def implied_pairs(sizes: Sequence[int], masks: Sequence[Mask]) -> tuple[Mask, ...]:
+    """Masks of pairs of attributes that follow from masks through others: what is in no box of what all of them allow.
+
+    DP: arithmetic on public masks.
+    """
+    found = []
+    offsets = np.cumsum([0, *sizes])
+    for part in tied_parts(mask.attributes for mask in masks):
+        mine = [mask for mask in masks if part.issuperset(mask.attributes)]
+        boxes = allowed_boxes(sizes, mine, _MOST_BOXES) if len(part) > 2 else None
+        if boxes is None or not len(boxes):
+            continue
+        inside = {a: boxes[:, offsets[a] : offsets[a + 1]].astype(np.float32) for a in part}
+        known = {mask.attributes: mask.allowed for mask in mine}
+        for pair in itertools.combinations(sorted(part), 2):
+            allowed = inside[pair[0]].T @ inside[pair[1]] > 0
+            if not np.array_equal(allowed, known.get(pair, np.ones_like(allowed))):
+                found.append(Mask(attributes=pair, allowed=allowed))
+    return tuple(found)

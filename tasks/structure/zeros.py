@@ -15,6 +15,7 @@ from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.values import MAX_CELLS
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Clique, Mask
+from marginweave.tasks.structure.boxes import implied_pairs
 
 Labels = Sequence[Sequence[str]]
 
@@ -31,7 +32,7 @@ def domain_sizes(attributes: Sequence[Attribute], labels: Labels) -> tuple[int, 
 
 
 def structural_masks(configuration: Configuration, labels: Labels) -> tuple[Mask, ...]:
-    """The cells that no record can be in: forbidden combinations, and no value where one is never missing.
+    """The cells that no record can be in, by rules, by pairs that follow from several of them, or as a value is never missing.
 
     DP: arithmetic on public or released labels. Raises InputError for a set of attributes with too many combinations.
     """
@@ -39,7 +40,8 @@ def structural_masks(configuration: Configuration, labels: Labels) -> tuple[Mask
     for j, attribute in enumerate(configuration.attributes):
         if attribute.private and not attribute.optional and labels[j]:
             alone.append(Mask(attributes=(j,), allowed=np.arange(sizes[j]) < len(labels[j])))
-    return (*rule_masks(configuration.forbidden, configuration.attributes, labels), *alone)
+    masks = rule_masks(configuration.forbidden, configuration.attributes, labels)
+    return (*masks, *implied_pairs(sizes, masks), *alone)
 
 
 def rule_masks(forbidden: Iterable[Forbidden], attributes: Sequence[Attribute], labels: Labels) -> tuple[Mask, ...]:

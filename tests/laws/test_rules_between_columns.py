@@ -20,7 +20,7 @@ from marginweave.schemas.configuration.synthesis import (
 )
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.aggregates import Domain
-from marginweave.schemas.released.measurements import Marginals, Measurement
+from marginweave.schemas.released.measurements import Marginals, Measurement, allowed_cells
 from marginweave.tasks.decode.decode import decode_table
 from marginweave.tasks.encode.codes import EncodedTable, code_type, encode_table
 from marginweave.tasks.encode.repair import Repair
@@ -83,6 +83,15 @@ def test_exactly_what_breaks_a_rule_is_excluded() -> None:
     allowed = np.array([keeps(tuple(record)) for record in EVERY.tolist()])
     assert 0 < allowed.sum() < len(allowed)
     assert np.array_equal(broken_records(tuple(EVERY.T), MASKS), ~allowed)
+
+
+def test_pairs_are_excluded_that_no_allowed_record_has() -> None:
+    """A married person who owns as a child does; found through age, which rules name beside each of the two."""
+    allowed = EVERY[[keeps(tuple(record)) for record in EVERY.tolist()]]
+    for pair in itertools.combinations(range(7), 2):
+        there = np.zeros([SIZES[a] for a in pair], np.bool_)
+        there[tuple(allowed[:, a] for a in pair)] = True
+        assert np.array_equal(allowed_cells(pair, there.shape, MASKS), there)
 
 
 def test_every_record_becomes_an_allowed_one_by_itself() -> None:
