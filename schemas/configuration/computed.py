@@ -21,40 +21,44 @@ def _mapping(value: Any) -> Any:
     return {str(key): str(item) for key, item in value.items()}
 
 
-class DeterminedColumn(FrozenModel):
+class _Computed(FrozenModel):
+    key: ClassVar[str]
+    """Where it stands in the section `structure`."""
+    column: str
+
+    @property
+    def computed(self) -> str:
+        """The column of the output that is computed; it is not counted."""
+        return self.column
+
+
+class DeterminedColumn(_Computed):
     """A column that is not measured: the output has `mapping[value of by]`, or `default`; nothing where `by` is missing."""
 
     key: ClassVar[str] = "determined"
-    column: str
     by: str
     mapping: Annotated[dict[str, str], BeforeValidator(_mapping)]
     default: Annotated[str | None, BeforeValidator(lambda value: None if value is None else str(value))] = None
 
     @property
-    def computed(self) -> str:
-        """The column of the output that is computed."""
-        return self.column
-
-    @property
     def sources(self) -> tuple[str, ...]:
-        """The counted columns that it is computed from."""
+        """The counted column that it follows from."""
         return (self.by,)
 
 
-class DifferenceColumn(FrozenModel):
+class DifferenceColumn(_Computed):
     """A number that is counted, computed from each row as `of` minus `since`, whatever the source has in its place.
 
     `of` is not counted: the output has `since` plus the number, nothing where either is missing.
     """
 
     key: ClassVar[str] = "difference"
-    column: str
     of: str
     since: str
 
     @property
     def computed(self) -> str:
-        """The column of the output that is computed."""
+        """The later column."""
         return self.of
 
     @property
@@ -63,17 +67,11 @@ class DifferenceColumn(FrozenModel):
         return self.since, self.column
 
 
-class SumColumn(FrozenModel):
+class SumColumn(_Computed):
     """A number that is not counted: the output has the sum of the columns `of`, nothing where one of them is missing."""
 
     key: ClassVar[str] = "sum"
-    column: str
     of: Annotated[Texts, Field(min_length=2)]
-
-    @property
-    def computed(self) -> str:
-        """The column of the output that is computed."""
-        return self.column
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -147,16 +145,12 @@ def _check_total(
             raise ValueError(f"{place} has {name!r}, which must be a number or date, without codes")
         if isinstance(column, DateColumn) and not column.exact:
             raise ValueError(f"{place} has {name!r}, whose format must write each {column.type} in its own way")
-    kinds = [columns[name].type for name in names]
-    dated = isinstance(rule, DifferenceColumn)
-    if kinds != ([kinds[0]] * 2 if dated else ["number"] * (len(kinds) - 1)) + ["number"] or _steps(names, columns) > 1:
+    dated, kinds = isinstance(rule, DifferenceColumn), [columns[name].type for name in names]
+    wanted = [kinds[0], kinds[0], "number"] if dated else ["number"] * len(kinds)
+    if kinds != wanted or len({step_of(columns[name]) for name in names}) > 1:
         what = "dates of one type and a number of 0 decimals, or numbers" if dated else "numbers"
         raise ValueError(f"{place} has {', '.join(names)}, which must be {what} of as many decimals")
     _check_bounds(rule, columns)
-
-
-def _steps(names: Iterable[str], columns: Mapping[str, Column]) -> int:
-    return len({step_of(columns[name]) for name in names})
 
 
 def _check_bounds(rule: TotalColumn, columns: Mapping[str, Column]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from marginweave.tasks.encode.repair import Repair
 from marginweave.tasks.evaluate.rules import broken_rules
 from marginweave.tasks.mechanisms.randomness import KeyedBits, RecordWords
 from marginweave.tasks.preprocess.clean import clean_table
+from marginweave.tasks.preprocess.rows import prepare_blocks
 from marginweave.tasks.structure.zeros import broken_records, domain_sizes, structural_masks
 from tests.support.configurations import configuration
 
@@ -159,21 +161,22 @@ def test_rows_that_break_a_rule_are_told() -> None:
     assert "sum" not in {entry.rule for entry in broken_rules(without, CONFIGURATION)}
 
 
-def test_nothing_has_passed_since_what_is_missing() -> None:
-    """Joined rows of a subject can disagree on the date alone: the date stays missing, and so the difference becomes."""
-    codes = tuple(np.array(column, np.uint8) for column in ([3, 3, 1], [0, 4, 4], [0, 0, 0], [0, 0, 0]))
-    assert broken_records(codes, structural_masks(CONFIGURATION, labels(CONFIGURATION))).tolist() == [
-        True,
-        False,
-        False,
-    ]
-    from marginweave.tasks.encode.codes import EncodedTable
-
-    words = RecordWords(words=KeyedBits(key=b"k" * 32, purpose="rules"), records=np.arange(3))
-    repaired = Repair(CONFIGURATION, labels(CONFIGURATION))(
-        EncodedTable(codes=codes, labels=labels(CONFIGURATION)), words
-    )
-    assert [code.tolist() for code in repaired.codes[:2]] == [[3, 3, 1], [4, 4, 4]]
+def test_nothing_has_passed_since_what_is_missing(tmp_path: Path) -> None:
+    """Joined rows of a subject can disagree on the date alone: the date stays missing, and so does the difference become."""
+    config = configuration(columns=COLUMNS, structure=STRUCTURE, privacy__unit={"column": "id", "join": True})
+    rows = {
+        "leaving": ["2024-01-05", "2024-01-06", "2024-01-07"],
+        "arrival": ["2024-01-03", "2024-01-04", "2024-01-06"],
+    }
+    rows |= {"part": ["1"] * 3, "other": ["1"] * 3, "id": ["a", "a", "b"]}
+    (block,) = prepare_blocks([pa.table(rows)], config, b"k" * 32, tmp_path)
+    assert block.table.column("arrival").to_pylist() == [None, datetime.date(2024, 1, 6)]
+    assert block.table.column("stay").to_pylist() == [2, 1]
+    encoded = encode_table(block.table, config)
+    assert broken_records(encoded.codes, structural_masks(config, labels(config))).tolist() == [True, False]
+    words = RecordWords(words=KeyedBits(key=b"k" * 32, purpose="rules"), records=np.arange(2))
+    repaired = Repair(config, labels(config))(encoded, words)
+    assert [code.tolist() for code in repaired.codes] == [[3, 0], [4, 1], [1, 1], [0, 0]]
 
 
 def test_a_difference_can_be_missing_where_its_columns_can() -> None:
