@@ -34,8 +34,8 @@ def _table(columns: Mapping[str, tuple[list[pa.Check], bool]]) -> pa.DataFrameSc
 
 
 def input_schema(configuration: Configuration) -> pa.DataFrameSchema:
-    """The contract of the raw table: exactly the counted columns, in order; where `outside: error`, no value outside."""
-    return _table({name: (_input_checks(configuration, name), True) for name in configuration.names})
+    """The contract of the raw table: exactly the columns that count, in order; where `outside: error`, no value outside."""
+    return _table({name: (_input_checks(configuration, name), True) for name in configuration.raw_names})
 
 
 def clean_schema(configuration: Configuration) -> pa.DataFrameSchema:

@@ -153,6 +153,14 @@ _RULES = {
         "have another value than `structure.determined` computes",
         "The release has the computed value. Compare `mapping` with its source, or correct the rows.",
     ),
+    "difference": (
+        "have a difference outside of its bounds in `structure.difference`, such as a negative one",
+        "It counts as the nearest that is inside. If the published limits are wider, widen `bounds`; or correct the rows.",
+    ),
+    "sum": (
+        "have another total than `structure.sum` computes from its parts",
+        "The release has the sum of the parts. Compare the rule with its source, or correct the rows.",
+    ),
     "max_values": (
         "have more values in the cell than `max_values`",
         "Of more, a random choice is kept. Raise `max_values` if more are usual: noise grows with it.",

@@ -101,7 +101,7 @@ class Inspection:
 
     def __post_init__(self) -> None:
         configuration = self.configuration
-        self.looks = {name: Look() for name in configuration.names}
+        self.looks = {name: Look() for name in configuration.raw_names}
         if configuration.privacy.subject is None:
             self.ids = {name: Repetition(self._missing(name)) for name in self.present if self._is_id(name)}
 
@@ -119,13 +119,12 @@ class Inspection:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What is read: what a release reads, ids, and determined columns that the table has."""
-        return tuple(dict.fromkeys((*self.configuration.source_names, *self.ids, *self._determined)))
+        """What is read: what a release reads, ids, and computed columns that the table has."""
+        return tuple(dict.fromkeys((*self.configuration.source_names, *self.ids, *self._computed)))
 
     @property
-    def _determined(self) -> list[str]:
-        structure = self.configuration.structure
-        return [rule.column for rule in (structure.determined if structure else ()) if rule.column in self.present]
+    def _computed(self) -> tuple[str, ...]:
+        return (self.configuration.structure or Structure()).computed_among(self.present)
 
     def add(self, block: pa.Table) -> None:
         """Take in a block of the raw table."""
@@ -135,7 +134,7 @@ class Inspection:
         for name, repetition in self.ids.items():
             repetition.add(block.column(name))
         if configuration.structure is not None or any(column.is_set for column in configuration.columns.values()):
-            table = block.select([*configuration.names, *self._determined])
+            table = block.select(list(dict.fromkeys((*configuration.raw_names, *self._computed))))
             self.rules.append((broken_rules(table, configuration), block.num_rows))
         if self.suite is not None and block.num_rows:
             import pandas as pd

@@ -78,6 +78,7 @@ def forbidden_labels(
     found += [box for universe in structure.applies or () for box in rules.outside(universe)]
     for (low, high), steps in structure.orders.items():
         found += rules.out_of_order(low, high, steps)
+    found += [box for rule in structure.difference or () for box in rules.undated(rule.since, rule.column)]
     return tuple(box for box in found if all(labels for _, labels in box))
 
 
@@ -131,6 +132,11 @@ class _Rules:
             if limits is not None:
                 below = tuple(text for text, end in last if end < limits[0] + least)
                 yield (self._places[low], (label,)), (self._places[high], below)
+
+    def undated(self, since: str, column: str) -> Iterator[Forbidden]:
+        """Nothing has passed since a moment that is missing."""
+        if self.attributes[self._places[since]].optional:
+            yield (self._places[since], (None,)), (self._places[column], self.columns[column].labels)
 
     def _asked(self, name: str, what: Condition | Texts) -> Excluded:
         place = self._places[name]

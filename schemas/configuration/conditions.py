@@ -121,6 +121,15 @@ def label_limits(column: ColumnBase) -> list[Limits | None]:
     return [None if number is None else (Fraction(number), Fraction(number)) for number in numbers]
 
 
+def span_of(column: ColumnBase) -> Limits:
+    """The least and the largest value of a number with public bounds, or of a date."""
+    if isinstance(column, DateColumn):
+        return Fraction(column.edges[0]), Fraction(column.edges[-1] - 1)
+    assert isinstance(column, NumberColumn)
+    first, last = column.grid(0), column.grid(len(column.bin_labels) - 1)
+    return first[0] * step_of(column), last[1] * step_of(column)
+
+
 def step_of(column: ColumnBase) -> Fraction:
     """The least distance of two values of a number or date, in the units of `label_limits`."""
     return Fraction(1, 10**column.resolution) if isinstance(column, NumberColumn) else Fraction(1)

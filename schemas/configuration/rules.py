@@ -20,12 +20,7 @@ def check_preparation(configuration: Sections) -> None:
             f"privacy.unit names column {subject.column!r}, which must be of type identifier or not be among the columns"
         )
     check_records(configuration.attributes, configuration.forbidden)
-    for name in {name for pair in (configuration.structure or Structure()).orders for name in pair}:
-        column = configuration.columns[name]
-        if isinstance(column, BinnedColumn) and column.runs(configuration.missing_texts(name)) is not None:
-            raise ValueError(
-                f"structure.ordered has {name!r}, whose missing or special codes must lie outside of its bounds"
-            )
+    _check_exact(configuration, configuration.structure or Structure())
     if not configuration.synthesize.complete and any(
         None in labels for box in configuration.forbidden for _, labels in box
     ):
@@ -49,11 +44,29 @@ def check_preparation(configuration: Sections) -> None:
         _check_resize(configuration)
 
 
+def _check_exact(configuration: Sections, structure: Structure) -> None:
+    """Refuse columns that an order, a difference or a sum needs, and that can be read back as missing; raises ValueError."""
+    named = {("ordered", name) for pair in structure.orders for name in pair}
+    named |= {(rule.key, rule.computed) for rule in structure.totals}
+    for key, name in sorted(named):
+        column = configuration.columns[name]
+        if isinstance(column, BinnedColumn) and column.runs(configuration.missing_texts(name)) is not None:
+            raise ValueError(
+                f"structure.{key} has {name!r}, whose missing or special codes must lie outside of its bounds"
+            )
+    for rule in structure.difference or ():
+        if not configuration.lacks_values(rule.column) and configuration.lacks_values(rule.since):
+            raise ValueError(
+                f"structure.difference has {rule.column!r}, which is imputed, since {rule.since!r}, which can be missing; "
+                "declare missing for both, or impute for both"
+            )
+
+
 def _check_imputation(configuration: Sections, name: str, column: MeasuredColumn) -> None:
     place, impute = f"columns.{name}.impute", column.impute
     structure = configuration.structure
     if structure and (structure.group_of(name) or structure.rule_of(name)):
-        raise ValueError(f"{place} must not stand in a grouped or determined column: its values come from others")
+        raise ValueError(f"{place} must not stand in a grouped or computed column: its values come from others")
     assert impute is not None
     if column.is_set:
         raise ValueError(f"{place} must not stand in a set: a cell without values is a value of its own")

@@ -10,13 +10,8 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from marginweave.schemas.budget import Stability
 from marginweave.schemas.configuration.attributes import Attribute, Forbidden, forbidden_labels, most_combinations
-from marginweave.schemas.configuration.columns import (
-    Column,
-    ConstantColumn,
-    IdentifierColumn,
-    MeasuredColumn,
-    Texts,
-)
+from marginweave.schemas.configuration.columns import Column, ConstantColumn, IdentifierColumn, MeasuredColumn, Texts
+from marginweave.schemas.configuration.computed import DeterminedColumn
 from marginweave.schemas.configuration.evaluation import EvaluationSettings, ExpectationSettings, PublishSettings
 from marginweave.schemas.configuration.execution import Execution, Source
 from marginweave.schemas.configuration.k_tuples import DEFAULT_BOUNDS_SHARE, AggregateSettings
@@ -98,13 +93,20 @@ class Sections(Execution):
             return False
         if self.privacy.subject is not None and self.privacy.subject.join:
             return True  # rows of one subject that disagree
-        return bool(self.missing_texts(column)) or (isinstance(declared, MeasuredColumn) and declared.outside == "null")
+        rule = self.structure.difference_of(column) if self.structure else None
+        return any(map(self._has_gaps, (column,) if rule is None else (rule.of, rule.since)))
+
+    def _has_gaps(self, column: str) -> bool:
+        """Whether a cell of the source can have no value; a column that is not declared is refused elsewhere."""
+        declared = self.columns.get(column)
+        return isinstance(declared, MeasuredColumn) and (declared.outside == "null" or bool(self.missing_texts(column)))
 
     def can_be_missing(self, column: str) -> bool:
         """Whether the output can lack a value of `column`, from public facts alone."""
         rule = self.structure.rule_of(column) if self.structure else None
         if rule is not None:
-            return rule.default is None or self.can_be_missing(rule.by)
+            unmapped = isinstance(rule, DeterminedColumn) and rule.default is None
+            return unmapped or any(map(self.can_be_missing, rule.sources))
         group = self.structure.group_of(column) if self.structure else None
         if group is None:
             return isinstance(self.columns[column], MeasuredColumn) and self.lacks_values(column)
@@ -199,15 +201,22 @@ class Sections(Execution):
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Names of the columns that are read from the source and counted, in declared order."""
+        """Names of the columns that are counted, in declared order."""
         counted = {name for attribute in self.attributes for name in attribute.columns}
         return tuple(name for name in self.columns if name in counted)
 
     @cached_property
+    def raw_names(self) -> tuple[str, ...]:
+        """Names of the columns whose cells are read and counted, or make up a difference that is; in declared order."""
+        rules = (self.structure or Structure()).difference or ()
+        read = {*self.names, *(rule.of for rule in rules)} - {rule.column for rule in rules}
+        return tuple(name for name in self.columns if name in read)
+
+    @cached_property
     def source_names(self) -> tuple[str, ...]:
-        """Names of the columns that are read from the source: those that are counted, and the one of the privacy unit."""
+        """Names of the columns that are read from the source: those that count, and the one of the privacy unit."""
         subject = self.privacy.subject
-        return self.names if subject is None else (*self.names, subject.column)
+        return self.raw_names if subject is None else (*self.raw_names, subject.column)
 
     @cached_property
     def output_names(self) -> tuple[str, ...]:

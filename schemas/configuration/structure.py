@@ -1,27 +1,29 @@
-"""What is known of columns together: released as one, computed from another, or never found together."""
+"""What is known of columns together: released as one, computed from others, or never found together."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Iterable, Mapping, Set
+from collections.abc import Collection, Iterable, Mapping, Set
 from functools import cached_property
 from itertools import pairwise
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from marginweave.schemas.configuration.columns import BooleanColumn, Category, Column, NumberColumn, Texts
+from marginweave.schemas.configuration.columns import Column, Texts
+from marginweave.schemas.configuration.computed import (
+    ComputedColumn,
+    DeterminedColumn,
+    DifferenceColumn,
+    SumColumn,
+    TotalColumn,
+    check_computed,
+)
 from marginweave.schemas.configuration.conditions import Allowed, label_limits, step_of
 from marginweave.schemas.configuration.preparation import UniformImputation
 from marginweave.schemas.configuration.values import FrozenModel
 
 SEPARATOR = " | "
-
-
-def _mapping(value: Any) -> Any:
-    if not isinstance(value, dict) or not value:
-        raise ValueError("must be a mapping of values to values")
-    return {str(key): str(item) for key, item in value.items()}
 
 
 def _combination(value: Any) -> Any:
@@ -53,15 +55,6 @@ class GroupedColumns(FrozenModel):
     def labels(self) -> tuple[str, ...]:
         """Names of the combinations: the values of the columns, in order."""
         return tuple(SEPARATOR.join(text.strip() for text in texts) for texts in self.combinations)
-
-
-class DeterminedColumn(FrozenModel):
-    """A column that is not measured: the output has `mapping[value of by]`, or `default`; nothing where `by` is missing."""
-
-    column: str
-    by: str
-    mapping: Annotated[dict[str, str], BeforeValidator(_mapping)]
-    default: Annotated[str | None, BeforeValidator(lambda value: None if value is None else str(value))] = None
 
 
 class AppliesRule(FrozenModel):
@@ -102,6 +95,8 @@ class Structure(FrozenModel):
     forbidden: tuple[Annotated[dict[str, Allowed], BeforeValidator(_combination)], ...] = ()
     applies: Annotated[tuple[AppliesRule, ...] | None, _NOT_EMPTY] = None
     ordered: Annotated[tuple[OrderedColumns, ...] | None, _NOT_EMPTY] = None
+    difference: Annotated[tuple[DifferenceColumn, ...] | None, _NOT_EMPTY] = None
+    sum: Annotated[tuple[SumColumn, ...] | None, _NOT_EMPTY] = None
 
     @cached_property
     def orders(self) -> Orders:
@@ -120,9 +115,27 @@ class Structure(FrozenModel):
         """The group that a column belongs to."""
         return next((group for group in self.grouped if column in group.columns), None)
 
-    def rule_of(self, column: str) -> DeterminedColumn | None:
-        """The rule by which a column is computed."""
-        return next((rule for rule in self.determined if rule.column == column), None)
+    @property
+    def computed(self) -> tuple[ComputedColumn, ...]:
+        """The rules by which columns that are not counted are computed in the output."""
+        return (*self.determined, *self.totals)
+
+    @property
+    def totals(self) -> tuple[TotalColumn, ...]:
+        """Those by which one is the sum of others."""
+        return (*(self.difference or ()), *(self.sum or ()))
+
+    def computed_among(self, present: Collection[str]) -> tuple[str, ...]:
+        """The columns `present` that are computed in the output: rows can be held against their rules."""
+        return tuple(rule.computed for rule in self.computed if rule.computed in present)
+
+    def rule_of(self, column: str) -> ComputedColumn | None:
+        """The rule by which a column is computed in the output."""
+        return next((rule for rule in self.computed if rule.computed == column), None)
+
+    def difference_of(self, column: str) -> DifferenceColumn | None:
+        """The difference that a counted column is."""
+        return next((rule for rule in self.difference or () if rule.column == column), None)
 
 
 def check_structure(structure: Structure, columns: Mapping[str, Column]) -> None:
@@ -130,18 +143,19 @@ def check_structure(structure: Structure, columns: Mapping[str, Column]) -> None
     ruled = [("forbidden", name) for combination in structure.forbidden for name in combination]
     ruled += [("applies", name) for rule in structure.applies or () for name in (*rule.where, *rule.columns)]
     ruled += [("ordered", name) for order in structure.ordered or () for name in order.columns]
-    determined = _once((rule.column for rule in structure.determined), "determined")
+    computed = _once((rule.computed for rule in structure.computed), "determined, difference and sum")
+    _once((rule.column for rule in structure.difference or ()), "difference")
     grouped = _once((name for group in structure.grouped for name in group.columns), "grouped")
     _once((group.name for group in structure.grouped), "grouped")
-    for name in (*determined, *grouped, *(rule.by for rule in structure.determined), *(n for _, n in ruled)):
+    sources = [name for rule in structure.computed for name in rule.sources]
+    for name in (*computed, *grouped, *sources, *(name for _, name in ruled)):
         if name not in columns:
             raise ValueError(f"structure names {name!r}, which is not among columns")
     for group in structure.grouped:
-        _check_group(group, columns, determined)
-    for rule in structure.determined:
-        _check_determined(rule, columns, determined, grouped)
+        _check_group(group, columns, computed)
+    check_computed(structure.computed, columns, grouped)
     for key, name in ruled:
-        _check_ruled(key, name, columns, {*determined, *grouped})
+        _check_ruled(key, name, columns, {*computed, *grouped})
     for universe in structure.applies or ():
         _once((*universe.where, *universe.columns), "applies")
     for order in structure.ordered or ():
@@ -156,7 +170,7 @@ def _check_ruled(key: str, name: str, columns: Mapping[str, Column], elsewhere: 
     if not column.measured or name in elsewhere or column.buys_bounds or column.buys_bins:
         raise ValueError(
             f"structure.{key} names {name!r}, which is not counted by itself: a group lists its own combinations, and columns "
-            "that are dropped, determined or have private bounds or quantiles cannot be ruled out anything"
+            "that are dropped, computed or have private bounds or quantiles cannot be ruled out anything"
         )
     if key != "forbidden" and not column.public_cells:
         raise ValueError(f"structure.{key} names {name!r}, which must be a column with one public value a cell")
@@ -179,11 +193,11 @@ def _once(names: Iterable[str], key: str) -> tuple[str, ...]:
     return given
 
 
-def _check_group(group: GroupedColumns, columns: Mapping[str, Column], determined: tuple[str, ...]) -> None:
+def _check_group(group: GroupedColumns, columns: Mapping[str, Column], computed: tuple[str, ...]) -> None:
     if group.name in columns:
         raise ValueError(f"structure.grouped has the name {group.name!r}, which is a column's; give the group its own")
     for name in group.columns:
-        if name in determined or not columns[name].public_cells:
+        if name in computed or not columns[name].public_cells:
             raise ValueError(
                 f"group {group.name!r} has column {name!r}; only measured columns with one public value a cell can be grouped"
             )
@@ -191,34 +205,3 @@ def _check_group(group: GroupedColumns, columns: Mapping[str, Column], determine
         raise ValueError(f"group {group.name!r} needs one value a column in every combination")
     if len(set(group.labels)) < len(group.labels):
         raise ValueError(f"group {group.name!r} names a combination twice")
-
-
-def _check_determined(
-    rule: DeterminedColumn, columns: Mapping[str, Column], determined: tuple[str, ...], grouped: tuple[str, ...]
-) -> None:
-    column, by = columns[rule.column], columns[rule.by]
-    if rule.column in grouped or not column.public_cells:
-        raise ValueError(
-            f"structure.determined has {rule.column!r}, which must be a column with public values of its own"
-        )
-    whole = isinstance(by, NumberColumn) and by.decimals == 0
-    if rule.by in determined or not (whole or isinstance(by, Category | BooleanColumn)):
-        raise ValueError(
-            f"structure.determined computes {rule.column!r} by {rule.by!r}, which must be a measured category, boolean or "
-            "number of 0 decimals"
-        )
-    for text in (*rule.mapping.values(), *(() if rule.default is None else (rule.default,))):
-        if not column.accepts(text.strip()):
-            raise ValueError(
-                f"structure.determined gives {rule.column!r} the value {text!r}, which it does not declare"
-            )
-    named: dict[Hashable, str] = {}
-    for text in rule.mapping:
-        key = by.value_key(text)
-        if key is None:
-            raise ValueError(f"structure.determined maps {text!r}, which is no value of {rule.by!r}")
-        earlier = named.setdefault(key, text)
-        if earlier is not text:
-            raise ValueError(
-                f"structure.determined maps {earlier!r} and {text!r}, which are one value of {rule.by!r}; keep one"
-            )

@@ -11,17 +11,16 @@ import numpy as np
 import pyarrow as pa
 
 from marginweave.schemas.arrays import Codes, Floats
-from marginweave.schemas.configuration.columns import BooleanColumn, Category, ConstantColumn, NumberColumn
+from marginweave.schemas.configuration.columns import Category, ConstantColumn, NumberColumn
 from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.configuration.structure import DeterminedColumn, Structure
-from marginweave.schemas.configuration.values import ValueMatcher
+from marginweave.schemas.configuration.structure import Structure
 from marginweave.schemas.contracts import has_gaps
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.aggregates import Aggregates, Domain
 from marginweave.tasks.arrow import cell_type, is_text, named_type
-from marginweave.tasks.arrow import compute as pc
 from marginweave.tasks.columns import values_of
-from marginweave.tasks.columns.base import ColumnValues, distinct_texts
+from marginweave.tasks.columns.base import ColumnValues
+from marginweave.tasks.columns.computed import computed_values
 from marginweave.tasks.decode.order import keep_order
 from marginweave.tasks.synthesize.shards import stream
 
@@ -39,7 +38,7 @@ def decode_table(
     """Turn codes into the table that the configuration declares: every column but identifiers, in declared order.
 
     A value of a category is its label, one of a number or date is drawn inside its bin (`tasks/columns`), a combination of a
-    group gives each of its columns a value, a determined column is computed from another, a constant has its value. A missing
+    group gives each of its columns a value, some columns are computed from others, a constant has its value. A missing
     value is null. Encoding a decoded table gives back its codes.
 
     Args:
@@ -71,9 +70,11 @@ def decode_table(
             arrays[name] = kinds[name].decode(*counted[name], rng.random)
     cells = {name: codes for name, (codes, _) in counted.items()}
     arrays = keep_order(arrays, cells, {name: kind.column for name, kind in kinds.items()}, structure.orders)
+    for rule in structure.computed:
+        name = rule.computed
+        kinds[name] = values_of(configuration.columns[name], configuration.missing_texts(name))
+        arrays[name] = computed_values(rule, arrays, configuration.columns)
     arrays = {name: kinds[name].declare(array) for name, array in arrays.items()}
-    for rule in structure.determined:
-        arrays[rule.column] = determined_values(arrays[rule.by], rule, configuration)
     for name, column in configuration.columns.items():
         if isinstance(column, ConstantColumn):
             arrays[name] = pa.repeat(pa.scalar(column.value, pa.string()), len(codes[0]))
@@ -137,21 +138,6 @@ def column_counts(counts: Sequence[Floats], domain: Domain, configuration: Confi
         size = len(configuration.columns[name].labels) or len(weights)  # private labels are those of the attribute
         found[name] = np.bincount(codes, weights=weights, minlength=size + 1)[:size].astype(np.float64)
     return found
-
-
-def determined_values(by: pa.Array, rule: DeterminedColumn, configuration: Configuration) -> pa.Array:
-    """What the rule gives for each value of the column that determines it, which is as declared; null for null.
-
-    DP: 1-stable preprocessing, or post-processing.
-    """
-    source, column = configuration.columns[rule.by], configuration.columns[rule.column]
-    keys = [source.labels[source.code_of(key)] if isinstance(source, BooleanColumn) else key for key in rule.mapping]
-    matcher, given = ValueMatcher(keys), list(rule.mapping.values())
-    distinct, positions = distinct_texts(by)
-    found = [matcher.index(text) for text in distinct.to_pylist()]
-    mapped = pa.array([given[i] if i >= 0 else rule.default for i in found], pa.string()).take(pa.array(positions))
-    kind = values_of(column, ())
-    return kind.declare(kind.clean(pc.if_else(by.is_valid(), mapped, None)))
 
 
 def typed_table(table: pa.Table, domain: Domain, configuration: Configuration, types: Mapping[str, str]) -> pa.Table:

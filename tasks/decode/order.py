@@ -9,11 +9,12 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from marginweave.schemas.arrays import Codes, Flags, Floats
+from marginweave.schemas.arrays import Codes, Floats
 from marginweave.schemas.configuration.columns import Column
 from marginweave.schemas.configuration.columns.binned import BinnedColumn
 from marginweave.schemas.configuration.conditions import label_limits, step_of
 from marginweave.schemas.configuration.structure import Orders
+from marginweave.tasks.columns.computed import points_of, values_like
 
 Cells: TypeAlias = tuple[Floats, Floats]
 """The least and the largest value of each record's bin; NaN where there is none, which orders nothing."""
@@ -36,7 +37,7 @@ def keep_order(
     """
     orders = {pair: steps for pair, steps in orders.items() if isinstance(columns[pair[0]], BinnedColumn)}
     names = list(TopologicalSorter(_before(orders)).static_order())
-    values = {name: _values(drawn[name]) for name in names}
+    values = {name: points_of(drawn[name]) for name in names}
     cells = {name: _cells(columns[name], codes[name], values[name]) for name in names}
     for low, high in orders:
         _exchange(values, cells, low, high)
@@ -49,7 +50,7 @@ def keep_order(
             if high == name:
                 least = values[low] + orders[low, high] * float(step_of(columns[low]))
                 values[name] = np.where(values[name] < least, least, values[name])
-    return {**drawn, **{name: _array(values[name], drawn[name]) for name in names}}
+    return {**drawn, **{name: values_like(values[name], drawn[name]) for name in names}}
 
 
 def _before(orders: Orders) -> dict[str, list[str]]:
@@ -57,21 +58,6 @@ def _before(orders: Orders) -> dict[str, list[str]]:
     for low, high in orders:
         found[high].append(low)
     return found
-
-
-def _values(array: pa.Array) -> Floats:
-    if pa.types.is_floating(array.type):
-        return np.asarray(array.fill_null(np.nan).to_numpy(zero_copy_only=False), np.float64)
-    units = array.cast(pa.int32() if pa.types.is_date(array.type) else pa.int64()).cast(pa.float64())
-    return np.asarray(units.fill_null(np.nan).to_numpy(zero_copy_only=False))
-
-
-def _array(values: Floats, like: pa.Array) -> pa.Array:
-    missing: Flags = np.isnan(values)
-    if pa.types.is_floating(like.type):
-        return pa.array(values, mask=missing)
-    units = pa.array(np.where(missing, 0, values).astype(np.int64), mask=missing)
-    return units.cast(pa.int32()).cast(like.type) if pa.types.is_date(like.type) else units.cast(like.type)
 
 
 def _cells(column: Column, codes: Codes, values: Floats) -> Cells:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.configuration.structure import Structure
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.aggregates import Domain
 from marginweave.schemas.released.evaluation import BrokenRule
@@ -52,8 +53,9 @@ def compare_internally(reference: RunReference) -> None:
     with _unchanged(source, f"the source was changed while run {manifest.run} was compared with it"):
         check_source(reference, source)
         reference.ledger.evaluations.record(configuration.dataset, manifest.release)
-        columns = (*configuration.source_names, *_determined(reference.source, configuration))
-        raw = RawBlocks(source, configuration, columns)
+        present = source_columns(reference.source, configuration.source)
+        computed = (configuration.structure or Structure()).computed_among(present)
+        raw = RawBlocks(source, configuration, tuple(dict.fromkeys((*configuration.source_names, *computed))))
         numbers = NumberTallies(configuration), NumberTallies(configuration)
         sensitive = joined_tables(encoded_rows(raw, configuration, reference.folder.internal, numbers[0]))
         broken = add_rules([(broken_rules(plain_table(table), configuration), table.num_rows) for table in raw])
@@ -102,13 +104,6 @@ def published_records(
             encoded.append(encode_table(clean, configuration))
             broken.append((broken_rules(table, configuration), table.num_rows))
     return joined_tables(encoded), add_rules(broken)
-
-
-def _determined(source: str, configuration: Configuration) -> list[str]:
-    """The determined columns that the source has: they are not counted, but the rows can be held against their rules."""
-    available = source_columns(source, configuration.source)
-    rules = configuration.structure.determined if configuration.structure else ()
-    return [rule.column for rule in rules if rule.column in available]
 
 
 def check_source(reference: RunReference, source: TableSource) -> None:

@@ -9,12 +9,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from marginweave.schemas.configuration.columns import SetColumn
+from marginweave.schemas.configuration.computed import ComputedColumn, DeterminedColumn
 from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.configuration.structure import DeterminedColumn, GroupedColumns, Structure
+from marginweave.schemas.configuration.structure import GroupedColumns, Structure
 from marginweave.schemas.released.evaluation import BrokenRule
 from marginweave.tasks.arrow import compute as pc
 from marginweave.tasks.columns import values_of
-from marginweave.tasks.decode.decode import determined_values
+from marginweave.tasks.columns.computed import computed_values
 from marginweave.tasks.encode.codes import column_codes, group_codes
 from marginweave.tasks.preprocess.clean import clean_table
 from marginweave.tasks.structure.zeros import broken_records, rule_masks
@@ -26,11 +27,11 @@ def broken_rules(table: pa.Table, configuration: Configuration) -> tuple[BrokenR
     """Count the records of a table that break each declared rule; the inconsistencies of the NIST CRC reports.
 
     Args:
-        table: The counted columns, as they are read from a source or written to a release, and determined ones.
+        table: The counted columns, as they are read from a source or written to a release, and computed ones.
         configuration: What is declared, bounds resolved.
 
     Returns:
-        One entry a rule, in the order of the declaration; determined columns that the table lacks are left out.
+        One entry a rule, in the order of the declaration; computed columns that the table lacks are left out.
         DP: as private as the table.
     """
     rules = []
@@ -62,9 +63,9 @@ def _broken(table: pa.Table, configuration: Configuration) -> Iterator[tuple[str
         if isinstance(column, SetColumn) and name in configuration.names:
             lengths = clean.column(name).combine_chunks().value_lengths().fill_null(0)
             yield "max_values", name, lengths.to_numpy(zero_copy_only=False) > column.max_values
-    for rule in structure.determined:
-        if {rule.column, rule.by} <= set(table.column_names):
-            yield "determined", rule.column, _undetermined(table, configuration, rule)
+    for rule in structure.computed:
+        if rule.computed in table.column_names:
+            yield rule.key, rule.computed, _differs(table, clean, configuration, rule)
     for name in configuration.names:
         if not configuration.can_be_missing(name):
             yield "never missing", name, clean.column(name).combine_chunks().is_null().to_numpy(zero_copy_only=False)
@@ -118,16 +119,14 @@ def _undeclared(clean: pa.Table, configuration: Configuration, group: GroupedCol
     return broken
 
 
-def _undetermined(table: pa.Table, configuration: Configuration, rule: DeterminedColumn) -> Broken:
-    """Records whose value is not the one that the rule gives."""
-    column, by = configuration.columns[rule.column], configuration.columns[rule.by]
-    source, mapped = values_of(by, configuration.missing_texts(rule.by)), values_of(column, ())
-    known = source.declare(source.clean(table.column(rule.by).combine_chunks()))
-    wanted = mapped.clean(determined_values(known, rule, configuration))
-    released = values_of(column, configuration.missing_texts(rule.column))
-    given = released.clean(table.column(rule.column).combine_chunks())
+def _differs(table: pa.Table, clean: pa.Table, configuration: Configuration, rule: ComputedColumn) -> Broken:
+    """Records whose value is not the one that the rule gives; a difference or sum needs all of its values."""
+    name, wanted = rule.computed, computed_values(rule, clean, configuration.columns)
+    released = values_of(configuration.columns[name], configuration.missing_texts(name))
+    given = released.clean(table.column(name).combine_chunks())
     one, other = (v.dictionary_decode() if pa.types.is_dictionary(v.type) else v for v in (wanted, given))
-    missing = pc.and_(one.is_null(), other.is_null())
-    same = pc.or_(pc.fill_null(pc.equal(one, other), False), missing)
-    broken: Broken = ~same.to_numpy(zero_copy_only=False)
+    unlike = pc.fill_null(pc.not_equal(one, other), False)
+    if isinstance(rule, DeterminedColumn):
+        unlike = pc.or_(unlike, pc.xor(one.is_null(), other.is_null()))
+    broken: Broken = unlike.to_numpy(zero_copy_only=False)
     return broken

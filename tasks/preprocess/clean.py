@@ -14,9 +14,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.configuration.structure import Structure
 from marginweave.tasks.arrow import compute as pc
 from marginweave.tasks.checkpoint.codecs import pack_table, unpack_table
 from marginweave.tasks.columns import values_of
+from marginweave.tasks.columns.computed import difference_values
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,13 +34,19 @@ def clean_table(raw: pa.Table, configuration: Configuration) -> pa.Table:
     A category or boolean becomes a dictionary array over its public labels (a private domain: over the sorted distinct
     texts), a number float64, a date date32, a moment timestamp[s], a set a list array over such a dictionary.
 
+    A difference is counted in the place of the column that it makes superfluous.
+
     DP: 1-stable preprocessing; domains and bounds are public constants, one row in is one row out.
     """
     columns = {}
-    for name in configuration.names:
+    for name in configuration.raw_names:
         kind = values_of(configuration.columns[name], configuration.missing_texts(name))
         columns[name] = kind.clean(raw.column(name).combine_chunks())
-    return pa.table(columns)
+    for rule in (configuration.structure or Structure()).difference or ():
+        columns[rule.column] = difference_values(
+            columns[rule.of], columns[rule.since], configuration.columns[rule.column]
+        )
+    return pa.table({name: columns[name] for name in configuration.names})
 
 
 def clean_frame(clean: pa.Table) -> pd.DataFrame:

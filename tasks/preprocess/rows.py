@@ -89,7 +89,7 @@ def _scatter(
     for numbers, table in _numbered(raw):
         digests, known = subject_digests(table.column(column).combine_chunks(), subject, missing, key, numbers)
         owners = pa.Array.from_buffers(pa.binary(_WIDTH), len(digests), [None, pa.py_buffer(digests)])
-        cells = table.select(list(configuration.names) if subject.join else [])
+        cells = table.select(list(configuration.raw_names) if subject.join else [])
         cells = cells.append_column(_ROW, pa.array(numbers)).append_column(_SUBJECT, owners)
         cells = plain_table(cells)  # so that the piece of a partition is a slice, without a dictionary of its own
         partition = np.where(known, digests[:, 0] % np.uint64(configuration.partitions), configuration.partitions)

@@ -96,7 +96,7 @@ class Usability:
 
     def add(self, raw: pa.Table) -> None:
         """Count the cells of a block of the raw table."""
-        for name in self.configuration.names:
+        for name in self.configuration.raw_names:
             self.tallies.setdefault(name, CellTally()).add(judge(raw.column(name), self.configuration, name))
 
     def check(self, written: str) -> None:

@@ -40,7 +40,9 @@ def validate(reference: RunReference) -> StageResult:
         for block in in_blocks(source.tables(configuration.source_names), configuration.block_rows):
             raw = compact_table(block)
             # all rules look at one row, so blocks are held against them one by one
-            rules |= broken_rules(schema, raw.select(list(configuration.names)).to_pandas(types_mapper=pd.ArrowDtype))
+            rules |= broken_rules(
+                schema, raw.select(list(configuration.raw_names)).to_pandas(types_mapper=pd.ArrowDtype)
+            )
             if reference.stops:
                 usability.add(raw)
             if suite is not None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +33,9 @@ COLUMNS = {
     "visit": {"type": "date", "bounds": ["2019-01-01", "2019-12-31"], "bins": "quarter", "format": "%d.%m.%Y"},
     "signs": {"type": "set", "values": ["cough", "fever", "rash"], "max_values": 2},
     "survey": {"type": "constant", "value": "07"},
+    "until": {"type": "date", "bounds": ["2019-01-01", "2020-02-29"], "bins": "year", "format": "%d.%m.%Y"},
+    "days": {"type": "number", "bounds": [0, 60], "bins": [0, 1, 7, 60], "decimals": 0},
+    "score": {"type": "number", "bounds": [0, 160], "bins": 1, "decimals": 0},
 }  # fmt: skip
 STRUCTURE = {
     "grouped": [{"name": "place", "columns": ["town", "zone"], "combinations": [["A", "01"], ["B", "02"]]}],
@@ -38,6 +43,8 @@ STRUCTURE = {
         {"column": "stage", "by": "age", "mapping": {str(a): "minor" for a in range(18)}, "default": "adult"}
     ],
     "forbidden": [{"sex": "m", "signs": "rash"}],
+    "difference": [{"column": "days", "of": "until", "since": "visit"}],
+    "sum": [{"column": "score", "of": ["age", "days"]}],
 }
 
 
@@ -45,13 +52,15 @@ def people(place: Path, rows: int) -> Path:
     """A table of `rows`, without the columns that need not be there, and its configuration."""
     rng = np.random.default_rng(4)
     pick = lambda *values: [str(v) for v in rng.choice(values, rows)]  # noqa: E731
+    visits = [datetime.date(2019, 1, 1) + datetime.timedelta(days) for days in rng.integers(0, 365, rows).tolist()]
+    later = [
+        day + datetime.timedelta(days) for day, days in zip(visits, rng.integers(-3, 70, rows).tolist(), strict=True)
+    ]
     table = pa.table(
         {
             "signs": pick("", "cough", "fever;cough", "rash;rash", "cough;fever;rash"),
-            "visit": [
-                f"{d:02d}.{m:02d}.2019"
-                for d, m in zip(rng.integers(1, 29, rows), rng.integers(1, 13, rows), strict=True)
-            ],
+            "visit": [day.strftime("%d.%m.%Y") for day in visits],
+            "until": [day.strftime("%d.%m.%Y") for day in later],
             "insured": pick("Y", "N", "", "unknown"),
             "sex": pick("f", "m"),
             "town": pick("A", "B"),
@@ -81,6 +90,8 @@ def test_every_kind_of_column_is_released_and_decoded(marginweave: CommandLine, 
     assert {(row["town"], row["zone"]) for row in rows} <= {("A", "01"), ("B", "02"), (None, None)}
     assert {row["stage"] == ("minor" if row["age"] < 18 else "adult") for row in rows} == {True}
     assert {row["job"] for row in rows} <= {"baker", "cook", None}
+    assert {_apart(row) == row["days"] for row in rows if row["until"] is not None} == {True}
+    assert {row["score"] == row["age"] + row["days"] for row in rows if row["score"] is not None} == {True}
     assert not any(row["sex"] == "m" and "rash" in (row["signs"] or "") for row in rows)
     assert any(row["signs"] == "cough;fever" for row in rows)
 
@@ -89,12 +100,22 @@ def test_every_kind_of_column_is_released_and_decoded(marginweave: CommandLine, 
         release / "synthetic.csv",
         convert_options=pa_csv.ConvertOptions(column_types=dict.fromkeys(made.column_names, pa.string())),
     )
-    check_contract(input_schema(configuration), texts.select(configuration.names).to_pandas(), "validate")
+    check_contract(input_schema(configuration), texts.select(configuration.raw_names).to_pandas(), "validate")
     statement = json.loads((release / "privacy.json").read_text())
-    assert list(statement["domain"]) == ["sex", "place", "age", "job", "insured", "visit", "signs"]
-    assert statement["noise"][2]["contribution_bound"] <= configuration.contribution_cap(3) == 50
+    assert list(statement["domain"]) == ["sex", "place", "age", "job", "insured", "visit", "signs", "days"]
+    assert statement["noise"][2]["contribution_bound"] <= configuration.contribution_cap(3) == 77
 
     again = cli("synthesize", "kinds", "--records", "40", "--seed", "3")
     assert again.returncode == 0, again.stderr
     assert pq.read_table(release / "synthesis-3" / "synthetic.parquet").schema.names == made.schema.names
     assert cli("evaluate", "kinds", "--internal").returncode == 0
+    compared = json.loads((cli.home / "runs" / "kinds" / "internal" / "evaluation.json").read_text())
+    broken = {rule["rule"]: rule["records"] for rule in compared["rules"]}
+    assert (broken["difference"], broken["sum"]) == (0, 0)
+    told = " ".join(cli("check", path).stdout.split())
+    assert "have a difference outside of its bounds in `structure.difference`" in told
+
+
+def _apart(row: dict[str, Any]) -> int:
+    first, last = (datetime.datetime.strptime(row[name], "%d.%m.%Y") for name in ("visit", "until"))  # noqa: DTZ007
+    return (last - first).days

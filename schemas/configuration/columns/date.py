@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import calendar
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from datetime import date
 from functools import cached_property
 from itertools import pairwise
@@ -102,11 +102,10 @@ class DateColumn(BinnedColumn, frozen=True):
         """Refuse a format that forgets what the bins need: a written value must be read back into its bin."""
         if self.format is None:
             return
-        used = set(re.findall(r"%(.)", self.format.replace("%%", "")))
+        used = self._used
         day, month = bool(used & set("dj")), bool(used & set("mbBj"))
         enough = {"year": True, "quarter": month, "month": month}.get(str(self.bins), month and day)
-        if isinstance(self.bins, tuple) and self.type == "datetime":
-            enough = enough and ("H" in used or {"I", "p"} <= used) and {"M", "S"} <= used
+        enough = self.exact if isinstance(self.bins, tuple) else enough
         if not enough or ("d" in used and not month) or ("I" in used) != ("p" in used):
             raise ValueError(f"has a format ({self.format}) that is too coarse for its bins, or incomplete")
         first, stop = self._ends(self._limits)
@@ -117,6 +116,18 @@ class DateColumn(BinnedColumn, frozen=True):
             raise ValueError(
                 "has a format, and bounds before the year 1000, which a format does not write in four digits"
             )
+
+    @cached_property
+    def _used(self) -> Set[str]:
+        return set(re.findall(r"%(.)", (self.format or "").replace("%%", "")))
+
+    @property
+    def exact(self) -> bool:
+        """Whether the format writes every day, or second, in its own way."""
+        used = self._used
+        day = bool(used & set("dj")) and bool(used & set("mbBj"))
+        second = ("H" in used or {"I", "p"} <= used) and {"M", "S"} <= used
+        return self.format is None or (day and (second or self.type == "date"))
 
     @property
     def seconds(self) -> int:

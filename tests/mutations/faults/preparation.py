@@ -8,6 +8,7 @@ _ROWS = "tests/unit/preprocess/test_subjects.py::test_every_choice_of_rows_is_as
 _OTHERS = "tests/unit/preprocess/test_subjects.py::test_the_words_of_other_rows_do_not_matter"
 _RESIZED = "tests/unit/preprocess/test_resize.py::test_90_of_100_at_one_and_a_half"
 _UNDECLARED = "tests/unit/preprocess/test_undeclared.py"
+_COMPUTED = "tests/laws/test_computed_columns.py"
 _DRAWN = "test_a_cell_without_a_value_becomes_a_draw_with_its_own_word"
 
 FAULTS = (
@@ -75,5 +76,22 @@ FAULTS = (
         text="if text and not lacks(text)",
         instead="if not lacks(text)",
         killed_by=(f"{_UNDECLARED}::test_what_can_be_missing_all_the_same_says_so",),
+    ),
+    Fault(
+        name="the bounds of a difference are those that occur in the rows",
+        file="tasks/columns/computed.py",
+        text="np.clip(apart, *column.clamp)",
+        instead="np.clip(apart, np.nanmin(apart), column.clamp[1])",
+        killed_by=(f"{_COMPUTED}::test_a_difference_is_computed_of_each_row_and_bounded",),
+    ),
+    Fault(
+        name="a difference may be known where the date since which it counts is missing",
+        file="schemas/configuration/attributes.py",
+        text="    found += [box for rule in structure.difference or () for box in rules.undated(rule.since, rule.column)]\n",
+        instead="",
+        killed_by=(
+            f"{_COMPUTED}::test_nothing_has_passed_since_what_is_missing",
+            f"{_COMPUTED}::test_differences_and_sums_hold_in_every_record",
+        ),
     ),
 )

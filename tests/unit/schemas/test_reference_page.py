@@ -23,6 +23,7 @@ from marginweave.schemas.configuration.columns import (
 from marginweave.schemas.configuration.columns.base import ColumnBase
 from marginweave.schemas.configuration.columns.binned import BinSteps, Histogram
 from marginweave.schemas.configuration.columns.scales import LogBins, QuantileBins
+from marginweave.schemas.configuration.computed import DeterminedColumn, DifferenceColumn, SumColumn
 from marginweave.schemas.configuration.conditions import Condition
 from marginweave.schemas.configuration.evaluation import (
     EvaluationSettings,
@@ -43,7 +44,6 @@ from marginweave.schemas.configuration.privacy import PrivacySettings, SubjectUn
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.structure import (
     AppliesRule,
-    DeterminedColumn,
     GroupedColumns,
     OrderedColumns,
     Structure,
@@ -81,6 +81,8 @@ PLACES: list[tuple[str, type[BaseModel]]] = [
     ("structure.", Structure),
     ("structure.grouped.", GroupedColumns),
     ("structure.determined.", DeterminedColumn),
+    ("structure.difference.", DifferenceColumn),
+    ("structure.sum.", SumColumn),
     ("structure.applies.", AppliesRule),
     ("structure.ordered.", OrderedColumns),
     ("condition.", Condition),
