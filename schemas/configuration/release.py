@@ -15,7 +15,7 @@ from marginweave.schemas.configuration.execution import Execution
 from marginweave.schemas.configuration.rules import check_evaluation, check_marginals, check_preparation, check_privacy
 from marginweave.schemas.configuration.sections import Sections
 from marginweave.schemas.configuration.structure import check_structure
-from marginweave.schemas.configuration.totals import Totals, check_known, known_totals
+from marginweave.schemas.configuration.totals import KnownCounts, check_known, known_totals
 from marginweave.schemas.configuration.yaml_source import canonical_written, digest_of
 
 
@@ -70,7 +70,7 @@ class Configuration(Sections):
             raise ValueError("columns has no column that is counted")
 
     @cached_property
-    def totals(self) -> tuple[Totals, ...]:
+    def totals(self) -> tuple[KnownCounts, ...]:
         """The known tables over codes."""
         return known_totals(self)
 

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from marginweave.schemas.configuration.attributes import Attribute, forbidden_codes
+from marginweave.schemas.configuration.attributes import Attribute
 from marginweave.schemas.configuration.known import KnownTable
 from marginweave.schemas.configuration.sections import Sections
 from marginweave.schemas.configuration.synthesis import MAX_RECORDS
@@ -19,7 +19,7 @@ _MOST = 10**10  # as many cells as a table may have add up to less than 2^53, wh
 
 
 @dataclass(frozen=True, kw_only=True)
-class Totals:
+class KnownCounts:
     """A known table over codes: counts above 0 by the codes of `attributes`, which increase and have `sizes` codes each."""
 
     table: KnownTable
@@ -45,14 +45,14 @@ class Totals:
         return dict(sums)
 
 
-def known_totals(configuration: Sections) -> tuple[Totals, ...]:
+def known_totals(configuration: Sections) -> tuple[KnownCounts, ...]:
     """The known tables over codes; raises ValueError for what cannot be one."""
     return tuple(
         _totals(configuration, table, f"known.{place}") for place, table in enumerate(configuration.known or ())
     )
 
 
-def _totals(configuration: Sections, table: KnownTable, key: str) -> Totals:
+def _totals(configuration: Sections, table: KnownTable, key: str) -> KnownCounts:
     places = [_place(configuration, name, key) for name in table.columns]
     if len(set(places)) < len(places):
         raise ValueError(f"{key}.columns names a column twice")
@@ -72,7 +72,7 @@ def _totals(configuration: Sections, table: KnownTable, key: str) -> Totals:
         if cell in counts:
             raise ValueError(f"{key}.table has [{', '.join(row[:-1])}] twice; keep one")
         counts[cell] = _count(row, table, key)
-    found = Totals(
+    found = KnownCounts(
         table=table,
         attributes=tuple(places[i] for i in order),
         sizes=tuple(sizes[i] for i in order),
@@ -80,8 +80,13 @@ def _totals(configuration: Sections, table: KnownTable, key: str) -> Totals:
     )
     if not found.counts:
         raise ValueError(f"{key}.table must have a count above 0")
-    if table.others is None:
-        _check_listed(configuration, found, counts, key)
+    if table.others is None and len(counts) < math.prod(sizes):
+        cell = next(codes for codes in itertools.product(*map(range, found.sizes)) if codes not in counts)
+        labels = [
+            (*configuration.attributes[a].labels, "no value")[v] for a, v in zip(found.attributes, cell, strict=True)
+        ]
+        unlisted = f"[{', '.join(labels)}]: list every combination, or say others: 0 if no other has a record"
+        raise ValueError(f"{key}.table does not list {unlisted}")
     return found
 
 
@@ -104,7 +109,8 @@ def _code(configuration: Sections, attribute: Attribute, text: str, key: str) ->
     if attribute.optional and (absent or not text.strip()):
         return len(attribute.labels)
     labels = attribute.labels
-    code = configuration.columns[name].code_of(text) if alone else [*labels, text].index(text)
+    trimmed = [*(label.strip() for label in labels), text.strip()]  # the last column of a group may be missing
+    code = configuration.columns[name].code_of(text) if alone else trimmed.index(text.strip())
     if not 0 <= code < len(labels):
         values = f"{attribute.name!r}; its values: {listed(labels)}"
         raise ValueError(f"{key}.table has {text!r}, which is no value of {values}")
@@ -122,23 +128,7 @@ def _count(row: Sequence[str], table: KnownTable, key: str) -> float:
     return float(count)
 
 
-def _check_listed(configuration: Sections, found: Totals, named: Mapping[Codes, float], key: str) -> None:
-    zeros = defaultdict[Codes, set[Codes]](set)
-    for rule in forbidden_codes(configuration.forbidden, [a.labels for a in configuration.attributes]):
-        if {a for a, _ in rule} <= {*found.attributes}:
-            zeros[tuple(found.attributes.index(a) for a, _ in rule)].add(tuple(code for _, code in rule))
-    for codes in itertools.product(*map(range, found.sizes)):
-        forbidden = any(tuple(codes[place] for place in places) in cells for places, cells in zeros.items())
-        if codes not in named and not forbidden:
-            cell = zip(found.attributes, codes, strict=True)
-            labels = [(*configuration.attributes[a].labels, "no value")[code] for a, code in cell]
-            raise ValueError(
-                f"{key}.table does not list [{', '.join(labels)}]: list every combination, or say others: 0 if no other has "
-                "a record"
-            )
-
-
-def check_known(configuration: Sections, totals: Sequence[Totals]) -> None:
+def check_known(configuration: Sections, totals: Sequence[KnownCounts]) -> None:
     """Refuse exact tables that disagree, or a number of records that they cannot add up to; raises ValueError."""
     exact = [known for known in totals if known.exact]
     for one, other in itertools.combinations(exact, 2):

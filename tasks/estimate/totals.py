@@ -25,7 +25,7 @@ from marginweave.schemas.configuration.attributes import (
     tied_parts,
 )
 from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.configuration.totals import Totals
+from marginweave.schemas.configuration.totals import KnownCounts
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Clique
 
@@ -42,7 +42,7 @@ class ExactPart:
     codes that a record may have there. `rules` are the forbidden combinations of all of these.
     """
 
-    tables: tuple[Totals, ...]
+    tables: tuple[KnownCounts, ...]
     attributes: Clique
     sizes: tuple[int, ...]
     tied: Mapping[int, Sequence[int]]
@@ -127,17 +127,12 @@ class ExactPart:
         from scipy.optimize import Bounds, LinearConstraint, milp
         from scipy.sparse import csr_array, eye_array, hstack, vstack
 
-        codes = np.unravel_index(cells, self.sizes)
-        rows: list[Any] = []
-        sums = []
+        codes, number, rows = np.unravel_index(cells, self.sizes), len(cells), list[Any]()
         for known in self.tables:
-            axes = [self.attributes.index(a) for a in known.attributes]
-            places = np.ravel_multi_index([codes[axis] for axis in axes], known.sizes)
-            shape = (math.prod(known.sizes), len(cells))
-            rows.append(csr_array((np.ones(len(cells)), (places, np.arange(len(cells)))), shape=shape))
-            sums.append(dense(known).ravel())
-        keep, wanted = vstack(rows), np.concatenate(sums)
-        number = len(cells)
+            places = np.ravel_multi_index([codes[self.attributes.index(a)] for a in known.attributes], known.sizes)
+            entries = (np.ones(number), (places, np.arange(number)))
+            rows.append(csr_array(entries, shape=(math.prod(known.sizes), number)))
+        keep, wanted = vstack(rows), np.concatenate([dense(known).ravel() for known in self.tables])
         objective, whole = np.zeros(number), np.ones(number, np.int64)
         limits = [LinearConstraint(keep, wanted, wanted)]
         if present is not None:  # x - more + less = present, and more + less is least
@@ -158,7 +153,7 @@ class ExactPart:
         return f"known: no whole numbers of records keep {kept}; correct a table, or give it an sd"
 
 
-def dense(known: Totals) -> Floats:
+def dense(known: KnownCounts) -> Floats:
     """The counts of all combinations, an axis for each attribute."""
     counts = np.zeros(known.sizes)
     counts[tuple(np.array(list(known.counts)).T)] = list(known.counts.values())
@@ -171,16 +166,14 @@ def exact_parts(configuration: Configuration, labels: Sequence[Sequence[str]]) -
     DP: arithmetic on public tables and public or released labels.
     """
     exact = [known for known in configuration.totals if known.exact]
-    if not exact:
-        return ()
     rules = defaultdict[Clique, set[Clique]](set)
-    for rule in forbidden_codes(configuration.forbidden, labels):
+    for rule in forbidden_codes(configuration.forbidden, labels) if exact else ():
         rules[tuple(a for a, _ in rule)].add(tuple(code for _, code in rule))
-    of_sets = defaultdict[tuple[str, ...], list[int]](list)
+    of_sets = defaultdict[str, list[int]](list)  # of which a record has at most so many values
     for j, attribute in enumerate(configuration.attributes):
-        if attribute.of_set:  # a record has at most so many of them
-            of_sets[attribute.columns].append(j)
-    parts = tied_parts([*(known.attributes for known in exact), *rules, *map(tuple, of_sets.values())])
+        if attribute.of_set:
+            of_sets[attribute.columns[0]].append(j)
+    parts = tied_parts([*(known.attributes for known in exact), *rules, *of_sets.values()])
     inside = [(part, [known for known in exact if known.attributes[0] in part]) for part in parts]
     return tuple(_part(configuration, labels, tables, part, rules) for part, tables in inside if tables)
 
@@ -188,35 +181,29 @@ def exact_parts(configuration: Configuration, labels: Sequence[Sequence[str]]) -
 def _part(
     configuration: Configuration,
     labels: Sequence[Sequence[str]],
-    tables: Sequence[Totals],
+    tables: Sequence[KnownCounts],
     part: Collection[int],
     rules: Mapping[Clique, set[Clique]],
 ) -> ExactPart:
     inside = [k for k in tables if not any({*k.attributes} < {*other.attributes} for other in tables)]
-    sizes = {a: size for known in inside for a, size in zip(known.attributes, known.sizes, strict=True)}
-    attributes = tuple(sorted(sizes))
+    sizes = dict(sorted(pair for known in inside for pair in zip(known.attributes, known.sizes, strict=True)))
     together = math.prod(sizes.values())
     if len(inside) > 1 and together > MOST_TOGETHER:
-        names = ", ".join(configuration.attributes[a].name for a in attributes)
+        names = ", ".join(configuration.attributes[a].name for a in sizes)
         raise InputError(
             f"known has exact tables that have to hold together over {names}, which have {together} combinations, more than "
             f"{MOST_TOGETHER}; leave one out, or give it an sd"
         )
-    tied: dict[int, Sequence[int]] = {}
-    for a in sorted({*part} - {*attributes}):
+
+    def possible(a: int) -> Sequence[int]:  # of a record of which nothing is known: no value of a set
         attribute, size = configuration.attributes[a], len(labels[a])
-        # a record of which nothing is known has no value of a set; a value before none elsewhere
-        tied[a] = (
-            [size]
-            if attribute.is_set
-            else [1, 0]
-            if attribute.of_set
-            else range(size + (attribute.optional or not size))
-        )
+        values = range(size + (attribute.optional or not size))
+        return [size] if attribute.is_set else values[::-1] if attribute.of_set else values
+
     return ExactPart(
         tables=tuple(inside),
-        attributes=attributes,
-        sizes=tuple(sizes[a] for a in attributes),
-        tied=tied,
+        attributes=tuple(sizes),
+        sizes=tuple(sizes.values()),
+        tied={a: possible(a) for a in sorted({*part} - {*sizes})},
         rules={places: cells for places, cells in rules.items() if {*places} <= {*part}},
     )

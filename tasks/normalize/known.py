@@ -12,15 +12,13 @@ from dataclasses import replace
 import numpy as np
 
 from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.configuration.totals import Totals
+from marginweave.schemas.configuration.totals import KnownCounts
 from marginweave.schemas.released.measurements import Clique, Measurement
 from marginweave.tasks.aggregate.domain import Compression
 from marginweave.tasks.estimate.totals import dense
 
-# Standard deviations of exact counts beside the most exact counts that were drawn: consistent counts agree with them to a
-# thousandth of a record of noise, and a fit, which would otherwise look at nothing else, far better than its noise.
-_AGREEING = 1e-3
-_FITTED = 0.25
+# The standard deviation of exact counts, beside that of the most exact counts that were drawn.
+_NOISELESS = 1e-3
 
 
 def total_of_rows(configuration: Configuration) -> float | None:
@@ -33,28 +31,27 @@ def total_of_rows(configuration: Configuration) -> float | None:
 def known_marginals(
     configuration: Configuration, drawn: Sequence[Measurement], total: float, compression: Compression | None = None
 ) -> tuple[Measurement, ...]:
-    """The known tables of `total` records for consistency, over the codes after `compression`; exact ones almost noiseless."""
-    deviation = _AGREEING * min(m.deviation for m in drawn)
-    return tuple(_measurement(known, total, deviation, compression) for known in configuration.totals)
+    """The known tables of `total` records, over the codes after `compression`; exact ones almost noiseless."""
+    least = _NOISELESS * min(m.deviation for m in drawn)
+    return tuple(_measurement(known, total, least, compression) for known in configuration.totals)
 
 
 def with_known(
     drawn: Sequence[Measurement], configuration: Configuration, total: float, compression: Compression | None = None
-) -> tuple[Measurement, ...]:
-    """What a model is fitted to: the drawn measurements and the known tables of `total` records.
+) -> tuple[tuple[Measurement, ...], float]:
+    """What a model is fitted to, and how noisy that is: chi^2 at the truth, beside what deviations say of it.
 
     What an exact table tells takes the place of what was drawn of its columns. A drawn and a known table of the same columns
-    become one, the mean of both by their precision, but for tables with suppressed cells.
+    become one, the mean of both by their precision, but for tables with suppressed cells. No table counts for more exact than
+    the most exact drawn one: a fit by descent sees little else than what weighs many times as much. With exact counts at a
+    quarter of the noise, pairs beside a known one were 8 to 18 % farther from the table than without it, at all of it 5 to 9 %
+    nearer (four columns, 2,000 records, sigma 30, mixtures of 20 to 300 components, 16 draws). So a known table has less noise
+    than it counts for, which a fit that ends at its noise has to be told.
     """
-    deviation = _FITTED * min(m.deviation for m in drawn)
-    exact, rough = (
-        [
-            _measurement(known, total, deviation, compression)
-            for known in configuration.totals
-            if known.exact is is_exact
-        ]
-        for is_exact in (True, False)
-    )
+    if not configuration.totals:
+        return tuple(drawn), 1.0
+    known = known_marginals(configuration, drawn, total, compression)
+    exact = [table for table, totals in zip(known, configuration.totals, strict=True) if totals.exact]
 
     def is_told(m: Measurement) -> bool:
         return any({*m.attributes} <= {*table.attributes} for table in exact)
@@ -62,10 +59,13 @@ def with_known(
     told: dict[Clique, Measurement] = {(a,): _margin(table, a) for table in exact for a in table.attributes}
     told |= {table.attributes: table for table in exact}
     found = [*told.values(), *(m for m in drawn if not is_told(m))]
-    for table in (m for m in rough if not is_told(m)):
+    for table in (m for m in known if not is_told(m)):
         same = next((m for m in found if m.attributes == table.attributes and type(m) is Measurement), None)
         found = [m for m in found if m is not same] + [table if same is None else _mean(same, table, total)]
-    return tuple(sorted(found, key=lambda m: len(m.attributes)))
+    least = min(m.deviation for m in drawn)
+    fitted = [replace(m, deviation=max(m.deviation, least)) for m in sorted(found, key=lambda m: len(m.attributes))]
+    noise = sum(m.counts.size * min(m.deviation / least, 1.0) ** 2 for m in found)
+    return tuple(fitted), noise / sum(m.counts.size for m in found)
 
 
 def known_compression(compression: Compression, configuration: Configuration) -> Compression:
@@ -77,7 +77,7 @@ def known_compression(compression: Compression, configuration: Configuration) ->
     return replace(compression, counts=tuple(counts))
 
 
-def _measurement(known: Totals, total: float, deviation: float, compression: Compression | None) -> Measurement:
+def _measurement(known: KnownCounts, total: float, deviation: float, compression: Compression | None) -> Measurement:
     """A known table of `total` records, no more exact than `deviation` says; a merged cell is the sum of its own."""
     scale, counts = total / known.total, dense(known)
     if compression is not None:

@@ -229,12 +229,14 @@ def estimation_input(
     if isinstance(counts, Marginals):
         masks, compression = compression_of(counts, configuration)
         total = counts.consistent[0].total
+        measured, noisy = with_known(measured_marginals(counts, compression), configuration, total, compression)
         return EstimationInput(
-            measurements=with_known(measured_marginals(counts, compression), configuration, total, compression),
+            measurements=measured,
             consistent=lambda: counts.consistent,
             sizes=compression.sizes,
             total=total,
             masks=[compress_mask(mask, compression) for mask in masks],
+            noise=noisy,
         ), compression
     labels = counts.domain.labels
     sizes, zeros = domain_sizes(configuration.attributes, labels), structural_masks(configuration, labels)
@@ -245,13 +247,14 @@ def estimation_input(
         known = known_marginals(configuration, found, total)
         return make_consistent([*found, *known], zeros, total=total) if known else found
 
+    tables, noisy = with_known(tuple_measurements(counts, sizes), configuration, total)
     return EstimationInput(
-        measurements=with_known(tuple_measurements(counts, sizes), configuration, total),
+        measurements=tables,
         consistent=consistent,
         sizes=sizes,
         total=total,
         masks=zeros,
-        noise=_CLIPPED,
+        noise=_CLIPPED * noisy,
     ), None
 
 

@@ -173,7 +173,8 @@ def _root(curvature: Floats) -> Floats:
     """The Cholesky root of a curvature of single precision, with as little added to its diagonal as makes it definite."""
     for ridge in (1e-9, 1e-7, 1e-5):
         with suppress(np.linalg.LinAlgError):
-            return np.linalg.cholesky(curvature + (ridge * float(np.trace(curvature)) + 1e-30) * np.eye(len(curvature)))
+            firm = ridge * float(np.trace(curvature)) + 1e-30
+            return np.asarray(np.linalg.cholesky(curvature + firm * np.eye(len(curvature))), np.float64)
     return np.diag(np.sqrt(np.maximum(np.diag(curvature), 1e-30)))
 
 
