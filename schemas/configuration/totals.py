@@ -145,8 +145,11 @@ def check_known(configuration: Sections, totals: Sequence[KnownCounts]) -> None:
                 "correct one, or give it an sd"
             )
     records = configuration.synthesize.records
-    if exact and records == "exhaust":
-        raise ValueError("synthesize.records (exhaust) must be count or a number beside an exact known table")
+    if exact and (records == "exhaust" or not configuration.synthesize.complete):
+        raise ValueError(
+            "synthesize has records: exhaust or relax: false, which must be left out beside an exact known table, or records "
+            "would be too few, or incomplete"
+        )
     if exact and records == "count" and exact[0].total > MAX_RECORDS:
         raise ValueError(
             f"known adds up to {exact[0].total:.0f} records, more than the {MAX_RECORDS} that can be made; "

@@ -130,8 +130,9 @@ def test_exact_tables_have_to_agree(other: dict[str, Any], why: str | None) -> N
 
 
 def test_records_that_go_on_until_counts_are_used_up_add_up_to_nothing() -> None:
-    with pytest.raises(InputError, match=r"synthesize.records \(exhaust\) must be count or a number"):
-        configuration(known=[KNOWN], synthesize={"method": "aggregate-seeded", "records": "exhaust"})
+    for settings in ({"records": "exhaust"}, {"relax": False}):
+        with pytest.raises(InputError, match="must be left out beside an exact known table"):
+            configuration(known=[KNOWN], synthesize={"method": "aggregate-seeded", **settings})
     configuration(known=[known(sd=3)], synthesize={"method": "aggregate-seeded", "records": "exhaust"})
     with pytest.raises(InputError, match="more than the 100000000 that can be made"):
         configuration(known=[known(table=[["north", "f", 10**9]])])
