@@ -134,6 +134,7 @@ def _tell(request: Request, schedule: Schedule | None, name: str) -> None:
         noise.noise_forecast,
         noise.rounds_forecast,
         noise.preparation_forecast,
+        noise.known_forecast,
         bins_forecast,
         accuracy.method_forecast,
     )

@@ -217,6 +217,24 @@ def preparation_forecast(configuration: Configuration) -> list[str]:
     return lines
 
 
+def known_forecast(configuration: Configuration) -> list[str]:
+    """What is known from elsewhere, and how many records exact tables make, in words."""
+    lines = []
+    for known in configuration.totals:
+        words = f"Known from {'these rows' if known.table.origin == 'these-rows' else 'another source'}: {known.table.words}"
+        if known.table.origin == "these-rows":
+            kept = " an invariant, which privacy.json lists:" if known.exact else ""
+            words += f";{kept} the guarantee does not cover it"
+        lines.append(f"{words}; free, and no draw depends on it")
+    exact, settings = [known for known in configuration.totals if known.exact], configuration.synthesize
+    if exact:
+        number = (
+            f"{exact[0].total:,.0f}" if settings.records == "count" else f"{settings.records:,} in shares of its counts"
+        )
+        lines.append(f"Exact known tables hold in the synthetic records, of which there will be {number}")
+    return lines
+
+
 EPSILONS = 0.1, 0.3, 1.0, 3.0, 10.0
 
 

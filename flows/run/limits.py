@@ -18,6 +18,7 @@ from marginweave.tasks.aggregate.marginals import all_cliques, cells
 from marginweave.tasks.aggregate.noise import planned_sigmas, public_sizes
 from marginweave.tasks.aggregate.selection import declared_cliques
 from marginweave.tasks.estimate.graphical import check_model_size
+from marginweave.tasks.estimate.totals import exact_parts
 from marginweave.tasks.mechanisms.catalogue import pure_noise
 from marginweave.tasks.mechanisms.gaussian import marginal_sigma
 from marginweave.tasks.mechanisms.noise_table import MAX_SIGMA
@@ -40,6 +41,8 @@ def check_size(configuration: Configuration) -> None:
         cliques, number = _check_marginals(configuration, configuration.marginals, sizes)
         shared = {DrawKind.ONE_WAY: len(sizes), DrawKind.MARGINALS: number}
     _check_models(configuration, sizes, cliques)
+    for part in exact_parts(configuration, [attribute.labels for attribute in configuration.attributes]):
+        part.counts()
     _check_paid(configuration)
     _check_noise(configuration, shared)
 

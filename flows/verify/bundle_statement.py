@@ -30,6 +30,7 @@ _UNKNOWN = {
         *("noise.threshold", "noise.raised_from", "noise.candidates", "noise.stopped"),
     ),
     "words": ("preparation", "assumptions", "not_covered", "composition", "account.weak_delta"),
+    "the steward's word": ("invariants",),
     "compared elsewhere": ("configuration", "rejected", "marginals.draw"),
     "0.1.0 alone; its rows do not have it": ("code_version",),
     "the rate of the sample is in no row; the draws are checked to be that private": (

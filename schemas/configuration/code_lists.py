@@ -1,4 +1,4 @@
-"""Values, their titles and mappings that a configuration takes from files: code lists, and data dictionaries.
+"""What a configuration takes from files: values, their titles and mappings (code lists, data dictionaries), known counts.
 
 They are public, as all of a configuration is. They take the place of the file's name before anything else is done with a
 configuration, so that its digest is of the values and not of a name.
@@ -15,6 +15,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from marginweave.schemas.configuration.known import TotalsFile
 from marginweave.schemas.configuration.values import FrozenModel
 from marginweave.schemas.configuration.yaml_source import read_yaml
 from marginweave.schemas.errors import InputError
@@ -61,6 +62,10 @@ def with_code_lists(raw: Mapping[str, Any], below: Path) -> dict[str, Any]:
             **structure,
             "determined": [_with_mapping(rule, below) for rule in structure["determined"]],
         }
+    if isinstance(raw.get("known"), list):
+        found["known"] = [
+            _with_counts(table, below, f"known.{place}.table") for place, table in enumerate(raw["known"])
+        ]
     return found
 
 
@@ -104,6 +109,25 @@ def _with_mapping(rule: Any, below: Path) -> Any:
     if not (mapping.get("value") and mapping.get("label")):
         raise InputError(f"{place} needs value and label: the columns of the file that map a value to another")
     return {**rule, "mapping": _read(mapping, below, str(rule.get("by")), place)}
+
+
+def _with_counts(table: Any, below: Path, place: str) -> Any:
+    given = table.get("table") if isinstance(table, dict) else None
+    if not isinstance(given, dict):
+        return table
+    try:
+        spec = TotalsFile.model_validate(given)
+    except ValidationError:
+        raise InputError(f"{place} must be a list of rows, or {{file: totals.csv, count: COLUMN}}") from None
+    columns = table["columns"] if isinstance(table.get("columns"), list) else []
+    try:
+        header, rows = _rows(below / spec.file)
+        for name in (*columns, spec.count):
+            if str(name) not in header:
+                raise ValueError(f"has no column {name!r}")  # noqa: TRY301
+    except ValueError as error:
+        raise InputError(f"{place} ({spec.file}) {error}") from None
+    return {**table, "table": [[row.get(str(name), "") for name in (*columns, spec.count)] for row in rows if row]}
 
 
 def _read(given: Mapping[str, Any], below: Path, name: str, place: str) -> Codes:

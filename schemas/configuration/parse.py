@@ -92,7 +92,8 @@ def _suggestion(loc: tuple[int | str, ...]) -> str:
         models = below or tagged or models
     if not loc:
         return ""
-    known = {field for model in models for field in model.model_fields} - {str(loc[-1])}  # another branch may have it
+    named = {info.alias or name for model in models for name, info in model.model_fields.items()}
+    known = named - {str(loc[-1])}  # another branch may have it
     close = difflib.get_close_matches(str(loc[-1]), sorted(known), n=1)
     return f"; did you mean {close[0]}?" if close else ""
 

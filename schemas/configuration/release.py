@@ -15,6 +15,7 @@ from marginweave.schemas.configuration.execution import Execution
 from marginweave.schemas.configuration.rules import check_evaluation, check_marginals, check_preparation, check_privacy
 from marginweave.schemas.configuration.sections import Sections
 from marginweave.schemas.configuration.structure import check_structure
+from marginweave.schemas.configuration.totals import KnownCounts, check_known, known_totals
 from marginweave.schemas.configuration.yaml_source import canonical_written, digest_of
 
 
@@ -34,6 +35,7 @@ class Configuration(Sections):
         check_marginals(self)
         check_privacy(self)
         check_evaluation(self)
+        check_known(self, self.totals)
         if self.marginals is None:
             self.tuples.check_length(len(self.attributes))
         return self
@@ -66,6 +68,11 @@ class Configuration(Sections):
             _ = self.forbidden
         if not self.attributes:
             raise ValueError("columns has no column that is counted")
+
+    @cached_property
+    def totals(self) -> tuple[KnownCounts, ...]:
+        """The known tables over codes."""
+        return known_totals(self)
 
     def with_bounds(
         self, bounds: Mapping[str, tuple[float, float]], bins: Mapping[str, BoughtBins] | None = None

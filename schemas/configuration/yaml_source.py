@@ -112,7 +112,8 @@ class _Reader:
             key = self._text(key_node)
             if key in found:
                 raise InputError(f"{self._line(key_node)}: the key {key!r} stands twice")
-            text, columns = as_text or (key in TEXT_KEYS and not names), key == "columns" and not names
+            text = as_text or ((key in TEXT_KEYS or key == "table") and not names)  # `table` of known counts
+            columns = key == "columns" and not names
             found[key] = self.value(value_node, text, (*above, id(node)), names=columns)
         return found
 

@@ -182,6 +182,14 @@ class ReleaseFacts:
     evaluated_until_now: bool = False
 
 
+class Invariant(Described):
+    """An exact table of these rows that was published elsewhere."""
+
+    attributes: tuple[str, ...] = Field(description="Names of its columns.")
+    records: int = Field(description="What its counts add up to, in records.")
+    published: str = Field(description="Where it is published, by the steward's word.")
+
+
 class Promise(Described):
     """What follows from configuration, plan and ledger; nothing that was computed from a draw."""
 
@@ -194,6 +202,9 @@ class Promise(Described):
     composition: str = Field(description="How the draws compose, in words.")
     assumptions: tuple[str, ...] = Field(description="What the guarantee rests on, in words.")
     not_covered: tuple[str, ...] = Field(description="What the guarantee does not cover, in words.")
+    invariants: tuple[Invariant, ...] | None = optional(
+        "Exact counts of these rows, published elsewhere, that the synthetic records keep and the guarantee does not cover."
+    )
     account: AccountStatement = Field(description="The account when the release was made.")
     configuration: str = Field(description="The resolved configuration, canonical JSON in a text.")
 

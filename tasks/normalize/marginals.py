@@ -16,6 +16,7 @@ from marginweave.schemas.released.measurements import Clique, Marginals, Mask, M
 from marginweave.tasks.aggregate.domain import Compression, compress_mask, compress_measurement, released_compression
 from marginweave.tasks.aggregate.marginals import estimate_total
 from marginweave.tasks.normalize.consistency import Holders, make_consistent
+from marginweave.tasks.normalize.known import known_compression, known_marginals, total_of_rows
 from marginweave.tasks.normalize.normalize import find_rows
 from marginweave.tasks.structure.zeros import structural_masks
 
@@ -24,7 +25,7 @@ MOST_LISTED = 1_000_000
 
 
 def normalize_marginals(marginals: Marginals, configuration: Configuration) -> Marginals:
-    """The marginals with `consistent` ones over merged codes; a resized table has its public number of records.
+    """The marginals with `consistent` ones over merged codes, and known tables; a resized table has its public record count.
 
     DP: post-processing.
 
@@ -36,10 +37,12 @@ def normalize_marginals(marginals: Marginals, configuration: Configuration) -> M
         InputError: structural zeros that leave no record.
     """
     masks, compression = compression_of(marginals, configuration)
+    total = total_of_rows(configuration) or _total(marginals, configuration)[0]
+    measured = measured_marginals(marginals, compression)
     consistent = make_consistent(
-        measured_marginals(marginals, compression),
+        [*measured, *known_marginals(configuration, measured, total, compression)],
         [compress_mask(mask, compression) for mask in masks],
-        total=_total(marginals, configuration)[0],
+        total=total,
     )
     return replace(marginals, consistent=consistent)
 
@@ -53,7 +56,7 @@ def compression_of(marginals: Marginals, configuration: Configuration) -> tuple[
     """The structural zeros over the released domain, and which rare values were merged. DP: post-processing."""
     settings = configuration.marginal_settings
     masks = structural_masks(configuration, marginals.domain.labels)
-    return masks, released_compression(marginals.one_way, settings, masks)
+    return masks, known_compression(released_compression(marginals.one_way, settings, masks), configuration)
 
 
 def marginal_counts(marginals: Marginals, configuration: Configuration) -> Aggregates:
@@ -229,14 +232,17 @@ def all_pairs(marginals: Marginals, configuration: Configuration) -> Aggregates:
     """
     counts, inside = marginal_counts(marginals, configuration), _LevelCounts(marginals, configuration)
     columns, covered = range(len(counts.domain.names)), set[Clique]()
+    levels = [counts.levels[0]]
     pairs = {pair: (m.values[rows], m.counts[rows]) for m in counts.levels[1:2] for pair, rows in m.by_columns()}
     singles = {names[0]: rows for names, rows in counts.levels[0].by_columns()}
     for pair in itertools.combinations(columns, 2):
         if inside.holders.of(pair):
             covered.add(pair)
+            if pair not in (counts.measured or {}):  # known from elsewhere alone
+                level = inside.level(2, [pair], levels[:1], ())
+                pairs[pair] = level.values, level.counts
         elif singles.keys() >= {*pair}:
             pairs[pair] = _independent(counts, *(singles[column] for column in pair))
-    levels = [counts.levels[0]]
     if len(columns) > 1:
         levels.append(Level.join(2, ((pair, *pairs[pair]) for pair in sorted(pairs))))
     for length in range(3, len(counts.levels) + 1):

@@ -16,6 +16,7 @@ from marginweave.schemas.released.aggregates import Aggregates
 from marginweave.schemas.released.statement import (
     DrawNoise,
     Guarantee,
+    Invariant,
     LevelNoiseStatement,
     MarginalsStatement,
     Mechanism,
@@ -31,7 +32,7 @@ from marginweave.tasks.aggregate.noise import planned_sigmas
 from marginweave.tasks.aggregate.selection import scoring
 from marginweave.tasks.mechanisms.base import l1_sensitivity
 from marginweave.tasks.mechanisms.catalogue import pure_noise
-from marginweave.tasks.publish.wording import Bounds, preparation_words, stated_confidence, unit_assumption
+from marginweave.tasks.publish.wording import Bounds, known_words, preparation_words, stated_confidence, unit_assumption
 
 ASSUMPTIONS = (
     "Every statement in the configuration (columns, domains, bounds, bins, caps, seeds) was public before the data was seen.",
@@ -143,7 +144,8 @@ def promise(
         mechanisms=tuple(_planned(draw, returned=draw.name in release.returned) for draw in plan.draws),
         composition=_composition(configuration, plan),
         assumptions=_assumptions(configuration, account, release),
-        not_covered=DATA_DEPENDENT_STOPS,
+        not_covered=(*DATA_DEPENDENT_STOPS, *known_words(configuration, own=True)),
+        invariants=_invariants(configuration),
         account=account,
         configuration=configuration.canonical(),
     )
@@ -180,6 +182,7 @@ def _assumptions(configuration: Configuration, account: AccountStatement, releas
         *old_releases(account.releases_before_box or 0),
         *(f"The values of column {name!r} were discovered under the budget." for name in configuration.private_columns),
         *_stated_facts(configuration),
+        *known_words(configuration, own=False),
         *([CONFIGURED_AFTER_CHECK] if release.identity.configured_after_check else []),
         *([approved] if configuration.publish.approval else []),
     )
@@ -226,6 +229,13 @@ def old_releases(number: int) -> list[str]:
     which = "release 1" if number == 1 else f"releases 1 to {number}"
     words = f"The budgets of {which} of the account, made by 0.1.0, were not chosen from noisy results of earlier ones."
     return [words] if number else []
+
+
+def _invariants(configuration: Configuration) -> tuple[Invariant, ...] | None:
+    """The exact tables of these rows; None where there are none."""
+    own = [known for known in configuration.totals if known.exact and known.table.origin == "these-rows"]
+    tables = [(known.table, round(known.total)) for known in own]
+    return tuple(Invariant(attributes=table.columns, records=n, published=table.public) for table, n in tables) or None
 
 
 def _stated_facts(configuration: Configuration) -> list[str]:

@@ -51,6 +51,25 @@ def unit_assumption(configuration: Configuration) -> str:
     )
 
 
+def known_words(configuration: Configuration, *, own: bool) -> list[str]:
+    """What is stated of known tables: of those from these rows (`own`) what no guarantee covers, of others the assumption."""
+    said = []
+    for known in configuration.totals:
+        if own != (known.table.origin == "these-rows"):
+            continue
+        table = f"The counts of {known.table.words}"
+        if not own:
+            said.append(f"{table} were not made from these rows.")
+        elif known.exact:
+            said.append(
+                f"{table} were made from these rows, and the synthetic records keep them exactly: an invariant. Together with "
+                "all rows but one they tell that one, whatever epsilon is."
+            )
+        else:
+            said.append(f"{table} were made from these rows; this guarantee does not cover what they tell.")
+    return said
+
+
 def paid_words(evaluation: Evaluation) -> list[str]:
     """What an evaluation.json says of the comparison that was bought; nothing where none was. DP: post-processing."""
     if "paid" not in evaluation.model_fields_set:

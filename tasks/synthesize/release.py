@@ -28,11 +28,15 @@ from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.estimate.graphical import choose_measurements, fit_tree
 from marginweave.tasks.estimate.mixture.fit import fit_mixture
 from marginweave.tasks.estimate.mixture.model import Mixture
+from marginweave.tasks.estimate.totals import exact_parts
+from marginweave.tasks.normalize.consistency import make_consistent
+from marginweave.tasks.normalize.known import known_marginals, total_of_rows, with_known
 from marginweave.tasks.normalize.marginals import all_pairs, compression_of, measured_marginals
 from marginweave.tasks.normalize.tuples import tuple_marginals, tuple_measurements
 from marginweave.tasks.progress import listener
 from marginweave.tasks.structure.zeros import broken_records, domain_sizes, structural_masks
 from marginweave.tasks.synthesize.gum.synthesize import Gum
+from marginweave.tasks.synthesize.known import ExactCounts
 from marginweave.tasks.synthesize.mixture import sample_mixture
 from marginweave.tasks.synthesize.sets import SetLayout, cap_values, expand_sets, join_sets
 from marginweave.tasks.synthesize.shards import RecordSampler, stream
@@ -114,7 +118,7 @@ Making = tuple[int, Callable[[int], Sequence[Codes]]]
 # near were 3 to 8 % nearer to affairs (epsilon 0.3, 1) and ma2019_cat (1) than at 1, at 0.7 no nearer on ma2019_cat; on
 # drug_deaths_cat it makes no difference.
 _CLIPPED = 0.8
-_SETS = 1  # cutting sets has a separate stream
+_SETS, _KNOWN = 1, 2  # cutting sets has a separate stream, and so have known tables
 
 
 def synthesize_blocks(
@@ -127,7 +131,7 @@ def synthesize_blocks(
     `SeededSynthesis` makes them of combinations, sets value by value (`expand_sets`) and joined again, from k-tuples as they
     are and from marginals as `all_pairs` has them. The others (`sampler`) make them of marginals, also of those that k-tuples
     stand for. Where each value of a set is an attribute, a record keeps at most `max_values` of them. No record holds a
-    forbidden combination. DP: post-processing.
+    forbidden combination, and exact known tables hold in all records together (`ExactCounts`). DP: post-processing.
 
     Args:
         counts: Normalized counts.
@@ -138,24 +142,51 @@ def synthesize_blocks(
     Raises:
         InputError, StageError: as `SeededSynthesis` and `sampler`.
     """
+    exact = [known for known in configuration.totals if known.exact]
+    if exact and settings.records == "count":
+        settings = settings.model_copy(update={"records": round(exact[0].total)})
     if isinstance(settings, SynthesisSettings):
         combinations = all_pairs(counts, configuration) if isinstance(counts, Marginals) else counts
         shards, make = _from_combinations(combinations, configuration, settings)
     else:
         shards, make = _from_marginals(counts, configuration, settings, model)
     masks = structural_masks(configuration, counts.domain.labels)
+    totals, make = _exact_counts(configuration, counts.domain.labels, settings, make)
     types = [code_type(size) for size in counts.domain.sizes]
 
     say = listener()
 
+    def allowed(codes: Sequence[Codes]) -> Flags:
+        return ~broken_records(codes, masks)
+
     def block(shard: int) -> tuple[Codes, ...]:
         say(f"part {shard + 1} of {shards}")
         codes = tuple(np.ascontiguousarray(code, type_) for code, type_ in zip(make(shard), types, strict=True))
-        if broken_records(codes, masks).any():
+        for number, exact in enumerate(totals):
+            wanted, generator = exact.in_shard(shard, shards), stream([settings.seed, _KNOWN, number], shard)
+            exact.hold(codes, wanted, allowed, generator)  # post-processing
+        if not allowed(codes).all():
             raise StageError("synthesize: a record breaks the rule 'no forbidden combination'")
         return codes
 
     return LocalEngine().map(block, range(shards))
+
+
+def _exact_counts(
+    configuration: Configuration,
+    labels: Sequence[Sequence[str]],
+    settings: AnySynthesis,
+    make: Callable[[int], Sequence[Codes]],
+) -> tuple[list[ExactCounts], Callable[[int], Sequence[Codes]]]:
+    """How many records have each known combination, and what makes shards; the first one, which they are near to, once."""
+    parts = exact_parts(configuration, labels)
+    if not parts:
+        return [], make
+    assert isinstance(settings.records, int)
+    records = min(settings.records, settings.max_records or settings.records)
+    first = make(0)
+    counts = [ExactCounts.of(part, first, records) for part in parts]
+    return counts, lambda shard: first if shard == 0 else make(shard)
 
 
 def _from_combinations(aggregates: Aggregates, configuration: Configuration, settings: SynthesisSettings) -> Making:
@@ -195,20 +226,31 @@ def estimation_input(
     """What a model is estimated from, and how values were merged for it (of marginals only). DP: post-processing."""
     if isinstance(counts, Marginals):
         masks, compression = compression_of(counts, configuration)
+        total = counts.consistent[0].total
+        measured, noisy = with_known(measured_marginals(counts, compression), configuration, total, compression)
         return EstimationInput(
-            measurements=measured_marginals(counts, compression),
+            measurements=measured,
             consistent=lambda: counts.consistent,
             sizes=compression.sizes,
-            total=counts.consistent[0].total,
+            total=total,
             masks=[compress_mask(mask, compression) for mask in masks],
+            noise=noisy,
         ), compression
     labels = counts.domain.labels
     sizes, zeros = domain_sizes(configuration.attributes, labels), structural_masks(configuration, labels)
+    total = total_of_rows(configuration) or float(counts.record_count)
+
+    def consistent() -> Sequence[Measurement]:
+        found = tuple_marginals(counts, sizes, zeros)
+        known = known_marginals(configuration, found, total)
+        return make_consistent([*found, *known], zeros, total=total) if known else found
+
+    tables, noisy = with_known(tuple_measurements(counts, sizes), configuration, total)
     return EstimationInput(
-        measurements=tuple_measurements(counts, sizes),
-        consistent=lambda: tuple_marginals(counts, sizes, zeros),
+        measurements=tables,
+        consistent=consistent,
         sizes=sizes,
-        total=float(counts.record_count),
+        total=total,
         masks=zeros,
-        noise=_CLIPPED,
+        noise=_CLIPPED * noisy,
     ), None

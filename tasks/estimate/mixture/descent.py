@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -160,13 +161,21 @@ _LEAST_SCALE = 0.1  # a box is not given up at once
 
 def _least(curvature: Floats, slope: Floats, mass: Floats) -> Floats:
     """S >= 0 with mass's = 1 where 1/2 (s - 1)'curvature (s - 1) + slope's is least, or `_LEAST_SCALE`; shape (boxes,)."""
-    ridge = 1e-9 * float(np.trace(curvature)) + 1e-30
-    root = np.linalg.cholesky(curvature + ridge * np.eye(len(mass)))
+    root = _root(curvature)
     wanted = np.linalg.solve(root, curvature.sum(axis=1) - slope)
     firm = 1e3 * math.sqrt(float(np.trace(curvature)))
     found, _ = nnls(np.vstack([root.T, firm * mass]), np.append(wanted, firm))
     scales = np.maximum(found, _LEAST_SCALE)
     return np.asarray(scales / (mass @ scales))
+
+
+def _root(curvature: Floats) -> Floats:
+    """The Cholesky root of a curvature of single precision, with as little added to its diagonal as makes it definite."""
+    for ridge in (1e-9, 1e-7, 1e-5):
+        with suppress(np.linalg.LinAlgError):
+            firm = ridge * float(np.trace(curvature)) + 1e-30
+            return np.asarray(np.linalg.cholesky(curvature + firm * np.eye(len(curvature))), np.float64)
+    return np.diag(np.sqrt(np.maximum(np.diag(curvature), 1e-30)))
 
 
 def _is_near(chi: Floats, expected: Floats) -> bool:

@@ -43,7 +43,12 @@ KINDS: dict[str, dict[str, Any]] = {
         "columns__age": {"type": "number", "bounds": [0, 100], "bins": {"quantiles": 4}, "decimals": 0},
         "columns__grade": {"type": "number", "bounds": [1, 7], "bins": {"quantiles": 3}, "decimals": 0},
     },
-    "laplace": {"aggregate": {**MARGINALS, "noise": "laplace"}},
+    "laplace": {
+        "aggregate": {**MARGINALS, "noise": "laplace"},
+        "known": [
+            {"columns": ["sex"], "table": [["f", 151], ["m", 149]], "others": 0, "from": "these-rows", "public": "-"}
+        ],
+    },
     "sampled": {
         "aggregate": {**MARGINALS, "noise": "laplace"},
         **{f"columns__{name}__impute": {"distribution": "uniform"} for name in ("sex", "region", "age", "grade")},

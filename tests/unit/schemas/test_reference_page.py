@@ -33,6 +33,7 @@ from marginweave.schemas.configuration.evaluation import (
 )
 from marginweave.schemas.configuration.execution import EngineSettings, SourceFile
 from marginweave.schemas.configuration.k_tuples import AdaptiveThresholds, AggregateSettings, FixedThresholds
+from marginweave.schemas.configuration.known import KnownTable, TotalsFile
 from marginweave.schemas.configuration.marginals import AdaptiveCliques, AllCliques, MarginalSettings
 from marginweave.schemas.configuration.preparation import (
     GaussianImputation,
@@ -86,6 +87,8 @@ PLACES: list[tuple[str, type[BaseModel]]] = [
     ("structure.applies.", AppliesRule),
     ("structure.ordered.", OrderedColumns),
     ("condition.", Condition),
+    ("known.", KnownTable),
+    ("known.table.", TotalsFile),
     ("aggregate.", AggregateSettings),
     ("aggregate.thresholds.", FixedThresholds),
     ("aggregate.thresholds.", AdaptiveThresholds),
@@ -109,8 +112,7 @@ def fields(prefix: str, model: type[BaseModel]) -> dict[str, Any]:
     shared = MeasuredColumn if model not in {MeasuredColumn, ConstantColumn, IdentifierColumn} else ColumnBase
     common = set() if model is MeasuredColumn or not issubclass(model, ColumnBase) else set(shared.model_fields)
     own = {name for name in model.model_fields if name not in common or f"{prefix}{name}" in dict(ROWS)}
-    keys = {name: model.model_fields[name] for name in own}
-    return {f"{prefix}{field.alias or name}": field.default for name, field in keys.items()}
+    return {f"{prefix}{model.model_fields[name].alias or name}": model.model_fields[name].default for name in own}
 
 
 def test_it_names_every_key_and_no_other() -> None:

@@ -1,0 +1,119 @@
+"""Whatever is known from elsewhere, what is drawn of the rows is the same: counts, choices, charges and the record count."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pyarrow.parquet as pq
+import pytest
+
+from marginweave.schemas.errors import InputError
+from marginweave.schemas.ledger.accounts import Account
+from marginweave.tasks.checkpoint import draws
+from marginweave.tasks.ledger import Ledger
+from marginweave.tasks.mechanisms.randomness import DrawBits
+from tests.support.people_table import people
+from tests.support.plain_runs import run_plainly
+
+pytestmark = pytest.mark.system
+KNOWN = [
+    {
+        "columns": ["sex", "region"],
+        "table": [["f", "north", 90], ["f", "west", 20], ["m", "south", 130]],
+        "others": 0,
+        "from": "these-rows",
+        "public": "a yearbook",
+    },
+    {
+        "columns": ["grade"],
+        "table": [["1", 100], ["7", 5]],
+        "others": 0,
+        "sd": 9,
+        "from": "other-source",
+        "public": "-",
+    },
+]
+METHODS: dict[str, dict[str, Any]] = {
+    "k-tuples": {
+        "aggregate": {"method": "k-tuples", "reporting_length": 2, "percentile": 90},
+        "synthesize": {"method": "aggregate-seeded"},
+    },
+    "k-tuples, mixture": {"aggregate": {"method": "k-tuples", "reporting_length": 2}},
+    "k-tuples, gum": {"aggregate": {"method": "k-tuples", "reporting_length": 2}, "synthesize": {"method": "gum"}},
+    "marginals": {"aggregate": {"method": "marginals"}},
+    "rounds": {"aggregate": {"method": "marginals", "cliques": {"adaptive": 2, "rounds": 3, "batch": 2}}},
+}
+
+
+def _bits(*, seed: bytes, context: tuple[str | int, ...], tainted: bool) -> DrawBits:
+    """Noise that is a function of the number of its draw alone."""
+    return DrawBits(seed=bytes(len(seed)), context=context[1:2], tainted=tainted)
+
+
+@contextmanager
+def _fixed_noise() -> Iterator[None]:
+    with mock.patch.object(draws, "DrawBits", _bits), mock.patch("secrets.token_bytes", bytes):
+        yield
+
+
+def _released(home: Path, patch: pytest.MonkeyPatch, changes: dict[str, Any]) -> Path:
+    place = home / "ledger" / "ledger.sqlite"
+    patch.setenv("MARGINWEAVE_LEDGER", str(place))
+    account = Account(dataset="people", epsilon=Decimal(5), delta=Decimal("1e-5"), unit="row", neighbors="add-remove")
+    Ledger.create(place).accounts.open(account, actor="steward")
+    with _fixed_noise():
+        return run_plainly(home, people(home, 300, **changes), "r") / "release"
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_no_draw_depends_on_what_is_known(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    places = []
+    for number, more in enumerate(({}, {"known": KNOWN})):
+        home = tmp_path / str(number)
+        home.mkdir()
+        places.append(_released(home, monkeypatch, {**METHODS[method], **more}))
+    plain, known = (_drawn(place, method) for place in places)
+    assert plain == known
+    assert len(known["records"]) == 1
+    with (places[1] / "synthetic.csv").open() as lines:
+        made = [(row["sex"], row["region"]) for row in csv.DictReader(lines)]
+    assert {pair: made.count(pair) for pair in set(made)} == {
+        ("f", "north"): 90,
+        ("f", "west"): 20,
+        ("m", "south"): 130,
+    }
+    statement = json.loads((places[1] / "privacy.json").read_text())
+    assert statement["invariants"] == [{"attributes": ["sex", "region"], "records": 240, "published": "a yearbook"}]
+    assert "Exact counts of these rows were published elsewhere" in (places[1] / "report.html").read_text()
+
+
+def _drawn(place: Path, method: str) -> dict[str, Any]:
+    """What a release tells of its draws: parameters, noisy counts, and the number of records."""
+    statement = json.loads((place / "privacy.json").read_text())
+    told = {key: statement.get(key) for key in ("mechanisms", "noise", "marginals", "domain", "guarantee", "account")}
+    told["records"] = re.findall(r"There are about \d+ records \([^)]*\)", (place / "report.html").read_text())
+    if method in {"marginals", "rounds"}:
+        told["cells"] = pq.read_table(place / "measurements.parquet").to_pydict()
+    else:
+        with (place / "aggregates.csv").open() as lines:
+            told["counts"] = [{k: v for k, v in row.items() if k != "adjusted"} for row in csv.DictReader(lines)]
+    return told
+
+
+def test_what_cannot_hold_together_is_refused_before_anything_is_charged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forbidden = {"forbidden": [{"sex": "m", "region": "south"}]}
+    with pytest.raises(
+        InputError, match=r"known: no whole numbers of records keep the exact tables of \[sex, region\] and"
+    ):
+        _released(tmp_path, monkeypatch, {"known": KNOWN, "structure": forbidden})
+    assert not (tmp_path / "runs").exists()
