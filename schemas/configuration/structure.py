@@ -88,6 +88,7 @@ class Structure(FrozenModel):
 
     `forbidden` lists combinations that cannot be, as {column: value, …}; a list of values stands for each of them, and so does
     a condition. They are never candidates and never synthesized; nor is what breaks `applies` or `ordered`.
+    What `determined`, `difference` and `sum` compute is not counted.
     """
 
     grouped: tuple[GroupedColumns, ...] = ()
