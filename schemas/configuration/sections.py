@@ -178,7 +178,7 @@ class Sections(Execution):
 
     @cached_property
     def forbidden(self) -> tuple[Forbidden, ...]:
-        """Combinations that cannot be, as (attribute, labels, None for missing)."""
+        """Combinations that cannot be."""
         return self.excluded_by(self.structure or Structure())
 
     def excluded_by(self, rules: Structure) -> tuple[Forbidden, ...]:
@@ -277,18 +277,14 @@ class Sections(Execution):
 
     @property
     def block_rows(self) -> int:
-        """Rows that a stage holds at a time: memory / (8 x 64 bytes x columns), from public facts alone, 1024 to 262144.
-
-        Beyond that many rows a block gains no speed. DP: arithmetic on public numbers.
-        """
+        """Rows that a stage holds at a time: memory / (8 x 64 bytes x columns), 1024 to 262144. DP: from public numbers."""
         fitting = self.memory // (_SHARE * _BYTES_A_CELL * max(1, len(self.source_names)))
         return min(max(fitting, _LEAST_ROWS), _MOST_ROWS)
 
     @property
     def bounds_share(self) -> float:
         """The share of the budget that all private bounds and quantiles together get."""
-        declared = self.aggregate.bounds_share
-        return DEFAULT_BOUNDS_SHARE if declared is None else declared
+        return DEFAULT_BOUNDS_SHARE if self.aggregate.bounds_share is None else self.aggregate.bounds_share
 
     @cached_property
     def stability(self) -> Stability:

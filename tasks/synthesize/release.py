@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from marginweave.schemas.arrays import Codes, Records
+from marginweave.schemas.arrays import Codes, Flags, Records
 from marginweave.schemas.configuration.attributes import combinations_of, forbidden_codes
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.synthesis import (

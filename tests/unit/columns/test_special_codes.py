@@ -111,7 +111,7 @@ def test_a_structural_zero_names_a_code_by_number_or_label() -> None:
     columns = {"x": {**RATIO, "codes": CODES}, "sex": {"type": "category", "values": ["f", "m"]}}
     for spelled in ("501", "501.0", "above five times"):
         config = configuration(columns=columns, structure={"forbidden": [{"x": spelled, "sex": "m"}]})
-        assert config.forbidden == (((0, "above five times"), (1, "m")),)
+        assert config.forbidden == (((0, ("above five times",)), (1, ("m",))),)
 
 
 @pytest.mark.parametrize(
