@@ -20,10 +20,10 @@ from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.aggregates import Domain
 from marginweave.schemas.released.measurements import Marginals, Measurement
-from marginweave.tasks.aggregate.domain import domain_sizes
 from marginweave.tasks.estimate.totals import dense, exact_parts
 from marginweave.tasks.normalize.marginals import compression_of, normalize_marginals
 from marginweave.tasks.normalize.normalize import normalize
+from marginweave.tasks.structure.zeros import domain_sizes
 from marginweave.tasks.synthesize import release
 from marginweave.tasks.synthesize.known import ExactCounts, cells_of
 from marginweave.tasks.synthesize.shards import RecordSampler, ShardPlan
