@@ -12,9 +12,10 @@ from marginweave.schemas.configuration.k_tuples import AggregateSettings
 from marginweave.schemas.configuration.marginals import AllCliques, MarginalSettings
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.synthesis import MixtureSynthesis
+from marginweave.schemas.configuration.values import listed
 from marginweave.schemas.draws import DrawKind, PlannedDraw
 from marginweave.tasks.accounting.plan import defaults
-from marginweave.tasks.accounting.plan.default_records import automatic_method
+from marginweave.tasks.accounting.plan.default_records import automatic_method, in_marginals
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.aggregate.marginals import cells
 from marginweave.tasks.aggregate.noise import MARGINALS, planned_cliques, planned_sigmas, public_sizes
@@ -35,7 +36,8 @@ noise of pairs up to which there is anything."""
 def method_forecast(configuration: Configuration) -> list[str]:
     """What is counted, what makes the records, what `auto` stands for, and how near such records were, in words."""
     usual = defaults.automatic_aggregate(configuration)
-    return [_counts(configuration, usual), _records(configuration), *_measured(configuration, usual)]
+    given_up = _given_up(configuration, usual) if configuration.aggregate == usual else []
+    return [_counts(configuration, usual), *given_up, _records(configuration), *_measured(configuration, usual)]
 
 
 def _counts(configuration: Configuration, usual: AggregateSettings | MarginalSettings) -> str:
@@ -45,9 +47,34 @@ def _counts(configuration: Configuration, usual: AggregateSettings | MarginalSet
     if configuration.aggregate == usual:
         chosen = "chosen automatically"
     if defaults.is_decided_by_noise(configuration):
-        noise, beside = defaults.relative_noise(configuration), defaults.edge_words(configuration)
+        decided = in_marginals(configuration) if isinstance(usual, MarginalSettings) else configuration
+        noise, beside = defaults.relative_noise(decided), defaults.edge_words(decided)
         chosen += f"; all pairs together would have noise r = {noise:.3g}{beside}"
     return f"Counting: {counted}{_limited(configuration)} ({chosen})"
+
+
+def _given_up(configuration: Configuration, usual: AggregateSettings | MarginalSettings) -> list[str]:
+    """What sets and private domains cost where the choice is left to `auto`, and what would avoid it, in a sentence each."""
+    attributes = configuration.attributes
+    listed_pairs = isinstance(usual, MarginalSettings) and isinstance(usual.cliques, tuple)
+    alone = ", and are in no pairs" if listed_pairs else ""
+    found = [
+        f"Column {name}, a set, counts as {values} columns, one for each value, which share the budget{alone}; declare fewer "
+        "values (outside: other takes the rare ones) for less noise"
+        for name, values in Counter(attribute.columns[0] for attribute in attributes if attribute.of_set).items()
+    ]
+    found += [
+        f"Column {attribute.name}, a set with a private domain, rules out marginals and a mixture: rare values are lost, and "
+        "pairs of columns are less accurate; declare its values to avoid it"
+        for attribute in attributes
+        if attribute.is_set and attribute.private
+    ]
+    if isinstance(usual, MarginalSettings) and configuration.private_columns:
+        found.append(
+            f"Private domains ({listed(configuration.private_columns)}) cost {100 * usual.values_share:g} % of the budget, and "
+            "values that few records have become missing; declare the values to avoid it"
+        )
+    return found
 
 
 def _limited(configuration: Configuration) -> str:
@@ -68,7 +95,7 @@ def _measured(configuration: Configuration, usual: AggregateSettings | MarginalS
         return []
     plain = MixtureSynthesis(records=synthesize.records, max_records=synthesize.max_records, seed=synthesize.seed)
     measured = MEASURED.get(defaults.counts_words(usual, len(attributes)))
-    if measured is None or synthesize != plain:
+    if measured is None or synthesize != plain or _given_up(configuration, usual):
         return []
     least, most, noise = measured
     if automatic_method(usual, attributes).method != "mixture" or defaults.relative_noise(configuration) > noise:

@@ -50,6 +50,7 @@ SHAPES: dict[str, dict[str, Any]] = {
         "aggregate": {**MARGINALS, "cliques": {"all": 2}},
         "columns__town": HIDDEN,
         "privacy__accountant": "joint",
+        "synthesize__method": "gum",
     },
     "Laplace": {"aggregate": {**MARGINALS, "cliques": {"all": 2}, "noise": "laplace"}, "privacy__delta": 0},
     "sets and groups": {

@@ -108,6 +108,15 @@ VARIANTS: dict[str, tuple[dict[str, object], list[str], int]] = {
         ["values", "one-way", "selection", "marginals"],
         -1,
     ),
+    "what auto has of a set beside a private domain": (
+        {
+            "aggregate": {"method": "auto"},
+            "columns__region": {"type": "set", "values": ["north", "south", "west"], "max_values": 2},
+            "columns__sex": PRIVATE,
+        },
+        ["values", "one-way", "selection", "marginals"],
+        -1,
+    ),
     "structural zeros and a group": (
         {
             "structure": {

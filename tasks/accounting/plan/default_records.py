@@ -15,6 +15,7 @@ from typing import Any, Literal
 from marginweave.schemas.configuration.attributes import Attribute
 from marginweave.schemas.configuration.k_tuples import AggregateSettings
 from marginweave.schemas.configuration.marginals import AdaptiveCliques, AllCliques, MarginalSettings
+from marginweave.schemas.configuration.sections import Sections
 from marginweave.schemas.configuration.synthesis import SYNTHESES
 from marginweave.schemas.configuration.values import MAX_TABLE
 
@@ -47,6 +48,10 @@ _OWN = {
 
 # What makes records where no mixture can be fitted: both work on what was released, value by value or row by row.
 _INSTEAD: Mapping[str, Method] = {"k-tuples": "aggregate-seeded", "marginals": "gum"}
+
+
+ASSUMED_VALUES = 100
+"""Values that a private domain is taken to have before it is discovered: each is released of a hundred records or so."""
 
 
 # A model has a share of each code in each component: 2400 x 8 bytes, and half as much again in every fit that is under way.
@@ -91,17 +96,29 @@ def resolve_method(given: Mapping[str, Any], aggregate: Counting, attributes: Se
     return {**given, "method": method}
 
 
+def in_marginals(configuration: Sections) -> Sections:
+    """The same with marginals for counts, in which each declared value of a set is an attribute of its own."""
+    fields = {name: getattr(configuration, name) for name in Sections.model_fields}
+    return Sections.model_construct(**{**fields, "aggregate": MarginalSettings()})
+
+
+def ordinary_pairs(attributes: Sequence[Attribute]) -> Mapping[str, Any]:
+    """All pairs of columns that are no values of sets; these are measured by themselves."""
+    ordinary = [attribute.name for attribute in attributes if not attribute.of_set]
+    return {"method": "marginals", "cliques": [*map(list, itertools.combinations(ordinary, 2))] or {"all": 1}}
+
+
 def public_codes(attributes: Sequence[Attribute]) -> dict[str, int]:
-    """Codes of each attribute, missing included, as far as they are public."""
-    return {attribute.name: len(attribute.labels) + attribute.optional for attribute in attributes}
+    """Codes of each attribute, missing included; of a private domain as many as are assumed (`ASSUMED_VALUES`)."""
+    return {a.name: (ASSUMED_VALUES if a.private else len(a.labels)) + a.optional for a in attributes}
 
 
 def mixture_hindrance(aggregate: Counting, attributes: Sequence[Attribute]) -> str | None:
     """What is public and forbids a mixture, in the plural."""
-    if any(attribute.is_set for attribute in attributes):
-        return "columns of sets"
-    if any(attribute.private for attribute in attributes):
-        return "private domains, whose sizes are not public,"
+    if any(attribute.is_set and attribute.private for attribute in attributes):
+        return "sets with a private domain"
+    if isinstance(aggregate, AggregateSettings) and any(a.is_set or a.private for a in attributes):
+        return "k-tuples of sets or private domains"
     sizes = public_codes(attributes)
     if sum(sizes.values()) > _MOST_CODES:
         return f"{sum(sizes.values())} values, more than {_MOST_CODES},"

@@ -22,8 +22,10 @@ from marginweave.tasks.accounting.plan.default_records import (
     MOST_SECONDS,
     Counting,
     fitting_seconds,
+    in_marginals,
     looking_seconds,
     mixture_hindrance,
+    ordinary_pairs,
     public_codes,
     table_cells,
 )
@@ -39,6 +41,8 @@ USUAL_ROWS = 10_000
 
 # Marginals that `auto` stands for where not all triples are measured (`_triples`): pairs that are worth their noise.
 _SELECTED: Mapping[str, Any] = {"method": "marginals"}
+# Of many columns that are values of sets, scores of all pairs have too much noise to select by.
+_MANY_ROUNDS: Mapping[str, Any] = {"method": "marginals", "cliques": {"adaptive": 2}}
 # How many pairs are chosen one by one: few where the noise of a count is large, so that each is measured well.
 _MOST_ROUNDS, _LEAST_ROUNDS, _ROUNDS_TIMES_NOISE = 16, 4, 60
 
@@ -90,20 +94,26 @@ def resolve_aggregate(configuration: Sections) -> dict[str, Any]:
     | drug_deaths_cat | 0.3 | 72 | | .054 | .043 | .063 | .060 |
 
     Triples at r = 32 and 44 are one release each, and those at 44 are no nearer in two columns (.079) than rounds are (.078).
-    K-tuples stay where a mixture could not be fitted to the marginals, and where marginals cannot be measured as asked. Of the
-    shares of marginals there is as much as bounds and a bought comparison leave.
+    K-tuples stay where a mixture could not be fitted to the marginals, and where marginals cannot be measured as asked: sets
+    with a private domain. Each declared value of another set counts as a column (docs/methods.md has what was measured). Of the
+    shares of marginals there is as much as bounds, a bought comparison and private values leave.
 
     DP: a function of public facts alone.
 
     Args:
         configuration: all but the sections that are to be resolved, with whatever settings of k-tuples.
     """
+    configuration = in_marginals(configuration)
     attributes, left = configuration.attributes, _left(configuration)
     if left <= 0 or _cannot_be_measured(configuration):  # what leaves nothing is refused elsewhere
         return {"method": "k-tuples"}
-    noise = relative_noise(configuration)
-    usual = _SELECTED if noise <= _SINGLES else _few_pairs(noise, len(attributes))
-    for section in (*(_triples(attributes) if noise <= _SHORT else ()), usual):
+    noise, has_sets = relative_noise(configuration), any(attribute.of_set for attribute in attributes)
+    usual = _few_pairs(noise, len(attributes)) if noise > _SINGLES else _SELECTED
+    if has_sets and _SHORT < noise <= _SINGLES:
+        usual = _MANY_ROUNDS
+    # tables of a private domain, which may be large, take most of what all triples have
+    triples = _triples(attributes) if noise <= _SHORT and not configuration.private_columns else ()
+    for section in (*triples, usual, *([ordinary_pairs(attributes)] if has_sets else ())):
         settings = MarginalSettings.model_validate(section)
         if not (mixture_hindrance(settings, attributes) or _takes_long(settings, attributes)):
             shares = _SHARES if settings.selects(len(attributes)) else ("one_way_share",)
@@ -187,7 +197,7 @@ def counts_words(aggregate: Counting, attributes: int) -> str:
         return "marginals, chosen in rounds"
     if isinstance(aggregate.cliques, AllCliques):
         return f"marginals of {aggregate.cliques.all} columns"
-    return "marginals, selected pairs" if aggregate.cliques == "selected" else "marginals, as declared"
+    return "marginals, selected pairs" if aggregate.cliques == "selected" else "marginals, as listed"
 
 
 def _triples(attributes: Sequence[Attribute]) -> Iterator[Mapping[str, Any]]:
@@ -230,13 +240,15 @@ def relative_noise(configuration: Sections) -> float:
 
 
 def _left(configuration: Sections) -> float:
-    """What bought bounds, quantiles and comparisons leave of the budget; to 6 digits, as sums of shares are rounded."""
-    bounds = configuration.bounds_share if configuration.bought_before else 0.0
-    return round(1 - configuration.evaluate.paid_share - bounds, 6)
+    """What comparisons, bounds, quantiles and values of marginals leave of the budget; to 6 digits, as sums of shares."""
+    before = configuration.bounds_share if configuration.bought_before else 0.0
+    if configuration.marginals is not None and configuration.private_columns:
+        before += configuration.marginals.values_share
+    return round(1 - configuration.evaluate.paid_share - before, 6)
 
 
 def _cannot_be_measured(configuration: Sections) -> bool:
-    """Whether marginals are refused, with SDS's accounting, pure epsilon or too large a structural zero, or are of sets."""
+    """Whether marginals are refused: SDS's accounting, pure epsilon, too large a structural zero, a name twice."""
     sizes = [*public_codes(configuration.attributes).values()]
     try:
         forbidden = configuration.forbidden
@@ -246,7 +258,7 @@ def _cannot_be_measured(configuration: Sections) -> bool:
     return (
         configuration.privacy.accountant == "sds"
         or not configuration.privacy.delta
-        or any(attribute.of_set for attribute in configuration.attributes)
+        or len(sizes) < len(configuration.attributes)
         or any(cells > MAX_CELLS for cells in zeros)
     )
 

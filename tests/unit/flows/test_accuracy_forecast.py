@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from marginweave.flows.plan.accuracy import method_forecast
-from tests.support.configurations import configuration
+from tests.support.configurations import PRIVATE, configuration
 
 MARGINALS = {"aggregate__method": "marginals"}
+SET = {"type": "set", "values": ["a", "b", "c"], "max_values": 2}
 IMPUTED = {f"columns__{name}__impute": {"distribution": "uniform"} for name in ("sex", "region", "age", "grade")}
 
 
@@ -31,7 +32,7 @@ def test_the_method_and_what_auto_would_be_are_said() -> None:
     assert records.startswith("Synthetic records: gum (auto would choose mixture: ")
     drowned = {"privacy__epsilon": 0.05, "aggregate__method": "marginals"}
     for cliques, said in (
-        ([["sex", "region"]], "marginals, as declared (auto would choose marginals, chosen in rounds; "),
+        ([["sex", "region"]], "marginals, as listed (auto would choose marginals, chosen in rounds; "),
         ({"adaptive": 3}, "marginals, chosen in rounds (auto would choose other settings; "),
     ):
         counted, _ = method_forecast(configuration(**drowned, aggregate__cliques=cliques))
@@ -50,6 +51,35 @@ def test_the_noise_of_pairs_is_said_where_it_decides(changes: dict[str, Any], co
     """Only some kind of counts goes with a graphical model, or with SDS's formulas; one column has no pairs."""
     said = method_forecast(configuration(**changes, aggregate=None))[0]
     assert said == f"Counting: {counted} (chosen automatically)"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {"columns__signs": SET},
+            "Column signs, a set, counts as 3 columns, one for each value, which share the budget; ",
+        ),
+        (
+            {"columns__signs": {**SET, "values": list(range(400))}},
+            "Column signs, a set, counts as 400 columns, one for each value, which share the budget, and are in no pairs; ",
+        ),
+        (
+            {"columns__signs": {"type": "set", "domain": "private", "max_values": 2}},
+            "Column signs, a set with a private domain, rules out ",
+        ),
+        ({"columns__sex": PRIVATE, "privacy__epsilon": 0.5}, "Private domains (sex) cost 5 % of the budget, "),
+    ],
+)
+def test_what_sets_and_private_domains_cost_is_said_with_what_avoids_it(changes: dict[str, Any], said: str) -> None:
+    """One sentence a column that names a remedy, and nothing of benchmarks, which have no such column."""
+    _, cost, records, *more = method_forecast(configuration(**changes, aggregate=None))
+    assert cost.startswith(said)
+    assert "; declare " in cost
+    assert records.startswith("Synthetic records: ")
+    assert not more
+    named = method_forecast(configuration(**changes, aggregate={"method": "k-tuples", "reporting_length": 2}))
+    assert len(named) == 2, "what is chosen by hand is no cost of auto"
 
 
 @pytest.mark.parametrize(

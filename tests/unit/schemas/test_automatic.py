@@ -23,6 +23,7 @@ AUTO = {"aggregate": {"method": "auto"}}
 TRIPLES = {**MARGINALS, "aggregate__cliques": {"all": 3}}
 PRIVATE = {"columns__sex": {"type": "category", "domain": "private"}}
 ZERO = {"structure": {"forbidden": [{f"c{i}": "1" for i in range(4)}]}}
+PRIVATE_SET = {"type": "set", "domain": "private", "max_values": 2}
 SETS = {"columns__signs": {"type": "set", "values": ["a", "b", "c"], "max_values": 2}}
 
 
@@ -45,7 +46,8 @@ CHOSEN: list[tuple[str, dict[str, Any], str]] = [
     ("k-tuples of sets", SETS, "aggregate-seeded"),
     ("marginals of the values of sets", {**MARGINALS, **SETS}, "mixture"),
     ("k-tuples of private domains", PRIVATE, "aggregate-seeded"),
-    ("marginals of private domains", {**MARGINALS, **PRIVATE}, "gum"),
+    ("marginals of private domains", {**MARGINALS, **PRIVATE}, "mixture"),
+    ("k-tuples of sets with a private domain", {"columns__signs": PRIVATE_SET}, "aggregate-seeded"),
     ("triples of 20 columns", columns(20, 2), "mixture"),
     ("triples of 31 columns", columns(31, 4), "mixture"),
     ("triples of more columns than pairs fit", {**columns(135, 10), **TUPLES}, "aggregate-seeded"),
@@ -116,6 +118,16 @@ def test_the_proportions_follow_from_epsilon_and_the_columns(changes: dict[str, 
     assert made.digest == configuration(**{**changes, "aggregate__sigma": sigma}).digest
 
 
+ALONE = {"columns": {"signs": {"type": "set", "values": [1], "max_values": 2}}}
+ROUNDS = {**MARGINALS, "aggregate__cliques": {"adaptive": 2}}
+SINGLES = {**MARGINALS, "aggregate__cliques": {"all": 1}}
+
+
+def wide_set(values: int) -> dict[str, Any]:
+    """A set of so many values beside the usual four columns."""
+    return {"columns__signs": {"type": "set", "values": list(range(values)), "max_values": 3}}
+
+
 COUNTED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("pairs with little noise", {"privacy__epsilon": 0.16}, TRIPLES),  # sqrt(6) / 0.16 < 16
     ("pairs with more", {"privacy__epsilon": 0.15}, MARGINALS),
@@ -177,8 +189,69 @@ COUNTED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         },
     ),
     ("too large a structural zero", {"privacy__epsilon": 0.3, **columns(4, 100), **ZERO}, TUPLES),
-    ("sets", {"privacy__epsilon": 0.06, **SETS}, TUPLES),
-    ("private domains", {"privacy__epsilon": 0.06, **PRIVATE}, TUPLES),
+    (
+        "a set with little noise, each value a column",
+        {"privacy__epsilon": 0.29, **SETS},
+        TRIPLES,
+    ),  # sqrt(21) / 0.29 < 16
+    ("a set with more", {"privacy__epsilon": 0.28, **SETS}, ROUNDS),
+    (
+        "a set of many values with little noise",
+        {"privacy__epsilon": 3.0, **wide_set(40)},
+        MARGINALS,
+    ),  # 16 > sqrt(946) / 3
+    ("a set of many values with more", {"privacy__epsilon": 1.9, **wide_set(40)}, ROUNDS),  # 16 < sqrt(946) / 1.9 < 40
+    (
+        "a set that drowns",
+        {"privacy__epsilon": 0.1, **SETS},  # sqrt(21) / 0.1 > 40
+        {
+            **MARGINALS,
+            "aggregate__cliques": {"adaptive": 2, "rounds": 6, "batch": 1, "annealing": False},  # 60 * 0.1
+            "aggregate__one_way_share": 0.5,
+            "aggregate__selection_share": 0.15,
+            "aggregate__compress": 2.0,
+        },
+    ),
+    (
+        "a set of too many values for pairs of them: pairs of the other columns",
+        {"privacy__epsilon": 3.0, **wide_set(400)},
+        {
+            **MARGINALS,
+            "aggregate__cliques": [[a, b] for a, b in itertools.combinations(("sex", "region", "age", "grade"), 2)],
+        },
+    ),
+    ("a set alone of too many values", {**ALONE, "columns__signs__values": list(range(400))}, SINGLES),
+    ("a set with a private domain", {"columns__signs": PRIVATE_SET}, TUPLES),
+    (
+        "a set one of whose values is a column",
+        {**SETS, "columns__signs=a": {"type": "category", "values": [1, 2]}},
+        TUPLES,
+    ),
+    (
+        "a private domain, whose triples may be large",
+        PRIVATE,
+        {
+            **MARGINALS,
+            "aggregate__one_way_share": 0.285,
+            "aggregate__selection_share": 0.0475,
+        },  # of what 5 % for it leave
+    ),
+    (
+        "pairs that drown, beside a private domain",
+        {"privacy__epsilon": 0.06, **PRIVATE},  # sqrt(6 / 0.95) / 0.06 > 40
+        {
+            **MARGINALS,
+            "aggregate__cliques": {"adaptive": 2, "rounds": 4, "batch": 1, "annealing": False},
+            "aggregate__one_way_share": 0.475,
+            "aggregate__selection_share": 0.1425,
+            "aggregate__compress": 2.0,
+        },
+    ),
+    (
+        "a private domain beside large ones: its 100 values make pairs too large to be fitted",
+        {**PRIVATE, **{f"columns__c{i}": {"type": "category", "values": list(range(400))} for i in range(4)}},
+        TUPLES,  # six pairs of 401 x 401 cells take 579 s of 600, with those of 401 x 101 676 s
+    ),
     ("pairs too large to be fitted", columns(30, 200), TUPLES),
     ("too many pairs to look at in each round", columns(560, 2), TUPLES),
 ]
