@@ -362,7 +362,7 @@ def test_boxes_hold_every_allowed_record_once(seed: int, cliques: list[Clique]) 
         masks.append(Mask(attributes=clique, allowed=allowed))
     boxes = allowed_boxes(SIZES, masks, math.prod(SIZES))
     assert boxes is not None
-    every = np.stack(np.unravel_index(np.arange(math.prod(SIZES)), SIZES), axis=1)
+    every = np.stack(np.unravel_index(np.arange(math.prod(SIZES)), SIZES), axis=1).astype(np.int32)
     places = every + np.cumsum([0, *SIZES[:-1]])
     held = boxes[:, places].all(axis=2).sum(axis=0)
     assert np.array_equal(held, allowed_records(every, masks).astype(int))

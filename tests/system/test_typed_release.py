@@ -40,7 +40,7 @@ def typed_frame() -> pd.DataFrame:
         age=pd.to_numeric(frame["age"]).astype("UInt8"),
         grade=pd.to_numeric(frame["grade"]).astype("Int16"),
         seen=dates.tz_localize("UTC").tz_convert("Asia/Tokyo"),
-        cost=[Decimal(i % 90).quantize(Decimal("0.01")) for i in range(len(frame))],
+        cost=pd.Series([Decimal(i % 90).quantize(Decimal("0.01")) for i in range(len(frame))], index=frame.index),
         code=["ab"[i % 2] for i in range(len(frame))],
     )
 
