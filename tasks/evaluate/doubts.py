@@ -90,7 +90,8 @@ def _lost(counts: Aggregates, configuration: Configuration, place: int, held: Ma
     Counts of k-tuples lack what bounding and thresholds took: nothing is said of a missing value where bounding takes any, and
     a value below the threshold may have had that many.
     """
-    attribute, noise, records = configuration.attributes[place], counts.noise[0], float(counts.record_count)
+    attribute, noise = configuration.attributes[place], counts.noise[0]
+    records = max(1.0, float(counts.record_count))
     column, lost = configuration.columns[attribute.columns[0]], 0.0
     is_whole = counts.measured is not None or noise.contribution_bound >= len(configuration.attributes)
     if attribute.optional and not attribute.private and is_whole:

@@ -75,8 +75,8 @@ def _split(box: Inside, cut: Sequence[Table]) -> list[Inside]:
     return [{**box, best: box[best][ways[best] == way]} for way in range(int(ways[best].max()) + 1)]
 
 
-# Where rules leave more boxes than that, pairs are only ruled out by the rules themselves.
-_MOST_BOXES = 256
+# Where rules leave more boxes than that, or a pair has more cells, pairs are only ruled out by the rules themselves.
+_MOST_BOXES, _MOST_CELLS = 256, 1 << 20
 
 
 def implied_pairs(sizes: Sequence[int], masks: Sequence[Mask]) -> tuple[Mask, ...]:
@@ -94,6 +94,8 @@ def implied_pairs(sizes: Sequence[int], masks: Sequence[Mask]) -> tuple[Mask, ..
         inside = {a: boxes[:, offsets[a] : offsets[a + 1]].astype(np.float32) for a in part}
         known = {mask.attributes: mask.allowed for mask in mine}
         for pair in itertools.combinations(sorted(part), 2):
+            if sizes[pair[0]] * sizes[pair[1]] > _MOST_CELLS:
+                continue
             allowed = inside[pair[0]].T @ inside[pair[1]] > 0
             if not np.array_equal(allowed, known.get(pair, np.ones_like(allowed))):
                 found.append(Mask(attributes=pair, allowed=allowed))
