@@ -33,11 +33,8 @@ def computed_values(
 
     DP: 1-stable preprocessing, or post-processing.
     """
-    sources = [clean[name] for name in rule.sources]
-    column, arrays = (
-        columns[rule.computed],
-        [a.combine_chunks() if isinstance(a, pa.ChunkedArray) else a for a in sources],
-    )
+    column, sources = columns[rule.computed], [clean[name] for name in rule.sources]
+    arrays = [a.combine_chunks() if isinstance(a, pa.ChunkedArray) else a for a in sources]
     if isinstance(rule, DeterminedColumn):
         return _determined(arrays[0], rule, columns)
     total = np.sum([points_of(array) for array in arrays], axis=0)

@@ -64,12 +64,12 @@ def rule_masks(forbidden: Iterable[Forbidden], attributes: Sequence[Attribute], 
 
 
 def broken_records(codes: Sequence[Codes], masks: Sequence[Mask]) -> Flags:
-    """Which records have a combination that a mask of several attributes forbids, shape (records,).
+    """Which records have a combination that a mask forbids, shape (records,).
 
     Of a set any of its values; a code beyond the mask, of a value that is missing where none can be, is none of its business.
     """
     broken = np.zeros(len(codes[0]), np.bool_)
-    for mask in (mask for mask in masks if len(mask.attributes) > 1):
+    for mask in masks:
         last = [size - 1 for size in mask.allowed.shape]
         for slots in itertools.product(*(np.atleast_2d(codes[a].T) for a in mask.attributes)):
             known = np.logical_and.reduce([slot <= end for slot, end in zip(slots, last, strict=True)])

@@ -9,10 +9,11 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from marginweave.schemas.arrays import Flags, Integers, Records
+from marginweave.schemas.arrays import Integers, Records
 from marginweave.schemas.released.measurements import Mask
 from marginweave.tasks.estimate.mixture.model import Mixture
 from marginweave.tasks.estimate.rounding import apportion, round_shares
+from marginweave.tasks.structure.zeros import broken_records
 from marginweave.tasks.synthesize.gum.synthesize import replace_dead
 
 
@@ -179,7 +180,7 @@ def repair_structural_zeros(records: Records, owners: Integers, model: Mixture, 
     tied = {a for mask in model.masks for a in mask.attributes}
     blocks = [list(block.attributes) for block in model.blocks if not tied.isdisjoint(block.attributes)]
     for _ in range(_ROUNDS):
-        bad = np.flatnonzero(~allowed_records(records, model.masks))
+        bad = np.flatnonzero(broken_records(tuple(records.T), model.masks))
         if not len(bad):
             return
         block = blocks[generator.integers(len(blocks))]
@@ -187,16 +188,8 @@ def repair_structural_zeros(records: Records, owners: Integers, model: Mixture, 
         partners = first + np.floor(generator.random(len(bad)) * (last - first)).astype(np.int64)
         _swap(records, bad, partners, block, model.masks)
     one_way = [model.marginal((a,)) for a in range(len(model.sizes))]
-    dead = ~allowed_records(records, model.masks)
+    dead = broken_records(tuple(records.T), model.masks)
     replace_dead(records, dead, one_way, [*model.masks, *model.inside], generator)
-
-
-def allowed_records(records: Records, masks: Sequence[Mask]) -> Flags:
-    """Which records no mask forbids, shape (records,)."""
-    allowed = np.ones(len(records), np.bool_)
-    for mask in masks:
-        allowed &= mask.allowed[tuple(records[:, a] for a in mask.attributes)]
-    return allowed
 
 
 def _swap(records: Records, bad: Integers, partners: Integers, block: list[int], masks: Sequence[Mask]) -> None:
@@ -206,7 +199,7 @@ def _swap(records: Records, bad: Integers, partners: Integers, block: list[int],
     one, other = bad[once], partners[once]
     left, right = records[one], records[other]
     left[:, block], right[:, block] = right[:, block], left[:, block]
-    kept = allowed_records(left, masks) & allowed_records(right, masks)
+    kept = ~(broken_records(tuple(left.T), masks) | broken_records(tuple(right.T), masks))
     records[one[kept]], records[other[kept]] = left[kept], right[kept]
 
 

@@ -150,7 +150,7 @@ def synthesize_blocks(
         shards, make = _from_combinations(combinations, configuration, settings)
     else:
         shards, make = _from_marginals(counts, configuration, settings, model)
-    masks = structural_masks(configuration, counts.domain.labels)
+    masks = [mask for mask in structural_masks(configuration, counts.domain.labels) if len(mask.attributes) > 1]
     totals, make = _exact_counts(configuration, counts.domain.labels, settings, make)
     types = [code_type(size) for size in counts.domain.sizes]
 

@@ -160,7 +160,7 @@ def _box_masses(shares: Float32s, layout: FeatureLayout, objective: Objective, s
 def _start_in_boxes(
     inside: Sequence[TreeStart], mass: Floats, supports: Flags, components: int, generator: np.random.Generator
 ) -> Start:
-    """Components in every box: as many as the root of its records asks for, so that small ones are not coarse."""
+    """Components in every box, by the .75 power of its records, so that small ones are not coarse. DP: post-processing."""
     numbers = 1 + apportion(mass**0.75, components - len(mass), generator)
     shares = [mine.shares(number, generator) for mine, number in zip(inside, numbers, strict=True)]
     of = np.repeat(np.arange(len(mass)), numbers)
