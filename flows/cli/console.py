@@ -72,7 +72,7 @@ class Commands(TyperGroup):
         """Run the command that was typed."""
         try:
             return super().invoke(ctx)
-        except (typer.Exit, typer.TyperException):
+        except (typer.Exit, typer.TyperException, BrokenPipeError):  # who reads a pipe may stop: that is typer's to end
             raise
         except (Exception, KeyboardInterrupt, Stopped) as error:
             message, code = _ending(error)

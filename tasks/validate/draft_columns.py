@@ -35,6 +35,9 @@ _BOOLEANS = frozenset({frozenset(pair) for pair in (("true", "false"), ("yes", "
 # ISO 8601 goes first and needs no format.
 FORMATS = ("%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%Y/%m/%d", "%d/%m/%Y %H:%M", "%m/%d/%Y %H:%M", "%d.%m.%Y %H:%M")
 _FEW_YEARS = 2
+_DECADES = 40 * 365 * DAY
+_ORDER = "day before month, or month before day?"
+_STANDS_IN = "what lies decades from all other dates is taken for missing"
 _STEPS = 20  # bounds are that many steps of their grid apart, if not further
 _ALL_DIFFERENT = "every cell is different; if it tells people apart, make it {type: identifier}"
 _ODD = "a text stands among the numbers; is it no value?"
@@ -111,17 +114,30 @@ def _date(present: Sequence[str], missing: dict[str, Any]) -> ColumnDraft | None
         instants = [instant for instant in found if instant is not None]
         if len(instants) < len(found):
             continue
-        first, last = (12 * end.year + end.month - 1 for end in map(moment_of, (min(instants), max(instants))))
+        standing_in = _placeholders(instants)
+        meant = [instant for instant in instants if instant not in standing_in]
+        first, last = (12 * end.year + end.month - 1 for end in map(moment_of, (min(meant), max(meant))))
         facts = {
             "bounds": _whole_months(first, last),
             "bins": "year" if last // 12 - first // 12 > _FEW_YEARS else "month" if last - first > 1 else "week",
             **({"format": layout} if layout else {}),
             **missing,
         }
+        if standing_in:
+            texts = [text for text, instant in zip(present, instants, strict=True) if instant in standing_in]
+            facts["missing"] = sorted([*missing.get("missing", ()), *texts])
         either = layout == FORMATS[0] and all(parse_instant(text, FORMATS[1]) is not None for text in present)
-        kind = "date" if all(instant % DAY == 0 for instant in instants) else "datetime"
-        return ColumnDraft(kind, facts, "day before month, or month before day?" if either else "")
+        kind = "date" if all(instant % DAY == 0 for instant in meant) else "datetime"
+        return ColumnDraft(kind, facts, _ORDER if either else _STANDS_IN if standing_in else "")
     return None
+
+
+def _placeholders(instants: Sequence[int]) -> frozenset[int]:
+    """First and last days of a year that lie some decades from all others, as 9999-12-31 does: what stands for no date."""
+    ends = {instant for instant in instants if f"{moment_of(instant):%m-%d}" in ("01-01", "12-31")}
+    others = set(instants) - ends
+    low, high = min(others, default=0), max(others, default=0)
+    return frozenset(end for end in ends if others and (end - high >= _DECADES or low - end >= _DECADES))
 
 
 def _whole_months(first: int, last: int) -> list[str]:
