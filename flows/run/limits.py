@@ -17,6 +17,7 @@ from marginweave.tasks.accounting.plan.marginals import rounds_of
 from marginweave.tasks.aggregate.marginals import all_cliques, cells
 from marginweave.tasks.aggregate.noise import planned_sigmas, public_sizes
 from marginweave.tasks.aggregate.selection import declared_cliques
+from marginweave.tasks.encode.repair import Repair
 from marginweave.tasks.estimate.graphical import check_model_size
 from marginweave.tasks.estimate.totals import exact_parts
 from marginweave.tasks.mechanisms.catalogue import pure_noise
@@ -43,6 +44,8 @@ def check_size(configuration: Configuration) -> None:
     _check_models(configuration, sizes, cliques)
     for part in exact_parts(configuration, [attribute.labels for attribute in configuration.attributes]):
         part.counts()
+    if configuration.forbidden:
+        Repair(configuration, [attribute.labels for attribute in configuration.attributes])
     _check_paid(configuration)
     _check_noise(configuration, shared)
 

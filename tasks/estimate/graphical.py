@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from marginweave.schemas.arrays import Flags, Floats, Records
-from marginweave.schemas.configuration.attributes import tied_parts
+from marginweave.schemas.configuration.record_search import tied_parts
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Clique, Mask, Measurement
 

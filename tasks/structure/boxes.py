@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from marginweave.schemas.arrays import Flags, Integers
-from marginweave.schemas.configuration.attributes import tied_parts
+from marginweave.schemas.configuration.record_search import tied_parts
 from marginweave.schemas.released.measurements import Clique, Mask, alike
 
 Inside = Mapping[int, Integers]  # of each tied attribute the kinds of codes in a box

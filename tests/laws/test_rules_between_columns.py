@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from marginweave.flows.run.limits import check_size
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.synthesis import (
     GumSynthesis,
@@ -72,10 +73,10 @@ def keeps(record: tuple[int, ...]) -> bool:
     return not (age == 3 and income == 0 and marital == 1)
 
 
-def mapped(records: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+def mapped(records: np.ndarray, numbers: np.ndarray, config: Configuration = CONFIGURATION) -> np.ndarray:
     codes = tuple(column.astype(code_type(len(labels))) for column, labels in zip(records.T, LABELS, strict=True))
     words = RecordWords(words=KeyedBits(key=b"k" * 32, purpose="rules"), records=numbers)
-    repaired = Repair(CONFIGURATION, LABELS)(EncodedTable(codes=codes, labels=LABELS), words)
+    repaired = Repair(config, LABELS)(EncodedTable(codes=codes, labels=LABELS), words)
     return np.stack(repaired.codes, axis=1).astype(np.int64)
 
 
@@ -94,16 +95,65 @@ def test_pairs_are_excluded_that_no_allowed_record_has() -> None:
         assert np.array_equal(allowed_cells(pair, there.shape, MASKS), there)
 
 
-def test_every_record_becomes_an_allowed_one_by_itself() -> None:
+def repairing(how: str) -> Configuration:
+    return configuration(columns=COLUMNS, structure={**STRUCTURE, "repair": how}, aggregate={"method": "marginals"})
+
+
+@pytest.mark.parametrize("how", ["not-applicable", "inside"])
+def test_every_record_becomes_an_allowed_one_by_itself(how: str) -> None:
     """Total, idempotent, and the same in whatever company: so two tables that differ in a record still differ in that alone."""
-    numbers = np.arange(len(EVERY))
-    found = mapped(EVERY, numbers)
+    numbers, config = np.arange(len(EVERY)), repairing(how)
+    found = mapped(EVERY, numbers, config)
     assert all(keeps(tuple(record)) for record in found.tolist())
     allowed = ~broken_records(tuple(EVERY.T), MASKS)
     assert np.array_equal(found[allowed], EVERY[allowed])
-    assert np.array_equal(mapped(found, numbers[::-1]), found)
+    assert np.array_equal(mapped(found, numbers[::-1], config), found)
     some = np.random.default_rng(1).permutation(len(EVERY))[:300]
-    assert np.array_equal(mapped(EVERY[some], numbers[some]), found[some])
+    assert np.array_equal(mapped(EVERY[some], numbers[some], config), found[some])
+
+
+def test_a_record_is_dropped_by_itself() -> None:
+    """Exactly those that break a rule; tables that differ in a record still differ in that one at most."""
+    config, kept = repairing("drop"), EVERY[~broken_records(tuple(EVERY.T), MASKS)]
+    assert np.array_equal(mapped(EVERY, np.arange(len(EVERY)), config), kept)
+    assert np.array_equal(mapped(kept, np.arange(len(kept)), config), kept)
+    some = np.random.default_rng(1).permutation(len(EVERY))[:300]
+    each = [mapped(EVERY[[row]], np.array([0]), config) for row in some]
+    assert np.array_equal(mapped(EVERY[some], np.arange(300), config), np.concatenate(each))
+    assert mapped(EVERY[(EVERY[:, 1] < 2) & (EVERY[:, 0] == 1)], np.arange(len(EVERY)), config).shape == (0, 7)
+
+
+def test_inside_is_a_value_where_one_is_allowed() -> None:
+    """Who is asked has an income, and is married or not, by chance."""
+    adults = [
+        mapped(np.array([[2, 2, 0, 2, 0, 1, 0]]), np.array([i]), repairing("inside"))[0, [0, 3]] for i in range(40)
+    ]
+    assert set(map(tuple, adults)) == set(itertools.product((0, 1), (0, 1)))
+    late = np.array([[0, 2, 0, 1, 0, 0, 2]])
+    assert mapped(late, np.array([0]), repairing("inside"))[0, 5] == 1
+    assert Configuration.model_validate(repairing("inside").model_dump(mode="json")) == repairing("inside")
+    assert repairing("not-applicable").digest == CONFIGURATION.digest
+
+
+def test_dropping_is_refused_where_the_number_of_records_is_public() -> None:
+    for keys in ({"privacy__neighbors": "replace-one"}, {"resize": {"records": 10}}):
+        columns = {name: {**column, "impute": {"distribution": "uniform"}} for name, column in COLUMNS.items()}
+        structure = {"ordered": STRUCTURE["ordered"], "repair": "drop"}
+        with pytest.raises(InputError, match=r"structure\.repair \(drop\) must be inside or not-applicable"):
+            configuration(columns=columns, structure=structure, **keys)
+
+
+def test_rules_that_tie_too_much_are_refused_before_anything_is_charged() -> None:
+    """By the plan, from public facts alone; dropping needs no such search."""
+    columns = {name: {"type": "number", "bounds": [0, 400], "bins": 40, "decimals": 0} for name in "abc"}
+    structure = {"at_most": [{"column": "c", "of": ["a", "b"]}], "forbidden": [{"a": {"to": 199}, "b": {"to": 9}}]}
+    structure["forbidden"] += [
+        {"a": f"[{10 * i}, {10 * i + 10})", "b": f"[{70 * i % 390}, {70 * i % 390 + 10})"} for i in range(39)
+    ]
+    with pytest.raises(InputError, match=r"structure ties columns a, b, c together in more than 4096 ways"):
+        check_size(configuration(columns=columns, structure=structure, aggregate={"method": "marginals"}))
+    dropping = {**structure, "repair": "drop"}
+    check_size(configuration(columns=columns, structure=dropping, aggregate={"method": "marginals"}))
 
 
 def test_the_first_column_of_a_rule_wins() -> None:
@@ -126,9 +176,11 @@ def test_no_method_makes_a_record_that_breaks_a_rule(seed: int, sd: float, metho
     """From counts of any records, whatever the noise; and values drawn inside bins keep the order, and their bins."""
     rng = np.random.default_rng(seed)
     rows = mapped(EVERY[rng.integers(0, len(EVERY), 400)], np.arange(400))
-    counts = Marginals(domain=Domain(names=NAMES, labels=LABELS), one_way=noisy(rows, range(7), 1, sd, rng), larger=())
+    counts = Marginals(
+        domain=Domain(names=NAMES, labels=LABELS), one_way=noisy_counts(rows, SIZES, 1, sd, rng), larger=()
+    )
     compression = compression_of(counts, CONFIGURATION)[1]
-    larger = tuple(measure_merged(pair, compression) for pair in noisy(rows, range(7), 2, sd, rng))
+    larger = tuple(measure_merged(pair, compression) for pair in noisy_counts(rows, SIZES, 2, sd, rng))
     made = {
         "aggregate-seeded": SynthesisSettings(records=60, seed=seed),
         "gum": GumSynthesis(records=60, rounds=4, seed=seed),
@@ -145,10 +197,13 @@ def test_no_method_makes_a_record_that_breaks_a_rule(seed: int, sd: float, metho
     assert broken_rules(table, CONFIGURATION)[0].records == 0
 
 
-def noisy(rows: np.ndarray, places: range, width: int, sd: float, rng: np.random.Generator) -> tuple[Measurement, ...]:
+def noisy_counts(
+    rows: np.ndarray, sizes: tuple[int, ...], width: int, sd: float, rng: np.random.Generator
+) -> tuple[Measurement, ...]:
+    """Every marginal of a width."""
     found = []
-    for clique in itertools.combinations(places, width):
-        counts = np.zeros([SIZES[a] for a in clique], np.int64)
+    for clique in itertools.combinations(range(len(sizes)), width):
+        counts = np.zeros([sizes[a] for a in clique], np.int64)
         np.add.at(counts, tuple(rows[:, a] for a in clique), 1)
         noise = rng.normal(0, sd, counts.shape).round().astype(np.int64)
         found.append(Measurement(attributes=clique, counts=counts + noise, deviation=sd))

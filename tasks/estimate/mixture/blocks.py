@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from marginweave.schemas.arrays import Flags, Integers
-from marginweave.schemas.configuration.attributes import tied_parts
+from marginweave.schemas.configuration.record_search import tied_parts
 from marginweave.schemas.released.measurements import Clique, Mask
 from marginweave.tasks.structure.boxes import allowed_boxes
 

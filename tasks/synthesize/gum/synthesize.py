@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from marginweave.schemas.arrays import Flags, Floats, Integers, Records
-from marginweave.schemas.configuration.attributes import find_record, tied_parts
+from marginweave.schemas.configuration.record_search import find_record, tied_parts
 from marginweave.schemas.configuration.synthesis import GumSynthesis
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Clique, Mask, Measurement
