@@ -280,7 +280,7 @@ def _measured(mbi: Any, measurement: Measurement, total: float) -> Any:
 
 def _constraints(mbi: Any, domain: Any, masks: Sequence[Mask]) -> tuple[Any, ...]:
     return tuple(
-        mbi.Constraint(domain.project(mask.attributes), invalid=np.argwhere(~mask.allowed))
+        mbi.Constraint(domain.project(mask.attributes), invalid=np.argwhere(~mask.table()))
         for mask in masks
         if not mask.allowed.all()
     )
