@@ -123,9 +123,11 @@ def _unread_advice(column: MeasuredColumn, look: Look) -> str:
     return "If a code among them means 'no value', list it in `missing`; else compare the column with its description."
 
 
-def rule_finding(rule: BrokenRule, *, stops: bool) -> tuple[str, Remark]:
-    """What to say of a declared rule that rows break, and of what it is said; `stops` where a run stops there."""
+def rule_finding(rule: BrokenRule, *, stops: bool, drops: bool = False) -> tuple[str, Remark]:
+    """What to say of a declared rule that rows break, and of what it is said; `stops` or `drops` where a run does that."""
     words, advice = _RULES.get(rule.rule, ("break the rule", "Compare the rule with its source, or correct the rows."))
+    if drops and rule.rule in ("structural zeros", "applies", "ordered", "at_most"):
+        advice = f"Those whose bins break it are dropped. {advice.partition('. ')[2]}"
     text = f"{percent(rule.share)} of the rows {words}."
     usual = Severity.NOTE if rule.rule == "max_values" else Severity.LOOK
     severity = Severity.STOPS if stops else usual
@@ -144,6 +146,10 @@ _RULES = {
     "ordered": (
         "are out of order",
         "A later value becomes the nearest that is in order. Compare the rule with its source, or correct the rows.",
+    ),
+    "at_most": (
+        "have parts that add up to more than `structure.at_most` says",
+        "The column becomes the nearest value that holds its parts. Compare the rule with its source, or correct the rows.",
     ),
     "group": (
         "have a combination that the group does not list",

@@ -167,10 +167,11 @@ class Inspection:
             if findings or look.missing:
                 found.append(CheckedRow(subject=name, missing=look.missing / look.cells, findings=findings))
         found += self.id_rows()
-        grouped = (configuration.structure or Structure()).grouped
-        stopping = {group.name for group in grouped if group.outside == "error"}
+        structure = configuration.structure or Structure()
+        stopping = {group.name for group in structure.grouped if group.outside == "error"}
         for rule in add_rules(self.rules) if self.rules else ():
             if rule.records and rule.rule != "never missing":  # told of the column
-                subject, finding = rule_finding(rule, stops=rule.rule == "group" and rule.subject in stopping)
+                stops, drops = rule.rule == "group" and rule.subject in stopping, structure.repair == "drop"
+                subject, finding = rule_finding(rule, stops=stops, drops=drops)
                 found.append(CheckedRow(subject=subject, findings=(finding,)))
         return [*found, *(CheckedRow(subject="suite", findings=(suite_finding(each),)) for each in self.unmet)]

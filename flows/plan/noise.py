@@ -214,7 +214,16 @@ def preparation_forecast(configuration: Configuration) -> list[str]:
             f"{float(resize.rate):g}; one unit replaces at most "
             f"{resize.copies * configuration.privacy.stability.records} of them, {how}; no record count is drawn"
         )
+    if configuration.forbidden and configuration.structure:
+        lines.append(f"A record that breaks a rule between columns {REPAIRED[configuration.structure.repair]}")
     return lines
+
+
+REPAIRED = {
+    None: "becomes one that keeps all: not applicable where that can be, else the nearest value, else missing",
+    "inside": "becomes one that keeps all: with the nearest value, or one by chance",
+    "drop": "is dropped before anything is counted",
+}
 
 
 def known_forecast(configuration: Configuration) -> list[str]:

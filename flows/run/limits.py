@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from marginweave.schemas.configuration.attributes import most_forbidden
 from marginweave.schemas.configuration.marginals import AdaptiveCliques, AllCliques, MarginalSettings
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.synthesis import MAX_MODEL, MixtureSynthesis, PgmSynthesis
@@ -17,6 +18,7 @@ from marginweave.tasks.accounting.plan.marginals import rounds_of
 from marginweave.tasks.aggregate.marginals import all_cliques, cells
 from marginweave.tasks.aggregate.noise import planned_sigmas, public_sizes
 from marginweave.tasks.aggregate.selection import declared_cliques
+from marginweave.tasks.encode.repair import Repair
 from marginweave.tasks.estimate.graphical import check_model_size
 from marginweave.tasks.estimate.totals import exact_parts
 from marginweave.tasks.mechanisms.catalogue import pure_noise
@@ -24,6 +26,7 @@ from marginweave.tasks.mechanisms.gaussian import marginal_sigma
 from marginweave.tasks.mechanisms.noise_table import MAX_SIGMA
 from marginweave.tasks.structure.zeros import structural_masks
 
+_MAX_FORBIDDEN = 1_000_000
 # Each set of columns costs about a millisecond, whatever it holds.
 _MAX_SETS = 200_000
 # Every round of consistency and synthesis goes over all marginals.
@@ -43,6 +46,8 @@ def check_size(configuration: Configuration) -> None:
     _check_models(configuration, sizes, cliques)
     for part in exact_parts(configuration, [attribute.labels for attribute in configuration.attributes]):
         part.counts()
+    if configuration.forbidden:
+        Repair(configuration, [attribute.labels for attribute in configuration.attributes])
     _check_paid(configuration)
     _check_noise(configuration, shared)
 
@@ -159,6 +164,11 @@ def _check_combinations(configuration: Configuration) -> None:
         raise InputError(
             f"the columns have {values} values together, more than aggregate.max_combinations ({most}), and every one of them "
             "may be released; use coarser bins, fewer values or fewer columns"
+        )
+    if most_forbidden(configuration.forbidden) > _MAX_FORBIDDEN:
+        raise InputError(
+            f"structure forbids more than {_MAX_FORBIDDEN} combinations of values, which k-tuples list one by one; use "
+            "aggregate.method: marginals, coarser bins or fewer values"
         )
     largest = sizes[:length]
     if len(largest) > 1 and math.prod(size + 1 for size, _ in largest) > MAX_KEY:

@@ -8,15 +8,17 @@ from __future__ import annotations
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 from marginweave.schemas.configuration.columns import Column, Texts
-from marginweave.schemas.configuration.conditions import Condition, label_limits, labels_of, step_of
-from marginweave.schemas.configuration.structure import AppliesRule, Structure
+from marginweave.schemas.configuration.conditions import Condition, label_limits, labels_of, labels_too_low, step_of
+from marginweave.schemas.configuration.record_search import ContradictionError, UndecidedError, find_record
+from marginweave.schemas.configuration.structure import AppliesRule, AtMostRule, Structure
 from marginweave.schemas.configuration.values import ValueMatcher
 
 MAX_FORBIDDEN = 100_000
@@ -78,6 +80,7 @@ def forbidden_labels(
     found += [box for universe in structure.applies or () for box in rules.outside(universe)]
     for (low, high), steps in structure.orders.items():
         found += rules.out_of_order(low, high, steps)
+    found += [box for rule in structure.at_most or () for box in rules.too_much(rule)]
     found += [box for rule in structure.difference or () for box in rules.undated(rule.since, rule.column)]
     return tuple(box for box in found if all(labels for _, labels in box))
 
@@ -123,15 +126,28 @@ class _Rules:
             yield from ((self._others(part), self._others(alone)) for part in inside)
 
     def out_of_order(self, low: str, high: str, steps: int) -> Iterator[Forbidden]:
-        """For each label of the first column those of the second that hold nothing so many steps above it."""
-        first, second = self.columns[low], self.columns[high]
-        least = steps * step_of(first)
-        ends = zip(second.labels, label_limits(second), strict=True)
-        last = [(label, limits[1]) for label, limits in ends if limits]
-        for label, limits in zip(first.labels, label_limits(first), strict=True):
-            if limits is not None:
-                below = tuple(text for text, end in last if end < limits[0] + least)
-                yield (self._places[low], (label,)), (self._places[high], below)
+        """For labels of the first column those of the second that hold nothing so many steps above them."""
+        first = self.columns[low]
+        ends = zip(first.labels, label_limits(first), strict=True)
+        least = [(label, limits[0] + steps * step_of(first)) for label, limits in ends if limits]
+        for below in labels_too_low([least], self.columns[high]):
+            yield tuple(zip((self._places[low], self._places[high]), below, strict=True))
+
+    def too_much(self, rule: AtMostRule) -> Iterator[Forbidden]:
+        """For labels of the parts those of the column that hold nothing so large as the sum."""
+        places = [self._places[name] for name in rule.columns]
+        least: list[list[tuple[str | None, Fraction]]] = []
+        for name, place in zip(rule.of, places, strict=False):
+            ends = zip(self.columns[name].labels, label_limits(self.columns[name]), strict=True)
+            absent = [(None, Fraction())] if self.attributes[place].optional else []
+            least.append([*((label, limits[0]) for label, limits in ends if limits), *absent])
+        if math.prod(map(len, least)) > MAX_FORBIDDEN:
+            raise ValueError(
+                f"structure.at_most adds up {', '.join(rule.of)}, which have more than {MAX_FORBIDDEN} combinations of bins; "
+                "use coarser ones"
+            )
+        for labels in labels_too_low(least, self.columns[rule.column]):
+            yield tuple(zip(places, labels, strict=True))
 
     def undated(self, since: str, column: str) -> Iterator[Forbidden]:
         """Nothing has passed since a moment that is missing."""
@@ -164,8 +180,11 @@ def forbidden_codes(forbidden: Iterable[Forbidden], labels: Sequence[Sequence[st
     def codes(attribute: int, text: str | None) -> list[int]:
         if text is None:
             return [len(labels[attribute])]
-        own, spelled = places[attribute], ValueMatcher([text])
-        return [own[text]] if text in own else [own[label] for label in own if spelled.index(label) >= 0]
+        own = places[attribute]
+        if text in own:
+            return [own[text]]
+        spelled = ValueMatcher([text])
+        return [own[label] for label in own if spelled.index(label) >= 0]
 
     found = []
     for box in forbidden:
@@ -184,25 +203,6 @@ def combinations_of(boxes: Iterable[ForbiddenCodes]) -> tuple[tuple[tuple[int, i
 def most_forbidden(forbidden: Iterable[Forbidden]) -> int:
     """How many combinations are excluded, those counted again that several rules exclude."""
     return sum(math.prod(len(labels) for _, labels in box) for box in forbidden)
-
-
-MAX_STEPS = 100_000
-
-Value = TypeVar("Value", bound=Hashable)
-Rules: TypeAlias = Mapping[tuple[int, ...], set[tuple[Value, ...]]]
-"""Forbidden values by the attributes that they belong to."""
-
-
-class ContradictionError(ValueError):
-    """Rules that no record keeps; `places` are attributes between which they contradict each other."""
-
-    def __init__(self, places: Sequence[int]) -> None:
-        super().__init__(f"rules leave no values of attributes {', '.join(map(str, places))}")
-        self.places = tuple(places)
-
-
-class UndecidedError(ValueError):
-    """A search that was not over after `MAX_STEPS` steps."""
 
 
 def check_records(attributes: Sequence[Attribute], forbidden: Sequence[Forbidden]) -> None:
@@ -239,62 +239,3 @@ def check_records(attributes: Sequence[Attribute], forbidden: Sequence[Forbidden
             raise ValueError(
                 f"structure.forbidden leaves no combination of the values of columns {names}, which are never missing"
             ) from None
-
-
-def find_record(values: Mapping[int, Sequence[Value]], rules: Rules[Value]) -> dict[int, Value]:
-    """A value of every attribute that rules tie together, such that no rule is broken; early ones of `values` are preferred.
-
-    Raises:
-        ContradictionError: there is no such record.
-        UndecidedError: none is found, and none excluded, in `MAX_STEPS` steps a part of tied attributes.
-    """
-    for places, forbidden in rules.items():
-        if len(forbidden) == math.prod(len(values[place]) for place in places):
-            raise ContradictionError(places)
-    found: dict[int, Value] = {}
-    undecided = False
-    for part in tied_parts(rules):
-        try:
-            found |= _search(values, sorted(part, key=lambda place: (len(values[place]), place)), rules)
-        except UndecidedError:
-            undecided = True
-    if undecided:
-        raise UndecidedError(f"{MAX_STEPS} steps decide nothing")
-    return found
-
-
-def tied_parts(groups: Iterable[Sequence[int]]) -> list[set[int]]:
-    """Attributes that groups of them tie together, directly or through others: each part stands by itself."""
-    parts: list[set[int]] = []
-    for places in groups:
-        touched = [part for part in parts if not part.isdisjoint(places)]
-        parts = [*(part for part in parts if part.isdisjoint(places)), set(places).union(*touched)]
-    return parts
-
-
-def _search(values: Mapping[int, Sequence[Value]], order: Sequence[int], rules: Rules[Value]) -> dict[int, Value]:
-    """Backtracking in `order`; a rule is checked where the last of its attributes gets its value."""
-    turn = {place: depth for depth, place in enumerate(order)}
-    ending: defaultdict[int, list[tuple[int, ...]]] = defaultdict(list)
-    for places in rules:
-        if places[0] in turn:
-            ending[max(turn[place] for place in places)].append(places)
-    chosen: dict[int, Value] = {}
-
-    def candidates(depth: int) -> Iterator[Value]:
-        for value in values[order[depth]]:
-            chosen[order[depth]] = value
-            if all(tuple(chosen[place] for place in places) not in rules[places] for places in ending[depth]):
-                yield value
-
-    open_choices = [candidates(0)]
-    for _ in range(MAX_STEPS):
-        if next(open_choices[-1], None) is None:
-            open_choices.pop()
-            if not open_choices:
-                raise ContradictionError(sorted(order))
-        elif len(open_choices) == len(order):
-            return chosen
-        else:
-            open_choices.append(candidates(len(open_choices)))
-    raise UndecidedError(f"{MAX_STEPS} steps decide nothing")

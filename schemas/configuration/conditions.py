@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import Annotated, Any, Self
 
@@ -119,6 +122,25 @@ def label_limits(column: ColumnBase) -> list[Limits | None]:
         return [*((Fraction(a, scale), Fraction(b, scale)) for a, b in grids), *(None for _ in column.special)]
     numbers = [declared_number(label) for label in column.labels]
     return [None if number is None else (Fraction(number), Fraction(number)) for number in numbers]
+
+
+def labels_too_low(
+    least: Sequence[Sequence[tuple[str | None, Fraction]]], column: ColumnBase
+) -> Iterator[tuple[tuple[str | None, ...], ...]]:
+    """For labels with their least values, one of each list, those of a column that hold nothing so large as the sum.
+
+    Last labels with the same ones below stand together.
+    """
+    *first, last = least
+    ends = zip(column.labels, label_limits(column), strict=True)
+    tops = sorted((limits[1], place, label) for place, (label, limits) in enumerate(ends) if limits)
+    for chosen in itertools.product(*first):
+        before = sum((low for _, low in chosen), Fraction())
+        together: defaultdict[int, list[str | None]] = defaultdict(list)
+        for label, low in last:
+            together[bisect_left(tops, (before + low,))].append(label)
+        for number, labels in together.items():
+            yield (*((label,) for label, _ in chosen), tuple(labels), tuple(label for *_, label in tops[:number]))
 
 
 def span_of(column: ColumnBase) -> Limits:

@@ -20,7 +20,13 @@ def check_preparation(configuration: Sections) -> None:
             f"privacy.unit names column {subject.column!r}, which must be of type identifier or not be among the columns"
         )
     check_records(configuration.attributes, configuration.forbidden)
-    _check_exact(configuration, configuration.structure or Structure())
+    structure, privacy = configuration.structure or Structure(), configuration.privacy
+    _check_exact(configuration, structure)
+    if structure.repair == "drop" and (configuration.resize or privacy.neighbors == "replace-one"):
+        raise ValueError(
+            "structure.repair (drop) must be inside or not-applicable with resize or neighbors: replace-one, where the number "
+            "of records is public"
+        )
     if not configuration.synthesize.complete and any(
         None in labels for box in configuration.forbidden for _, labels in box
     ):
@@ -45,8 +51,9 @@ def check_preparation(configuration: Sections) -> None:
 
 
 def _check_exact(configuration: Sections, structure: Structure) -> None:
-    """Refuse columns that an order, a difference or a sum needs, and that can be read back as missing; raises ValueError."""
+    """Refuse columns that an order, a bound, a difference or a sum needs and that can be read back as missing (ValueError)."""
     named = {("ordered", name) for pair in structure.orders for name in pair}
+    named |= {("at_most", name) for rule in structure.at_most or () for name in rule.columns}
     named |= {(rule.key, rule.computed) for rule in structure.totals}
     for key, name in sorted(named):
         column = configuration.columns[name]

@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,12 +66,27 @@ class CensoredMeasurement(Measurement):
 class Mask:
     """Which combinations of a few attributes a record may have: structural zeros are False. Public.
 
-    `allowed` has one axis for each of `attributes` (which increase). Raises InputError where these do not fit together or
-    nothing is allowed.
+    `allowed` has one axis for each of `attributes` (which increase), over the kinds of their codes: `kinds` gives each code its
+    kind; without it, each code is one. Raises InputError where these do not fit together or nothing is allowed.
     """
 
     attributes: Clique
     allowed: NDArray[np.bool_]
+    kinds: tuple[NDArray[np.int64], ...] = ()
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many codes each attribute has."""
+        return tuple(map(len, self.kinds)) or self.allowed.shape
+
+    def kinds_of(self, codes: Sequence[Any]) -> tuple[Any, ...]:
+        """The kinds of codes of each attribute."""
+        return tuple(own[code] for own, code in zip(self.kinds, codes, strict=True)) if self.kinds else tuple(codes)
+
+    def table(self, codes: Sequence[NDArray[np.int64]] | None = None) -> NDArray[np.bool_]:
+        """What is allowed over these codes of each attribute, one axis each; over all without them."""
+        chosen = [np.arange(size) for size in self.sizes] if codes is None else codes
+        return self.allowed[np.ix_(*self.kinds_of(chosen))]
 
     def __post_init__(self) -> None:
         check_attributes(self.attributes, self.allowed.shape)
@@ -107,12 +123,17 @@ def allowed_cells(attributes: Clique, shape: Sequence[int], masks: Sequence[Mask
     for mask in masks:
         if set(mask.attributes) <= set(attributes):
             kept = zip(attributes, shape, strict=True)
-            allowed &= mask.allowed.reshape([size if a in mask.attributes else 1 for a, size in kept])
+            allowed &= mask.table().reshape([size if a in mask.attributes else 1 for a, size in kept])
     return allowed
 
 
 def alike(attribute: int, size: int, masks: Sequence[Mask]) -> NDArray[np.int64]:
     """A number for each code of an attribute, the same for codes that no mask tells apart; shape (size,)."""
-    patterns = [np.moveaxis(m.allowed, m.attributes.index(attribute), 0) for m in masks if attribute in m.attributes]
+    patterns = []
+    for mask in masks:
+        if attribute in mask.attributes:
+            axis = mask.attributes.index(attribute)
+            rows = [row.tobytes() for row in np.moveaxis(mask.allowed, axis, 0)]
+            patterns.append([rows[kind] for kind in mask.kinds[axis]] if mask.kinds else rows)
     numbers: defaultdict[tuple[bytes, ...], int] = defaultdict(lambda: len(numbers))
-    return np.array([numbers[tuple(p[value].tobytes() for p in patterns)] for value in range(size)], np.int64)
+    return np.array([numbers[tuple(p[value] for p in patterns)] for value in range(size)], np.int64)

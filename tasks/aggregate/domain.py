@@ -132,11 +132,8 @@ def compress_measurement(one_way: Measurement, compression: Compression) -> Meas
 
 def compress_mask(mask: Mask, compression: Compression) -> Mask:
     """The mask over the new codes: exact, because merged values have the same zeros. DP: arithmetic on released codes."""
-    allowed = mask.allowed
-    for axis, attribute in enumerate(mask.attributes):
-        first = np.unique(compression.codes[attribute], return_index=True)[1]
-        allowed = np.take(allowed, first, axis=axis)
-    return Mask(attributes=mask.attributes, allowed=allowed)
+    first = [np.unique(compression.codes[attribute], return_index=True)[1] for attribute in mask.attributes]
+    return replace(mask, kinds=mask.kinds_of(first))
 
 
 def _merge(rare: NDArray[np.bool_], kinds: NDArray[np.int64]) -> NDArray[np.int64]:

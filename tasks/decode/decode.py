@@ -21,7 +21,7 @@ from marginweave.tasks.arrow import cell_type, is_text, named_type
 from marginweave.tasks.columns import values_of
 from marginweave.tasks.columns.base import ColumnValues
 from marginweave.tasks.columns.computed import computed_values
-from marginweave.tasks.decode.order import keep_order
+from marginweave.tasks.decode.order import keep_at_most, keep_order
 from marginweave.tasks.synthesize.shards import stream
 
 
@@ -69,7 +69,9 @@ def decode_table(
             kinds[name] = values_of(column, configuration.missing_texts(name), known.get(name), source)
             arrays[name] = kinds[name].decode(*counted[name], rng.random)
     cells = {name: codes for name, (codes, _) in counted.items()}
-    arrays = keep_order(arrays, cells, {name: kind.column for name, kind in kinds.items()}, structure.orders)
+    columns = {name: kind.column for name, kind in kinds.items()}
+    arrays = keep_order(arrays, cells, columns, structure.orders)
+    arrays = keep_at_most(arrays, cells, columns, structure.at_most or ())
     for rule in structure.computed:
         name = rule.computed
         kinds[name] = values_of(configuration.columns[name], configuration.missing_texts(name))

@@ -1,6 +1,7 @@
 """Records that break a rule between columns become records that keep all of them, each by itself.
 
-Stability: what a record becomes depends on its own codes, its own random words and public rules, whatever other records hold.
+Stability: what a record becomes, or whether it is left out, depends on its own codes, its own random words and public rules,
+whatever other records hold.
 A record that keeps all rules stays as it is, so the map is idempotent; it is total, as rules that leave no record are refused.
 """
 
@@ -15,14 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.schemas.arrays import Flags, Integers
-from marginweave.schemas.configuration.attributes import tied_parts
+from marginweave.schemas.configuration.record_search import tied_parts
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Mask
 from marginweave.tasks.encode.codes import EncodedTable
 from marginweave.tasks.mechanisms.randomness import CellWords
 from marginweave.tasks.structure.boxes import allowed_boxes
-from marginweave.tasks.structure.zeros import broken_records, domain_sizes, structural_masks
+from marginweave.tasks.structure.zeros import broken_records, domain_sizes, rule_masks
 
 # So many boxes at most for columns that rules tie together.
 _MOST_BOXES = 4096
@@ -44,8 +45,9 @@ class Repair:
 
     The attributes of a rule are gone through in the order in which it names them. A code stays where some allowed record has it
     and those before; else it becomes the one that stands for "not applicable" where that is allowed, the nearest allowed one of
-    a number or date, the missing one, or one that is allowed by chance, each with the same probability. Rules on sets and
-    private domains are left to what is made of the counts.
+    a number or date, the missing one, or one that is allowed by chance, each with the same probability. With
+    `repair: inside` a value that is neither missing nor "not applicable" goes first; with `drop` the record is left out.
+    Rules on sets and private domains are left to what is made of the counts.
     """
 
     def __init__(self, configuration: Configuration, labels: Labels) -> None:
@@ -55,26 +57,28 @@ class Repair:
         self._ordered = set(configuration.ordered)
         self._optional = [attribute.optional for attribute in attributes]
         self._elsewhere = _elsewhere(configuration)
+        self._how = configuration.structure.repair if configuration.structure else None
         skipped = {j for j, attribute in enumerate(attributes) if attribute.private or attribute.is_set}
-        masks = [
-            m
-            for m in structural_masks(configuration, labels)
-            if skipped.isdisjoint(m.attributes) and len(m.attributes) > 1
-        ]
+        public = [box for box in configuration.forbidden if skipped.isdisjoint(j for j, _ in box)]
+        self._masks = masks = rule_masks(public, attributes, labels)
         order = _order(configuration)
         self._parts = []
-        for part in tied_parts(mask.attributes for mask in masks):
+        for part in tied_parts(mask.attributes for mask in masks if self._how != "drop"):
             mine = tuple(mask for mask in masks if part.issuperset(mask.attributes))
             boxes = allowed_boxes(self._sizes, mine, _MOST_BOXES)
             if boxes is None:
                 names = ", ".join(attributes[j].name for j in sorted(part))
                 raise InputError(
-                    f"structure ties columns {names} together in more than {_MOST_BOXES} ways; use fewer rules, or coarser bins"
+                    f"structure ties columns {names} together in more than {_MOST_BOXES} ways; use fewer rules, coarser bins, "
+                    "or structure.repair: drop"
                 )
             self._parts.append(_Part(attributes=tuple(j for j in order if j in part), masks=mine, boxes=boxes))
 
     def __call__(self, table: EncodedTable, words: CellWords) -> EncodedTable:
         """The records after the map, `words` being those of the purpose. Private; DP: 1-stable, row by row."""
+        if self._how == "drop":
+            kept = ~broken_records(table.codes, self._masks)
+            return replace(table, codes=tuple(codes[kept] for codes in table.codes))
         codes = list(table.codes)
         for part in self._parts:
             broken = np.flatnonzero(broken_records(codes, part.masks))
@@ -103,6 +107,10 @@ class Repair:
 
     def _chosen(self, j: int, codes: Integers, allowed: Flags, words: NDArray[np.uint64]) -> Integers:
         """An allowed code for each record, in place of its own; `allowed` has shape (records, codes)."""
+        if self._how == "inside":
+            inside = allowed.copy()
+            inside[:, [*self._elsewhere.get(j, ()), *([self._sizes[j] - 1] if self._optional[j] else [])]] = False
+            allowed = np.asarray(np.where(inside.any(axis=1, keepdims=True), inside, allowed))
         number = allowed.sum(axis=1)
         place = np.minimum((words.astype(np.float64) / 2.0**64 * number).astype(np.int64), number - 1)
         found = np.asarray((np.cumsum(allowed, axis=1) > place[:, None]).argmax(axis=1))

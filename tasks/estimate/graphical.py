@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from marginweave.schemas.arrays import Flags, Floats, Records
-from marginweave.schemas.configuration.attributes import tied_parts
+from marginweave.schemas.configuration.record_search import tied_parts
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Clique, Mask, Measurement
 
@@ -280,7 +280,7 @@ def _measured(mbi: Any, measurement: Measurement, total: float) -> Any:
 
 def _constraints(mbi: Any, domain: Any, masks: Sequence[Mask]) -> tuple[Any, ...]:
     return tuple(
-        mbi.Constraint(domain.project(mask.attributes), invalid=np.argwhere(~mask.allowed))
+        mbi.Constraint(domain.project(mask.attributes), invalid=np.argwhere(~mask.table()))
         for mask in masks
         if not mask.allowed.all()
     )

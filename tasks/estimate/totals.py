@@ -17,14 +17,8 @@ from typing import Any
 import numpy as np
 
 from marginweave.schemas.arrays import Flags, Floats, Integers
-from marginweave.schemas.configuration.attributes import (
-    ContradictionError,
-    UndecidedError,
-    combinations_of,
-    find_record,
-    forbidden_codes,
-    tied_parts,
-)
+from marginweave.schemas.configuration.attributes import combinations_of, forbidden_codes
+from marginweave.schemas.configuration.record_search import ContradictionError, UndecidedError, find_record, tied_parts
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.totals import KnownCounts
 from marginweave.schemas.errors import InputError

@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 from marginweave.schemas.configuration.columns import SetColumn
 from marginweave.schemas.configuration.computed import ComputedColumn, DeterminedColumn
+from marginweave.schemas.configuration.conditions import step_of
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.structure import GroupedColumns, Structure
 from marginweave.schemas.released.evaluation import BrokenRule
 from marginweave.tasks.arrow import compute as pc
 from marginweave.tasks.columns import values_of
-from marginweave.tasks.columns.computed import computed_values
+from marginweave.tasks.columns.computed import computed_values, points_of
 from marginweave.tasks.encode.codes import column_codes, group_codes
 from marginweave.tasks.preprocess.clean import clean_table
 from marginweave.tasks.structure.zeros import broken_records, rule_masks
@@ -80,6 +81,10 @@ def _between_columns(
         yield "applies", ", ".join(universe.columns), _excluded(clean, configuration, Structure(applies=(universe,)))
     for order in structure.ordered or ():
         yield "ordered", ", ".join(order.columns), _out_of_order(clean, Structure(ordered=(order,)))
+    for rule in structure.at_most or ():
+        parts = np.sum([np.nan_to_num(points_of(clean.column(name).combine_chunks())) for name in rule.of], axis=0)
+        beyond = parts - points_of(clean.column(rule.column).combine_chunks())
+        yield "at_most", rule.column, np.round(beyond * float(1 / step_of(configuration.columns[rule.column]))) > 0
 
 
 def _excluded(clean: pa.Table, configuration: Configuration, rules: Structure) -> Broken:

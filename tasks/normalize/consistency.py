@@ -162,7 +162,7 @@ def make_consistent(
 def _sizes(measurements: Sequence[Measurement], masks: Sequence[Mask]) -> dict[int, int]:
     """The number of codes of each attribute, which all marginals and masks have to agree on."""
     sizes: dict[int, int] = {}
-    shaped = [(m.attributes, m.counts.shape) for m in measurements] + [(k.attributes, k.allowed.shape) for k in masks]
+    shaped = [(m.attributes, m.counts.shape) for m in measurements] + [(k.attributes, k.sizes) for k in masks]
     for attributes, shape in shaped:
         for attribute, size in zip(attributes, shape, strict=True):
             if sizes.setdefault(attribute, size) != size or size < 1:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from marginweave.schemas.arrays import Flags, Integers
-from marginweave.schemas.configuration.attributes import tied_parts
+from marginweave.schemas.configuration.record_search import tied_parts
 from marginweave.schemas.released.measurements import Clique, Mask, alike
 
 Inside = Mapping[int, Integers]  # of each tied attribute the kinds of codes in a box
@@ -25,7 +25,7 @@ def allowed_boxes(sizes: Sequence[int], masks: Sequence[Mask], most: int) -> Fla
     tied = sorted({a for mask in masks for a in mask.attributes})
     kinds = {a: alike(a, sizes[a], masks) for a in tied}
     first = {a: np.unique(kinds[a], return_index=True)[1] for a in tied}
-    tables = [(mask.attributes, mask.allowed[np.ix_(*(first[a] for a in mask.attributes))]) for mask in masks]
+    tables = [(mask.attributes, mask.table([first[a] for a in mask.attributes])) for mask in masks]
     waiting: list[Inside] = [{a: np.arange(len(first[a])) for a in tied}]
     found: list[Inside] = []
     while waiting:
@@ -92,11 +92,11 @@ def implied_pairs(sizes: Sequence[int], masks: Sequence[Mask]) -> tuple[Mask, ..
         if boxes is None or not len(boxes):
             continue
         inside = {a: boxes[:, offsets[a] : offsets[a + 1]].astype(np.float32) for a in part}
-        known = {mask.attributes: mask.allowed for mask in mine}
+        known = {mask.attributes: mask for mask in mine}
         for pair in itertools.combinations(sorted(part), 2):
             if sizes[pair[0]] * sizes[pair[1]] > _MOST_CELLS:
                 continue
             allowed = inside[pair[0]].T @ inside[pair[1]] > 0
-            if not np.array_equal(allowed, known.get(pair, np.ones_like(allowed))):
+            if not np.array_equal(allowed, known[pair].table() if pair in known else np.ones_like(allowed)):
                 found.append(Mask(attributes=pair, allowed=allowed))
     return tuple(found)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from marginweave.schemas.arrays import Codes, Flags
+from marginweave.schemas.arrays import Codes, Flags, Integers
 from marginweave.schemas.configuration.attributes import Attribute, Forbidden, forbidden_codes
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.values import MAX_CELLS
@@ -47,20 +48,38 @@ def structural_masks(configuration: Configuration, labels: Labels) -> tuple[Mask
 def rule_masks(forbidden: Iterable[Forbidden], attributes: Sequence[Attribute], labels: Labels) -> tuple[Mask, ...]:
     """What is excluded as masks, one for all that excludes combinations of the same attributes.
 
-    DP: arithmetic on public or released labels. Raises InputError for a set of attributes with too many combinations.
+    Values that no combination tells apart are one kind. DP: arithmetic on public or released labels. Raises InputError for a
+    set of attributes with too many combinations of kinds.
     """
-    sizes, allowed = domain_sizes(attributes, labels), dict[Clique, NDArray[np.bool_]]()
+    sizes, found = domain_sizes(attributes, labels), defaultdict[Clique, list[list[tuple[int, ...]]]](list)
     for box in map(sorted, forbidden_codes(forbidden, labels)):
-        clique = tuple(attribute for attribute, _ in box)
-        if clique not in allowed:
-            if math.prod(sizes[a] for a in clique) > MAX_CELLS:
-                names = ", ".join(attributes[a].name for a in clique)
-                raise InputError(
-                    f"structure ties {names} together, which have more than {MAX_CELLS} combinations; use fewer columns"
-                )
-            allowed[clique] = np.ones([sizes[a] for a in clique], np.bool_)
-        allowed[clique][np.ix_(*(codes for _, codes in box))] = False
-    return tuple(Mask(attributes=clique, allowed=values) for clique, values in allowed.items())
+        found[tuple(a for a, _ in box)].append([codes for _, codes in box])
+    masks = []
+    for clique, boxes in found.items():
+        kinds = tuple(_kinds(sizes[a], axis) for a, axis in zip(clique, zip(*boxes, strict=True), strict=True))
+        shape = [int(own.max()) + 1 for own in kinds]
+        if math.prod(shape) > MAX_CELLS:
+            names = ", ".join(attributes[a].name for a in clique)
+            raise InputError(
+                f"structure ties {names} together, which have more than {MAX_CELLS} combinations that rules tell apart; use "
+                "fewer columns, rules or values"
+            )
+        mask = Mask(attributes=clique, allowed=np.ones(shape, np.bool_), kinds=kinds)
+        for codes in boxes:
+            inside = (np.unique(own[np.array(axis)]) for own, axis in zip(kinds, codes, strict=True))
+            mask.allowed[np.ix_(*inside)] = False
+        masks.append(replace(mask))  # refuses one that allows nothing
+    return tuple(masks)
+
+
+def _kinds(size: int, boxes: Iterable[Sequence[int]]) -> Integers:
+    """The kind of each code, the same where it lies in the same ones of these lists; shape (size,)."""
+    inside: list[list[int]] = [[] for _ in range(size)]
+    for number, codes in enumerate(boxes):
+        for code in codes:
+            inside[code].append(number)
+    numbers: defaultdict[tuple[int, ...], int] = defaultdict(lambda: len(numbers))
+    return np.array([numbers[tuple(lists)] for lists in inside], np.int64)
 
 
 def broken_records(codes: Sequence[Codes], masks: Sequence[Mask]) -> Flags:
@@ -70,9 +89,9 @@ def broken_records(codes: Sequence[Codes], masks: Sequence[Mask]) -> Flags:
     """
     broken = np.zeros(len(codes[0]), np.bool_)
     for mask in masks:
-        last = [size - 1 for size in mask.allowed.shape]
+        last = [size - 1 for size in mask.sizes]
         for slots in itertools.product(*(np.atleast_2d(codes[a].T) for a in mask.attributes)):
             known = np.logical_and.reduce([slot <= end for slot, end in zip(slots, last, strict=True)])
             places = tuple(np.minimum(slot, end) for slot, end in zip(slots, last, strict=True))
-            broken |= known & ~mask.allowed[places]
+            broken |= known & ~mask.allowed[mask.kinds_of(places)]
     return broken

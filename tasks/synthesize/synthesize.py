@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from marginweave.schemas.arrays import Flags, Floats, Integers, Records
-from marginweave.schemas.configuration.attributes import find_record, most_combinations
+from marginweave.schemas.configuration.attributes import most_combinations
+from marginweave.schemas.configuration.record_search import find_record
 from marginweave.schemas.configuration.synthesis import SynthesisSettings
 from marginweave.schemas.errors import StageError
 from marginweave.schemas.released.aggregates import Aggregates

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from marginweave.flows.run.limits import check_size
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.synthesis import (
     GumSynthesis,
@@ -72,10 +73,10 @@ def keeps(record: tuple[int, ...]) -> bool:
     return not (age == 3 and income == 0 and marital == 1)
 
 
-def mapped(records: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+def mapped(records: np.ndarray, numbers: np.ndarray, config: Configuration = CONFIGURATION) -> np.ndarray:
     codes = tuple(column.astype(code_type(len(labels))) for column, labels in zip(records.T, LABELS, strict=True))
     words = RecordWords(words=KeyedBits(key=b"k" * 32, purpose="rules"), records=numbers)
-    repaired = Repair(CONFIGURATION, LABELS)(EncodedTable(codes=codes, labels=LABELS), words)
+    repaired = Repair(config, LABELS)(EncodedTable(codes=codes, labels=LABELS), words)
     return np.stack(repaired.codes, axis=1).astype(np.int64)
 
 
@@ -94,16 +95,62 @@ def test_pairs_are_excluded_that_no_allowed_record_has() -> None:
         assert np.array_equal(allowed_cells(pair, there.shape, MASKS), there)
 
 
-def test_every_record_becomes_an_allowed_one_by_itself() -> None:
+def repairing(how: str) -> Configuration:
+    return configuration(columns=COLUMNS, structure={**STRUCTURE, "repair": how}, aggregate={"method": "marginals"})
+
+
+@pytest.mark.parametrize("how", ["not-applicable", "inside"])
+def test_every_record_becomes_an_allowed_one_by_itself(how: str) -> None:
     """Total, idempotent, and the same in whatever company: so two tables that differ in a record still differ in that alone."""
-    numbers = np.arange(len(EVERY))
-    found = mapped(EVERY, numbers)
+    numbers, config = np.arange(len(EVERY)), repairing(how)
+    found = mapped(EVERY, numbers, config)
     assert all(keeps(tuple(record)) for record in found.tolist())
     allowed = ~broken_records(tuple(EVERY.T), MASKS)
     assert np.array_equal(found[allowed], EVERY[allowed])
-    assert np.array_equal(mapped(found, numbers[::-1]), found)
+    assert np.array_equal(mapped(found, numbers[::-1], config), found)
     some = np.random.default_rng(1).permutation(len(EVERY))[:300]
-    assert np.array_equal(mapped(EVERY[some], numbers[some]), found[some])
+    assert np.array_equal(mapped(EVERY[some], numbers[some], config), found[some])
+
+
+def test_a_record_is_dropped_by_itself() -> None:
+    """Exactly those that break a rule; tables that differ in a record still differ in that one at most."""
+    config, kept = repairing("drop"), EVERY[~broken_records(tuple(EVERY.T), MASKS)]
+    assert np.array_equal(mapped(EVERY, np.arange(len(EVERY)), config), kept)
+    assert np.array_equal(mapped(kept, np.arange(len(kept)), config), kept)
+    some = np.random.default_rng(1).permutation(len(EVERY))[:300]
+    each = [mapped(EVERY[[row]], np.array([0]), config) for row in some]
+    assert np.array_equal(mapped(EVERY[some], np.arange(300), config), np.concatenate(each))
+    assert mapped(EVERY[(EVERY[:, 1] < 2) & (EVERY[:, 0] == 1)], np.arange(len(EVERY)), config).shape == (0, 7)
+
+
+def test_inside_is_a_value_where_one_is_allowed() -> None:
+    """Who is asked has an income, and is married or not, by chance."""
+    adults = [
+        mapped(np.array([[2, 2, 0, 2, 0, 1, 0]]), np.array([i]), repairing("inside"))[0, [0, 3]] for i in range(40)
+    ]
+    assert set(map(tuple, adults)) == set(itertools.product((0, 1), (0, 1)))
+    late = np.array([[0, 2, 0, 1, 0, 0, 2]])
+    assert mapped(late, np.array([0]), repairing("inside"))[0, 5] == 1
+    assert Configuration.model_validate(repairing("inside").model_dump(mode="json")) == repairing("inside")
+    assert repairing("not-applicable").digest == CONFIGURATION.digest
+
+
+def test_dropping_is_refused_where_the_number_of_records_is_public() -> None:
+    for keys in ({"privacy__neighbors": "replace-one"}, {"resize": {"records": 10}}):
+        columns = {name: {**column, "impute": {"distribution": "uniform"}} for name, column in COLUMNS.items()}
+        structure = {"ordered": STRUCTURE["ordered"], "repair": "drop"}
+        with pytest.raises(InputError, match=r"structure\.repair \(drop\) must be inside or not-applicable"):
+            configuration(columns=columns, structure=structure, **keys)
+
+
+def test_rules_that_tie_too_much_are_refused_before_anything_is_charged() -> None:
+    """By the plan, from public facts alone; dropping needs no such search."""
+    columns = {name: {"type": "number", "bounds": [0, 400], "bins": 30, "decimals": 0} for name in "abcde"}
+    structure = {"at_most": [{"column": "c", "of": ["a", "b"]}, {"column": "c", "of": ["d", "e"]}]}
+    with pytest.raises(InputError, match=r"structure ties columns a, b, c, d, e together in more than 4096 ways"):
+        check_size(configuration(columns=columns, structure=structure, aggregate={"method": "marginals"}))
+    dropping = {**structure, "repair": "drop"}
+    check_size(configuration(columns=columns, structure=dropping, aggregate={"method": "marginals"}))
 
 
 def test_the_first_column_of_a_rule_wins() -> None:
@@ -126,9 +173,11 @@ def test_no_method_makes_a_record_that_breaks_a_rule(seed: int, sd: float, metho
     """From counts of any records, whatever the noise; and values drawn inside bins keep the order, and their bins."""
     rng = np.random.default_rng(seed)
     rows = mapped(EVERY[rng.integers(0, len(EVERY), 400)], np.arange(400))
-    counts = Marginals(domain=Domain(names=NAMES, labels=LABELS), one_way=noisy(rows, range(7), 1, sd, rng), larger=())
+    counts = Marginals(
+        domain=Domain(names=NAMES, labels=LABELS), one_way=noisy_counts(rows, SIZES, 1, sd, rng), larger=()
+    )
     compression = compression_of(counts, CONFIGURATION)[1]
-    larger = tuple(measure_merged(pair, compression) for pair in noisy(rows, range(7), 2, sd, rng))
+    larger = tuple(measure_merged(pair, compression) for pair in noisy_counts(rows, SIZES, 2, sd, rng))
     made = {
         "aggregate-seeded": SynthesisSettings(records=60, seed=seed),
         "gum": GumSynthesis(records=60, rounds=4, seed=seed),
@@ -145,10 +194,13 @@ def test_no_method_makes_a_record_that_breaks_a_rule(seed: int, sd: float, metho
     assert broken_rules(table, CONFIGURATION)[0].records == 0
 
 
-def noisy(rows: np.ndarray, places: range, width: int, sd: float, rng: np.random.Generator) -> tuple[Measurement, ...]:
+def noisy_counts(
+    rows: np.ndarray, sizes: tuple[int, ...], width: int, sd: float, rng: np.random.Generator
+) -> tuple[Measurement, ...]:
+    """Every marginal of a width."""
     found = []
-    for clique in itertools.combinations(places, width):
-        counts = np.zeros([SIZES[a] for a in clique], np.int64)
+    for clique in itertools.combinations(range(len(sizes)), width):
+        counts = np.zeros([sizes[a] for a in clique], np.int64)
         np.add.at(counts, tuple(rows[:, a] for a in clique), 1)
         noise = rng.normal(0, sd, counts.shape).round().astype(np.int64)
         found.append(Measurement(attributes=clique, counts=counts + noise, deviation=sd))
@@ -209,3 +261,63 @@ def test_a_configuration_with_rules_is_read_back_as_it_was() -> None:
     again = Configuration.model_validate(CONFIGURATION.model_dump(mode="json"))
     assert again == CONFIGURATION
     assert again.forbidden == CONFIGURATION.forbidden
+
+
+HUNDRED = {"type": "number", "bounds": [0, 100], "bins": 100, "decimals": 0, "missing": [], "outside": "error"}
+WIDE: dict[str, Any] = dict.fromkeys("abcdef", HUNDRED)
+FEW = [
+    {
+        "a": {"from": 50},
+        "b": {"to": 29},
+        "c": {"from": 10, "below": 20},
+        "d": {"to": 79},
+        "e": {"above": 9},
+        "f": {"from": 5},
+    },
+    {"a": {"to": 9}, "b": {"to": 49}, "c": {"to": 69}, "d": {"from": 2}, "e": {"from": 1}, "f": {"to": 89}},
+]
+
+
+@pytest.mark.parametrize("method", ["gum", "mixture", "aggregate-seeded"])
+def test_six_columns_of_a_hundred_values(method: str) -> None:
+    """10^12 combinations, of which rules tell a few apart."""
+    structure = {"forbidden": FEW}
+    config = configuration(columns=WIDE, structure=structure, aggregate={"method": "marginals"})
+    labels = tuple(attribute.labels for attribute in config.attributes)
+    rng = np.random.default_rng(1)
+    rows = np.concatenate([rng.integers(0, 100, (500, 6)), [[60, 5, 15, 50, 40, 30], [5, 5, 5, 50, 40, 30]] * 100])
+    broken = [
+        (a >= 50 and b < 30 and 10 <= c < 20 and d < 80 and e >= 10 and f >= 5)
+        or (a < 10 and b < 50 and c < 70 and d >= 2 and e >= 1 and f < 90)
+        for a, b, c, d, e, f in rows.tolist()
+    ]
+    masks = structural_masks(config, labels)
+    assert 200 <= sum(broken) < 300
+    assert np.array_equal(broken_records(tuple(rows.T), masks), broken)
+    words = RecordWords(words=KeyedBits(key=b"k" * 32, purpose="rules"), records=np.arange(len(rows)))
+    repaired = Repair(config, labels)(EncodedTable(codes=tuple(rows.astype(np.uint8).T), labels=labels), words)
+    assert not broken_records(repaired.codes, masks).any()
+    domain = Domain(names=tuple(WIDE), labels=labels)
+    counts = Marginals(domain=domain, one_way=noisy_counts(rows, (100,) * 6, 1, 9.0, rng), larger=())
+    compression = compression_of(counts, config)[1]
+    pairs = tuple(measure_merged(pair, compression) for pair in noisy_counts(rows, (100,) * 6, 2, 9.0, rng)[:4])
+    known = normalize_marginals(Marginals(domain=domain, one_way=counts.one_way, larger=pairs), config)
+    made = {
+        "aggregate-seeded": SynthesisSettings(records=50, seed=1),
+        "gum": GumSynthesis(records=50, rounds=4, seed=1),
+        "mixture": MixtureSynthesis(records=50, components=12, fits=1, iterations=4, seed=1),
+    }[method]
+    (codes,) = synthesize_blocks(known, config, made)
+    assert len(codes[0]) == 50
+    assert not broken_records(codes, masks).any()
+
+
+def test_too_many_kinds_are_refused_by_the_plan() -> None:
+    fine = [
+        {name: f"[{7 * i % 99}, {7 * i % 99 + 1})" for i, name in enumerate("abcdef", start)} for start in range(99)
+    ]
+    config = configuration(columns=WIDE, structure={"forbidden": fine}, aggregate={"method": "marginals"})
+    with pytest.raises(InputError, match="structure ties a, b, c, d, e, f together, which have more than"):
+        check_size(config)
+    with pytest.raises(InputError, match="which k-tuples list one by one"):
+        check_size(configuration(columns=WIDE, structure={"forbidden": FEW}, aggregate={"method": "k-tuples"}))

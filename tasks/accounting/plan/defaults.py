@@ -17,7 +17,6 @@ from marginweave.schemas.configuration.k_tuples import AggregateSettings
 from marginweave.schemas.configuration.marginals import AllCliques, MarginalSettings
 from marginweave.schemas.configuration.privacy import MOST_EPSILON
 from marginweave.schemas.configuration.sections import Sections
-from marginweave.schemas.configuration.values import MAX_CELLS
 from marginweave.tasks.accounting.plan.default_records import (
     MOST_SECONDS,
     Counting,
@@ -248,18 +247,12 @@ def _left(configuration: Sections) -> float:
 
 
 def _cannot_be_measured(configuration: Sections) -> bool:
-    """Whether marginals are refused: SDS's accounting, pure epsilon, too large a structural zero, a name twice."""
-    sizes = [*public_codes(configuration.attributes).values()]
-    try:
-        forbidden = configuration.forbidden
-    except (KeyError, ValueError):  # a column or value that is not there is refused elsewhere
-        forbidden = ()
-    zeros = (math.prod(sizes[place] for place, _ in combination) for combination in forbidden)
+    """Whether marginals are refused: SDS's accounting, pure epsilon, a name twice."""
+    sizes = public_codes(configuration.attributes)
     return (
         configuration.privacy.accountant == "sds"
         or not configuration.privacy.delta
         or len(sizes) < len(configuration.attributes)
-        or any(cells > MAX_CELLS for cells in zeros)
     )
 
 

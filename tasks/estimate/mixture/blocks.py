@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from marginweave.schemas.arrays import Flags, Integers
-from marginweave.schemas.configuration.attributes import tied_parts
+from marginweave.schemas.configuration.record_search import tied_parts
 from marginweave.schemas.released.measurements import Clique, Mask
 from marginweave.tasks.structure.boxes import allowed_boxes
 
@@ -22,7 +22,7 @@ JOINED = 1 << 14
 # Up to how many it is not worth while to look for boxes.
 _FEW = 256
 # So many boxes at most: each needs some components of its own. A mask that alone takes more than a few, as the order of two
-# columns does, is better kept by a table.
+# columns does, is better kept by a table if it has one.
 MOST_BOXES, _BOXES_OF_ONE = 48, 8
 
 
@@ -67,7 +67,8 @@ def tie(sizes: Sequence[int], masks: Sequence[Mask]) -> Ties:
             small += mine
             continue
         for mask in mine:
-            (wide if allowed_boxes(sizes, [mask], _BOXES_OF_ONE) is None else boxed).append(mask)
+            most = MOST_BOXES if _join(sizes, [mask], JOINED)[1] else _BOXES_OF_ONE
+            (wide if allowed_boxes(sizes, [mask], most) is None else boxed).append(mask)
     while (boxes := allowed_boxes(sizes, boxed, MOST_BOXES)) is None:
         wide.append(boxed.pop())
     blocks, across = _join(sizes, [*small, *wide], JOINED)
@@ -112,7 +113,7 @@ def _joined(parts: Sequence[Block], mask: Mask, most: int) -> Block | None:
     attributes = [a for part in parts for a in part.attributes]
     order = np.argsort(attributes)
     cells, attributes = cells[:, order], sorted(attributes)
-    possible = mask.allowed[tuple(cells[:, attributes.index(a)] for a in mask.attributes)]
+    possible = mask.allowed[mask.kinds_of([cells[:, attributes.index(a)] for a in mask.attributes])]
     if possible.sum() > most:
         return None
     return Block(attributes=tuple(attributes), cells=cells[possible])

@@ -183,7 +183,7 @@ def _warm_start(start: Mixture, model: Mixture, settings: MixtureSynthesis) -> l
 def check_marginals(measurements: Sequence[Measurement], sizes: Sequence[int], masks: Sequence[Mask]) -> None:
     """Raise InputError unless marginals and masks have the shapes that `sizes` say, and every attribute is in a marginal."""
     shaped = [(m.attributes, m.counts.shape) for m in measurements]
-    for attributes, shape in [*shaped, *((k.attributes, k.allowed.shape) for k in masks)]:
+    for attributes, shape in [*shaped, *((k.attributes, k.sizes) for k in masks)]:
         if max(attributes, default=-1) >= len(sizes) or tuple(sizes[a] for a in attributes) != shape:
             raise InputError(f"marginal or mask of attributes {attributes} must have the shape that sizes say")
     if missing := set(range(len(sizes))) - {a for attributes, _ in shaped for a in attributes}:

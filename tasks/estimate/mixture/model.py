@@ -141,7 +141,7 @@ class Mixture:
         for mask in self.codes:
             b = next(i for i, block in enumerate(self.blocks) if mask.attributes[0] in block.attributes)
             place = self.blocks[b].attributes.index(mask.attributes[0])
-            kept = shares[b] * mask.allowed[self.blocks[b].cells[:, place]]
+            kept = shares[b] * mask.allowed[mask.kinds_of([self.blocks[b].cells[:, place]])]
             if not kept.any():
                 raise InputError(f"mask of attribute {mask.attributes[0]} must leave something that the others allow")
             sums = kept.sum(axis=1, keepdims=True)
@@ -208,8 +208,9 @@ def pack_mixture(model: Mixture) -> bytes:
     masks = [*model.masks, *model.inside, *model.codes]
     shares = {f"shares-{b:05d}": shares for b, shares in enumerate(model.shares)}
     allowed = {f"mask-{m:05d}": mask.allowed for m, mask in enumerate(masks)}
+    kinds = {f"kinds-{m:05d}-{axis:05d}": own for m, mask in enumerate(masks) for axis, own in enumerate(mask.kinds)}
     return pack_arrays(
-        {"weights": model.weights, **shares, **allowed},
+        {"weights": model.weights, **shares, **allowed, **kinds},
         {"sizes": model.sizes, "total": model.total, "masks": [mask.attributes for mask in masks]},
     )
 
@@ -218,7 +219,11 @@ def unpack_mixture(payload: bytes) -> Mixture:
     """The model that `pack_mixture` packed."""
     arrays, meta = unpack_arrays(payload)
     masks = [
-        Mask(attributes=tuple(attributes), allowed=arrays[f"mask-{m:05d}"])
+        Mask(
+            attributes=tuple(attributes),
+            allowed=arrays[f"mask-{m:05d}"],
+            kinds=tuple(arrays[name] for name in sorted(arrays) if name.startswith(f"kinds-{m:05d}-")),
+        )
         for m, attributes in enumerate(meta["masks"])
     ]
     shares = [arrays[name] for name in sorted(arrays) if name.startswith("shares-")]

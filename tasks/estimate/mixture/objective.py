@@ -15,6 +15,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from marginweave.schemas.arrays import Floats, Integers
+from marginweave.schemas.configuration.values import MAX_CELLS
 from marginweave.schemas.released.measurements import Mask, Measurement
 from marginweave.tasks.estimate.mixture.targets import F32, FeatureLayout, FeatureTarget, Float32s, expected_below
 
@@ -38,12 +39,14 @@ class Objective:
     ) -> None:
         self.total = F32(total)
         targets = [layout.measured(m, total) for m in measurements]
-        self.expected = np.zeros(1 + max(len(target.features) for target in targets))
-        for target in targets:
-            self.expected[len(target.features)] += target.expected
+        measured = list(targets)
         sigma = min(m.deviation for m in measurements) / _FORBIDDEN
-        forbidden = [(mask.attributes, ~mask.allowed * sigma**-2) for mask in masks]
+        tables = [mask for mask in masks if math.prod(mask.sizes) <= MAX_CELLS]  # beyond, records alone are kept out
+        forbidden = [(mask.attributes, ~mask.table() * sigma**-2) for mask in tables]
         targets.extend(layout.target(attributes, np.zeros(w.shape), w, sigma=sigma) for attributes, w in forbidden)
+        self.expected = np.zeros(1 + max(len(target.features) for target in targets))
+        for target in measured:
+            self.expected[len(target.features)] += target.expected
         self.blocks = [BlockTargets(layout, block, targets) for block in range(len(layout.blocks))]
 
 

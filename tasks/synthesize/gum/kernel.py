@@ -41,18 +41,23 @@ class Zeros(NamedTuple):
 
     starts: Integers
     attributes: Integers
-    strides: Integers
+    firsts: Integers  # where the codes of each of `attributes` begin in `steps`
+    steps: Integers  # how far on each code's kind lies in its mask
     offsets: Integers  # where the cells of each mask begin in `allowed`
     allowed: NDArray[np.bool_]
 
     @classmethod
     def of(cls, masks: Sequence[Mask]) -> Self:
         """These masks."""
-        none = np.zeros(0, np.int64)
+        none, steps = np.zeros(0, np.int64), list[Integers]()
+        for mask in masks:
+            kinds = mask.kinds_of([np.arange(size) for size in mask.sizes])
+            steps += [own * step for own, step in zip(kinds, strides(mask.allowed.shape), strict=True)]
         return cls(
             starts=np.cumsum([0, *(len(mask.attributes) for mask in masks)]),
             attributes=np.concatenate([none, *(np.array(mask.attributes, np.int64) for mask in masks)]),
-            strides=np.concatenate([none, *(strides(mask.allowed.shape) for mask in masks)]),
+            firsts=np.cumsum([0, *map(len, steps)])[:-1],
+            steps=np.concatenate([none, *steps]),
             offsets=np.cumsum([0, *(mask.allowed.size for mask in masks)])[:-1],
             allowed=np.concatenate([np.zeros(0, np.bool_), *(mask.allowed.ravel() for mask in masks)]),
         )
@@ -193,7 +198,7 @@ def _overwrite(record: Records, cell: int, target: Target, zeros: Zeros) -> int:
     for m in range(len(zeros.offsets)):
         at = zeros.offsets[m]
         for j in range(zeros.starts[m], zeros.starts[m + 1]):
-            at += record[zeros.attributes[j]] * zeros.strides[j]
+            at += zeros.steps[zeros.firsts[j] + record[zeros.attributes[j]]]
         if not zeros.allowed[at]:
             record[target.attributes] = before
             return 0

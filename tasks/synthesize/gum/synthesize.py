@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from marginweave.schemas.arrays import Flags, Floats, Integers, Records
-from marginweave.schemas.configuration.attributes import find_record, tied_parts
+from marginweave.schemas.configuration.record_search import find_record, tied_parts
 from marginweave.schemas.configuration.synthesis import GumSynthesis
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.released.measurements import Clique, Mask, Measurement
+from marginweave.schemas.released.measurements import Clique, Mask, Measurement, alike
 from marginweave.tasks.estimate.mixture.fit import check_marginals
 from marginweave.tasks.estimate.mixture.start import spanning_tree
 from marginweave.tasks.estimate.rounding import apportion
@@ -101,7 +101,8 @@ class Drawing:
             example = self.records[rows[0]]
             allowed = np.ones(len(self.one_way[attribute]), np.bool_)
             for mask in masks:
-                allowed &= mask.allowed[tuple(slice(None) if a == attribute else example[a] for a in mask.attributes)]
+                codes = (np.arange(len(allowed)) if a == attribute else example[a : a + 1] for a in mask.attributes)
+                allowed &= mask.table(list(codes)).ravel()
             if not allowed.any():
                 self.dead[rows] = True
                 continue
@@ -135,17 +136,26 @@ def replace_dead(
     """
     if len(dead) and dead.all():
         rules: defaultdict[Clique, set[tuple[int, ...]]] = defaultdict(set)
+        tied = {a for mask in masks for a in mask.attributes}
+        values = {a: _likeliest(one_way[a], alike(a, len(one_way[a]), masks)) for a in tied}
         for mask in masks:
-            rules[mask.attributes].update(map(tuple, np.argwhere(~mask.allowed).tolist()))
-        values = {a: np.argsort(-one_way[a], kind="stable").tolist() for places in rules for a in places}
+            codes = [values[a] for a in mask.attributes]
+            places = zip(codes, np.nonzero(~mask.table(codes)), strict=True)
+            rules[mask.attributes].update(zip(*(own[place].tolist() for own, place in places), strict=True))
         try:
-            found = find_record(values, rules)
+            found = find_record({a: codes.tolist() for a, codes in values.items()}, rules)
         except ValueError as error:
             raise InputError(f"masks must leave a record: {error}") from None
         for attribute, value in found.items():
             records[:, attribute] = value
     elif dead.any():
         records[dead] = records[generator.choice(np.flatnonzero(~dead), int(dead.sum()))]
+
+
+def _likeliest(counts: Floats, kinds: Integers) -> Integers:
+    """The code of each kind with the largest count, those of large counts first."""
+    order = np.argsort(-counts, kind="stable")
+    return order[np.sort(np.unique(kinds[order], return_index=True)[1])]
 
 
 def draw_tree(drawing: Drawing, attributes: Sequence[int], tree: Sequence[Clique]) -> None:

@@ -72,7 +72,7 @@ def test_a_mask_means_the_same_over_the_new_codes(seed: int) -> None:
     masks = [Mask(attributes=a, allowed=rng.random([SIZES[i] for i in a]) < 0.9) for a in [(3,), (1, 3), (0, 2, 3)]]
     compression = plan_compression(one_way(seed), masks=masks)
     for mask in masks:
-        new = compress_mask(mask, compression).allowed
+        new = compress_mask(mask, compression).table()
         index = np.meshgrid(*(compression.codes[a] for a in mask.attributes), indexing="ij")
         assert np.array_equal(new[tuple(index)], mask.allowed)
 

@@ -45,6 +45,7 @@ from marginweave.schemas.configuration.privacy import PrivacySettings, SubjectUn
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.structure import (
     AppliesRule,
+    AtMostRule,
     GroupedColumns,
     OrderedColumns,
     Structure,
@@ -86,6 +87,7 @@ PLACES: list[tuple[str, type[BaseModel]]] = [
     ("structure.sum.", SumColumn),
     ("structure.applies.", AppliesRule),
     ("structure.ordered.", OrderedColumns),
+    ("structure.at_most.", AtMostRule),
     ("condition.", Condition),
     ("known.", KnownTable),
     ("known.table.", TotalsFile),
