@@ -101,10 +101,15 @@ class _Rules:
     def _of_sets(self) -> dict[tuple[str, str | None], int]:
         return {(a.columns[0], a.labels[0]): j for j, a in enumerate(self.attributes) if a.of_set}
 
+    def _declared(self, entry: Mapping[str, Condition | Texts]) -> list[tuple[str, Condition | Texts]]:
+        """By the order of the columns: that of the keys is not kept."""
+        place = {name: j for j, name in enumerate(self.columns)}
+        return sorted(entry.items(), key=lambda asked: place[asked[0]])
+
     def listed(self, entry: Mapping[str, Condition | Texts]) -> Iterator[Forbidden]:
         """The combinations of an entry of `forbidden`; values of a set that are counted by themselves are told apart."""
         choices: list[list[Excluded]] = []
-        for name, what in entry.items():
+        for name, what in self._declared(entry):
             if name in self._places:
                 choices.append([self._asked(name, what)])
             else:
@@ -114,7 +119,7 @@ class _Rules:
 
     def outside(self, universe: AppliesRule) -> Iterator[Forbidden]:
         """Where columns apply what they are elsewhere, and elsewhere all else."""
-        inside = [self._asked(name, what) for name, what in universe.where.items()]
+        inside = [self._asked(name, what) for name, what in self._declared(universe.where)]
         for name in universe.columns:
             text = universe.otherwise
             if text is None and not self.missing(name):
@@ -158,7 +163,13 @@ class _Rules:
         place = self._places[name]
         attribute, labels = self.attributes[place], labels_of(name, self.columns[name], what, self.missing(name))
         if isinstance(what, Condition):
-            return place, tuple(label for label in labels if label is not None or attribute.optional)
+            held = tuple(label for label in labels if label is not None or attribute.optional)
+            if attribute.private or len(held) in (0, len(attribute.labels) + attribute.optional):
+                why = "has a private domain" if attribute.private else f"{'always' if held else 'never'} meets it"
+                raise ValueError(
+                    f"structure has a condition on column {name!r}, which {why}; list values, or leave it out"
+                )
+            return place, held
         if None in labels and (attribute.private or not attribute.optional):
             why = "has a private domain" if attribute.private else "is never missing"
             raise ValueError(f"structure names the missing value of column {name!r}, which {why}")
@@ -237,5 +248,5 @@ def check_records(attributes: Sequence[Attribute], forbidden: Sequence[Forbidden
         except ContradictionError as contradiction:
             names = ", ".join(attributes[place].name for place in contradiction.places)
             raise ValueError(
-                f"structure.forbidden leaves no combination of the values of columns {names}, which are never missing"
+                f"the rules of structure leave no combination of the values of columns {names}: they contradict each other"
             ) from None

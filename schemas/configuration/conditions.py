@@ -55,7 +55,7 @@ class Condition(FrozenModel):
     def _holds(self, name: str, column: ColumnBase, limits: Limits | None) -> bool:
         if limits is None:
             return False
-        first, last = (self._inside(column, value) for value in limits)
+        first, last = (self._inside(name, column, value) for value in limits)
         if first != last:
             raise ValueError(
                 f"structure has a range of column {name!r} that ends inside a bin; ranges must end where bins do: "
@@ -63,14 +63,14 @@ class Condition(FrozenModel):
             )
         return first
 
-    def _inside(self, column: ColumnBase, value: Fraction) -> bool:
+    def _inside(self, name: str, column: ColumnBase, value: Fraction) -> bool:
         rules: list[tuple[str | None, Callable[[Fraction], bool]]] = [
             (self.at_least, lambda end: value >= end),
             (self.above, lambda end: value > end),
             (self.at_most, lambda end: value <= end),
             (self.below, lambda end: value < end),
         ]
-        return all(holds(point_of(column, text)) for text, holds in rules if text is not None)
+        return all(holds(_point_of(name, column, text)) for text, holds in rules if text is not None)
 
 
 def _read(value: Any) -> Any:
@@ -97,16 +97,18 @@ def labels_of(
     return tuple(x for x in (*column.labels, None) if x not in named) if isinstance(asked, Condition) else tuple(named)
 
 
-def point_of(column: ColumnBase, text: str) -> Fraction:
+def _point_of(name: str, column: ColumnBase, text: str) -> Fraction:
     """A number, or a date in ISO 8601 in the units in which its column counts. Raises ValueError for any other text."""
     if isinstance(column, DateColumn):
         instant = parse_instant(text.strip(), None)
         if instant is None:
-            raise ValueError(f"structure has {text!r} as the end of a range of dates, which must be like 2019-12-31")
+            raise ValueError(
+                f"structure has {text!r} as the end of a range of column {name!r}, which must be a date like 2019-12-31"
+            )
         return Fraction(instant, column.seconds)
     found = declared_number(text.strip())
     if found is None:
-        raise ValueError(f"structure has {text!r} as the end of a range, which must be a number")
+        raise ValueError(f"structure has {text!r} as the end of a range of column {name!r}, which must be a number")
     return Fraction(found)
 
 
@@ -165,5 +167,6 @@ def _label(name: str, column: ColumnBase, text: str, missing: Sequence[str]) -> 
     code = column.code_of(text)
     if code < 0:
         known = f"column {name!r}; its values: {listed(column.labels)}"
-        raise ValueError(f"structure names {text!r}, which is no value of {known}")
+        has_range = "; a range is written {from: , below: }" if any(label_limits(column)) else ""
+        raise ValueError(f"structure names {text!r}, which is no value of {known}{has_range}")
     return column.labels[code]

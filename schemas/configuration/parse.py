@@ -50,12 +50,12 @@ def refusal(error: ValidationError, text: str = "") -> InputError:
 
 def _message(error: dict[str, Any]) -> str:
     key, kind, given = _place(error["loc"]), error["type"], _short(error.get("input"))
-    text = str(error["msg"]).removeprefix("Value error, ")
+    text, least = str(error["msg"]).removeprefix("Value error, "), (error.get("ctx") or {}).get("min_length", 1)
     fixed = {
         "missing": f"{key} is required",
         "extra_forbidden": f"unknown key {key}{_suggestion(error['loc'])}",
         "union_tag_not_found": f"{key}.type is required: {_either(_kinds())}",
-        "too_short": f"{key} must not be empty",
+        "too_short": f"{key} must have at least {least}" if least > 1 else f"{key} must not be empty",
     }
     if kind in fixed:
         return fixed[kind]

@@ -180,6 +180,7 @@ def check_structure(structure: Structure, columns: Mapping[str, Column]) -> None
     check_computed(structure.computed, columns, grouped)
     for key, name in ruled:
         _check_ruled(key, name, columns, {*computed, *grouped})
+    _once((name for universe in structure.applies or () for name in universe.columns), "applies")
     for universe in structure.applies or ():
         _once((*universe.where, *universe.columns), "applies")
     for order in structure.ordered or ():

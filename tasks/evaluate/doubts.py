@@ -56,6 +56,9 @@ def column_facts(
     are doubted only where they were counted with others (`paired`) and are not `related`.
     """
     records, found = max(1.0, float(counts.record_count)), []
+    structure = configuration.structure
+    elsewhere = {name for rule in (structure and structure.applies) or () for name in rule.columns}
+    known = {configuration.attributes[a].name for table in configuration.totals for a in table.attributes}
     released = dict(counts.levels[0].by_columns()) if counts.levels else {}
     for place, attribute in enumerate(configuration.attributes):
         if attribute.is_set or attribute.of_set:
@@ -67,7 +70,7 @@ def column_facts(
         codes, values = counts.levels[0].values[rows, 0], counts.levels[0].counts[rows].astype(np.float64)
         missing, column = max(0.0, 1 - values.sum() / records), configuration.columns[attribute.columns[0]]
         enough = values.sum() / len(values) > max(_EVEN_RECORDS, _EVEN_DEVIATIONS * deviation)
-        told = attribute.name not in related and (len(values) > EVEN_VALUES or attribute.name in paired)
+        told = attribute.name not in {*related, *known} and (len(values) > EVEN_VALUES or attribute.name in paired)
         is_even = False
         if len(attribute.labels) == len(values) > 1 and enough and told and not attribute.optional:
             weights = np.ones(len(values))
@@ -76,7 +79,10 @@ def column_facts(
             drawn = values.sum() * weights / weights.sum()
             chi2 = float(((values - drawn) ** 2 / (drawn + deviation**2)).sum())
             is_even = chi2 <= float(chdtri(len(values) - 1, _EVEN_CHANCE))
-        lost = _lost(counts, configuration, place, dict(zip(codes.tolist(), values.tolist(), strict=True)), deviation)
+        if attribute.name in elsewhere:  # where it does not apply, nothing is lost
+            missing = 0.0
+        held = dict(zip(codes.tolist(), values.tolist(), strict=True))
+        lost = 0.0 if attribute.name in elsewhere else _lost(counts, configuration, place, held, deviation)
         number = column if isinstance(column, NumberColumn) and len(attribute.columns) == 1 else None
         mean = mean_doubt(number, codes, values, deviation) if number else None
         facts = ColumnFacts(name=attribute.name, missing=missing, is_even=is_even, lost=lost)

@@ -14,6 +14,7 @@ from scipy.special import ndtr
 from marginweave.schemas.configuration.columns import MeasuredColumn
 from marginweave.schemas.configuration.preparation import GaussianImputation, Imputation, WeightedImputation
 from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.configuration.structure import Structure
 from marginweave.schemas.draws import BudgetPlan
 from marginweave.schemas.released.aggregates import Aggregates
 from marginweave.schemas.released.evaluation import Evaluation
@@ -96,6 +97,7 @@ def preparation_words(configuration: Configuration, bounds: Bounds) -> list[str]
     return [
         *_unit(configuration),
         *_imputations(configuration),
+        *_rules(configuration.structure),
         *(
             f"The bounds of column {name!r}, {low:g} and {high:g}, were bought under the budget: two quantiles among public "
             "candidates; values beyond them count as the nearest bound."
@@ -137,6 +139,20 @@ def _imputations(configuration: Configuration) -> Iterator[str]:
             imputed[_source(group.impute)].append(f"group {group.name!r}")
     for source, names in imputed.items():
         yield f"Missing values of {', '.join(names)} were replaced by draws of {source}."
+
+
+def _rules(structure: Structure | None) -> Iterator[str]:
+    """What became of rows that break rules, whether there are any or not."""
+    if structure is None:
+        return
+    if structure.forbidden or structure.applies or structure.ordered or structure.at_most:
+        became = "was not counted" if structure.repair == "drop" else "was counted as one that keeps them"
+        yield f"A row that breaks rules between columns of public values {became}, by its own cells alone."
+    for rule in structure.difference or ():
+        yield f"Column {rule.column!r} was computed: {rule.of!r} less {rule.since!r}, or the nearest value inside its bounds."
+    if structure.computed:
+        names = ", ".join(repr(rule.computed) for rule in structure.computed)
+        yield f"Not counted, but computed from other columns in the records that are made: {names}."
 
 
 def _source(impute: Imputation) -> str:

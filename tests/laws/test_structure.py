@@ -265,7 +265,7 @@ def test_rules_that_leave_neither_a_value_nor_its_lack_are_refused():
     """Among columns that can be missing the search counts the missing value in where a rule forbids it."""
     closed = [*NEEDED[:2], {"age": "[15, 65)", "income": ["[0, 10)", "[10, 100]"]}, {"age": "[65, 100]", "income": "N"}]
     configuration(columns=EARNERS, structure={"forbidden": closed})
-    with pytest.raises(InputError, match="leaves no combination of the values of columns age, income"):
+    with pytest.raises(InputError, match="leave no combination of the values of columns age, income"):
         configuration(
             columns=EARNERS,
             structure={

@@ -45,6 +45,9 @@ def _is_drawn(declared: Sections, name: str, column: Column) -> bool:
         return False
     if declared.missing_texts(name) or column.outside != "null":
         return False
+    difference = declared.structure.difference_of(name) if declared.structure else None
+    if difference is not None and any(map(declared.missing_texts, (difference.of, difference.since))):
+        return False  # as missing as what it is between
     if "outside" in column.model_fields_set:
         raise ValueError(f"columns.{name} has outside: null, but nothing is declared missing there: {_INSTEAD}")
     return True

@@ -16,6 +16,7 @@ UNIFORM = {"distribution": "uniform"}
 GAUSSIAN = {"distribution": "gaussian", "mean": 40, "deviation": 10}
 AGE = {"type": "number", "bounds": "private", "within": [0, 200], "bins": 5, "impute": GAUSSIAN}
 SEX = {"type": "category", "values": ["f", "m"], "impute": {"weights": {"f": 1, "m": 3}}}
+NUMBER = {"type": "number", "bounds": [0, 60], "bins": 3, "decimals": 0, "missing": [""]}
 
 
 @pytest.mark.parametrize(
@@ -39,6 +40,20 @@ SEX = {"type": "category", "values": ["f", "m"], "impute": {"weights": {"f": 1, 
                 "The bounds of column 'age', 18 and 93, were bought",
                 "70 records: sampled from 2 copies of the table at rate 0.75",
                 "calibrated for 2 replaced record(s)",
+            ],
+        ),
+        (
+            {
+                "columns": dict.fromkeys(("inside", "outside", "total"), NUMBER),
+                "structure": {
+                    "ordered": [{"columns": ["inside", "outside"]}],
+                    "sum": [{"column": "total", "of": ["inside", "outside"]}],
+                },
+            },
+            [
+                "one row",
+                "columns of public values was counted as one that keeps them",
+                "computed from other columns in",
             ],
         ),
         (
