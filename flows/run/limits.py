@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from marginweave.schemas.configuration.attributes import most_forbidden
 from marginweave.schemas.configuration.marginals import AdaptiveCliques, AllCliques, MarginalSettings
 from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.configuration.synthesis import MAX_MODEL, MixtureSynthesis, PgmSynthesis
+from marginweave.schemas.configuration.synthesis import MAX_MODEL, MixtureSynthesis, PgmSynthesis, SynthesisSettings
 from marginweave.schemas.configuration.values import MAX_CELLS, MAX_KEY
 from marginweave.schemas.draws import DrawKind
 from marginweave.schemas.errors import InputError
@@ -35,7 +35,13 @@ _MAX_MARGINALS = 20_000
 
 def check_size(configuration: Configuration) -> None:
     """Refuse, from public facts and before any draw, a release with more cells or more noise than can be handled."""
-    sizes = public_sizes(configuration)
+    sizes, forbidden = public_sizes(configuration), configuration.forbidden
+    listed = configuration.marginals is None or isinstance(configuration.synthesize, SynthesisSettings)
+    if (listed or configuration.totals) and most_forbidden(forbidden) > _MAX_FORBIDDEN:
+        raise InputError(
+            f"structure forbids more than {_MAX_FORBIDDEN} combinations of values, which k-tuples, aggregate-seeded "
+            "records and known tables list one by one; use marginals and another method, coarser bins or fewer values"
+        )
     cliques: tuple[Clique, ...] = ()
     shared: dict[DrawKind, int] = {}
     if configuration.marginals is None:
@@ -46,7 +52,7 @@ def check_size(configuration: Configuration) -> None:
     _check_models(configuration, sizes, cliques)
     for part in exact_parts(configuration, [attribute.labels for attribute in configuration.attributes]):
         part.counts()
-    if configuration.forbidden:
+    if forbidden:
         Repair(configuration, [attribute.labels for attribute in configuration.attributes])
     _check_paid(configuration)
     _check_noise(configuration, shared)
@@ -164,11 +170,6 @@ def _check_combinations(configuration: Configuration) -> None:
         raise InputError(
             f"the columns have {values} values together, more than aggregate.max_combinations ({most}), and every one of them "
             "may be released; use coarser bins, fewer values or fewer columns"
-        )
-    if most_forbidden(configuration.forbidden) > _MAX_FORBIDDEN:
-        raise InputError(
-            f"structure forbids more than {_MAX_FORBIDDEN} combinations of values, which k-tuples list one by one; use "
-            "aggregate.method: marginals, coarser bins or fewer values"
         )
     largest = sizes[:length]
     if len(largest) > 1 and math.prod(size + 1 for size, _ in largest) > MAX_KEY:

@@ -102,6 +102,43 @@ FAULTS = (
         killed_by=("tests/laws/test_rules_between_columns.py::test_every_record_becomes_an_allowed_one_by_itself",),
     ),
     Fault(
+        name="records that break a rule are kept where they are to be dropped",
+        file="tasks/encode/repair.py",
+        text="tuple(codes[kept] for codes in table.codes)",
+        instead="table.codes",
+        killed_by=("tests/laws/test_rules_between_columns.py::test_a_record_is_dropped_by_itself",),
+    ),
+    Fault(
+        name="parts and whole stay as they were drawn inside their bins",
+        file="tasks/decode/order.py",
+        text="np.where(moved > 0, known[name] / scale, values[name])",
+        instead="values[name]",
+        killed_by=("tests/laws/test_at_most.py::test_values_inside_bins_add_up_too",),
+    ),
+    Fault(
+        name="a missing part makes at_most not apply",
+        file="schemas/configuration/attributes.py",
+        text="absent = [(None, Fraction())] if self.attributes[place].optional else []",
+        instead="absent = []",
+        killed_by=("tests/laws/test_at_most.py::test_exactly_what_cannot_add_up_is_excluded",),
+    ),
+    Fault(
+        name="values that a rule tells apart are one kind",
+        file="tasks/structure/zeros.py",
+        text="numbers[tuple(lists)] for lists in inside",
+        instead="numbers[tuple(lists[:1])] for lists in inside",
+        killed_by=("tests/laws/test_at_most.py::test_exactly_what_cannot_add_up_is_excluded",),
+    ),
+    Fault(
+        name="the limit of ways in which rules tie columns is found after the charge",
+        file="flows/run/limits.py",
+        text="    if forbidden:\n        Repair",
+        instead="    if not forbidden:\n        Repair",
+        killed_by=(
+            "tests/laws/test_rules_between_columns.py::test_rules_that_tie_too_much_are_refused_before_anything_is_charged",
+        ),
+    ),
+    Fault(
         name="records that break a rule are counted as they are",
         file="tasks/encode/repair.py",
         text="if len(broken):",
