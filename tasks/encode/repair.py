@@ -7,7 +7,7 @@ A record that keeps all rules stays as it is, so the map is idempotent; it is to
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.schemas.arrays import Flags, Integers
+from marginweave.schemas.configuration.columns import DateColumn, NumberColumn
 from marginweave.schemas.configuration.record_search import tied_parts
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import InputError
@@ -33,11 +34,14 @@ Labels = Sequence[Sequence[str]]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Part:
-    """Attributes that rules tie together, in the order in which their codes are kept, and the boxes of what is allowed."""
+    """Attributes that rules tie together, in the order in which their codes are kept, and the boxes of what is allowed.
+
+    None of columns that are in order, and nothing else: there may be very many.
+    """
 
     attributes: tuple[int, ...]
     masks: tuple[Mask, ...]
-    boxes: Flags
+    boxes: Flags | None
 
 
 class Repair:
@@ -66,7 +70,7 @@ class Repair:
         for part in tied_parts(mask.attributes for mask in masks if self._how != "drop"):
             mine = tuple(mask for mask in masks if part.issuperset(mask.attributes))
             boxes = allowed_boxes(self._sizes, mine, _MOST_BOXES)
-            if boxes is None:
+            if boxes is None and not _in_order_alone(configuration, part):
                 names = ", ".join(attributes[j].name for j in sorted(part))
                 raise InputError(
                     f"structure ties columns {names} together in more than {_MOST_BOXES} ways; use fewer rules, coarser bins, "
@@ -83,15 +87,15 @@ class Repair:
         for part in self._parts:
             broken = np.flatnonzero(broken_records(codes, part.masks))
             if len(broken):
-                repaired = self._repaired(
-                    np.stack([codes[j][broken] for j in part.attributes], axis=1), part, broken, words
-                )
+                repair = self._put_in_order if part.boxes is None else self._repaired
+                repaired = repair(np.stack([codes[j][broken] for j in part.attributes], axis=1), part, broken, words)
                 for j, code in zip(part.attributes, repaired.T, strict=True):
                     codes[j] = codes[j].copy()
                     codes[j][broken] = code
         return replace(table, codes=tuple(codes))
 
     def _repaired(self, codes: Integers, part: _Part, rows: Integers, words: CellWords) -> Integers:
+        assert part.boxes is not None
         found = codes.astype(np.int64)
         for start in range(0, len(rows), _ROWS):
             block, here = found[start : start + _ROWS], rows[start : start + _ROWS]
@@ -103,6 +107,32 @@ class Repair:
                     allowed = np.asarray(alive[dead].astype(np.float32) @ own.astype(np.float32) > 0)
                     column[dead] = self._chosen(j, column[dead], allowed, words.words_of(here[dead], j))
                 alive &= own[:, column].T
+        return found
+
+    def _put_in_order(self, codes: Integers, part: _Part, rows: Integers, words: CellWords) -> Integers:
+        """The same where every pair of columns has its own mask, and values between others lie in a bin of each column.
+
+        Between codes that are allowed beside each other there is one of every column, once those go that no code of another
+        column is allowed beside.
+        """
+        found, tables = codes.astype(np.int64), {mask.attributes: mask.table() for mask in part.masks}
+        tables |= {(b, a): table.T for (a, b), table in tables.items()}
+        alone = {j: np.ones(self._sizes[j], np.bool_) for j in part.attributes}
+        before = -1
+        while before != (before := sum(int(held.sum()) for held in alone.values())):
+            for (a, b), table in tables.items():
+                alone[a] &= table[:, alone[b]].any(axis=1)
+        for start in range(0, len(found), _ROWS):
+            block, here = found[start : start + _ROWS], rows[start : start + _ROWS]
+            for place, j in enumerate(part.attributes):
+                allowed = np.repeat(alone[j][None], len(block), axis=0)
+                for i, earlier in zip(part.attributes[:place], block.T, strict=False):
+                    allowed &= tables[i, j][earlier] if (i, j) in tables else True
+                dead = np.flatnonzero(~allowed[np.arange(len(block)), block[:, place]])
+                if len(dead):
+                    block[dead, place] = self._chosen(
+                        j, block[dead, place], allowed[dead], words.words_of(here[dead], j)
+                    )
         return found
 
     def _chosen(self, j: int, codes: Integers, allowed: Flags, words: NDArray[np.uint64]) -> Integers:
@@ -125,6 +155,18 @@ class Repair:
         for code in self._elsewhere.get(j, ()):
             found = np.where(allowed[:, code], code, found)
         return np.asarray(found)
+
+
+def _in_order_alone(configuration: Configuration, part: Collection[int]) -> bool:
+    """Whether the columns of some attributes are numbers or dates in order, and in no other rule."""
+    structure, names = configuration.structure, {configuration.attributes[j].name for j in part}
+    assert structure is not None
+    others = {name for entry in structure.forbidden for name in entry}
+    others |= {name for rule in structure.applies or () for name in (*rule.where, *rule.columns)}
+    others |= {name for rule in structure.at_most or () for name in rule.columns}
+    others |= {name for rule in structure.difference or () for name in (rule.since, rule.column)}
+    ranges = all(isinstance(configuration.columns.get(name), NumberColumn | DateColumn) for name in names)
+    return ranges and names.isdisjoint(others)
 
 
 def _order(configuration: Configuration) -> list[int]:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.encode.codes import EncodedTable
 from marginweave.tasks.encode.repair import Repair
 from marginweave.tasks.mechanisms.randomness import KeyedBits, RecordWords
+from marginweave.tasks.structure.zeros import broken_records, rule_masks
 from tests.support.configurations import configuration
 
 SEX = {"type": "category", "values": ["f", "m"], "missing": []}
@@ -26,19 +30,17 @@ VISITS: dict[str, Any] = {
 }
 
 
-def repaired(settings: Configuration, labels: Sequence[Sequence[str]], codes: Sequence[int]) -> list[int]:
+def repaired(declared: Configuration, labels: Sequence[Sequence[str]], codes: Sequence[int]) -> list[int]:
     table = EncodedTable(labels=tuple(map(tuple, labels)), codes=tuple(np.array([code], np.int32) for code in codes))
-    found = Repair(settings, labels)(
-        table, RecordWords(words=KeyedBits(key=b"k" * 32, purpose="rules"), records=np.zeros(1, np.int64))
-    )
-    return [int(column[0]) for column in found.codes]
+    words = RecordWords(words=KeyedBits(key=b"k" * 32, purpose="rules"), records=np.zeros(1, np.int64))
+    return [int(column[0]) for column in Repair(declared, labels)(table, words).codes]
 
 
 @pytest.mark.parametrize("rule", [{"pregnant": "yes", "sex": "m"}, {"sex": "m", "pregnant": "yes"}])
 def test_the_column_that_is_declared_first_stays(rule: dict[str, str]) -> None:
     """A man who is pregnant is a man, in the run as well, which reads the configuration back with its keys sorted."""
-    settings = configuration(columns={"sex": SEX, "pregnant": PREGNANT}, structure={"forbidden": [rule]})
-    for read in (settings, Configuration.from_canonical(settings.canonical())):
+    declared = configuration(columns={"sex": SEX, "pregnant": PREGNANT}, structure={"forbidden": [rule]})
+    for read in (declared, Configuration.from_canonical(declared.canonical())):
         assert repaired(read, [a.labels for a in read.attributes], [1, 0]) == [1, 3]
 
 
@@ -46,10 +48,10 @@ def test_private_values_change_no_other_record() -> None:
     """Who lives in the towns x and y cannot be both; that nobody lives elsewhere is not public."""
     rules = [{"sex": "m", "town": "x"}, {"pregnant": "yes", "town": "y"}]
     columns = {"sex": SEX, "pregnant": PREGNANT, "town": TOWN}
-    settings = configuration(columns=columns, structure={"forbidden": rules})
-    public = [list(a.labels) for a in settings.attributes[:2]]
+    declared = configuration(columns=columns, structure={"forbidden": rules})
+    public = [list(a.labels) for a in declared.attributes[:2]]
     for towns in (["x", "y"], ["x", "y", "z"], ["x"]):
-        assert repaired(settings, [*public, towns], [1, 0, 0]) == [1, 0, 0]
+        assert repaired(declared, [*public, towns], [1, 0, 0]) == [1, 0, 0]
 
 
 @pytest.mark.parametrize(
@@ -79,8 +81,44 @@ def test_a_rule_that_says_nothing_is_refused(structure: dict[str, Any], words: s
 
 def test_a_stay_without_an_end_is_missing() -> None:
     """Nothing is declared missing of the stay itself: it is missing as the leaving is."""
-    settings = configuration(
+    declared = configuration(
         columns=VISITS, structure={"difference": [{"column": "stay", "of": "leaving", "since": "arrival"}]}
     )
-    stay = next(a for a in settings.attributes if a.name == "stay")
+    stay = next(a for a in declared.attributes if a.name == "stay")
     assert (stay.optional, stay.imputed) == (True, False)
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_orders_of_any_length_and_bins_are_kept(data: st.DataObject) -> None:
+    """Where boxes would be too many, columns in order are gone through one by one: every record is put in order, once."""
+    names = ["a", "b", "c", "d"][: data.draw(st.integers(2, 4))]
+    columns = {}
+    for name in names:
+        low = data.draw(st.integers(0, 6))
+        edges = data.draw(st.lists(st.integers(low + 1, 14), min_size=1, max_size=4, unique=True).map(sorted))
+        missing = data.draw(st.sampled_from([[], [""]]))
+        columns[name] = {
+            "type": "number",
+            "bounds": [low, edges[-1]],
+            "bins": [low, *edges],
+            "decimals": 0,
+            "missing": missing,
+        }
+    order = {"columns": data.draw(st.permutations(names)), "ties": data.draw(st.booleans())}
+    try:
+        found = configuration(columns=columns, structure={"ordered": [order]})
+    except InputError:  # nothing is left, or a condition is void
+        assume(False)
+    labels = [list(a.labels) for a in found.attributes]
+    masks = rule_masks(found.forbidden, found.attributes, labels)
+    sizes = [len(a.labels) + a.optional for a in found.attributes]
+    codes = tuple(np.array(column, np.int32) for column in zip(*itertools.product(*map(range, sizes)), strict=True))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("marginweave.tasks.encode.repair._MOST_BOXES", 0)
+        repair = Repair(found, labels)
+    words = RecordWords(words=KeyedBits(key=b"k" * 32, purpose="rules"), records=np.arange(len(codes[0])))
+    once = repair(EncodedTable(labels=tuple(map(tuple, labels)), codes=codes), words)
+    kept = ~broken_records(codes, masks)
+    assert not broken_records(once.codes, masks).any()
+    assert all(np.array_equal(new[kept], old[kept]) for new, old in zip(once.codes, codes, strict=True))
