@@ -15,6 +15,7 @@ from marginweave.schemas.released.account import AccountStatement, Amounts, Epsi
 from marginweave.schemas.released.aggregates import Aggregates
 from marginweave.schemas.released.statement import (
     DrawNoise,
+    EarlierStatement,
     Guarantee,
     Invariant,
     LevelNoiseStatement,
@@ -32,7 +33,14 @@ from marginweave.tasks.aggregate.noise import planned_sigmas
 from marginweave.tasks.aggregate.selection import scoring
 from marginweave.tasks.mechanisms.base import l1_sensitivity
 from marginweave.tasks.mechanisms.catalogue import pure_noise
-from marginweave.tasks.publish.wording import Bounds, known_words, preparation_words, stated_confidence, unit_assumption
+from marginweave.tasks.publish.wording import (
+    Bounds,
+    earlier_words,
+    known_words,
+    preparation_words,
+    stated_confidence,
+    unit_assumption,
+)
 
 ASSUMPTIONS = (
     "Every statement in the configuration (columns, domains, bounds, bins, caps, seeds) was public before the data was seen.",
@@ -142,10 +150,11 @@ def promise(
         observer=_observer(plan, _mu(plan)),
         preparation=tuple(preparation_words(configuration, {})),
         mechanisms=tuple(_planned(draw, returned=draw.name in release.returned) for draw in plan.draws),
-        composition=_composition(configuration, plan),
+        composition=_composition(configuration, plan) + earlier_words(configuration),
         assumptions=_assumptions(configuration, account, release),
         not_covered=(*DATA_DEPENDENT_STOPS, *known_words(configuration, own=True)),
         invariants=_invariants(configuration),
+        earlier=tuple(EarlierStatement.of(known) for known in configuration.earlier) or None,
         account=account,
         configuration=configuration.canonical(),
     )
