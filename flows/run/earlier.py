@@ -1,4 +1,4 @@
-"""Earlier releases of the same rows: what of them a configuration can use, whether they were published so, and a copy of them."""
+"""Earlier releases of the same rows: what a configuration can use of them, whether they were published so, and a copy."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def earlier_releases(path: Path, configuration: Configuration) -> tuple[EarlierR
     """The earlier releases that the configuration file at `path` names.
 
     Raises:
-        InputError: one whose files cannot be read, or that tells nothing of the rows that are to be released (`usable_marginals`).
+        InputError: one whose files cannot be read, or that cannot be used here (`usable_marginals`).
     """
     if not configuration.earlier:
         return ()
@@ -66,8 +66,8 @@ def check_earlier(configuration: Configuration, ledger: Ledger) -> None:
         for name, digest in known.release.files.items():
             if record.outputs.get(f"release/{name}") != digest:
                 raise InputError(
-                    f"{named} was not published with this {name}: its digest is not the one in the ledger; name the folder of a "
-                    "published release that was not changed"
+                    f"{named} was not published with this {name}: its digest is not the one in the ledger; name the folder of "
+                    "a published release that was not changed"
                 )
 
 

@@ -1,4 +1,4 @@
-"""Earlier releases of the same rows, as a configuration names them, and their files, which take the place of a folder's name."""
+"""Earlier releases of the same rows, as a configuration names them; digests of files take the place of a folder's name."""
 
 from __future__ import annotations
 

@@ -26,15 +26,15 @@ def usable_marginals(configuration: Configuration, statement: PrivacyStatement) 
     named = f"known.release: run {statement.run}"
     if statement.dataset != configuration.dataset:
         raise InputError(
-            f"{named} is charged to account {statement.dataset!r} and this release to {configuration.dataset!r}; releases of the "
-            "same rows have one account: correct dataset, or leave the earlier release out"
+            f"{named} is charged to account {statement.dataset!r} and this release to {configuration.dataset!r}; releases of "
+            "the same rows have one account: correct dataset, or leave the earlier release out"
         )
     for what in ("unit_key", "neighbors"):
         of_theirs, own = getattr(earlier.privacy, what), getattr(configuration.privacy, what)
         if of_theirs != own:
             raise InputError(
-                f"{named} has privacy.{what.removesuffix('_key')} {of_theirs!r}, and this configuration {own!r}, which must be the "
-                "same; leave the earlier release out"
+                f"{named} has privacy.{what.removesuffix('_key')} {of_theirs!r}, and this configuration {own!r}, which must be "
+                "the same; leave the earlier release out"
             )
     if earlier.resize is not None or earlier.privacy.subject is not None:
         raise InputError(
@@ -55,6 +55,16 @@ def usable_marginals(configuration: Configuration, statement: PrivacyStatement) 
             f"{named} has no marginal whose columns are all declared here, with public values; leave it out"
         )
     return found
+
+
+def earlier_words(configuration: Configuration) -> str:
+    """How earlier releases of the same rows compose with this one; nothing where none is used."""
+    runs = ", ".join(known.release.run for known in configuration.earlier)
+    words = (
+        f". Counts of {runs} are used again: they were charged to the account when they were drawn and cost nothing here; what "
+        "all of them tell together is bounded by the account's total"
+    )
+    return words if runs else ""
 
 
 def _declarations(configuration: Configuration) -> dict[str, Mapping[str, Any]]:

@@ -13,6 +13,7 @@ from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.draws import BudgetPlan, DrawKind, PlannedDraw
 from marginweave.schemas.released.account import AccountStatement, Amounts, EpsilonDelta
 from marginweave.schemas.released.aggregates import Aggregates
+from marginweave.schemas.released.earlier import earlier_words
 from marginweave.schemas.released.statement import (
     DrawNoise,
     EarlierStatement,
@@ -33,14 +34,7 @@ from marginweave.tasks.aggregate.noise import planned_sigmas
 from marginweave.tasks.aggregate.selection import scoring
 from marginweave.tasks.mechanisms.base import l1_sensitivity
 from marginweave.tasks.mechanisms.catalogue import pure_noise
-from marginweave.tasks.publish.wording import (
-    Bounds,
-    earlier_words,
-    known_words,
-    preparation_words,
-    stated_confidence,
-    unit_assumption,
-)
+from marginweave.tasks.publish.wording import Bounds, known_words, preparation_words, stated_confidence, unit_assumption
 
 ASSUMPTIONS = (
     "Every statement in the configuration (columns, domains, bounds, bins, caps, seeds) was public before the data was seen.",
