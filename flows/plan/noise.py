@@ -246,8 +246,8 @@ def earlier_forecast(request: Request) -> list[str]:
         sets = [f"{len(single)} single columns"] if single else []
         sets += [f"{len(larger)} sets of columns (sigma {min(larger):.3g} to {max(larger):.3g})"] if larger else []
         lines.append(
-            f"Known from an earlier release of the same rows, run {earlier.known.release.run}: {' and '.join(sets)}; free, as it "
-            "was charged then, and no draw depends on it"
+            f"Known from an earlier release of the same rows, run {earlier.known.release.run}: {' and '.join(sets)}; free, as "
+            "it was charged then, and no draw depends on it"
         )
         if single:
             own, both = _with_earlier(request.configuration, single)

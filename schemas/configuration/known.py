@@ -54,9 +54,13 @@ class KnownTable(FrozenModel):
 
 
 def _kind(value: Any) -> str:
-    return "release" if isinstance(value, KnownRelease) or (isinstance(value, dict) and "release" in value) else "table"
+    return (
+        "earlier"
+        if isinstance(value, KnownRelease) or (isinstance(value, dict) and "release" in value)
+        else "published"
+    )
 
 
 Known: TypeAlias = Annotated[
-    Annotated[KnownTable, Tag("table")] | Annotated[KnownRelease, Tag("release")], Discriminator(_kind)
+    Annotated[KnownTable, Tag("published")] | Annotated[KnownRelease, Tag("earlier")], Discriminator(_kind)
 ]
