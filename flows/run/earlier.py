@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from marginweave.schemas.configuration.earlier import KnownRelease, release_folders
+from marginweave.schemas.configuration.earlier import EARLIER_FILES, KnownRelease, release_folders
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.yaml_source import read_yaml
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.earlier import usable_marginals
 from marginweave.schemas.released.statement import MarginalStatement, PrivacyStatement
-from marginweave.tasks.checkpoint.files import file_digest, read_file, replace_file
+from marginweave.tasks.checkpoint.files import read_file, replace_file
 from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.normalize.earlier import earlier_name
 
@@ -74,12 +74,8 @@ def check_earlier(configuration: Configuration, ledger: Ledger) -> None:
 def keep_earlier(releases: Sequence[EarlierRelease], place: Path) -> None:
     """Copy the files of earlier releases to a run's derived folder, where `normalize` and `publish` find them.
 
-    Raises:
-        InputError: a file was changed meanwhile.
+    Whether they are the declared ones is checked wherever they are read.
     """
     for number, release in enumerate(releases, 1):
-        for name, digest in release.known.release.files.items():
-            kept = place / earlier_name(number, name)
-            replace_file(kept, read_file(release.folder / name) or b"")
-            if file_digest(kept) != digest:
-                raise InputError(f"{release.folder / name} was changed while the run began; begin it again")
+        for name in EARLIER_FILES:
+            replace_file(place / earlier_name(number, name), read_file(release.folder / name) or b"")
