@@ -67,7 +67,7 @@ def requested(home: Path, path: Path) -> Request:
 
 
 def test_no_draw_depends_on_an_earlier_release(home: Path) -> None:
-    """Under the same bits all is drawn alike; what is fitted to has the mean and the noise of both, and other records follow."""
+    """Under the same bits all is drawn alike; what is fitted to has the mean and noise of both, and other records follow."""
     with fixed_noise():
         run_plainly(home, people(home, 300, **MARGINALS), "plain")
         run_plainly(home, asked(home), "again")
