@@ -21,7 +21,7 @@ from marginweave.schemas.released.manifest import Manifest
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.checkpoint.draw_files import DrawSecrets, DrawStore
 from marginweave.tasks.checkpoint.draws import Attempt
-from marginweave.tasks.checkpoint.files import file_digest
+from marginweave.tasks.checkpoint.files import file_digest, read_file
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.checkpoint.store import BlockFile, Store, address
 from marginweave.tasks.ledger import Ledger, Witness, ledger_location
@@ -148,6 +148,10 @@ class DerivedReference(CheckpointReference):
             raise StageError(f"the {what} of the release are not drawn yet")
         found: dict[str, Any] = json.loads(payload)
         return found
+
+    def read_kept(self, name: str) -> bytes | None:
+        """A released file of an earlier release that was kept when the run was begun, or None."""
+        return read_file(self.place / name)
 
     @cached_property
     def store(self) -> Store:

@@ -139,6 +139,7 @@ def _tell(request: Request, schedule: Schedule | None, name: str) -> None:
         accuracy.method_forecast,
     )
     lines = [line for forecast in forecasts for line in forecast(request.configuration)]
+    lines += noise.earlier_forecast(request)
     lines += account.account_forecast(request, schedule)
     for line in lines:
         out.print(f"{name}{line}")

@@ -15,6 +15,7 @@ from decimal import Decimal
 from functools import partial
 
 from marginweave.flows.run import continuity
+from marginweave.flows.run.earlier import check_earlier, keep_earlier
 from marginweave.flows.run.request import NEW_NAME, Request, remember
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import InputError
@@ -113,6 +114,7 @@ def _begin(request: Request, ledger: Ledger, digest: SourceDigest, supersedes: C
     request.folder.create()
     write_once(request.folder.private / "key", secrets.token_bytes(32))
     remember(request)
+    keep_earlier(request.earlier, request.folder.derived)
     request.folder.write_manifest(manifest)
     return manifest
 
@@ -161,6 +163,7 @@ def check_request(request: Request) -> Ledger:
     """
     check_source(request.source, request.configuration.source_names, request.configuration.source)
     ledger = open_ledger(request)
+    check_earlier(request.configuration, ledger)
     if not request.is_example:
         continuity.check_history(request, ledger)
     present = request.folder.read_manifest()

@@ -8,6 +8,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from marginweave.flows.run.earlier import EarlierRelease, earlier_releases
 from marginweave.flows.run.limits import check_size
 from marginweave.schemas.configuration.execution import EngineSettings
 from marginweave.schemas.configuration.release import Configuration
@@ -39,6 +40,7 @@ class Request:
     suites: tuple[Path | None, Path | None]
     certificates: tuple[Path, ...] = ()  # of the engine: authority, certificate, key
     supersedes: str | None = None  # the run that is to be corrected
+    earlier: tuple[EarlierRelease, ...] = ()
 
     @property
     def is_example(self) -> bool:
@@ -61,6 +63,7 @@ def read_request(
         StageError: the run's manifest is damaged.
     """
     configuration = load_configuration(path)
+    earlier = earlier_releases(path, configuration)
     check_size(configuration)
     if configuration.synthesize.method == "pgm":
         check_installed()
@@ -85,6 +88,7 @@ def read_request(
         suites=(suites[0], suites[1]),
         certificates=_certificates(configuration.engine, below),
         supersedes=supersedes,
+        earlier=earlier,
     )
 
 

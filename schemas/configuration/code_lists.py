@@ -15,6 +15,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from marginweave.schemas.configuration.earlier import with_release
 from marginweave.schemas.configuration.known import TotalsFile
 from marginweave.schemas.configuration.values import FrozenModel
 from marginweave.schemas.configuration.yaml_source import read_yaml
@@ -64,7 +65,8 @@ def with_code_lists(raw: Mapping[str, Any], below: Path) -> dict[str, Any]:
         }
     if isinstance(raw.get("known"), list):
         found["known"] = [
-            _with_counts(table, below, f"known.{place}.table") for place, table in enumerate(raw["known"])
+            _with_counts(with_release(known, below, f"known.{place}.release"), below, f"known.{place}.table")
+            for place, known in enumerate(raw["known"])
         ]
     return found
 

@@ -1,12 +1,13 @@
-"""Tables of counts that are published elsewhere, as a configuration declares them."""
+"""What is known before a release, as a configuration declares it: tables published elsewhere, and earlier releases."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag
 
 from marginweave.schemas.configuration.columns import Texts
+from marginweave.schemas.configuration.earlier import KnownRelease
 from marginweave.schemas.configuration.values import FROZEN, FrozenModel, Positive, Words
 
 
@@ -50,3 +51,16 @@ class KnownTable(FrozenModel):
         """The same, with how exact it is and where it is published."""
         exact = "exact" if self.sd is None else f"standard deviation {self.sd:g}"
         return f"{self.name} ({exact}; {self.public})"
+
+
+def _kind(value: Any) -> str:
+    return (
+        "earlier"
+        if isinstance(value, KnownRelease) or (isinstance(value, dict) and "release" in value)
+        else "published"
+    )
+
+
+Known: TypeAlias = Annotated[
+    Annotated[KnownTable, Tag("published")] | Annotated[KnownRelease, Tag("earlier")], Discriminator(_kind)
+]

@@ -77,7 +77,7 @@ def _message(error: dict[str, Any]) -> str:
 
 def _place(loc: tuple[int | str, ...]) -> str:
     """The path in the file: pydantic also names the branch of a union, which the reader never wrote."""
-    branch = {"aggregate": 1, "synthesize": 1, "columns": 2}.get(str(loc[0])) if loc else None
+    branch = {"aggregate": 1, "synthesize": 1, "columns": 2, "known": 2}.get(str(loc[0])) if loc else None
     return ".".join(str(part) for number, part in enumerate(loc) if number != branch)
 
 

@@ -11,11 +11,12 @@ from pydantic import model_validator
 
 from marginweave.schemas.configuration.columns import MeasuredColumn, NumberColumn
 from marginweave.schemas.configuration.columns.scales import BoughtBins
+from marginweave.schemas.configuration.earlier import KnownRelease
 from marginweave.schemas.configuration.execution import Execution
 from marginweave.schemas.configuration.rules import check_evaluation, check_marginals, check_preparation, check_privacy
 from marginweave.schemas.configuration.sections import Sections
 from marginweave.schemas.configuration.structure import check_structure
-from marginweave.schemas.configuration.totals import KnownCounts, check_known, known_totals
+from marginweave.schemas.configuration.totals import KnownCounts, check_earlier, check_known, known_totals
 from marginweave.schemas.configuration.yaml_source import canonical_written, digest_of
 
 
@@ -36,6 +37,7 @@ class Configuration(Sections):
         check_privacy(self)
         check_evaluation(self)
         check_known(self, self.totals)
+        check_earlier(self, self.earlier)
         if self.marginals is None:
             self.tuples.check_length(len(self.attributes))
         return self
@@ -73,6 +75,11 @@ class Configuration(Sections):
     def totals(self) -> tuple[KnownCounts, ...]:
         """The known tables over codes."""
         return known_totals(self)
+
+    @property
+    def earlier(self) -> tuple[KnownRelease, ...]:
+        """The earlier releases of the same rows whose counts are used again."""
+        return tuple(known for known in self.known or () if isinstance(known, KnownRelease))
 
     def with_bounds(
         self, bounds: Mapping[str, tuple[float, float]], bins: Mapping[str, BoughtBins] | None = None

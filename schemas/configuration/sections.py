@@ -15,7 +15,7 @@ from marginweave.schemas.configuration.computed import DeterminedColumn
 from marginweave.schemas.configuration.evaluation import EvaluationSettings, ExpectationSettings, PublishSettings
 from marginweave.schemas.configuration.execution import Execution, Source
 from marginweave.schemas.configuration.k_tuples import DEFAULT_BOUNDS_SHARE, AggregateSettings
-from marginweave.schemas.configuration.known import KnownTable
+from marginweave.schemas.configuration.known import Known
 from marginweave.schemas.configuration.marginals import MarginalSettings
 from marginweave.schemas.configuration.methods import Aggregation, Synthesis
 from marginweave.schemas.configuration.preparation import ResizeSettings
@@ -52,7 +52,7 @@ class Sections(Execution):
     columns: Annotated[dict[str, Column], Field(min_length=1), AfterValidator(_named)]
     rows: Annotated[PositiveWhole | None, BeforeValidator(confirmed)] = None
     structure: Structure | None = None
-    known: Annotated[tuple[KnownTable, ...], Field(min_length=1)] | None = None
+    known: Annotated[tuple[Known, ...], Field(min_length=1)] | None = None
     resize: ResizeSettings | None = None
     evaluate: EvaluationSettings = EvaluationSettings()
     aggregate: Annotated[Aggregation, Field(validate_default=True, default_factory=dict)]

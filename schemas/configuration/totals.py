@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from marginweave.schemas.configuration.attributes import Attribute
+from marginweave.schemas.configuration.earlier import KnownRelease
 from marginweave.schemas.configuration.known import KnownTable
 from marginweave.schemas.configuration.sections import Sections
 from marginweave.schemas.configuration.synthesis import MAX_RECORDS
@@ -48,7 +49,9 @@ class KnownCounts:
 def known_totals(configuration: Sections) -> tuple[KnownCounts, ...]:
     """The known tables over codes; raises ValueError for what cannot be one."""
     return tuple(
-        _totals(configuration, table, f"known.{place}") for place, table in enumerate(configuration.known or ())
+        _totals(configuration, table, f"known.{place}")
+        for place, table in enumerate(configuration.known or ())
+        if isinstance(table, KnownTable)
     )
 
 
@@ -126,6 +129,21 @@ def _count(row: Sequence[str], table: KnownTable, key: str) -> float:
     if table.sd is None and count % 1:
         raise ValueError(f"{key}.table has the count {row[-1]}, which is not exact: say its sd, or write whole numbers")
     return float(count)
+
+
+def check_earlier(configuration: Sections, earlier: Sequence[KnownRelease]) -> None:
+    """Refuse earlier releases where records are chosen by chance or bounded, or one that is named twice; raises ValueError."""
+    if not earlier:
+        return
+    if configuration.marginals is None:
+        raise ValueError("known has an earlier release, which needs aggregate: {method: marginals}, as it was counted")
+    if configuration.resize is not None or configuration.privacy.subject is not None:
+        raise ValueError(
+            "known has an earlier release, and records are chosen by chance (resize, or privacy.unit with a column): they are "
+            "not those that were counted then; leave the earlier release out"
+        )
+    if len({known.release.id for known in earlier}) < len(earlier):
+        raise ValueError("known names an earlier release twice; its counts tell what they tell once")
 
 
 def check_known(configuration: Sections, totals: Sequence[KnownCounts]) -> None:

@@ -100,13 +100,15 @@ class Marginals:
 
     `one_way` has one marginal an attribute, in order, over the codes of `domain` (and the missing value, last, where there
     is one). `larger` are over the codes that rare values were merged into (`selection.compress`). `consistent` are all of
-    them over these codes, and known tables behind them, after `make_consistent`; empty before.
+    them over these codes, and known tables behind them, after `make_consistent`; empty before. `pooled` are, over these codes
+    as well, the drawn ones together with those of earlier releases; empty without any.
     """
 
     domain: Domain
     one_way: tuple[Measurement, ...]
     larger: tuple[Measurement, ...]
     consistent: tuple[Measurement, ...] = ()
+    pooled: tuple[Measurement, ...] = ()
 
 
 def check_attributes(attributes: Clique, shape: tuple[int, ...]) -> None:

@@ -6,12 +6,13 @@ Amounts are exact decimals in texts, as the ledger adds them up; everything that
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Self, get_args
 
 from pydantic import Field, JsonValue, model_validator
 
 from marginweave.schemas.budget import NoiseName
 from marginweave.schemas.configuration.columns.scales import BoughtBins
+from marginweave.schemas.configuration.earlier import KnownRelease
 from marginweave.schemas.program import Program
 from marginweave.schemas.released.account import AccountStatement, Amounts, EpsilonDelta
 from marginweave.schemas.released.contract import Described, ReleasedFile, contract, optional
@@ -190,6 +191,21 @@ class Invariant(Described):
     published: str = Field(description="Where it is published, by the steward's word.")
 
 
+class EarlierStatement(Described):
+    """An earlier release of the same rows whose noisy counts are used again, at no further cost."""
+
+    release: str = Field(description="Identifier of that release in the ledger.")
+    run: str = Field(description="Name of its run.")
+    files: dict[str, str] = Field(description="SHA-256 of its files that were used, by name.")
+    same_rows: str = Field(description="How it is known that the rows are the same, by the steward's word.")
+
+    @classmethod
+    def of(cls, known: KnownRelease) -> Self:
+        """What a configuration says of it."""
+        used = known.release
+        return cls(release=used.id, run=used.run, files=used.files, same_rows=known.same_rows)
+
+
 class Promise(Described):
     """What follows from configuration, plan and ledger; nothing that was computed from a draw."""
 
@@ -204,6 +220,9 @@ class Promise(Described):
     not_covered: tuple[str, ...] = Field(description="What the guarantee does not cover, in words.")
     invariants: tuple[Invariant, ...] | None = optional(
         "Exact counts of these rows, published elsewhere, that the synthetic records keep and the guarantee does not cover."
+    )
+    earlier: tuple[EarlierStatement, ...] | None = optional(
+        "Releases of the same rows, charged to the account before, whose counts this one uses beside its own."
     )
     account: AccountStatement = Field(description="The account when the release was made.")
     configuration: str = Field(description="The resolved configuration, canonical JSON in a text.")

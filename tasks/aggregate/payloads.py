@@ -31,6 +31,7 @@ Table = NDArray[np.int64]
 _HEAD_BYTES = 1 << 14
 _MARGINAL_BYTES = 1 << 10
 _LEVEL_PARTS = ("columns", "values", "counts")
+_MARGINAL_PARTS = ("one_way", "larger", "consistent", "pooled")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,17 +120,15 @@ def unpack_labels(payload: bytes) -> dict[int, tuple[str, ...]]:
 
 def pack_marginals(marginals: Marginals) -> bytes:
     """Bytes of a set of marginals."""
-    arrays, meta = _parts(
-        {"one-way": marginals.one_way, "larger": marginals.larger, "consistent": marginals.consistent}
-    )
+    arrays, meta = _parts({name.replace("_", "-"): getattr(marginals, name) for name in _MARGINAL_PARTS})
     return pack_arrays(arrays, {**meta, **asdict(marginals.domain)})
 
 
 def unpack_marginals(payload: bytes) -> Marginals:
     """The marginals that `pack_marginals` packed."""
     arrays, meta = unpack_arrays(payload)
-    one_way, larger, consistent = (_measurements(arrays, meta, name) for name in ("one-way", "larger", "consistent"))
-    return Marginals(domain=_domain(meta), one_way=one_way, larger=larger, consistent=consistent)
+    parts = {name: _measurements(arrays, meta, name.replace("_", "-")) for name in _MARGINAL_PARTS}
+    return Marginals(domain=_domain(meta), **parts)
 
 
 def _domain(meta: Mapping[str, Any]) -> Domain:

@@ -37,8 +37,9 @@ def normalize_marginals(marginals: Marginals, configuration: Configuration) -> M
         InputError: structural zeros that leave no record.
     """
     masks, compression = compression_of(marginals, configuration)
-    total = total_of_rows(configuration) or _total(marginals, configuration)[0]
     measured = measured_marginals(marginals, compression)
+    drawn = estimate_total(measured) if marginals.pooled else _total(marginals, configuration)[0]
+    total = total_of_rows(configuration) or drawn
     consistent = make_consistent(
         [*measured, *known_marginals(configuration, measured, total, compression)],
         [compress_mask(mask, compression) for mask in masks],
@@ -48,7 +49,9 @@ def normalize_marginals(marginals: Marginals, configuration: Configuration) -> M
 
 
 def measured_marginals(marginals: Marginals, compression: Compression) -> tuple[Measurement, ...]:
-    """All marginals as they were drawn, those of one attribute over merged codes as well. DP: post-processing."""
+    """All marginals as they were drawn, and earlier ones, over merged codes. DP: post-processing."""
+    if marginals.pooled:
+        return marginals.pooled
     return (*(compress_measurement(m, compression) for m in marginals.one_way), *marginals.larger)
 
 

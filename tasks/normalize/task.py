@@ -6,6 +6,7 @@ from marginweave.schemas.contracts import check_aggregates
 from marginweave.schemas.released.aggregates import Aggregates
 from marginweave.schemas.released.measurements import Marginals
 from marginweave.tasks.aggregate.payloads import pack_aggregates, pack_marginals, unpack_aggregates, unpack_marginals
+from marginweave.tasks.normalize.earlier import with_earlier
 from marginweave.tasks.normalize.marginals import marginal_counts, normalize_marginals
 from marginweave.tasks.normalize.normalize import normalize
 from marginweave.tasks.references import DerivedReference, StageResult
@@ -31,6 +32,7 @@ def normalize_counts(reference: DerivedReference, collected: StageResult) -> Sta
     def compute() -> bytes:
         counts = load_counts(reference, collected)
         if isinstance(counts, Marginals):
+            counts = with_earlier(counts, reference.configuration, reference.resolved, reference.read_kept)
             return pack_marginals(normalize_marginals(counts, reference.resolved))
         normalized = normalize(counts)
         check_aggregates(normalized, "normalize")

@@ -21,12 +21,14 @@ from marginweave.schemas.errors import InputError, StageError
 from marginweave.schemas.released.aggregates import Aggregates, Domain, LevelNoise
 from marginweave.schemas.released.measurements import Marginals
 from marginweave.schemas.released.statement import PrivacyStatement
+from marginweave.tasks.checkpoint.files import read_file
 from marginweave.tasks.decode.decode import decode_table, label_counts, typed_table
 from marginweave.tasks.encode.codes import code_type, encode_table, value_slots
 from marginweave.tasks.evaluate.intervals import Intervals, marginal_intervals
+from marginweave.tasks.normalize.earlier import read_measurements, with_earlier
 from marginweave.tasks.normalize.marginals import listed_counts, marginal_counts, normalize_marginals
 from marginweave.tasks.preprocess.clean import clean_table
-from marginweave.tasks.publish.tables import read_counts, read_measurements
+from marginweave.tasks.publish.tables import read_counts
 
 RecordCodes = tuple[NDArray[np.integer], ...]
 
@@ -68,6 +70,7 @@ class PublishedRelease:
             else:
                 cells = pq.read_table(place / "measurements.parquet")
                 drawn = read_measurements(cells, statement.marginals or (), domain, configuration)
+                drawn = with_earlier(drawn, declared, configuration, lambda name: read_file(place / name))
                 marginals = normalize_marginals(drawn, configuration)
                 aggregates, _ = listed_counts(marginal_counts(marginals, configuration), 1)
                 intervals = marginal_intervals(aggregates, marginals, configuration)

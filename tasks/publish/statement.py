@@ -13,8 +13,10 @@ from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.draws import BudgetPlan, DrawKind, PlannedDraw
 from marginweave.schemas.released.account import AccountStatement, Amounts, EpsilonDelta
 from marginweave.schemas.released.aggregates import Aggregates
+from marginweave.schemas.released.earlier import earlier_words
 from marginweave.schemas.released.statement import (
     DrawNoise,
+    EarlierStatement,
     Guarantee,
     Invariant,
     LevelNoiseStatement,
@@ -142,10 +144,11 @@ def promise(
         observer=_observer(plan, _mu(plan)),
         preparation=tuple(preparation_words(configuration, {})),
         mechanisms=tuple(_planned(draw, returned=draw.name in release.returned) for draw in plan.draws),
-        composition=_composition(configuration, plan),
+        composition=_composition(configuration, plan) + earlier_words(configuration),
         assumptions=_assumptions(configuration, account, release),
         not_covered=(*DATA_DEPENDENT_STOPS, *known_words(configuration, own=True)),
         invariants=_invariants(configuration),
+        earlier=tuple(EarlierStatement.of(known) for known in configuration.earlier) or None,
         account=account,
         configuration=configuration.canonical(),
     )

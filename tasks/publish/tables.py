@@ -17,7 +17,7 @@ from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.structure import SEPARATOR
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.aggregates import Aggregates, Domain, Level, LevelNoise
-from marginweave.schemas.released.measurements import Clique, Marginals, Measurement
+from marginweave.schemas.released.measurements import Clique, Marginals
 from marginweave.schemas.released.statement import MarginalsStatement, MarginalStatement
 from marginweave.tasks.accounting.plan.marginals import rounds_of
 from marginweave.tasks.aggregate.selection import declared_cliques
@@ -256,32 +256,6 @@ def _not_measured(marginals: Marginals, configuration: Configuration) -> list[Cl
     measured = {m.attributes for m in marginals.larger}
     declared = declared_cliques(settings, domain.names, domain_sizes(attributes, domain.labels))
     return [clique for clique in declared if clique not in measured]
-
-
-def read_measurements(
-    table: pa.Table, facts: Sequence[MarginalStatement], domain: Domain, configuration: Configuration
-) -> Marginals:
-    """The marginals that `measurements_table` wrote; `facts` are the `marginals` of privacy.json.
-
-    Raises:
-        InputError: cells that are not those of the marginals.
-    """
-    numbers, counts = table.column("marginal").to_numpy(), table.column("count").to_numpy()
-    place, single = {name: j for j, name in enumerate(domain.names)}, len(domain.names)
-
-    def measured(i: int, sizes: Sequence[int] | None) -> Measurement:
-        fact, cells = facts[i], counts[numbers == i + 1]
-        attributes = tuple(place[name] for name in fact.attributes)
-        shape = (len(cells),) if sizes is None else tuple(sizes[a] for a in attributes)
-        if len(cells) != np.prod(shape):
-            raise InputError("measurements must have every cell of every marginal that privacy.json names")
-        counted = cells.reshape(shape)
-        return Measurement(attributes=attributes, counts=counted, deviation=fact.deviation, noise=fact.noise)
-
-    one_way = tuple(measured(i, None) for i in range(len(facts))[:single])
-    sizes = compression_of(Marginals(domain=domain, one_way=one_way, larger=()), configuration)[1].sizes
-    larger = tuple(measured(i, sizes) for i in range(len(facts))[single:])
-    return Marginals(domain=domain, one_way=one_way, larger=larger)
 
 
 def _measured_together(marginals: Marginals, configuration: Configuration) -> list[list[list[str | None]]]:

@@ -16,6 +16,7 @@ from marginweave.tasks.checkpoint.codecs import Unpacked, unpack_codes, unpack_t
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place, read_file, replace_file
 from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.evaluate.intervals import Intervals, marginal_intervals, release_intervals
+from marginweave.tasks.normalize.earlier import earlier_files
 from marginweave.tasks.normalize.marginals import listed_counts
 from marginweave.tasks.normalize.task import released_counts
 from marginweave.tasks.publish.pages import internal_report, release_pages
@@ -66,6 +67,7 @@ def publish(
         **counts,
         "evaluation.json": evaluation.to_json(),
         "privacy.json": statement.to_json(),
+        **dict(earlier_files(configuration, reference.read_kept)),
         **release_pages(published, shown, evaluation),
     }
     with at_place(place, "created"):

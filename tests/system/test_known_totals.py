@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import csv
 import json
-import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
-import pyarrow.parquet as pq
 import pytest
 
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.ledger.accounts import Account
-from marginweave.tasks.checkpoint import draws
 from marginweave.tasks.ledger import Ledger
-from marginweave.tasks.mechanisms.randomness import DrawBits
+from tests.support.fixed_noise import drawn_facts, fixed_noise
 from tests.support.people_table import people
 from tests.support.plain_runs import run_plainly
 
@@ -53,23 +47,12 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 
 
-def _bits(*, seed: bytes, context: tuple[str | int, ...], tainted: bool) -> DrawBits:
-    """Noise that is a function of the number of its draw alone."""
-    return DrawBits(seed=bytes(len(seed)), context=context[1:2], tainted=tainted)
-
-
-@contextmanager
-def _fixed_noise() -> Iterator[None]:
-    with mock.patch.object(draws, "DrawBits", _bits), mock.patch("secrets.token_bytes", bytes):
-        yield
-
-
 def _released(home: Path, patch: pytest.MonkeyPatch, changes: dict[str, Any]) -> Path:
     place = home / "ledger" / "ledger.sqlite"
     patch.setenv("MARGINWEAVE_LEDGER", str(place))
     account = Account(dataset="people", epsilon=Decimal(5), delta=Decimal("1e-5"), unit="row", neighbors="add-remove")
     Ledger.create(place).accounts.open(account, actor="steward")
-    with _fixed_noise():
+    with fixed_noise():
         return run_plainly(home, people(home, 300, **changes), "r") / "release"
 
 
@@ -80,7 +63,7 @@ def test_no_draw_depends_on_what_is_known(method: str, tmp_path: Path, monkeypat
         home = tmp_path / str(number)
         home.mkdir()
         places.append(_released(home, monkeypatch, {**METHODS[method], **more}))
-    plain, known = (_drawn(place, method) for place in places)
+    plain, known = (drawn_facts(place, method) for place in places)
     assert plain == known
     assert len(known["records"]) == 1
     with (places[1] / "synthetic.csv").open() as lines:
@@ -93,19 +76,6 @@ def test_no_draw_depends_on_what_is_known(method: str, tmp_path: Path, monkeypat
     statement = json.loads((places[1] / "privacy.json").read_text())
     assert statement["invariants"] == [{"attributes": ["sex", "region"], "records": 240, "published": "a yearbook"}]
     assert "Exact counts of these rows were published elsewhere" in (places[1] / "report.html").read_text()
-
-
-def _drawn(place: Path, method: str) -> dict[str, Any]:
-    """What a release tells of its draws: parameters, noisy counts, and the number of records."""
-    statement = json.loads((place / "privacy.json").read_text())
-    told = {key: statement.get(key) for key in ("mechanisms", "noise", "marginals", "domain", "guarantee", "account")}
-    told["records"] = re.findall(r"There are about \d+ records \([^)]*\)", (place / "report.html").read_text())
-    if method in {"marginals", "rounds"}:
-        told["cells"] = pq.read_table(place / "measurements.parquet").to_pydict()
-    else:
-        with (place / "aggregates.csv").open() as lines:
-            told["counts"] = [{k: v for k, v in row.items() if k != "adjusted"} for row in csv.DictReader(lines)]
-    return told
 
 
 def test_what_cannot_hold_together_is_refused_before_anything_is_charged(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from tests.mutations.fault import Fault
 
+_EARLIER = "tests/system/test_earlier_releases.py"
+
 FAULTS = (
     Fault(
         name="the published number of records follows an exact table of the rows",
@@ -25,5 +27,31 @@ FAULTS = (
         text="np.diff((np.cumsum(self.counts) + shard) // shards, prepend=0)",
         instead="self.counts // shards",
         killed_by=("tests/laws/test_known_totals.py::test_shards_add_up",),
+    ),
+    Fault(
+        name="files of an earlier release are used that nobody has published",
+        file="flows/run/earlier.py",
+        text='if record.outputs.get(f"release/{name}") != digest:',
+        instead="if not record.outputs:",
+        killed_by=(
+            f"{_EARLIER}::test_what_is_not_in_the_ledger_is_refused[privacy.json]",
+            f"{_EARLIER}::test_what_is_not_in_the_ledger_is_refused[measurements.parquet]",
+        ),
+    ),
+    Fault(
+        name="an earlier release counts as much as this one, whatever its noise",
+        file="tasks/normalize/earlier.py",
+        text="counts = np.sum([counts / variances for _, counts, variances in tables], axis=0) / precision",
+        instead="counts = np.mean([counts for _, counts, _ in tables], axis=0)",
+        killed_by=(
+            "tests/laws/test_earlier_tables.py::test_two_measurements_have_the_noise_of_both_precisions[10.0-2.5]",
+        ),
+    ),
+    Fault(
+        name="an earlier release changes the published number of records",
+        file="tasks/normalize/marginals.py",
+        text="    drawn = [*marginals.one_way, *marginals.larger]\n    precision",
+        instead="    drawn = [*(marginals.pooled or marginals.one_way), *marginals.larger]\n    precision",
+        killed_by=(f"{_EARLIER}::test_no_draw_depends_on_an_earlier_release",),
     ),
 )

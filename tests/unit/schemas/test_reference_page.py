@@ -25,6 +25,7 @@ from marginweave.schemas.configuration.columns.binned import BinSteps, Histogram
 from marginweave.schemas.configuration.columns.scales import LogBins, QuantileBins
 from marginweave.schemas.configuration.computed import DeterminedColumn, DifferenceColumn, SumColumn
 from marginweave.schemas.configuration.conditions import Condition
+from marginweave.schemas.configuration.earlier import KnownRelease
 from marginweave.schemas.configuration.evaluation import (
     EvaluationSettings,
     ExpectationSettings,
@@ -91,6 +92,7 @@ PLACES: list[tuple[str, type[BaseModel]]] = [
     ("condition.", Condition),
     ("known.", KnownTable),
     ("known.table.", TotalsFile),
+    ("known.", KnownRelease),
     ("aggregate.", AggregateSettings),
     ("aggregate.thresholds.", FixedThresholds),
     ("aggregate.thresholds.", AdaptiveThresholds),

@@ -1,0 +1,78 @@
+"""What an earlier release measured is pooled with what is drawn: by precision, over the codes of the new release."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.stats import chi2
+
+from marginweave.schemas.released.measurements import Clique, Measurement
+from marginweave.tasks.aggregate.domain import Compression
+from marginweave.tasks.normalize.earlier import EarlierTable, pool
+
+SIZES = (3, 5, 4)
+COUNTS = (np.array([50.0, 30, 20]), np.array([40.0, 40, 10, 6, 4]), np.array([70.0, 20, 5, 5]))
+APART = Compression(codes=tuple(np.arange(size) for size in SIZES), counts=COUNTS)
+MERGED = Compression(codes=(np.arange(3), np.array([0, 1, 2, 2, 2]), np.array([0, 1, 2, 2])), counts=COUNTS)
+
+
+def measured(attributes: Clique, truth: NDArray[Any], sd: float, seed: int) -> Measurement:
+    noise = np.random.default_rng(seed).normal(0, sd, truth.shape)
+    return Measurement(attributes=attributes, counts=truth + noise, deviation=sd)
+
+
+def earlier(m: Measurement, codes: Compression = APART) -> EarlierTable:
+    return EarlierTable(measurement=m, codes=tuple(codes.codes[a] for a in m.attributes))
+
+
+@pytest.mark.parametrize(("now", "then"), [(10.0, 10.0), (10.0, 2.5), (4.0, 30.0)])
+def test_two_measurements_have_the_noise_of_both_precisions(now: float, then: float) -> None:
+    """The deviation is (1/s^2 + 1/t^2)^(-1/2), and the counts have it: chi^2 of 2,000 cells, false alarms 1e-6."""
+    truth = np.outer(np.arange(1, 41), np.arange(3, 53)).astype(np.float64)
+    compression = Compression(codes=(np.arange(40), np.arange(50)), counts=(truth.sum(axis=1), truth.sum(axis=0)))
+    table = EarlierTable(measurement=measured((0, 1), truth, then, 1), codes=compression.codes)
+    (found,) = pool([measured((0, 1), truth, now, 2)], [table], compression)
+    assert found.deviation == pytest.approx(1 / math.hypot(1 / now, 1 / then))
+    apart = float((((found.counts - truth) / found.deviation) ** 2).sum())
+    assert chi2.ppf(5e-7, truth.size) < apart < chi2.isf(5e-7, truth.size)
+
+
+def test_three_releases_and_sets_that_only_one_has_measured() -> None:
+    singles = [Measurement(attributes=(1,), counts=np.full(5, count), deviation=6.0) for count in (10.0, 20.0, 60.0)]
+    alone = Measurement(attributes=(0, 2), counts=np.ones((3, 4)), deviation=7.0)
+    found = pool(singles[:1], [*map(earlier, singles[1:]), earlier(alone)], APART)
+    assert [(m.attributes, m.deviation) for m in found] == [
+        ((1,), pytest.approx(6 / math.sqrt(3))),
+        ((0, 2), pytest.approx(7.0)),
+    ]
+    assert np.allclose(found[0].counts, 30)
+    assert (found[1].counts == 1).all()
+
+
+@pytest.mark.parametrize(("then", "now"), list(itertools.product((APART, MERGED), repeat=2)))
+def test_merged_values_are_added_or_shared_as_in_the_records(then: Compression, now: Compression) -> None:
+    """By brute force over the codes; no cell counts for more exact than a measured one, and a sum of n is n times as noisy."""
+    counts = np.random.default_rng(3).normal(20, 9, [then.sizes[1], then.sizes[2]])
+    (found,) = pool([], [earlier(Measurement(attributes=(1, 2), counts=counts, deviation=2.0), then)], now)
+    wanted, parts = np.zeros([now.sizes[1], now.sizes[2]]), np.zeros([now.sizes[1], now.sizes[2]])
+    for cell in itertools.product(range(SIZES[1]), range(SIZES[2])):
+        old = tuple(int(then.codes[a][v]) for a, v in zip((1, 2), cell, strict=True))
+        new = tuple(int(now.codes[a][v]) for a, v in zip((1, 2), cell, strict=True))
+        share = math.prod(
+            COUNTS[a][v] / COUNTS[a][then.codes[a] == o].sum() for a, v, o in zip((1, 2), cell, old, strict=True)
+        )
+        wanted[new] += share * counts[old]
+        parts[new] += 1
+    assert np.allclose(found.counts, wanted)
+    if now is then:
+        assert found.counts == pytest.approx(counts)
+        assert found.deviation == pytest.approx(2.0)
+    if then is APART:
+        assert found.deviation == pytest.approx(2.0 * math.sqrt(parts.mean()))
+    else:
+        assert found.deviation >= 2.0 - 1e-9

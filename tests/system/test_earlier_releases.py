@@ -1,0 +1,224 @@
+"""An earlier release of the same rows is used again: for nothing, with its noise, and only where it is what was published."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from marginweave.flows.plan.noise import earlier_forecast
+from marginweave.flows.run.preparation import check_request
+from marginweave.flows.run.request import Request, read_request
+from marginweave.flows.verify.files import audit_files
+from marginweave.schemas.errors import EXIT_BAD_INPUT, InputError
+from marginweave.schemas.ledger.accounts import Account
+from marginweave.schemas.released.earlier import usable_marginals
+from marginweave.tasks.accounting.plan.resolve import load_configuration, parse_configuration
+from marginweave.tasks.ledger import Ledger
+from marginweave.tasks.ledger.audit import audit_ledger
+from marginweave.tasks.ledger.keys import load_key
+from marginweave.tasks.normalize.earlier import with_earlier
+from marginweave.tasks.publish.reader import PublishedRelease
+from tests.support import noisy_marginals
+from tests.support.configurations import BASE, raw
+from tests.support.fixed_noise import drawn_facts, fixed_noise
+from tests.support.people_table import people
+from tests.support.plain_runs import run_plainly
+
+pytestmark = pytest.mark.system
+MARGINALS = {"aggregate": {"method": "marginals", "cliques": {"all": 2}, "compress": "none"}}
+SAME = "the extract of 1 March: both runs read the file with the checksum in the register"
+FIRST = "runs/first/release"
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """With a ledger of two accounts, and the release of a run `first` of 300 people."""
+    home = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MARGINWEAVE_LEDGER", str(home / "ledger" / "ledger.sqlite"))
+        ledger = Ledger.create(home / "ledger" / "ledger.sqlite")
+        for name in ("people", "others"):
+            account = Account(
+                dataset=name, epsilon=Decimal(9), delta=Decimal("1e-4"), unit="row", neighbors="add-remove"
+            )
+            ledger.accounts.open(account, actor="steward")
+        run_plainly(home, people(home, 300, **MARGINALS), "first")
+        yield home
+
+
+def asked(home: Path, release: str = FIRST, **changes: Any) -> Path:
+    """A configuration that names an earlier release."""
+    return people(home, 300, **{**MARGINALS, "known": [{"release": release, "same_rows": SAME}], **changes})
+
+
+def requested(home: Path, path: Path) -> Request:
+    """What has passed all that is refused before anything is charged."""
+    request = read_request(path, run="another", source=None, home=home)
+    check_request(request)
+    return request
+
+
+def test_no_draw_depends_on_an_earlier_release(home: Path) -> None:
+    """Under the same bits all is drawn alike; what is fitted to has the mean and noise of both, and other records follow."""
+    with fixed_noise():
+        run_plainly(home, people(home, 300, **MARGINALS), "plain")
+        run_plainly(home, asked(home), "again")
+    plain, again = home / "runs/plain/release", home / "runs/again/release"
+    drawn = [
+        {key: value for key, value in drawn_facts(place, "marginals").items() if key != "account"}
+        for place in (plain, again)
+    ]
+    assert drawn[0] == drawn[1]
+    assert (plain / "aggregates.csv").read_bytes() != (again / "aggregates.csv").read_bytes()
+    cells = [pq.read_table(home / f"runs/{run}/release/measurements.parquet").to_pydict() for run in ("first", "again")]
+    noise = [np.array(one["deviation"]) ** -2.0 for one in cells]
+    mean = (noise[0] * cells[0]["count"] + noise[1] * cells[1]["count"]) / (noise[0] + noise[1])
+    published = PublishedRelease.read(again)
+    assert published.marginals is not None
+    assert np.allclose(np.concatenate([m.counts.ravel() for m in published.marginals.pooled]), mean)
+    pooled = np.concatenate([np.full(m.counts.size, m.deviation) for m in published.marginals.pooled])
+    assert np.allclose(pooled, (noise[0] + noise[1]) ** -0.5)
+    said = json.loads((again / "privacy.json").read_text())
+    assert [(one["run"], one["same_rows"]) for one in said["earlier"]] == [("first", SAME)]
+    assert "Counts of first are used again" in said["composition"]
+    for name in ("privacy.json", "measurements.parquet"):
+        assert (again / f"earlier-1-{name}").read_bytes() == (home / FIRST / name).read_bytes()
+    location = home / "ledger" / "ledger.sqlite"
+    keys = load_key(location, {}, "")
+    audit_files(home, audit_ledger(location, keys), keys, example=False)
+
+
+def test_plan_says_what_is_used_and_what_it_is_worth(home: Path) -> None:
+    request = requested(home, asked(home))
+    first, second = earlier_forecast(request)
+    assert "run first: 4 single columns and 6 sets of columns (sigma" in first
+    assert "free" in first
+    own, both = (float(words.split("sigma ")[-1].split()[0]) for words in second.split(", "))
+    assert both == pytest.approx(own / 2**0.5, rel=0.01)  # as much budget as now
+
+
+def test_the_digest_is_that_of_the_files_and_not_of_their_place(home: Path, tmp_path: Path) -> None:
+    here = load_configuration(asked(home))
+    shutil.copytree(home / FIRST, tmp_path / "copy")
+    there = load_configuration(asked(home, str(tmp_path / "copy")))
+    assert (here.written_digest, here.digest) == (there.written_digest, there.digest)
+    requested(home, asked(home, str(tmp_path / "copy")))
+    stated = tmp_path / "copy" / "privacy.json"
+    stated.write_bytes(stated.read_bytes() + b"\n")
+    assert load_configuration(asked(home, str(tmp_path / "copy"))).written_digest != here.written_digest
+
+
+@pytest.mark.parametrize("file", ["privacy.json", "measurements.parquet"])
+def test_what_is_not_in_the_ledger_is_refused(file: str, home: Path, tmp_path: Path) -> None:
+    shutil.copytree(home / FIRST, tmp_path / "copy")
+    changed = tmp_path / "copy" / file
+    changed.write_bytes(changed.read_bytes() + b"\n")
+    with pytest.raises(InputError, match=f"run first was not published with this {file}") as refused:
+        requested(home, asked(home, str(tmp_path / "copy")))
+    assert refused.value.exit_code == EXIT_BAD_INPUT
+    stated = json.loads((home / FIRST / "privacy.json").read_text())
+    (tmp_path / "copy" / "privacy.json").write_text(json.dumps({**stated, "release": "of another ledger"}))
+    with pytest.raises(InputError, match="run first is not a release of account people in the ledger"):
+        requested(home, asked(home, str(tmp_path / "copy")))
+
+
+AGE = BASE["columns"]["age"]
+TWICE = [{"release": FIRST, "same_rows": SAME}] * 2
+SUBJECT = {"column": "person", "max_records": 1}
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "account": ({"dataset": "others"}, "is charged to account 'people' and this release to 'others'"),
+    "unit": ({"privacy__unit": SUBJECT, "columns__person": {"type": "identifier"}}, "records are chosen by chance"),
+    "neighbors": ({"privacy__neighbors": "replace-one"}, "has privacy.neighbors 'add-remove'"),
+    "bins": (
+        {"columns__age": {**AGE, "bins": [0, 18, 40, 65, 100]}},
+        r"declares 'age' differently \(columns, values\)",
+    ),
+    "missing": ({"columns__age": {**AGE, "missing": ["", "-1"]}}, r"declares 'age' differently \(columns, missing\)"),
+    "rules": (
+        {"structure": {"forbidden": [{"sex": "f", "region": "west"}]}},
+        r"declares '(sex|region)' differently \(structure\)",
+    ),
+    "capped Delta_k": (
+        {"aggregate": {"method": "k-tuples", "percentile": 90}},
+        r"needs aggregate: \{method: marginals\}",
+    ),
+    "sampled": ({"resize": {"records": 300}, "missing": None}, "records are chosen by chance"),
+    "nothing shared": (
+        {"columns": {"weight": AGE, "height": AGE}},
+        "has no marginal whose columns are all declared here",
+    ),
+    "twice": ({"known": TWICE}, "names an earlier release twice"),
+    "no words": ({"known": [{"release": FIRST}]}, "known.0.same_rows is required"),
+    "a draft": (
+        {"known": [{"release": FIRST, "same_rows": SAME, "confirm": True}]},
+        "known.0 was drafted and waits for confirmation",
+    ),
+    "no folder": (
+        {"known": [{"release": "runs/first", "same_rows": SAME}]},
+        "must be the folder of a published release",
+    ),
+    "a misspelt key": (
+        {"known": [{"release": FIRST, "same_row": SAME}]},
+        "unknown key known.0.same_row; did you mean same_rows",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_used_is_refused_before_anything_is_charged(case: str, home: Path) -> None:
+    changes, words = REFUSED[case]
+    with pytest.raises(InputError, match=words) as refused:
+        requested(home, asked(home, **changes))
+    assert refused.value.exit_code == EXIT_BAD_INPUT
+    assert not (home / "runs" / "another").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"resize": {"records": 300}, "missing": None}, "counted records that were chosen by chance"),
+        ({"privacy__unit": SUBJECT, "columns__person": {"type": "identifier"}}, "has privacy.unit 'subject:person'"),
+    ],
+)
+def test_a_release_of_other_records_is_refused(changes: dict[str, Any], words: str, home: Path) -> None:
+    """What that release did with its rows stands in its own configuration."""
+    stated = PublishedRelease.read(home / FIRST).statement
+    theirs = parse_configuration(raw(**{**MARGINALS, **changes}))
+    other = stated.model_copy(update={"configuration": theirs.canonical()})
+    ours = parse_configuration(raw(**MARGINALS))
+    assert usable_marginals(ours, stated)
+    with pytest.raises(InputError, match=words):
+        usable_marginals(ours, other)
+
+
+def test_columns_may_be_left_out_added_and_reordered(home: Path) -> None:
+    """The tables of columns that are in both are used, over the order of the new release."""
+    columns = {name: BASE["columns"][name] for name in ("grade", "region", "sex")}
+    path = asked(home, columns={"size": {"type": "category", "values": ["s", "m", "l"]}, **columns})
+    found = load_configuration(path)
+    drawn = noisy_marginals.marginals(found, sd=5.0)
+    tables = with_earlier(
+        drawn, found, found, lambda name: (home / FIRST / name.removeprefix("earlier-1-")).read_bytes()
+    )
+    first = PublishedRelease.read(home / FIRST).marginals
+    assert first is not None
+    sums = {tuple(first.domain.names[a] for a in m.attributes): m for m in first.larger}
+    found_alone = {m.attributes: m for m in tables.pooled}
+    assert {*found_alone} == {(0,), (1,), (2,), (3,), (0, 1), (1, 2), (1, 3), (2, 3), (1, 2, 3)}
+    assert np.allclose(found_alone[1, 3].counts, sums["sex", "grade"].counts.T)
+    assert found_alone[1, 3].deviation == pytest.approx(sums["sex", "grade"].deviation)
+
+
+def test_a_private_domain_is_left_out(home: Path) -> None:
+    path = asked(home, columns__town={"type": "category", "domain": "private"})
+    request = read_request(path, run="another", source=None, home=home)
+    assert [len(earlier.marginals) for earlier in request.earlier] == [10]
+    assert "4 single columns" in earlier_forecast(request)[0]
