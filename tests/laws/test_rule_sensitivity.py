@@ -31,12 +31,11 @@ from marginweave.tasks.mechanisms.base import l1_sensitivity
 from marginweave.tasks.mechanisms.gaussian import marginal_sigma
 from marginweave.tasks.preprocess.clean import CleanBlocks, pack_clean
 from marginweave.tasks.preprocess.rows import prepare_blocks
-from marginweave.tasks.structure.zeros import broken_records
+from marginweave.tasks.structure.zeros import broken_records, domain_sizes, structural_masks
 from tests.support.configurations import configuration
-from tests.support.ruled_table import MASKS, ROWS, SETTINGS, SIZES, SOURCE
+from tests.support.ruled_table import ROWS, SETTINGS, SOURCE
 
 KEY = bytes(range(32))
-CLIQUES = [clique for length in (1, 2, 3) for clique in all_cliques(SIZES, length)]
 Row = tuple[str, ...]
 
 
@@ -46,12 +45,14 @@ def encoded(rows: Sequence[Row], config: Configuration) -> EncodedTable:
     with tempfile.TemporaryDirectory() as folder:
         clean = CleanBlocks(list(pack_clean(prepare_blocks([raw], config, KEY, Path(folder)))))
     table = joined_tables(encode_blocks(clean, config, KEY))
-    assert not broken_records(table.codes, MASKS).any()
+    assert not broken_records(table.codes, structural_masks(config, table.labels)).any()
     return table
 
 
-def counts_of(table: EncodedTable) -> list[np.ndarray]:
-    return count_marginals([table.codes], SIZES, CLIQUES)
+def counts_of(table: EncodedTable, config: Configuration) -> list[np.ndarray]:
+    sizes = domain_sizes(config.attributes, table.labels)
+    cliques = [clique for length in (1, 2, 3) for clique in all_cliques(sizes, length)]
+    return count_marginals([table.codes], sizes, cliques)
 
 
 def check_moves(one: Sequence[np.ndarray], other: Sequence[np.ndarray], unit: Stability) -> None:
@@ -68,10 +69,11 @@ def test_every_neighbor_of_every_small_table() -> None:
     rows = [(*row, "") for row in ROWS.values()]
     configs = {name: configuration(**SETTINGS, privacy__neighbors=name) for name in ("add-remove", "replace-one")}
     tables = [table for length in range(3) for table in itertools.product(range(len(rows)), repeat=length)]
-    counts = {table: counts_of(encoded([rows[i] for i in table], configs["add-remove"])) for table in tables}
+    config = configs["add-remove"]
+    counts = {table: counts_of(encoded([rows[i] for i in table], config), config) for table in tables}
     for table in tables[1:]:
-        check_moves(counts[table], counts[table[:-1]], configs["add-remove"].stability)
-        for place, row in itertools.product(range(len(table)), range(table[-1])):
+        check_moves(counts[table], counts[table[:-1]], config.stability)
+        for place, row in itertools.product(range(len(table)), range(len(rows))):
             other = (*table[:place], row, *table[place + 1 :])
             check_moves(counts[table], counts[other], configs["replace-one"].stability)
 
@@ -106,7 +108,7 @@ def test_a_unit_changes_as_many_records_as_without_rules(
     one = encoded([*kept, *((*row, "me") for row in mine[:most])], config)
     replaced = [(*row, "me") for row in theirs[:most]] if relation == "replace-one" else []
     other = encoded([*kept, *replaced], config)
-    check_moves(counts_of(one), counts_of(other), config.stability)
+    check_moves(counts_of(one, config), counts_of(other, config), config.stability)
     before, after = (Counter(zip(*(code.tolist() for code in t.codes), strict=True)) for t in (one, other))
     assert (before - after).total() <= config.stability.records
     assert (after - before).total() <= config.stability.records * (relation == "replace-one")
@@ -114,9 +116,11 @@ def test_a_unit_changes_as_many_records_as_without_rules(
 
 def test_a_unit_of_broken_records_reaches_the_sensitivity() -> None:
     """The tables above are no easy ones: theta records that break every rule, and are repaired, move a count by theta."""
-    rows = [(*ROWS["breaks all"], "me")] * 4
+    mine = [(*ROWS["breaks all"], "me")] * 4
+    others = [(*ROWS["what is forbidden"], "")] * 3
     for unit, theta in (("row", 1), ("two rows", 2), ("three rows", 3), ("joined", 1)):
         config = configuration(**SETTINGS, privacy__unit=UNITS[unit])
-        others = [(*ROWS["what is forbidden"], "")] * 3
-        one, other = (counts_of(encoded(table, config)) for table in ([*others, *rows[: 4 if theta > 1 or unit == "joined" else 1]], others))
-        assert max(int(np.abs(a - b).max()) for a, b in zip(one, other, strict=True)) == theta == config.stability.records
+        assert theta == config.stability.records
+        tables = ([*others, *mine[: 1 if unit == "row" else 4]], others)
+        one, other = (counts_of(encoded(table, config), config) for table in tables)
+        assert max(int(np.abs(a - b).max()) for a, b in zip(one, other, strict=True)) == theta
