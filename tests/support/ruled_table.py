@@ -69,10 +69,11 @@ MASKS = structural_masks(CONFIGURATION, LABELS)
 
 def keeps(row: dict[str, Any]) -> bool:
     """The rules in plain words, of the values of a record."""
-    adult = row["age"] is not None and row["age"] >= 15
+    age = -1 if row["age"] is None else row["age"]
+    adult = age >= 15
     if adult != (row["income"] is not None) or adult != (row["job"] != "0"):
         return False
-    if adult and row["age"] >= 65 and row["income"] <= 9 and row["job"] == "b":
+    if age >= 65 and row["income"] <= 9 and row["job"] == "b":
         return False
     if None not in (row["born"], row["arrival"]) and row["born"] >= row["arrival"]:
         return False
