@@ -171,7 +171,7 @@ def describe(seen: Seen, home: Path, printed: str) -> None:
     seen.printed = [line for line in lines if '"event": "progress"' not in line]
     assert all(PROGRESS.search(line) for line in lines if line not in seen.printed)
     seen.log = [unnamed(line) for line in (home / "log" / "prefect.log").read_text().splitlines()]
-    seen.artifacts = [(name, json.loads(unnamed(json.dumps(content, default=str)))) for name, content in seen.artifacts]
+    seen.artifacts = [(name, json.loads(unnamed(json.dumps(content)))) for name, content in seen.artifacts]
 
 
 def tasks_of(flow_run: Any, server: str) -> list[tuple[str, str]]:
