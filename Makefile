@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loads
 # Hundreds of processes import the same modules and rewrite the same asserts: compiled once, whatever the shell has set.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test test-unit test-long test-versions lint bench bench-accuracy audit-dependencies release clean
+.PHONY: help run test test-unit test-long test-versions kernels lint bench bench-accuracy audit-dependencies release clean
 
 help: ## show the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -44,6 +44,12 @@ lint: $(VENV)/.ready-lint ## style, types and the import contract
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/mypy -p marginweave
 	@$(BIN)/basedpyright --level error
+
+# Laws that call every kernel that numba compiles: two CPU minutes on a clean checkout, which each worker would spend anew.
+KERNELS := tests/laws/test_rules_between_columns.py tests/laws/test_sensitivity.py tests/laws/test_gum.py \
+	tests/laws/test_mixture.py tests/laws/test_level_draw.py
+kernels: $(VENV)/.ready-test ## compile kernels once, before many processes come to them at the same time
+	@$(BIN)/python -m pytest --quiet --no-header $(KERNELS)
 
 test-versions: $(VENV)/.ready-test ## try the lowest and the newest versions of dependencies that pyproject.toml allows
 	@$(BIN)/python -m tests.support.versions

@@ -50,7 +50,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--kills", type=int, default=40, help="random kills in tests/system/test_kills.py")
+    parser.addoption("--kills", type=int, default=20, help="random kills in tests/system/test_kills.py")
     parser.addoption(
         "--write-outcomes", action="store_true", help="write the table of tests/system/test_outcomes.py anew"
     )

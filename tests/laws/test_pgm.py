@@ -24,6 +24,7 @@ from marginweave.tasks.structure.zeros import broken_records
 from tests.support.graphical_tables import MASKS, PAIRS, SIZES, decomposable, marginal, mask, measurements_of
 from tests.support.released_tuples import WITH_MISSING, four_columns, random_rows, released
 from tests.support.released_tuples import marginal as cell_counts
+from tests.support.ruled_table import check_method
 from tests.support.synthesized import every_record, graphical_sampler, synthesize_codes
 
 mbi = pytest.importorskip("mbi")
@@ -164,3 +165,9 @@ def test_a_fit_of_no_steps_is_uniform_where_it_is_allowed() -> None:
     tree = fit_tree(measurements_of(decomposable()), SIZES, 1e4, MASKS["inside"], 0)
     made = tree.sample(1000, np.random.default_rng(1))
     assert cell_counts(made, (0, 1), SIZES).max() - np.partition(cell_counts(made, (0, 1), SIZES).ravel(), 2)[2] <= 1
+
+
+@pytest.mark.parametrize("sd", [0.5, 30.0])
+def test_every_rule_holds(sd: float) -> None:
+    """As by the other methods (`test_rules_between_columns.py`): universes, order, zeros, differences, sums and mappings."""
+    check_method(PgmSynthesis(records=60, iterations=50, seed=3), 3, sd)

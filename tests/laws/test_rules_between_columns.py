@@ -33,6 +33,7 @@ from marginweave.tasks.structure.zeros import broken_records, domain_sizes, stru
 from marginweave.tasks.synthesize.release import synthesize_blocks
 from tests.support.configurations import configuration
 from tests.support.noisy_marginals import measure_merged
+from tests.support.ruled_table import check_method
 
 SURE = {"type": "category", "missing": [], "outside": "error"}
 COLUMNS: dict[str, Any] = {
@@ -163,7 +164,7 @@ def test_the_first_column_of_a_rule_wins() -> None:
     assert (found[(EVERY[:, 6] == 2) & (EVERY[:, 5] == 0), 5] == 1).all()
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
     sd=st.sampled_from([0.5, 30.0]),
@@ -205,6 +206,21 @@ def noisy_counts(
         noise = rng.normal(0, sd, counts.shape).round().astype(np.int64)
         found.append(Measurement(attributes=clique, counts=counts + noise, deviation=sd))
     return tuple(found)
+
+
+ENFORCING: dict[str, Any] = {
+    "aggregate-seeded": SynthesisSettings(records=60),
+    "gum": GumSynthesis(records=60, rounds=4),
+    "mixture": MixtureSynthesis(records=60, components=12, fits=1, iterations=4),
+}
+
+
+@pytest.mark.parametrize("method", ENFORCING)
+@settings(max_examples=4, deadline=None)
+@given(seed=st.integers(0, 10**6), sd=st.sampled_from([0.5, 30.0]))
+def test_every_rule_holds_by_every_method(method: str, seed: int, sd: float) -> None:
+    """Universes, order, zeros, differences, sums and mappings at once; `tests/laws/test_pgm.py` has the method of the extra."""
+    check_method(ENFORCING[method].model_copy(update={"seed": seed}), seed, sd)
 
 
 CHAIN = {

@@ -14,6 +14,7 @@ from tests.mutations.faults import (
     preparation,
     restoring,
     rounds,
+    rules,
     thresholds,
 )
 
@@ -25,6 +26,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
     "Bounded contributions and counts": counting.FAULTS,
     "Preparation and domains": preparation.FAULTS,
     "Marginals chosen in rounds": rounds.FAULTS,
+    "Rules between columns": rules.FAULTS,
     "Known totals": known.FAULTS,
     "Charges and draws": drawing.FAULTS,
     "A restored ledger, and answers that are lost": restoring.FAULTS,

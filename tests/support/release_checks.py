@@ -57,7 +57,7 @@ def released(cli: CommandLine, dataset: str = "people") -> tuple[Path, dict[str,
 def unpacked(name: str, content: bytes) -> bytes:
     """A file's bytes, and what is packed in them: of a table of Parquet its cells, of the explorer its data."""
     if name.endswith(".parquet"):
-        return content + json.dumps(pq.read_table(io.BytesIO(content)).to_pydict()).encode()
+        return content + json.dumps(pq.read_table(io.BytesIO(content)).to_pydict(), default=str).encode()
     if packed := re.search(rb'id="data">([^<]+)<', content):
         return content + gzip.decompress(base64.b64decode(packed[1]))
     return content

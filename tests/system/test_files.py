@@ -67,7 +67,7 @@ TOLD = {
 }
 
 
-@pytest.mark.parametrize("name", every(2, NAMES))
+@pytest.mark.parametrize("name", every(4, NAMES))
 def test_a_draft_of_any_form_is_released_right(marginweave: CommandLine, name: str) -> None:
     """The mean of a column of numbers is right within half a bin, and nothing is missing but what noise adds.
 

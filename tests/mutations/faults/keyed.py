@@ -95,13 +95,6 @@ FAULTS = (
         killed_by=("tests/laws/test_keyed_noise.py::test_blocks_of_zeros_have_streams_of_their_own",),
     ),
     Fault(
-        name="what a record that breaks a rule becomes depends on the others that break one",
-        file="tasks/encode/repair.py",
-        text="words.words_of(here[dead], j)",
-        instead="words.words_of(np.arange(len(dead)), j)",
-        killed_by=("tests/laws/test_rules_between_columns.py::test_every_record_becomes_an_allowed_one_by_itself",),
-    ),
-    Fault(
         name="records that break a rule are kept where they are to be dropped",
         file="tasks/encode/repair.py",
         text="tuple(codes[kept] for codes in table.codes)",
@@ -137,13 +130,6 @@ FAULTS = (
         killed_by=(
             "tests/laws/test_rules_between_columns.py::test_rules_that_tie_too_much_are_refused_before_anything_is_charged",
         ),
-    ),
-    Fault(
-        name="records that break a rule are counted as they are",
-        file="tasks/encode/repair.py",
-        text="if len(broken):",
-        instead="if not len(broken):",
-        killed_by=("tests/laws/test_rules_between_columns.py::test_every_record_becomes_an_allowed_one_by_itself",),
     ),
     Fault(
         name="a digest of what a level is given says nothing of its empty candidates",
