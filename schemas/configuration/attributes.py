@@ -25,7 +25,7 @@ MAX_FORBIDDEN = 100_000
 
 Excluded: TypeAlias = tuple[int, tuple[str | None, ...]]
 Forbidden: TypeAlias = tuple[Excluded, ...]
-"""Combinations that cannot be, of any of the labels of each attribute, in the order of the rule; None is a missing value."""
+"""Combinations that cannot be, of any of the labels of each attribute; None is a missing value."""
 ForbiddenCodes: TypeAlias = tuple[tuple[int, tuple[int, ...]], ...]
 
 
@@ -101,15 +101,10 @@ class _Rules:
     def _of_sets(self) -> dict[tuple[str, str | None], int]:
         return {(a.columns[0], a.labels[0]): j for j, a in enumerate(self.attributes) if a.of_set}
 
-    def _declared(self, entry: Mapping[str, Condition | Texts]) -> list[tuple[str, Condition | Texts]]:
-        """By the order of the columns: that of the keys is not kept."""
-        place = {name: j for j, name in enumerate(self.columns)}
-        return sorted(entry.items(), key=lambda asked: place[asked[0]])
-
     def listed(self, entry: Mapping[str, Condition | Texts]) -> Iterator[Forbidden]:
         """The combinations of an entry of `forbidden`; values of a set that are counted by themselves are told apart."""
         choices: list[list[Excluded]] = []
-        for name, what in self._declared(entry):
+        for name, what in entry.items():
             if name in self._places:
                 choices.append([self._asked(name, what)])
             else:
@@ -119,7 +114,7 @@ class _Rules:
 
     def outside(self, universe: AppliesRule) -> Iterator[Forbidden]:
         """Where columns apply what they are elsewhere, and elsewhere all else."""
-        inside = [self._asked(name, what) for name, what in self._declared(universe.where)]
+        inside = [self._asked(name, what) for name, what in universe.where.items()]
         for name in universe.columns:
             text = universe.otherwise
             if text is None and not self.missing(name):

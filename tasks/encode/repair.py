@@ -7,9 +7,9 @@ A record that keeps all rules stays as it is, so the map is idempotent; it is to
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 
 import numpy as np
@@ -47,7 +47,7 @@ class _Part:
 class Repair:
     """The map of records, for one domain.
 
-    The attributes of a rule are gone through in the order in which it names them. A code stays where some allowed record has it
+    The attributes are gone through in the order of the columns, but after those that decide on them (`_order`). A code stays where some allowed record has it
     and those before; else it becomes the one that stands for "not applicable" where that is allowed, the nearest allowed one of
     a number or date, the missing one, or one that is allowed by chance, each with the same probability. With
     `repair: inside` a value that is neither missing nor "not applicable" goes first; with `drop` the record is left out.
@@ -170,15 +170,22 @@ def _in_order_alone(configuration: Configuration, part: Collection[int]) -> bool
 
 
 def _order(configuration: Configuration) -> list[int]:
-    """The attributes such that each rule finds its own in the order it names them; as declared, where rules disagree."""
-    before: dict[int, list[int]] = {j: [] for j in range(len(configuration.attributes))}
-    for box in configuration.forbidden:
-        for (one, _), (other, _) in pairwise(box):
-            before[other].append(one)
-    try:
-        return list(TopologicalSorter(before).static_order())
-    except CycleError:
-        return list(before)
+    """The attributes as declared, but after those that rules put before them, unless these go round in a circle."""
+    structure, found = configuration.structure, list[int]()
+    if structure is None:
+        return found
+    pairs = [(name, other) for rule in structure.applies or () for name in rule.where for other in rule.columns]
+    pairs += [pair for order in structure.ordered or () for pair in pairwise(order.columns)]
+    pairs += [(part, rule.column) for rule in structure.at_most or () for part in rule.of]
+    pairs += [(rule.since, rule.column) for rule in structure.difference or ()]
+    before = defaultdict[str, set[str]](set)
+    for name, other in pairs:
+        before[other].add(name)
+    waiting = {attribute.name: j for j, attribute in enumerate(configuration.attributes)}
+    while waiting:
+        name = next((name for name in waiting if before[name].isdisjoint(waiting)), next(iter(waiting)))
+        found.append(waiting.pop(name))
+    return found
 
 
 def _elsewhere(configuration: Configuration) -> dict[int, list[int]]:

@@ -263,7 +263,7 @@ def test_three_dates_stand_in_order_through_each_other(seed: int, ties: bool) ->
         ({"applies": [{"columns": ["gone"], "where": {"age": {"from": 3}}}]}, "names 'gone', which is not among columns"),
         ({"ordered": [{"columns": ["arrival", "age"]}]}, "numbers of as many decimals, or dates of one type"),
         ({"ordered": [{"columns": ["arrival", "leaving"]}, {"columns": ["leaving", "arrival"]}]}, "before itself"),
-        ({"forbidden": [{"leaving": {"from": "spring"}, "own": "1"}]}, "which must be like 2019-12-31"),
+        ({"forbidden": [{"leaving": {"from": "spring"}, "own": "1"}]}, "which must be a date like 2019-12-31"),
     ],
 )  # fmt: skip
 def test_a_rule_that_does_not_fit_is_refused_by_name(structure: dict[str, Any], words: str) -> None:
