@@ -24,9 +24,8 @@ from marginweave.tasks.normalize.marginals import compression_of, normalize_marg
 from marginweave.tasks.preprocess.clean import clean_table
 from marginweave.tasks.structure.zeros import broken_records, domain_sizes, structural_masks
 from marginweave.tasks.synthesize.release import synthesize_blocks
-from tests.laws.test_rules_between_columns import noisy_counts
 from tests.support.configurations import configuration
-from tests.support.noisy_marginals import measure_merged
+from tests.support.noisy_marginals import measure_merged, noisy_counts
 
 NUMBER = {"type": "number", "decimals": 1}
 SURE = {"missing": [], "outside": "error"}
