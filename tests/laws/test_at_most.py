@@ -34,7 +34,7 @@ COLUMNS: dict[str, Any] = {
     "wage": {**NUMBER, "bins": [0, 10, 30]},
     "sex": {"type": "category", "values": ["f", "m"], **SURE},
     "pension": {**NUMBER, "bins": [-5, 0, 8, 20], **SURE},
-    "fees": {**NUMBER, "bins": [0, 0.3, 12, 50, 60], **SURE},
+    "fees": {**NUMBER, "bins": [-20, 0.3, 12, 50, 60], **SURE},
 }
 STRUCTURE: dict[str, Any] = {
     "at_most": [{"column": "income", "of": ["wage", "pension"]}, {"column": "income", "of": ["fees", "pension"]}],
@@ -47,7 +47,7 @@ SIZES = domain_sizes(CONFIGURATION.attributes, LABELS)
 EVERY = np.stack(np.unravel_index(np.arange(np.prod(SIZES)), SIZES), axis=1)
 MASKS = structural_masks(CONFIGURATION, LABELS)
 LARGEST = [-0.1, 14.9, 39.9, 100.0, np.inf]  # of each code of income, a missing one last
-LEAST = {1: [0, 10, 0], 3: [-5, 0, 8], 4: [0, 0.3, 12, 50]}
+LEAST = {1: [0, 10, 0], 3: [-5, 0, 8], 4: [-20, 0.3, 12, 50]}
 
 
 def keeps(record: tuple[int, ...]) -> bool:
