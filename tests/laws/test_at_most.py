@@ -24,9 +24,8 @@ from marginweave.tasks.normalize.marginals import compression_of, normalize_marg
 from marginweave.tasks.preprocess.clean import clean_table
 from marginweave.tasks.structure.zeros import broken_records, domain_sizes, structural_masks
 from marginweave.tasks.synthesize.release import synthesize_blocks
-from tests.laws.test_rules_between_columns import noisy_counts
 from tests.support.configurations import configuration
-from tests.support.noisy_marginals import measure_merged
+from tests.support.noisy_marginals import measure_merged, noisy_counts
 
 NUMBER = {"type": "number", "decimals": 1}
 SURE = {"missing": [], "outside": "error"}
@@ -35,7 +34,7 @@ COLUMNS: dict[str, Any] = {
     "wage": {**NUMBER, "bins": [0, 10, 30]},
     "sex": {"type": "category", "values": ["f", "m"], **SURE},
     "pension": {**NUMBER, "bins": [-5, 0, 8, 20], **SURE},
-    "fees": {**NUMBER, "bins": [0, 0.3, 12, 50, 60], **SURE},
+    "fees": {**NUMBER, "bins": [-20, 0.3, 12, 50, 60], **SURE},
 }
 STRUCTURE: dict[str, Any] = {
     "at_most": [{"column": "income", "of": ["wage", "pension"]}, {"column": "income", "of": ["fees", "pension"]}],
@@ -48,7 +47,7 @@ SIZES = domain_sizes(CONFIGURATION.attributes, LABELS)
 EVERY = np.stack(np.unravel_index(np.arange(np.prod(SIZES)), SIZES), axis=1)
 MASKS = structural_masks(CONFIGURATION, LABELS)
 LARGEST = [-0.1, 14.9, 39.9, 100.0, np.inf]  # of each code of income, a missing one last
-LEAST = {1: [0, 10, 0], 3: [-5, 0, 8], 4: [0, 0.3, 12, 50]}
+LEAST = {1: [0, 10, 0], 3: [-5, 0, 8], 4: [-20, 0.3, 12, 50]}
 
 
 def keeps(record: tuple[int, ...]) -> bool:

@@ -18,13 +18,7 @@ from marginweave.tasks.synthesize.gum.kernel import Pace, Target, Zeros, _cap, _
 from tests.support.synthesized import synthesize_gum
 
 SIZES = (2, 3, 5, 7)
-NO_ZEROS = Zeros(
-    starts=np.zeros(1, np.int64),
-    attributes=np.zeros(0, np.int64),
-    strides=np.zeros(0, np.int64),
-    offsets=np.zeros(0, np.int64),
-    allowed=np.zeros(0, np.bool_),
-)
+NO_ZEROS = Zeros.of([])
 EVERY_PAIR = list(itertools.combinations(range(4), 2))
 
 

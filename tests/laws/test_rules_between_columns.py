@@ -21,7 +21,7 @@ from marginweave.schemas.configuration.synthesis import (
 )
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.aggregates import Domain
-from marginweave.schemas.released.measurements import Marginals, Measurement, allowed_cells
+from marginweave.schemas.released.measurements import Marginals, allowed_cells
 from marginweave.tasks.decode.decode import decode_table
 from marginweave.tasks.encode.codes import EncodedTable, code_type, encode_table
 from marginweave.tasks.encode.repair import Repair
@@ -32,7 +32,7 @@ from marginweave.tasks.preprocess.clean import clean_table
 from marginweave.tasks.structure.zeros import broken_records, domain_sizes, structural_masks
 from marginweave.tasks.synthesize.release import synthesize_blocks
 from tests.support.configurations import configuration
-from tests.support.noisy_marginals import measure_merged
+from tests.support.noisy_marginals import measure_merged, noisy_counts
 from tests.support.ruled_table import check_method
 
 SURE = {"type": "category", "missing": [], "outside": "error"}
@@ -193,19 +193,6 @@ def test_no_method_makes_a_record_that_breaks_a_rule(seed: int, sd: float, metho
     again = encode_table(clean_table(table, CONFIGURATION), CONFIGURATION)
     assert all(np.array_equal(one, other) for one, other in zip(again.codes, codes, strict=True))
     assert broken_rules(table, CONFIGURATION)[0].records == 0
-
-
-def noisy_counts(
-    rows: np.ndarray, sizes: tuple[int, ...], width: int, sd: float, rng: np.random.Generator
-) -> tuple[Measurement, ...]:
-    """Every marginal of a width."""
-    found = []
-    for clique in itertools.combinations(range(len(sizes)), width):
-        counts = np.zeros([sizes[a] for a in clique], np.int64)
-        np.add.at(counts, tuple(rows[:, a] for a in clique), 1)
-        noise = rng.normal(0, sd, counts.shape).round().astype(np.int64)
-        found.append(Measurement(attributes=clique, counts=counts + noise, deviation=sd))
-    return tuple(found)
 
 
 ENFORCING: dict[str, Any] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -55,3 +56,16 @@ def measure_merged(marginal: Measurement, compression: Compression) -> Measureme
     new = tuple(compression.codes[a][c] for a, c in zip(marginal.attributes, codes, strict=True))
     np.add.at(counts, new, marginal.counts.ravel())
     return replace(marginal, counts=counts)
+
+
+def noisy_counts(
+    rows: np.ndarray, sizes: tuple[int, ...], width: int, sd: float, rng: np.random.Generator
+) -> tuple[Measurement, ...]:
+    """Every marginal of a width."""
+    found = []
+    for clique in itertools.combinations(range(len(sizes)), width):
+        counts = np.zeros([sizes[a] for a in clique], np.int64)
+        np.add.at(counts, tuple(rows[:, a] for a in clique), 1)
+        noise = rng.normal(0, sd, counts.shape).round().astype(np.int64)
+        found.append(Measurement(attributes=clique, counts=counts + noise, deviation=sd))
+    return tuple(found)
