@@ -47,11 +47,11 @@ class _Part:
 class Repair:
     """The map of records, for one domain.
 
-    The attributes are gone through in the order of the columns, but after those that decide on them (`_order`). A code stays where some allowed record has it
-    and those before; else it becomes the one that stands for "not applicable" where that is allowed, the nearest allowed one of
-    a number or date, the missing one, or one that is allowed by chance, each with the same probability. With
-    `repair: inside` a value that is neither missing nor "not applicable" goes first; with `drop` the record is left out.
-    Rules on sets and private domains are left to what is made of the counts.
+    The attributes are gone through in the order of the columns, but after those that decide on them (`_order`). A code
+    stays where some allowed record has it and those before; else it becomes the one that stands for "not applicable" where
+    that is allowed, the nearest allowed one of a number or date, the missing one, or one that is allowed by chance, each
+    with the same probability. With `repair: inside` a value that is neither missing nor "not applicable" goes first; with
+    `drop` the record is left out. Rules on sets and private domains are left to what is made of the counts.
     """
 
     def __init__(self, configuration: Configuration, labels: Labels) -> None:
