@@ -73,7 +73,7 @@ def column_findings(column: MeasuredColumn, look: Look, *, on_purpose: bool) -> 
         )
     elif look.missing > cells / 2:
         text = f"{percent(look.missing / cells)} of the cells are missing."
-        advice = "Does every text in `missing` mean 'no value'?"
+        advice = "Does every text in `missing` mean 'no value', or is it where the column does not apply (`structure.applies`)?"
         yield Remark(severity=Severity.NOTE, share=look.missing / cells, text=text, advice=advice)
 
 

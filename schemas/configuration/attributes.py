@@ -117,10 +117,10 @@ class _Rules:
         inside = [self._asked(name, what) for name, what in universe.where.items()]
         for name in universe.columns:
             text = universe.otherwise
-            if text is None and not self.missing(name):
-                raise ValueError(
-                    f"structure.applies names {name!r}, which has no text for the missing value; give otherwise"
-                )
+            optional = self.attributes[self._places[name]].optional
+            if text is None and not (optional and self.missing(name)):
+                lacks = "has no text for the missing value" if optional else "is never missing"
+                raise ValueError(f"structure.applies names {name!r}, which {lacks}; give otherwise: one of its values")
             alone = self._asked(name, (self.missing(name)[0] if text is None else text,))
             yield (*inside, alone)
             yield from ((self._others(part), self._others(alone)) for part in inside)

@@ -94,6 +94,8 @@ def _totals(configuration: Sections, table: KnownTable, key: str) -> KnownCounts
 
 
 def _place(configuration: Sections, name: str, key: str) -> int:
+    if name not in configuration.columns and all(name != attribute.name for attribute in configuration.attributes):
+        raise ValueError(f"{key}.columns names {name!r}, which is not among columns")
     places = {attribute.name: j for j, attribute in enumerate(configuration.attributes)}
     attribute = configuration.attributes[places[name]] if name in places else None
     bought = {*configuration.bought_before, *configuration.private_columns}
