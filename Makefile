@@ -45,7 +45,7 @@ lint: $(VENV)/.ready-lint ## style, types and the import contract
 	@$(BIN)/mypy -p marginweave
 	@$(BIN)/basedpyright --level error
 
-# Laws that call every kernel that numba compiles: two CPU minutes on a clean checkout, which each worker would spend anew.
+# Laws that call nearly every kernel that numba compiles: 100 CPU seconds on a clean checkout, which each worker would spend again.
 KERNELS := tests/laws/test_rules_between_columns.py tests/laws/test_sensitivity.py tests/laws/test_gum.py \
 	tests/laws/test_mixture.py tests/laws/test_level_draw.py
 kernels: $(VENV)/.ready-test ## compile kernels once, before many processes come to them at the same time
