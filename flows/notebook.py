@@ -96,10 +96,7 @@ class Synthesizer:
         release = self.release
         if n is not None and not 0 <= n <= MAX_RECORDS:
             raise InputError(f"n ({n}) must lie in [0, {MAX_RECORDS}]")
-        settings = release.configuration.synthesize
-        changes = {key: value for key, value in (("records", n), ("seed", seed)) if value is not None}
-        settings = settings.model_copy(update=changes)
-        frame: pd.DataFrame = pa.concat_tables(release.synthesize(settings)).to_pandas()
+        frame: pd.DataFrame = pa.concat_tables(release.synthesize(release.settings(n, seed))).to_pandas()
         return frame
 
     @property

@@ -59,19 +59,13 @@ class CheckpointReference(ABC):
     def _slice(self) -> dict[str, Any]:
         """The part of the configuration that the stages depend on; JSON values."""
 
-    def checkpoint(
-        self,
-        stage: str,
-        inputs: Sequence[StageResult | str],
-        compute: Callable[[], bytes],
-        files: Sequence[Path] = (),
-    ) -> StageResult:
+    def checkpoint(self, stage: str, inputs: Sequence[StageResult | str], compute: Callable[[], bytes]) -> StageResult:
         """The checkpoint of a deterministic stage, computed if it is not there.
 
-        Its address has the code version, the part of the configuration that the stage depends on, the public `files` that it
-        reads, and the digests of its `inputs`, keyed where they are private.
+        Its address has the code version, the part of the configuration that the stage depends on, and the digests of its
+        `inputs`, keyed where they are private.
         """
-        store, key = self.store, self._address(stage, inputs, files)
+        store, key = self.store, self._address(stage, inputs)
         store.discard_damaged(stage, key, blocks=False)
         payload = store.get(stage, key)
         return _result(store, stage, key, store.put(stage, key, compute() if payload is None else payload))
@@ -83,7 +77,7 @@ class CheckpointReference(ABC):
         compute: Callable[[], Iterable[bytes]],
         files: Sequence[Path] = (),
     ) -> StageResult:
-        """The same for a stage whose result is a sequence of blocks, one at a time in memory."""
+        """The same for a stage whose result is a sequence of blocks, one at a time in memory; it may read public `files`."""
         store, key = self.store, self._address(stage, inputs, files)
         store.discard_damaged(stage, key, blocks=True)
         blocks = store.blocks(stage, key) or store.put_blocks(stage, key, compute())
@@ -241,6 +235,11 @@ class RunReference(CheckpointReference):
                 "aggregate": {"method"},
             },
         )
+
+    def is_source(self, chunks: Iterable[bytes]) -> bool:
+        """Whether these are the bytes of the source that the run was begun with."""
+        manifest = self.manifest
+        return self.ledger.keys.source_digest(chunks).matches(manifest.release, manifest.source_digest)
 
     @cached_property
     def derived(self) -> DerivedReference:

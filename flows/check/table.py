@@ -21,7 +21,6 @@ from marginweave.flows.run.request import Request
 from marginweave.schemas.configuration.columns import IdentifierColumn, MeasuredColumn
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.structure import Structure
-from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.evaluation import BrokenRule
 from marginweave.tasks.checkpoint.codecs import plain_table
 from marginweave.tasks.evaluate.rules import add_rules, broken_rules
@@ -64,12 +63,10 @@ def check_table(request: Request) -> list[CheckedRow]:
         configuration, present, None if request.suites[0] is None else Suite(request.suites[0], raw_input=True)
     )
     record_look(request.folder.home, "check", configuration.dataset, request.source, configuration.written)
-    state = source.state()
-    for block in source.tables(inspection.columns):
-        inspection.add(block)
-        pa.default_memory_pool().release_unused()
-    if source.state() != state:
-        raise InputError("the source was changed while it was read; check it again")
+    with source.unchanged("the source was changed while it was read; check it again"):
+        for block in source.tables(inspection.columns):
+            inspection.add(block)
+            pa.default_memory_pool().release_unused()
     return sorted(inspection.rows(), key=lambda row: row.order)
 
 

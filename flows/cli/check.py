@@ -77,17 +77,14 @@ def warn_of_ids(request: Request) -> None:
 
 
 def _show(rows: list[CheckedRow], *, values: bool) -> None:
-    table = table_of("column", "missing", "found, and what to do")
-    for row in rows:
-        table.add_row(_short(row.subject), _missing(row), Text("\n").join(_lines(row, values=values)))
-    width = None if out.is_terminal else _WIDTH
-    Console(highlight=False, markup=False, width=width).print(table)
-
-
-def _missing(row: CheckedRow) -> str:
     from marginweave.flows.check.advice import percent
 
-    return percent(row.missing) if row.missing else ""
+    table = table_of("column", "missing", "found, and what to do")
+    for row in rows:
+        missing = percent(row.missing) if row.missing else ""
+        table.add_row(_short(row.subject), missing, Text("\n").join(_lines(row, values=values)))
+    width = None if out.is_terminal else _WIDTH
+    Console(highlight=False, markup=False, width=width).print(table)
 
 
 def _lines(row: CheckedRow, *, values: bool) -> list[Text]:

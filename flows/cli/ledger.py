@@ -205,7 +205,8 @@ def show(
     out.print(spending.left(total))
     out.print(spending.box(total))
     if total.account.policy is not None:
-        out.print(_period(ledger, dataset, total.account.policy))
+        moment = datetime.now(UTC)
+        out.print(spending.period(total.account.policy, ledger.accounts.period_spent(dataset, moment), moment))
     out.print(f"unit {total.account.unit}, {total.account.neighbors}, composed by {total.composition}")
     if len(releases) < total.spent.ever:
         out.print(f"the newest {len(releases)} of {total.spent.ever} releases; --all shows the others, too")
@@ -216,13 +217,6 @@ def show(
     for release in releases:
         out.print(f"\n{release.run} release {release.release}, {release.created:%Y-%m-%d %H:%M} UTC")
         out.print(spending.by_draw(release))
-
-
-def _period(ledger: Ledger, dataset: str, policy: Policy) -> str:
-    from marginweave.flows.cli import spending
-
-    moment = datetime.now(UTC)
-    return spending.period(policy, ledger.accounts.period_spent(dataset, moment), moment)
 
 
 def _compared(example: bool, home: Path) -> Ledger:

@@ -19,7 +19,6 @@ from marginweave.schemas.errors import InputError, MarginweaveError
 if TYPE_CHECKING:
     from marginweave.flows.run.request import Request
     from marginweave.schemas.released.account import AccountStatement
-    from marginweave.schemas.released.verdict import VerdictSummary
     from marginweave.tasks.references import RunReference
 
 
@@ -142,6 +141,7 @@ def _summarize(
     request: Request, account: AccountStatement, place: Path, *, is_waiting: bool, fresh: bool, charged: bool
 ) -> None:
     """Print where the files are, and what the release guarantees or who decides on it: for a terminal, or as JSON."""
+    from marginweave.flows.postprocess.published import released_verdict
     from marginweave.flows.run.lookup import what_to_do
     from marginweave.flows.run.progress import LineReporter
 
@@ -159,7 +159,7 @@ def _summarize(
         text = (
             f"{_FILES}\nGuarantee: epsilon {privacy.epsilon:g}, delta {privacy.delta:g}, for one {privacy.unit_words}"
         )
-    judged = _verdict(place)
+    judged = released_verdict(place)
     if not out.is_terminal:
         accuracy = {} if is_waiting else {"accuracy": _accuracy(place)}
         accuracy |= {} if judged is None else {"verdict": judged.model_dump(mode="json")}
@@ -175,13 +175,6 @@ def _summarize(
         out.print(f"Verdict: {judged.publication}", style="bold")
         for sentence in (*judged.says, *judged.advice):
             out.print(f"  {sentence}")
-
-
-def _verdict(release: Path) -> VerdictSummary | None:
-    """What the release is good for, from evaluation.json. DP: post-processing."""
-    from marginweave.flows.postprocess.published import released_verdict
-
-    return released_verdict(release)
 
 
 def _accuracy(release: Path) -> dict[str, object]:

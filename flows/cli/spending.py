@@ -13,6 +13,9 @@ from marginweave.schemas.budget import Cost
 from marginweave.schemas.draws import DrawKind
 from marginweave.schemas.ledger.accounts import AccountTotal, Policy, Spent
 from marginweave.schemas.ledger.records import CHARGED, DrawRecord, ReleaseRecord, State
+from marginweave.tasks.ledger.admission import rounded_down, rounded_up
+from marginweave.tasks.ledger.boxes import epsilon_left, is_closed
+from marginweave.tasks.ledger.rules import period_epsilon
 
 _AMOUNTS = ("mu²", "rho", "delta", "plain")
 _BOUNDS = DrawKind.BOUND_LOW, DrawKind.BOUND_HIGH
@@ -31,8 +34,6 @@ def scientific(delta: Decimal | float) -> str:
 
 def line(total: AccountTotal) -> str:
     """One line on an account: what was spent of its cap."""
-    from marginweave.tasks.ledger.admission import rounded_up
-
     account = total.account
     return (
         f"{account.dataset}: epsilon {rounded_up(total.epsilon)} of {float(account.epsilon):g} spent at delta "
@@ -42,9 +43,6 @@ def line(total: AccountTotal) -> str:
 
 def left(total: AccountTotal) -> str:
     """One sentence on what is left at the cap's delta: the epsilon that one more release may have."""
-    from marginweave.tasks.ledger.admission import rounded_down
-    from marginweave.tasks.ledger.boxes import epsilon_left, is_closed
-
     at = f"left at delta {scientific(total.account.delta)}"
     if is_closed(total.account, total.spent):
         return f"{at}: nothing; the account admits no release before its cap is raised"
@@ -68,9 +66,6 @@ def box(total: AccountTotal) -> str:
 
 def period(policy: Policy, in_period: Spent, moment: datetime) -> str:
     """One sentence on what was spent of the policy in the period that `moment` is in, and what a policy is."""
-    from marginweave.tasks.ledger.admission import rounded_up
-    from marginweave.tasks.ledger.rules import period_epsilon
-
     spent = period_epsilon(policy, in_period)
     return (
         f"policy, not a guarantee: epsilon {rounded_up(spent)} of {tidy(policy.epsilon)} at delta "

@@ -106,9 +106,7 @@ def regenerate_records(home: Path, run: str, *, records: int | None, seed: int |
 
     folder, manifest = finished_run(home, run)
     published = PublishedRelease.read(folder.release)
-    settings = published.configuration.synthesize
-    changes = {key: value for key, value in (("records", records), ("seed", seed)) if value is not None}
-    settings = settings.model_copy(update=changes)
+    settings = published.settings(records, seed)
     place = to or folder.release / f"synthesis-{settings.seed}"
     _check_empty(place, "choose another folder with --to, or another --seed")
     looked = Ledger.open(ledger_of(folder, home)).evaluations.precede(manifest.dataset, None)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from marginweave.flows.run.continuity import readable_manifest, sync_with_ledger
+from marginweave.flows.run.continuity import sync_with_ledger
 from marginweave.flows.run.lookup import apply_decision, corrections, existing_run, in_progress, run_lock
 from marginweave.flows.run.request import ledger_of
 from marginweave.schemas.errors import InputError, MarginweaveError, StageError
@@ -36,7 +36,7 @@ class RunSummary:
 def list_runs(home: Path) -> list[RunSummary]:
     """Every run below `home`, by name; one that is damaged is listed as such, one that was corrected with its successor."""
     corrected = corrections(home)
-    return [_summary(folder, readable_manifest(folder), corrected) for folder in RunFolder.all_of(home)]
+    return [_summary(folder, folder.readable_manifest(), corrected) for folder in RunFolder.all_of(home)]
 
 
 def _summary(folder: RunFolder, manifest: Manifest | None, corrected: dict[str, str]) -> RunSummary:
@@ -71,7 +71,7 @@ def purge_run(home: Path, run: str, *, unfinished: bool) -> None:
         StageError: the run is in progress.
     """
     folder = RunFolder.at(home, run)
-    if folder.path.is_dir() and unfinished and readable_manifest(folder) is None:
+    if folder.path.is_dir() and unfinished and folder.readable_manifest() is None:
         with run_lock(folder):
             folder.remove_private()
         return
@@ -97,7 +97,7 @@ def purge_older(home: Path, age: timedelta) -> tuple[list[str], list[str]]:
     """
     before, done, busy, failed = datetime.now(UTC) - age, [], [], []
     for folder in RunFolder.all_of(home):
-        manifest = readable_manifest(folder)
+        manifest = folder.readable_manifest()
         if _last_word(folder, manifest) > before:
             continue
         try:
@@ -148,12 +148,9 @@ def _holds_something(folder: RunFolder, manifest: Manifest | None) -> bool:
     """Whether there is something for a purge to remove; of what awaits approval, the ledger has the last word."""
     if any(place.exists() for place in (folder.private, folder.derived, *folder.staged_releases())):
         return True
-    return (
-        manifest is not None
-        and folder.proposed.exists()
-        and manifest.state in {RunState.AWAITING, RunState.REJECTED}
-        and apply_decision(folder, manifest).state != RunState.AWAITING
-    )
+    if manifest is None or manifest.state not in {RunState.AWAITING, RunState.REJECTED} or not folder.proposed.exists():
+        return False
+    return apply_decision(folder, manifest).state != RunState.AWAITING
 
 
 def _last_word(folder: RunFolder, manifest: Manifest | None) -> datetime:

@@ -15,12 +15,7 @@ from marginweave.schemas.errors import StageError
 from marginweave.schemas.ledger.accounts import Account
 from marginweave.schemas.ledger.records import ReleaseRecord, State
 from marginweave.schemas.program import Program
-from marginweave.schemas.released.account import (
-    AccountStatement,
-    LargestCap,
-    LostDrawCost,
-    PolicyStatement,
-)
+from marginweave.schemas.released.account import AccountStatement, LargestCap, LostDrawCost, PolicyStatement
 from marginweave.schemas.released.manifest import StageEntry
 from marginweave.schemas.released.statement import Programs, ReleaseFacts, ReleaseIdentity
 from marginweave.tasks.checkpoint.run_folder import RunFolder, holds, staged_release

@@ -178,7 +178,7 @@ def check_history(request: Request, ledger: Ledger) -> None:
         )
     known = {record.release for record in releases}
     for folder in RunFolder.all_of(request.folder.home):
-        manifest = readable_manifest(folder)  # one that is damaged is found by `audit_files`
+        manifest = folder.readable_manifest()  # one that is damaged is found by `audit_files`
         if manifest is None or manifest.dataset != dataset or manifest.release in known or not was_charged(manifest):
             continue
         if not is_example(folder):
@@ -207,14 +207,6 @@ def check_correction(request: Request, present: Manifest | None) -> Correction |
     if old.dataset != asked:
         raise InputError(f"{rule} release of {asked}, and is one of {old.dataset}")
     return Correction(run=old.run, release=old.release)
-
-
-def readable_manifest(folder: RunFolder) -> Manifest | None:
-    """The manifest, or None where there is none or it is damaged."""
-    try:
-        return folder.read_manifest()
-    except StageError:
-        return None
 
 
 def was_charged(manifest: Manifest) -> bool:

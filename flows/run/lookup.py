@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
-from marginweave.flows.run.continuity import check_continuity, check_outputs, readable_manifest, sync_with_ledger
+from marginweave.flows.run.continuity import check_continuity, check_outputs, sync_with_ledger
 from marginweave.flows.run.request import NEW_NAME, ledger_of
 from marginweave.schemas.errors import InputError, OperatorError, StageError
 from marginweave.schemas.ledger.records import Decision
@@ -187,12 +187,9 @@ def describe_progress(folder: RunFolder) -> str | None:
 
 def corrections(home: Path) -> dict[str, str]:
     """The releases that published runs of this home correct, each with the run that does; the ledger knows them as well."""
-    found = {}
-    for folder in RunFolder.all_of(home):
-        manifest = readable_manifest(folder)
-        if manifest is not None and manifest.supersedes is not None and manifest.state == RunState.FINISHED:
-            found[manifest.supersedes.release] = folder.run
-    return found
+    manifests = {folder.run: folder.readable_manifest() for folder in RunFolder.all_of(home)}
+    finished = {run: found for run, found in manifests.items() if found and found.state == RunState.FINISHED}
+    return {found.supersedes.release: run for run, found in finished.items() if found.supersedes}
 
 
 def place_of_files(folder: RunFolder) -> Path:

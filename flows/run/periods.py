@@ -51,5 +51,4 @@ def _times(schedule: BaseModel, start: datetime) -> list[datetime]:
         from prefect.server.schemas.schedules import SCHEDULE_TYPES
 
     known: Any = TypeAdapter(SCHEDULE_TYPES).validate_python(schedule.model_dump(mode="json"))
-    found: list[datetime] = asyncio.run(known.get_dates(n=_TIMES, start=start.astimezone(UTC)))
-    return found
+    return asyncio.run(known.get_dates(n=_TIMES, start=start.astimezone(UTC)))

@@ -77,10 +77,7 @@ class Level:
             values.append(rows)
             counts.append(numbers)
         return cls(
-            length=length,
-            columns=np.concatenate(columns),
-            values=np.concatenate(values),
-            counts=np.concatenate(counts),
+            length=length, columns=np.concatenate(columns), values=np.concatenate(values), counts=np.concatenate(counts)
         )
 
     @classmethod

@@ -12,7 +12,7 @@ from marginweave.schemas.ledger.records import DrawRecord
 from marginweave.tasks.accounting.accountants import gdp_epsilon, zcdp_delta, zcdp_epsilon
 
 # Wide enough for every sum of ledger amounts to be exact.
-_EXACT = Context(prec=400)
+EXACT = Context(prec=400)
 
 
 PricedDraw = PlannedDraw | DrawRecord
@@ -29,7 +29,7 @@ def composed_epsilon(cost: Cost, delta: Decimal) -> tuple[float, str]:
     alone are the nearest float, as in `account_epsilon`.
     DP: arithmetic on public numbers.
     """
-    left = rounded(_EXACT.subtract(delta, _EXACT.add(cost.delta, cost.plain.delta)), up=False)
+    left = rounded(EXACT.subtract(delta, EXACT.add(cost.delta, cost.plain.delta)), up=False)
     if left < 0 or (left == 0 and (cost.mu2 or cost.rho)):
         return math.inf, "gdp"
     gdp = gdp_epsilon(math.nextafter(math.sqrt(rounded(cost.mu2, up=True)), math.inf), left) if cost.mu2 else 0.0

@@ -132,5 +132,4 @@ def _selection_masses(steps: int, step: float) -> Floats:
     epsilon = steps * step
     weights = 2 * np.exp((epsilon + step * np.arange(-steps, steps + 1)) / 2)
     weights[[0, -1]] /= 2
-    masses: Floats = weights * (math.tanh(step / 4) / math.expm1(epsilon))
-    return masses
+    return weights * (math.tanh(step / 4) / math.expm1(epsilon))

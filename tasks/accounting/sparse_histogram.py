@@ -211,5 +211,4 @@ def _masses(edges: Floats) -> Floats:
 
     low, high = edges[:-1], edges[1:]
     upper = low > 0
-    mass: Floats = np.where(upper, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low))
-    return mass
+    return np.where(upper, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low))

@@ -148,6 +148,13 @@ class RunFolder:
                 f"{self.manifest_file} is damaged, or of another version of marginweave; restore it from a backup"
             ) from None
 
+    def readable_manifest(self) -> Manifest | None:
+        """The manifest, or None where there is none or it is damaged."""
+        try:
+            return self.read_manifest()
+        except StageError:
+            return None
+
     def present_manifest(self) -> Manifest:
         """The manifest of a run that was begun.
 

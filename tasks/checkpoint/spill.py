@@ -11,9 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
-from marginweave.schemas.errors import StageError
 from marginweave.tasks.checkpoint.files import at_place
-from marginweave.tasks.checkpoint.store import BlockFile, open_blocks, write_blocks
+from marginweave.tasks.checkpoint.store import BlockFile, write_blocks
 
 _SCRATCH = "scratch-"
 
@@ -45,11 +44,7 @@ def set_aside(folder: Path, key: bytes, payloads: Iterable[bytes]) -> BlockFile:
         MachineError: the disk refuses.
     """
     path = folder / secrets.token_hex(16)
-    write_blocks(path, key, (path.name,), payloads)
-    blocks = open_blocks(path, key, (path.name,))
-    if blocks is None:
-        raise StageError(f"{path} does not exist any more")
-    return blocks
+    return write_blocks(path, key, (path.name,), payloads)
 
 
 def discard_blocks(blocks: BlockFile) -> None:

@@ -128,13 +128,14 @@ def open_blocks(path: Path, key: bytes, address: tuple[str, ...]) -> BlockFile |
     return BlockFile(path, address, entries, digest.hex(), key)
 
 
-def write_blocks(path: Path, key: bytes, address: tuple[str, ...], payloads: Iterable[bytes]) -> None:
-    """Write `payloads` durably, one after the other, and give them the name `path` unless that is taken.
+def write_blocks(path: Path, key: bytes, address: tuple[str, ...], payloads: Iterable[bytes]) -> BlockFile:
+    """Write `payloads` durably, one after the other, give them the name `path` unless that is taken, and open what has it.
 
     One payload at a time is in memory. What `payloads` raises leaves no file behind.
 
     Raises:
         MachineError: the disk refuses.
+        StageError: what has the name is something else, or has vanished.
     """
     index = bytearray()
     with staged_file(path, 0) as staged, at_place(path, "written"):
@@ -147,6 +148,10 @@ def write_blocks(path: Path, key: bytes, address: tuple[str, ...], payloads: Ite
             stream.write(_END.pack(count, _digest(key, ("blocks", *address), bytes(index)), BLOCK_MAGIC))
         with suppress(FileExistsError):
             staged.name_it()
+    blocks = open_blocks(path, key, address)
+    if blocks is None:
+        raise StageError(f"{path} does not exist any more")
+    return blocks
 
 
 def address(stage: str, code_version: str, configuration_slice: Mapping[str, Any], inputs: Sequence[str]) -> str:
@@ -212,11 +217,7 @@ class Store:
         Raises:
             StageError: the place holds something else, or the disk refuses.
         """
-        write_blocks(self.place(stage, key), self.key, ("stage", stage, key), payloads)
-        found = self.blocks(stage, key)
-        if found is None:
-            raise StageError(f"stage {stage}: {self.place(stage, key)} has vanished")
-        return found
+        return write_blocks(self.place(stage, key), self.key, ("stage", stage, key), payloads)
 
     def blocks(self, stage: str, key: str) -> BlockFile | None:
         """The blocks at address `key`, or None where the stage has not been stored.

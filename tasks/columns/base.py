@@ -42,12 +42,7 @@ class Judged:
 
     @classmethod
     def of_texts(
-        cls,
-        texts: pa.Array,
-        positions: NDArray[np.integer],
-        missing: Flags,
-        unread: Flags,
-        beyond: Flags | None = None,
+        cls, texts: pa.Array, positions: NDArray[np.integer], missing: Flags, unread: Flags, beyond: Flags | None = None
     ) -> Judged:
         """Of texts, and the position among them of the text of every cell."""
         cells = np.bincount(positions, minlength=len(texts)).astype(np.int64)

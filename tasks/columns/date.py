@@ -9,13 +9,7 @@ import pyarrow as pa
 
 from marginweave.schemas.arrays import Codes, Flags, Floats, Integers
 from marginweave.schemas.configuration.columns import DateColumn
-from marginweave.schemas.configuration.columns.periods import (
-    DAY,
-    EPOCH_WEEKDAY,
-    ISO_PATTERN,
-    moment_of,
-    parse_instant,
-)
+from marginweave.schemas.configuration.columns.periods import DAY, EPOCH_WEEKDAY, ISO_PATTERN, moment_of, parse_instant
 from marginweave.schemas.configuration.values import ValueMatcher
 from marginweave.tasks.arrow import compute as pc
 from marginweave.tasks.columns.base import UNITS, ColumnValues, Judged, Uniform, binned, distinct_texts, nulls
@@ -65,8 +59,7 @@ class DateValues(ColumnValues[DateColumn]):
 
     def _beyond(self, seconds: Integers, absent: Flags) -> Flags:
         units, edges = seconds // self.column.seconds, self.column.edges
-        beyond: Flags = ~absent & ((units < edges[0]) | (units >= edges[-1]))
-        return beyond
+        return ~absent & ((units < edges[0]) | (units >= edges[-1]))
 
     def encode(self, values: pa.Array, words: CellWords | None) -> Codes:  # noqa: ARG002 - a cell has one value
         """The bin of each date, or its weekday."""
@@ -125,8 +118,7 @@ class DateValues(ColumnValues[DateColumn]):
         weeks = (last // per_day - start) // 7
         week = draw_inside(np.zeros(7), weeks.astype(np.float64), codes, shape, uniform)
         second = draw_inside(np.zeros(7), np.full(7, per_day - 1.0), codes, shape, uniform)
-        units: Floats = np.clip((start[codes] + 7 * week) * per_day + second, first, last)
-        return units
+        return np.clip((start[codes] + 7 * week) * per_day + second, first, last)
 
 
 def _is_moment(kind: pa.DataType) -> bool:

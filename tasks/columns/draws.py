@@ -43,8 +43,7 @@ def draw_inside(first: Floats, last: Floats, codes: Codes, shape: Shape, uniform
         uniform: Source of the draws.
     """
     if shape == "midpoint":
-        middle: Floats = np.floor((first + last) / 2)[codes]
-        return middle
+        return np.floor((first + last) / 2)[codes]
     shares = uniform(len(codes))
     even: Floats = first[codes] + np.floor(shares * (last - first + 1)[codes])
     if not isinstance(shape, BelowCurve):

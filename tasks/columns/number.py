@@ -43,10 +43,8 @@ class NumberValues(ColumnValues[NumberColumn]):
         """As of every column, for many cells at once; beyond the bounds is what `clean` clamps. Private."""
         if _is_number(values.type):
             array, coded = self._read(values)
-            gaps, has_code = (
-                np.isnan(array),
-                ValueMatcher(self.missing).index("") >= 0,
-            )  # what has no text is the empty one
+            # what has no text is the empty one
+            gaps, has_code = np.isnan(array), ValueMatcher(self.missing).index("") >= 0
             missing = coded | (gaps & has_code)
             return Judged(
                 values, np.ones(len(values), np.int64), missing, gaps & ~missing, self._beyond(array, missing)
@@ -59,16 +57,13 @@ class NumberValues(ColumnValues[NumberColumn]):
     def _beyond(self, numbers: Floats, missing: Flags) -> Flags:
         """Which numbers lie outside the bounds; none where the bins are open."""
         low, high = (-np.inf, np.inf) if self.column.outer == "open" else self.column.clamp
-        beyond: Flags = ~missing & ~np.isin(numbers, self.column.special) & ((numbers < low) | (numbers > high))
-        return beyond
+        return ~missing & ~np.isin(numbers, self.column.special) & ((numbers < low) | (numbers > high))
 
     def _read(self, values: pa.Array) -> tuple[Floats, Flags]:
         """The number of each cell, NaN where there is none; and which of them are missing codes."""
         numbers = pc.cast(values, pa.float64(), safe=False) if _is_number(values.type) else _parse(values, self.missing)
         array = numbers.to_numpy(zero_copy_only=False).astype(np.float64)
-        if not is_text(
-            values.type
-        ):  # a text that spells a number beyond the range of doubles is clamped like any other
+        if not is_text(values.type):  # a text beyond the range of doubles is clamped like any other
             array[~np.isfinite(array)] = np.nan
         absent = [float(value) for text in self.missing if (value := declared_number(text.strip())) is not None]
         return array, np.isin(array, absent) if absent else np.zeros(len(array), np.bool_)

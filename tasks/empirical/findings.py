@@ -127,8 +127,7 @@ def shift_score(noisy: Counts, exact: Counts, shift: Counts, sigma: float | Frac
     """
     moved = np.flatnonzero(shift)
     difference = noisy.reshape(len(noisy), -1)[:, moved] - exact.ravel()[moved]
-    scores: Floats = difference @ shift.ravel()[moved].astype(np.float64) / float(sigma) ** 2
-    return scores
+    return difference @ shift.ravel()[moved].astype(np.float64) / float(sigma) ** 2
 
 
 def separation(shifts: Iterable[tuple[Counts, float | Fraction]]) -> float:

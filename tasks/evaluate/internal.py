@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate, chain, pairwise
 from pathlib import Path
@@ -50,7 +49,7 @@ def compare_internally(reference: RunReference) -> None:
     """
     manifest, configuration = reference.manifest, _published_configuration(reference)
     source = TableSource.of(reference.source, configuration)
-    with _unchanged(source, f"the source was changed while run {manifest.run} was compared with it"):
+    with source.unchanged(f"the source was changed while run {manifest.run} was compared with it"):
         check_source(reference, source)
         reference.ledger.evaluations.record(configuration.dataset, manifest.release)
         present = source_columns(reference.source, configuration.source)
@@ -108,13 +107,8 @@ def published_records(
 
 def check_source(reference: RunReference, source: TableSource) -> None:
     """Raise InputError unless `source` holds the bytes that the release was made from."""
-    if not _is_source(reference, source):
+    if not reference.is_source(source.chunks()):
         raise InputError(f"the source is not the one that run {reference.manifest.run} was made from")
-
-
-def _is_source(reference: RunReference, source: TableSource) -> bool:
-    manifest, digest = reference.manifest, reference.ledger.keys.source_digest(source.chunks())
-    return digest.matches(manifest.release, manifest.source_digest)
 
 
 @dataclass(frozen=True)
@@ -197,7 +191,7 @@ def attack_internally(reference: RunReference, holdout: Path) -> Path:
     configuration = _published_configuration(reference)
     places = [TableSource.of(place, configuration) for place in (reference.source, str(holdout.resolve()))]
     check_source(reference, places[0])
-    if _is_source(reference, places[1]):
+    if reference.is_source(places[1].chunks()):
         raise InputError("--attacks needs rows that were in no release, and these are the source of the run")
     reference.ledger.evaluations.record(configuration.dataset, reference.manifest.release)
     rows, others = (_encoded_table(place, configuration, reference.folder.internal) for place in places)
@@ -245,18 +239,9 @@ def _metrics() -> tuple[Any, Any]:
 
 
 def _encoded_table(source: TableSource, configuration: Configuration, folder: Path) -> EncodedTable:
-    with _unchanged(source, "a table was changed while it was read"):
+    with source.unchanged("a table was changed while it was read"):
         raw = RawBlocks(source, configuration, configuration.source_names)
         return joined_tables(encoded_rows(raw, configuration, folder))
-
-
-@contextmanager
-def _unchanged(source: TableSource, otherwise: str) -> Iterator[None]:
-    """The source is in the end what it was in the beginning, or else an InputError."""
-    state = source.state()
-    yield
-    if source.state() != state:
-        raise InputError(otherwise)
 
 
 def _frames(configuration: Configuration, *tables: EncodedTable) -> list[pd.DataFrame]:

@@ -45,12 +45,7 @@ class Intervals:
 
 
 def count_interval(
-    counts: IntArray,
-    sigma: float,
-    *,
-    noise: NoiseName = "rounded-gaussian",
-    level: float = LEVEL,
-    cells: int = 1,
+    counts: IntArray, sigma: float, *, noise: NoiseName = "rounded-gaussian", level: float = LEVEL, cells: int = 1
 ) -> Intervals:
     """Whole numbers m that noise takes to `counts` or beyond with probability at least (1 - level)/2 on either side.
 
@@ -158,8 +153,7 @@ def _inverted(counts: IntArray, least: np.int64, sigma: float, tail: float, nomi
     def log_survival(count: IntArray, mean: IntArray) -> NDArray[np.float64]:
         """Ln P(X >= count | X >= least; mean)."""
         ends = [log_ndtr((mean - t + 0.5) / sigma) for t in (count, least)]
-        survival: NDArray[np.float64] = ends[0] - ends[1]
-        return survival
+        return ends[0] - ends[1]
 
     def bisected(above: IntArray, beyond: Callable[[IntArray], NDArray[np.bool_]]) -> tuple[IntArray, IntArray]:
         below = np.full(len(counts), -1)

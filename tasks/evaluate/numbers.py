@@ -101,10 +101,7 @@ def number_columns(configuration: Configuration) -> Iterator[tuple[str, NumberCo
 
 
 def number_summaries(
-    configuration: Configuration,
-    counts: Aggregates,
-    drawn: Marginals | None,
-    synthetic: Mapping[str, Statistics],
+    configuration: Configuration, counts: Aggregates, drawn: Marginals | None, synthetic: Mapping[str, Statistics]
 ) -> tuple[NumberSummary, ...]:
     """Statistics of released counts, with intervals from marginals, beside those of synthetic records.
 

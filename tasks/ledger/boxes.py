@@ -11,13 +11,11 @@ from marginweave.schemas.budget import NOTHING, BasicAmount, Cost, amount, state
 from marginweave.schemas.ledger.accounts import Account, AccountTotal, Box, Spent
 from marginweave.schemas.released.account import AccountBox, AccountSums, Amounts
 from marginweave.tasks.accounting.accountants import gdp_epsilon, gdp_mu
-from marginweave.tasks.accounting.composition import account_epsilon, rounded
+from marginweave.tasks.accounting.composition import EXACT, account_epsilon, rounded
 from marginweave.tasks.ledger.records import box_body
 from marginweave.tasks.mechanisms.normal import ndtri
 
 Admitted = Literal["sums", "statement"]
-# Exact for products of amounts.
-_EXACT = Context(prec=400)
 _FLOOR = Context(prec=40, rounding=ROUND_FLOOR)
 # What of delta thresholds get where nothing is known of the plans to come.
 _THRESHOLDS = Decimal("0.1")
@@ -38,7 +36,7 @@ def box_for(cap: BasicAmount, kind_of_plan: Cost | None = None) -> Box:
     if not cap.delta:
         return Box(allowance=cap)
     if kind_of_plan is None or not (kind_of_plan.mu2 or kind_of_plan.delta or kind_of_plan.plain):
-        return _filled(cap, _EXACT.multiply(cap.delta, _THRESHOLDS), NOTHING)
+        return _filled(cap, EXACT.multiply(cap.delta, _THRESHOLDS), NOTHING)
     if not (kind_of_plan.delta or kind_of_plan.plain):
         return _filled(cap, Decimal(0), NOTHING)
     parts = range(1, _MOST)
@@ -57,19 +55,19 @@ def box_of_cap(account: Account, cap: BasicAmount) -> Box:
         return box_for(cap, account.kind_of_plan)
     if not account.delta:
         kept = BasicAmount(epsilon=min(before.allowance.epsilon, cap.epsilon))
-        return _filled(cap, _EXACT.multiply(cap.delta, _THRESHOLDS), kept)
+        return _filled(cap, EXACT.multiply(cap.delta, _THRESHOLDS), kept)
     more, wider = _FLOOR.divide(cap.epsilon, account.epsilon), _FLOOR.divide(cap.delta, account.delta)
     epsilon, delta = before.allowance.epsilon, before.allowance.delta
-    allowance = BasicAmount(epsilon=_EXACT.multiply(epsilon, more), delta=_EXACT.multiply(delta, wider))
-    return _filled(cap, _EXACT.multiply(before.delta_add, wider), allowance)
+    allowance = BasicAmount(epsilon=EXACT.multiply(epsilon, more), delta=EXACT.multiply(delta, wider))
+    return _filled(cap, EXACT.multiply(before.delta_add, wider), allowance)
 
 
 def box_of_history(account: Account, spent: Spent) -> Box:
     """The box of an account of 0.1.0: room for what thresholds have spent, and the part of its cap that was set aside."""
     if not account.delta:
         return Box(allowance=account.cap)
-    delta_add = min(account.delta, max(_EXACT.multiply(account.delta, _THRESHOLDS), spent.cost.delta))
-    left = _EXACT.subtract(account.delta, delta_add)
+    delta_add = min(account.delta, max(EXACT.multiply(account.delta, _THRESHOLDS), spent.cost.delta))
+    left = EXACT.subtract(account.delta, delta_add)
     aside = account.old_allowance
     return _filled(account.cap, delta_add, BasicAmount(epsilon=aside.epsilon, delta=min(aside.delta, left)))
 
@@ -184,8 +182,8 @@ def _filled(cap: BasicAmount, delta_add: Decimal, allowance: BasicAmount) -> Box
 
 def _largest(cap: BasicAmount, delta_add: Decimal, allowance: BasicAmount) -> Decimal:
     """The square of gdp_mu(epsilon - that of the allowance, delta - delta_add - that of the allowance), rounded down."""
-    epsilon = rounded(_EXACT.subtract(cap.epsilon, allowance.epsilon), up=False)
-    delta = rounded(_EXACT.subtract(cap.delta, _EXACT.add(delta_add, allowance.delta)), up=False)
+    epsilon = rounded(EXACT.subtract(cap.epsilon, allowance.epsilon), up=False)
+    delta = rounded(EXACT.subtract(cap.delta, EXACT.add(delta_add, allowance.delta)), up=False)
     if epsilon <= 0 or delta <= 0:
         return Decimal(0)
     mu = Decimal(gdp_mu(epsilon, delta))
@@ -209,5 +207,5 @@ def coordinates(cost: Cost) -> tuple[Decimal, ...]:
 def _parts(cost: Cost, steps: int) -> Box:
     """The box of so many parts of a plan."""
     number = Decimal(steps) / 2**_STEPS
-    mu2, delta_add, epsilon, delta = (_EXACT.multiply(each, number) for each in coordinates(cost))
+    mu2, delta_add, epsilon, delta = (EXACT.multiply(each, number) for each in coordinates(cost))
     return Box(mu2=mu2, delta_add=delta_add, allowance=BasicAmount(epsilon=epsilon, delta=delta))

@@ -110,11 +110,7 @@ class Ledger:
 
     @classmethod
     def create(
-        cls,
-        location: LedgerLocation,
-        *,
-        environment: Mapping[str, str] = os.environ,
-        witness: Witness | None = None,
+        cls, location: LedgerLocation, *, environment: Mapping[str, str] = os.environ, witness: Witness | None = None
     ) -> Ledger:
         """The ledger at `location`, made (database, key 0600, a new folder 0700) if it does not exist.
 

@@ -67,10 +67,7 @@ def stated_fault(statement: BasicAmount, names: Sequence[str]) -> str | None:
 
 
 def draws_fault(
-    statement: BasicAmount,
-    draws: Sequence[PricedDraw],
-    neighbors: Neighbors,
-    discovery: Discovery | None = None,
+    statement: BasicAmount, draws: Sequence[PricedDraw], neighbors: Neighbors, discovery: Discovery | None = None
 ) -> str | None:
     """Why the prices of `draws` do not fit what was stated, or None.
 

@@ -76,9 +76,8 @@ def reconcile(session: Session, homes: Sequence[Path], others: OtherHomes | None
     charging = others is not None and others.unaccounted is not None
     with session.writing() as journal:
         ledger = journal.identity()
-        blind = [
-            run for home in homes for run in blind_runs(journal, unseen_charges(home, ledger))
-        ]  # without a usable file
+        # without a usable file
+        blind = [run for home in homes for run in blind_runs(journal, unseen_charges(home, ledger))]
         seen = [sighting for home in homes for sighting in sightings(home, ledger)]
         missing = _missing(journal, [*seen, *(run.sighting for run in blind if run.sighting.path.is_file())])
         view = session.view(journal)

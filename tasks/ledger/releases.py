@@ -273,11 +273,7 @@ def check_correction(dataset: str, supersedes: str | None, find: Find) -> None:
 
 
 def publication(
-    record: ReleaseRecord,
-    outputs: Mapping[str, str],
-    find: Find,
-    actor: str,
-    moment: datetime,
+    record: ReleaseRecord, outputs: Mapping[str, str], find: Find, actor: str, moment: datetime
 ) -> list[Event]:
     """The PUBLISHED row of a release with `outputs`, and that of the release that it supersedes, if there is one.
 

@@ -49,13 +49,9 @@ def policy_fault(policy: Policy | None, cap: BasicAmount) -> str | None:
     """Why a policy cannot stand beside a cap, or None: it is a part of it, or there is none."""
     if policy is None:
         return None
+    amount = BasicAmount(epsilon=policy.epsilon, delta=policy.delta)
     finite = policy.epsilon.is_finite() and policy.delta.is_finite()
-    part = (
-        finite
-        and policy.epsilon > 0
-        and policy.delta >= 0
-        and BasicAmount(epsilon=policy.epsilon, delta=policy.delta).within(cap)
-    )
+    part = finite and policy.epsilon > 0 and policy.delta >= 0 and amount.within(cap)
     if part and bool(policy.delta) == bool(cap.delta):
         return None
     return (

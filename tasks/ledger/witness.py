@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from marginweave.schemas.errors import BudgetError, StageError
+from marginweave.schemas.errors import BudgetError
 from marginweave.schemas.ledger.records import ReleaseRecord, State
 from marginweave.schemas.released.manifest import Manifest
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, Reserve, at_place, remove_file, sync_folder
@@ -233,7 +233,7 @@ def unseen_charges(home: Path, ledger: str) -> Iterator[UnseenCharge]:
     """The runs below `home` whose manifests say more than what they have seen of this ledger, which is what is compared."""
     for path in sorted((home / "runs").glob("*/manifest.json")):
         sighting = Sighting(path.with_name(SEEN))
-        manifest = None if _named(sighting) == ledger else _manifest(path.parent)
+        manifest = None if _named(sighting) == ledger else RunFolder(path.parent).readable_manifest()
         # A run notes its rows before its manifest says that they are charged; it may have done both since the first look.
         if manifest is not None and manifest.charged and (named := _named(sighting)) != ledger:
             yield UnseenCharge(sighting=sighting, manifest=manifest, names=named)
@@ -260,14 +260,6 @@ def blind_runs(journal: Journal, unseen: Iterable[UnseenCharge]) -> Iterator[Bli
         forgotten = tuple(name for name in drawn if name in manifest.charged)
         if keeps_rows or forgotten:
             yield BlindRun(sighting=charge.sighting, manifest=manifest, release=release, forgotten=forgotten)
-
-
-def _manifest(run: Path) -> Manifest | None:
-    """The manifest of a run, or None where it is damaged, which its run and `ledger verify` say."""
-    try:
-        return RunFolder(run).read_manifest()
-    except StageError:
-        return None
 
 
 def _compare(journal: Journal, seen: Mapping[str, Row | None], where: str) -> None:

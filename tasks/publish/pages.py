@@ -91,10 +91,7 @@ def _read(place: Path) -> tuple[PublishedRelease, ShownRecords, Evaluation]:
 
 
 def render_report(
-    published: PublishedRelease,
-    shown: ShownRecords,
-    evaluation: Evaluation,
-    internal: InternalEvaluation | None = None,
+    published: PublishedRelease, shown: ShownRecords, evaluation: Evaluation, internal: InternalEvaluation | None = None
 ) -> str:
     """The page as HTML text, the same for the same release.
 

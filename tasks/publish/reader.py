@@ -86,6 +86,11 @@ class PublishedRelease:
             marginals=marginals,
         )
 
+    def settings(self, records: int | None, seed: int | None) -> AnySynthesis:
+        """The settings of its synthesis with another number of records, or another seed, where these are given."""
+        changes = {key: value for key, value in (("records", records), ("seed", seed)) if value is not None}
+        return self.configuration.synthesize.model_copy(update=changes)
+
     def synthesize(self, settings: AnySynthesis) -> Iterator[pa.Table]:
         """New records from the released counts, in blocks, at least one. DP: post-processing.
 

@@ -23,13 +23,7 @@ from marginweave.tasks.publish.pages import internal_report, release_pages
 from marginweave.tasks.publish.reader import PublishedRelease, show_records
 from marginweave.tasks.publish.statement import privacy_statement, with_types
 from marginweave.tasks.publish.synthetic import write_synthetic
-from marginweave.tasks.publish.tables import (
-    counts_table,
-    csv_bytes,
-    marginal_facts,
-    measurements_table,
-    parquet_bytes,
-)
+from marginweave.tasks.publish.tables import counts_table, csv_bytes, marginal_facts, measurements_table, parquet_bytes
 from marginweave.tasks.references import DerivedReference, RunReference, StageResult
 from marginweave.tasks.stage import stage_task
 

@@ -159,11 +159,8 @@ def _source(impute: Imputation) -> str:
     if isinstance(impute, GaussianImputation):
         normal = f"a normal distribution with mean {impute.mean:g} and standard deviation {impute.deviation:g}"
         return f"{normal}, clamped to the bounds"
-    return (
-        "declared values with declared weights"
-        if isinstance(impute, WeightedImputation)
-        else "the uniform distribution"
-    )
+    weighted = isinstance(impute, WeightedImputation)
+    return "declared values with declared weights" if weighted else "the uniform distribution"
 
 
 def _resize(configuration: Configuration) -> Iterator[str]:

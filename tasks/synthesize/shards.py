@@ -45,8 +45,7 @@ class ShardPlan:
         most. The part grows with the count: a combination that is never more frequent than those inside it stays so in every
         shard. What is less frequent than there are parts is in the last shards only. DP: post-processing.
         """
-        part: Numbers = (counts + shard % self.parts) // self.parts
-        return part
+        return (counts + shard % self.parts) // self.parts
 
     def records(self, records: int, shard: int) -> int:
         """How many of `records` are in a shard; they add up to `records`."""

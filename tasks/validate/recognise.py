@@ -74,9 +74,8 @@ def _recognise_text(source: str, form: SourceFile, *, encoding: bool) -> SourceF
 def _recognise_numbers(source: str, form: SourceFile) -> SourceFile:
     """The marks with which the most columns are numbers, but for one text each, and the fewest texts are none."""
     present = source_columns(source, form)
-    names = [
-        name for name in present if name and present.count(name) == 1
-    ]  # the draft refuses a name that stands twice
+    # the draft refuses a name that stands twice
+    names = [name for name in present if name and present.count(name) == 1]
     if not names:
         return form
     forms = _FORMS if delimiter_of(source, form) == "," else (_FORMS[0], *_FORMS[2:], _FORMS[1])

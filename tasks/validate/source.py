@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 
@@ -233,6 +233,14 @@ class TableSource:
             return ()
         with reading(self.name):
             return tuple(part.state for part in parts_of(self.name))
+
+    @contextmanager
+    def unchanged(self, otherwise: str) -> Iterator[None]:
+        """The source is in the end what it was in the beginning, or else an InputError that says `otherwise`."""
+        state = self.state()
+        yield
+        if self.state() != state:
+            raise InputError(otherwise)
 
 
 def check_source(source: str, columns: Sequence[str], form: SourceFile) -> None:

@@ -94,7 +94,7 @@ FAULTS = (
     Fault(
         name="the delta of thresholds is not taken off the delta that mu^2 is converted at",
         file="tasks/ledger/boxes.py",
-        text="delta = rounded(_EXACT.subtract(cap.delta, _EXACT.add(delta_add, allowance.delta)), up=False)",
+        text="delta = rounded(EXACT.subtract(cap.delta, EXACT.add(delta_add, allowance.delta)), up=False)",
         instead="delta = rounded(cap.delta, up=False)",
         killed_by=("tests/laws/test_filter.py::test_no_strategy_gets_past_the_box",),
     ),

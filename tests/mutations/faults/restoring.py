@@ -47,7 +47,7 @@ FAULTS = (
     Fault(
         name="a run that has lost the rows it had seen is not compared",
         file="tasks/ledger/witness.py",
-        text="        manifest = None if _named(sighting) == ledger else _manifest(path.parent)\n",
+        text="        manifest = None if _named(sighting) == ledger else RunFolder(path.parent).readable_manifest()\n",
         instead="        manifest = None\n",
         killed_by=(f"{_OLDER}::test_an_older_copy_is_refused_whatever_became_of_the_rows_that_were_seen",),
     ),
