@@ -12,8 +12,8 @@ FAULTS = (
     Fault(
         name="what a record that breaks a rule becomes depends on the others that break one",
         file="tasks/encode/repair.py",
-        text="words.words_of(here[dead], j)",
-        instead="words.words_of(np.arange(len(dead)), j)",
+        text="column[dead], allowed, words.words_of(here[dead], j)",
+        instead="column[dead], allowed, words.words_of(np.arange(len(dead)), j)",
         killed_by=(_ITSELF, _NEIGHBOR),
     ),
     Fault(
@@ -26,8 +26,8 @@ FAULTS = (
     Fault(
         name="the last column of a rule wins",
         file="tasks/encode/repair.py",
-        text="before[other].append(one)",
-        instead="before[one].append(other)",
+        text="before[other].add(name)",
+        instead="before[name].add(other)",
         killed_by=(f"{_RULES}::test_the_first_column_of_a_rule_wins",),
     ),
     Fault(
