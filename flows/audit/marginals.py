@@ -25,6 +25,7 @@ from marginweave.tasks.empirical.findings import Hits, TrialScores, event_scores
 from marginweave.tasks.evaluate.paid import mean_count_error
 from marginweave.tasks.mechanisms.gaussian import query_sigma, select_candidate
 from marginweave.tasks.mechanisms.randomness import fresh_bits
+from marginweave.tasks.structure.levels import finer_places
 from marginweave.tasks.structure.zeros import domain_sizes
 
 Table = list[NDArray[np.uint8]]
@@ -244,11 +245,20 @@ def _chosen(
         return selection.fitting(
             selection.declared_cliques(settings, configuration.names, full_sizes), sizes, selection.most_cells(draw)
         ), 0.0
-    noise, pairs = selection.scoring(configuration, release.plan), selection.scored_pairs(sizes, draw)
+    noise, pairs = (
+        selection.scoring(configuration, release.plan),
+        selection.scored_pairs(sizes, draw, finer_places(configuration)),
+    )
     present, absent = (selection.indif_scores([rows], sizes, pairs, noise.steps) for rows in tables)
     scores = selection.measure_indif((present, absent)[side], noise, fresh_bits())
     on_grid = np.rint(scores * noise.steps).astype(np.int64)[None]
     cliques = selection.selected_cliques(
-        settings, sizes, scores, draw, configuration.stability, selection.synthesizable(configuration, sizes, ())
+        settings,
+        sizes,
+        scores,
+        draw,
+        configuration.stability,
+        selection.synthesizable(configuration, sizes, ()),
+        finer=finer_places(configuration),
     )
     return cliques, float(shift_score(on_grid, absent, present - absent, noise.sigma)[0])

@@ -20,6 +20,7 @@ from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.aggregate.marginals import cells
 from marginweave.tasks.aggregate.noise import MARGINALS, planned_cliques, planned_sigmas, public_sizes
 from marginweave.tasks.mechanisms.catalogue import count_noise
+from marginweave.tasks.structure.levels import finer_places
 
 FEWEST, MOST = 6_366, 48_842
 """Rows of the tables of docs/accuracy.md: beyond these nothing is said of measured errors."""
@@ -50,13 +51,15 @@ def _counts(configuration: Configuration, usual: AggregateSettings | MarginalSet
         decided = in_marginals(configuration) if isinstance(usual, MarginalSettings) else configuration
         noise, beside = defaults.relative_noise(decided), defaults.edge_words(decided)
         chosen += f"; all pairs together would have noise r = {noise:.3g}{beside}"
-    return f"Counting: {counted}{_limited(configuration)} ({chosen})"
+    return f"Counting: {counted}{_limited(configuration)}{_leveled(configuration)} ({chosen})"
 
 
 def _given_up(configuration: Configuration, usual: AggregateSettings | MarginalSettings) -> list[str]:
     """What sets and private domains cost where the choice is left to `auto`, and what would avoid it, in a sentence each."""
     attributes = configuration.attributes
-    listed_pairs = isinstance(usual, MarginalSettings) and isinstance(usual.cliques, tuple)
+    listed_pairs = (
+        isinstance(usual, MarginalSettings) and isinstance(usual.cliques, tuple) and not finer_places(configuration)
+    )
     alone = ", and are in no pairs" if listed_pairs else ""
     found = [
         f"Column {name}, a set, counts as {values} columns, one for each value, which share the budget{alone}; declare fewer "
@@ -86,6 +89,17 @@ def _limited(configuration: Configuration) -> str:
     numbers = ", ".join(f"{number:,} of {length}" for length, number in sorted(lengths.items(), reverse=True))
     pairs = ", and pairs" if cliques.all > 2 else ""
     return f", of at most {cliques.max_cells:,} cells{pairs}: {numbers}"
+
+
+def _leveled(configuration: Configuration) -> str:
+    """At which level the columns of larger marginals are counted, where they have several."""
+    cliques = None if configuration.marginals is None else configuration.marginals.cliques
+    names = [attribute.name for attribute in configuration.attributes]
+    found = []
+    for coarse, fine in finer_places(configuration).items() if isinstance(cliques, tuple) else ():
+        numbers = (f"{sum(names[a] in c for c in cliques):,} with {names[a]}" for a in (fine, coarse))
+        found.append(", ".join(numbers))
+    return f", {'; '.join(found)}" if found else ""
 
 
 def _measured(configuration: Configuration, usual: AggregateSettings | MarginalSettings) -> list[str]:

@@ -70,8 +70,7 @@ def forbidden_labels(
 ) -> tuple[Forbidden, ...]:
     """Everything that rules between columns exclude; `missing` gives the texts that mean "no value" in a column.
 
-    Raises:
-        ValueError: a value that the column does not have.
+    Raises ValueError for a value that the column does not have.
     """
     rules = _Rules(columns=columns, attributes=attributes, missing=missing)
     found = [box for entry in structure.forbidden for box in rules.listed(entry)]
@@ -79,6 +78,7 @@ def forbidden_labels(
     for (low, high), steps in structure.orders.items():
         found += rules.out_of_order(low, high, steps)
     found += [box for rule in structure.difference or () for box in rules.undated(rule.since, rule.column)]
+    found += [box for level in structure.levels or () for box in level.excluded(columns, attributes)]
     return tuple(box for box in found if all(labels for _, labels in box))
 
 

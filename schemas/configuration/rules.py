@@ -81,9 +81,10 @@ def _check_imputation(configuration: Sections, name: str, column: MeasuredColumn
 
 def _check_resize(configuration: Sections) -> None:
     """Added records need values, which only `impute` gives; a set of theirs is empty."""
+    structure = configuration.structure
     for attribute in configuration.attributes:
         column = configuration.columns[attribute.columns[0]]
-        if not attribute.imputed and not column.is_set:
+        if not (attribute.imputed or column.is_set or (structure and structure.level_of(attribute.name))):
             raise ValueError(
                 f"resize needs impute for column {attribute.columns[0]!r}: records that are added have no other value"
             )

@@ -20,6 +20,7 @@ from marginweave.schemas.configuration.computed import (
     check_computed,
 )
 from marginweave.schemas.configuration.conditions import Allowed, label_limits, step_of
+from marginweave.schemas.configuration.levels import LevelColumn, check_level
 from marginweave.schemas.configuration.preparation import UniformImputation
 from marginweave.schemas.configuration.values import FrozenModel
 
@@ -88,7 +89,7 @@ class Structure(FrozenModel):
 
     `forbidden` lists combinations that cannot be, as {column: value, …}; a list of values stands for each of them, and so does
     a condition. They are never candidates and never synthesized; nor is what breaks `applies` or `ordered`.
-    What `determined`, `difference` and `sum` compute is not counted.
+    What `determined`, `difference` and `sum` compute is not counted; what `levels` compute is, in marginals.
     """
 
     grouped: tuple[GroupedColumns, ...] = ()
@@ -98,6 +99,7 @@ class Structure(FrozenModel):
     ordered: Annotated[tuple[OrderedColumns, ...] | None, _NOT_EMPTY] = None
     difference: Annotated[tuple[DifferenceColumn, ...] | None, _NOT_EMPTY] = None
     sum: Annotated[tuple[SumColumn, ...] | None, _NOT_EMPTY] = None
+    levels: Annotated[tuple[LevelColumn, ...] | None, _NOT_EMPTY] = None
 
     @cached_property
     def orders(self) -> Orders:
@@ -118,8 +120,8 @@ class Structure(FrozenModel):
 
     @property
     def computed(self) -> tuple[ComputedColumn, ...]:
-        """The rules by which columns that are not counted are computed in the output."""
-        return (*self.determined, *self.totals)
+        """The rules by which columns are computed in the output."""
+        return (*self.determined, *self.totals, *(self.levels or ()))
 
     @property
     def totals(self) -> tuple[TotalColumn, ...]:
@@ -134,6 +136,10 @@ class Structure(FrozenModel):
         """The rule by which a column is computed in the output."""
         return next((rule for rule in self.computed if rule.computed == column), None)
 
+    def level_of(self, column: str) -> LevelColumn | None:
+        """The level that a column is of another."""
+        return next((rule for rule in self.levels or () if rule.column == column), None)
+
     def difference_of(self, column: str) -> DifferenceColumn | None:
         """The difference that a counted column is."""
         return next((rule for rule in self.difference or () if rule.column == column), None)
@@ -144,7 +150,7 @@ def check_structure(structure: Structure, columns: Mapping[str, Column]) -> None
     ruled = [("forbidden", name) for combination in structure.forbidden for name in combination]
     ruled += [("applies", name) for rule in structure.applies or () for name in (*rule.where, *rule.columns)]
     ruled += [("ordered", name) for order in structure.ordered or () for name in order.columns]
-    computed = _once((rule.computed for rule in structure.computed), "determined, difference and sum")
+    computed = _once((rule.computed for rule in structure.computed), "determined, difference, sum and levels")
     _once((rule.column for rule in structure.difference or ()), "difference")
     grouped = _once((name for group in structure.grouped for name in group.columns), "grouped")
     _once((group.name for group in structure.grouped), "grouped")
@@ -155,6 +161,8 @@ def check_structure(structure: Structure, columns: Mapping[str, Column]) -> None
     for group in structure.grouped:
         _check_group(group, columns, computed)
     check_computed(structure.computed, columns, grouped)
+    for level in structure.levels or ():
+        check_level(level, columns, computed, grouped)
     for key, name in ruled:
         _check_ruled(key, name, columns, {*computed, *grouped})
     for universe in structure.applies or ():

@@ -38,6 +38,7 @@ from marginweave.tasks.mechanisms.gaussian import marginal_sigma, select_candida
 from marginweave.tasks.mechanisms.randomness import DrawBits
 from marginweave.tasks.references import RunReference, StageResult
 from marginweave.tasks.stage import stage_task
+from marginweave.tasks.structure.levels import finer_places
 
 # A model that chooses needs less than one that records are made of; each round goes on from the one before.
 _MODEL = MixtureSynthesis(components=200, fits=1, iterations=200)
@@ -108,7 +109,7 @@ class _Rounds:
         self.one_way = [compress_measurement(m, compression) for m in unpack_measurements(payload)]
         self.masks = [compress_mask(mask, compression) for mask in drawn_masks(reference)]
         self.reference, self.settings, self.sizes = reference, settings, compression.sizes
-        self.candidates = rounds.candidate_sets(settings, self.sizes)
+        self.candidates = rounds.candidate_sets(settings, self.sizes, finer_places(reference.configuration))
         self.batch = min(settings.batch, len(self.candidates))
 
     def selections(self, number: int) -> list[PlannedDraw]:

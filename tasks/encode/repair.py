@@ -22,6 +22,7 @@ from marginweave.schemas.released.measurements import Mask
 from marginweave.tasks.encode.codes import EncodedTable
 from marginweave.tasks.mechanisms.randomness import CellWords
 from marginweave.tasks.structure.boxes import allowed_boxes
+from marginweave.tasks.structure.levels import level_codes
 from marginweave.tasks.structure.zeros import broken_records, domain_sizes, structural_masks
 
 # So many boxes at most for columns that rules tie together.
@@ -55,6 +56,7 @@ class Repair:
         self._ordered = set(configuration.ordered)
         self._optional = [attribute.optional for attribute in attributes]
         self._elsewhere = _elsewhere(configuration)
+        self._levels = list(level_codes(configuration))
         skipped = {j for j, attribute in enumerate(attributes) if attribute.private or attribute.is_set}
         masks = [
             m
@@ -76,6 +78,8 @@ class Repair:
     def __call__(self, table: EncodedTable, words: CellWords) -> EncodedTable:
         """The records after the map, `words` being those of the purpose. Private; DP: 1-stable, row by row."""
         codes = list(table.codes)
+        for coarse, fine, own in self._levels:  # imputed and added records have no level yet
+            codes[coarse] = own[codes[fine]].astype(codes[coarse].dtype)
         for part in self._parts:
             broken = np.flatnonzero(broken_records(codes, part.masks))
             if len(broken):

@@ -1,0 +1,91 @@
+"""Coarser levels of columns that are counted: an industry's sector, a county's state, bands of age."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
+
+from marginweave.schemas.configuration.columns import BooleanColumn, Category, Column, NumberColumn
+from marginweave.schemas.configuration.computed import DeterminedColumn
+
+if TYPE_CHECKING:
+    from marginweave.schemas.configuration.attributes import Attribute
+
+Labels: TypeAlias = tuple[str | None, ...]
+
+
+class LevelColumn(DeterminedColumn):
+    """A coarser level of a counted column: computed from it in every row and record, and counted in its place in larger sets.
+
+    The `mapping` has values of `by`, of which a number stands for its bin, or labels of its bins.
+    """
+
+    key: ClassVar[str] = "levels"
+
+    def codes(self, columns: Mapping[str, Column]) -> tuple[int, ...]:
+        """The code for each code of `by`, the missing one last."""
+        column, by = columns[self.column], columns[self.by]
+        missing = len(column.labels)
+        found = [missing if self.default is None else column.code_of(self.default)] * len(by.labels) + [missing]
+        for text, value in self.mapping.items():
+            found[_code(by, text)] = column.code_of(value)
+        return tuple(found)
+
+    def leaves_gaps(self, columns: Mapping[str, Column]) -> bool:
+        """Whether a value of `by` has none."""
+        return len(columns[self.column].labels) in self.codes(columns)[:-1]
+
+    def excluded(
+        self, columns: Mapping[str, Column], attributes: Sequence[Attribute]
+    ) -> Iterator[tuple[tuple[int, Labels], tuple[int, Labels]]]:
+        """For each of its values the labels of `by` that have it, and beside them all other values; where it is counted."""
+        places = {name: place for place, attribute in enumerate(attributes) for name in attribute.columns}
+        if self.column not in places:
+            return
+        fine, coarse = places[self.by], places[self.column]
+        given, every = ((*a.labels, *([None] if a.optional else [])) for a in (attributes[fine], attributes[coarse]))
+        codes = self.codes(columns)[: len(given)]
+        for own in sorted(set(codes)):
+            mine = tuple(label for label, code in zip(given, codes, strict=True) if code == own)
+            yield (fine, mine), (coarse, tuple(label for code, label in enumerate(every) if code != own))
+
+
+def _code(by: Column, text: str) -> int:
+    """The code of a value or label, or of the bin of a number; -1 for none."""
+    code = by.code_of(text)
+    if code < 0 and isinstance(by, NumberColumn):
+        with suppress(ValueError):
+            number, edges = float(text), by.edges
+            return min(bisect_right(edges, number), len(edges) - 1) - 1 if edges[0] <= number <= edges[-1] else -1
+    return code
+
+
+def check_level(
+    rule: LevelColumn, columns: Mapping[str, Column], computed: Collection[str], grouped: Collection[str]
+) -> None:
+    """Refuse a level that does not fit the declared columns, which are there; raises ValueError."""
+    column, by = columns[rule.column], columns[rule.by]
+    if rule.column in grouped or not isinstance(column, Category | BooleanColumn) or not column.public_cells:
+        raise ValueError(
+            f"structure.levels has {rule.column!r}, which must be a category or boolean with public values"
+        )
+    if rule.by in computed or rule.by in grouped or not by.public_cells:
+        raise ValueError(
+            f"structure.levels has {rule.column!r} by {rule.by!r}, which must be a counted column with public values; name the "
+            "finest one, not another level"
+        )
+    given: dict[int, tuple[str, str]] = {}
+    for text, value in ((None, rule.default), *rule.mapping.items()):
+        if value is not None and column.code_of(value) < 0:
+            raise ValueError(f"structure.levels gives {rule.column!r} the value {value!r}, which it does not declare")
+        if text is None:
+            continue
+        if (code := _code(by, text)) < 0:
+            raise ValueError(f"structure.levels maps {text!r}, which is no value or bin of {rule.by!r}")
+        if given.setdefault(code, (text, value))[1] != value:
+            raise ValueError(
+                f"structure.levels maps {given[code][0]!r} and {text!r}, which are one value or bin of {rule.by!r}, to two "
+                "values; keep one"
+            )
