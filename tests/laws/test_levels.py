@@ -220,7 +220,6 @@ def test_no_set_has_two_levels_of_a_column() -> None:
     finer = {0: 4, 1: 3}
     for clique in all_cliques(SIZES, 3, None, finer):
         assert len({finer.get(a, a) for a in clique}) == 3
-    from marginweave.schemas.draws import DrawKind
     draw = plan_budget(CONFIGURATION).draw(DrawKind.MARGINALS)
     pairs = scored_pairs(SIZES, draw, finer)
     assert len(pairs) == 8
