@@ -19,8 +19,10 @@ def check_preparation(configuration: Sections) -> None:
         raise ValueError(
             f"privacy.unit names column {subject.column!r}, which must be of type identifier or not be among the columns"
         )
-    check_records(configuration.attributes, configuration.forbidden)
-    _check_exact(configuration, configuration.structure or Structure())
+    structure = configuration.structure or Structure()
+    forbidden = configuration.excluded_by(structure.model_copy(update={"levels": None}))  # a level fits any record
+    check_records(configuration.attributes, forbidden)
+    _check_exact(configuration, structure)
     if not configuration.synthesize.complete and any(
         None in labels for box in configuration.forbidden for _, labels in box
     ):
