@@ -12,6 +12,7 @@ from marginweave.flows.audit.made_up import MadeUpRelease, noisy_number
 from marginweave.flows.audit.tuples import TEST_DELTA
 from marginweave.schemas.arrays import Counts, Flags, Floats, Integers
 from marginweave.schemas.budget import Stability
+from marginweave.schemas.configuration.levels import finer_places
 from marginweave.schemas.configuration.marginals import AdaptiveCliques, MarginalSettings
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.draws import BudgetPlan, DrawKind, PlannedDraw
@@ -25,7 +26,6 @@ from marginweave.tasks.empirical.findings import Hits, TrialScores, event_scores
 from marginweave.tasks.evaluate.paid import mean_count_error
 from marginweave.tasks.mechanisms.gaussian import query_sigma, select_candidate
 from marginweave.tasks.mechanisms.randomness import fresh_bits
-from marginweave.tasks.structure.levels import finer_places
 from marginweave.tasks.structure.zeros import domain_sizes
 
 Table = list[NDArray[np.uint8]]

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from marginweave.schemas.configuration.attributes import most_combinations
 from marginweave.schemas.configuration.k_tuples import AggregateSettings
+from marginweave.schemas.configuration.levels import finer_places
 from marginweave.schemas.configuration.marginals import AllCliques, MarginalSettings
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.synthesis import MixtureSynthesis
@@ -20,7 +21,6 @@ from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.aggregate.marginals import cells
 from marginweave.tasks.aggregate.noise import MARGINALS, planned_cliques, planned_sigmas, public_sizes
 from marginweave.tasks.mechanisms.catalogue import count_noise
-from marginweave.tasks.structure.levels import finer_places
 
 FEWEST, MOST = 6_366, 48_842
 """Rows of the tables of docs/accuracy.md: beyond these nothing is said of measured errors."""

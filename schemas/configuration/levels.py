@@ -12,6 +12,7 @@ from marginweave.schemas.configuration.computed import DeterminedColumn
 
 if TYPE_CHECKING:
     from marginweave.schemas.configuration.attributes import Attribute
+    from marginweave.schemas.configuration.sections import Sections
 
 Labels: TypeAlias = tuple[str | None, ...]
 
@@ -50,6 +51,13 @@ class LevelColumn(DeterminedColumn):
         for own in sorted(set(codes)):
             mine = tuple(label for label, code in zip(given, codes, strict=True) if code == own)
             yield (fine, mine), (coarse, tuple(label for code, label in enumerate(every) if code != own))
+
+
+def finer_places(configuration: Sections) -> dict[int, int]:
+    """For the place of each counted attribute that is a level the place of the one that it is of."""
+    places = {attribute.name: place for place, attribute in enumerate(configuration.attributes)}
+    levels = (configuration.structure.levels if configuration.structure else None) or ()
+    return {places[level.column]: places[level.by] for level in levels if level.column in places}
 
 
 def _code(by: Column, text: str) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from marginweave.schemas.configuration.levels import finer_places
 from marginweave.schemas.draws import DrawKind
 from marginweave.schemas.ledger.records import State
 from marginweave.schemas.released.aggregates import Domain
@@ -24,7 +25,6 @@ from marginweave.tasks.encode.task import open_encoded
 from marginweave.tasks.mechanisms.gaussian import gaussian_terms
 from marginweave.tasks.references import RunReference, StageResult
 from marginweave.tasks.stage import stage_task
-from marginweave.tasks.structure.levels import finer_places
 from marginweave.tasks.structure.zeros import domain_sizes
 
 

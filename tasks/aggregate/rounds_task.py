@@ -14,6 +14,7 @@ from functools import cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
+from marginweave.schemas.configuration.levels import finer_places
 from marginweave.schemas.configuration.synthesis import MixtureSynthesis
 from marginweave.schemas.draws import DrawKind, PlannedDraw
 from marginweave.schemas.released.measurements import Clique, Measurement
@@ -38,7 +39,6 @@ from marginweave.tasks.mechanisms.gaussian import marginal_sigma, select_candida
 from marginweave.tasks.mechanisms.randomness import DrawBits
 from marginweave.tasks.references import RunReference, StageResult
 from marginweave.tasks.stage import stage_task
-from marginweave.tasks.structure.levels import finer_places
 
 # A model that chooses needs less than one that records are made of; each round goes on from the one before.
 _MODEL = MixtureSynthesis(components=200, fits=1, iterations=200)

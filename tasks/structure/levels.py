@@ -10,11 +10,6 @@ from marginweave.schemas.arrays import Integers
 from marginweave.schemas.configuration.sections import Sections
 
 
-def finer_places(configuration: Sections) -> dict[int, int]:
-    """For the place of each attribute that is a level the place of the one that it is of."""
-    return {coarse: fine for coarse, fine, _ in level_codes(configuration)}
-
-
 def level_codes(configuration: Sections) -> Iterator[tuple[int, int, Integers]]:
     """Places of each level that is counted and of what it is of, and its code for each code of that, the missing one last."""
     places = {attribute.name: place for place, attribute in enumerate(configuration.attributes)}

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from marginweave.schemas.configuration.levels import finer_places
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.synthesis import GumSynthesis, MixtureSynthesis, SynthesisSettings
 from marginweave.schemas.draws import DrawKind
@@ -30,7 +31,7 @@ from marginweave.tasks.evaluate.rules import broken_rules
 from marginweave.tasks.mechanisms.randomness import KeyedBits, RecordWords
 from marginweave.tasks.normalize.marginals import compression_of, normalize_marginals
 from marginweave.tasks.preprocess.clean import clean_table
-from marginweave.tasks.structure.levels import finer_places, level_codes
+from marginweave.tasks.structure.levels import level_codes
 from marginweave.tasks.structure.zeros import domain_sizes, structural_masks
 from marginweave.tasks.synthesize.release import synthesize_blocks
 from tests.support.configurations import configuration

@@ -13,6 +13,7 @@ from typing import Any
 
 from marginweave.schemas.configuration.attributes import Attribute
 from marginweave.schemas.configuration.k_tuples import AggregateSettings
+from marginweave.schemas.configuration.levels import finer_places
 from marginweave.schemas.configuration.marginals import AllCliques, MarginalSettings
 from marginweave.schemas.configuration.privacy import MOST_EPSILON
 from marginweave.schemas.configuration.sections import Sections
@@ -28,7 +29,6 @@ from marginweave.tasks.accounting.plan.default_records import (
     table_cells,
 )
 from marginweave.tasks.accounting.plan.levels import triples
-from marginweave.tasks.structure.levels import finer_places
 
 # Noise of pairs (`pair_noise`) beyond which no triples are measured, and single columns need more of the budget of k-tuples;
 # and beyond which they need most of it.

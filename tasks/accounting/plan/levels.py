@@ -8,11 +8,11 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from marginweave.schemas.configuration.levels import finer_places
 from marginweave.schemas.configuration.marginals import AllCliques, MarginalSettings
 from marginweave.schemas.configuration.sections import Sections
 from marginweave.schemas.released.measurements import Clique
 from marginweave.tasks.accounting.plan.default_records import fitting_seconds, public_codes
-from marginweave.tasks.structure.levels import finer_places
 
 # A table is counted as fine as leaves the noise of all its cells together below so many times the rows.
 _MOST_NOISE = 2.0
