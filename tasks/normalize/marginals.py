@@ -52,7 +52,7 @@ def normalize_marginals(marginals: Marginals, configuration: Configuration) -> M
 def _levels(
     configuration: Configuration, measured: Sequence[Measurement], compression: Compression
 ) -> Iterator[Measurement]:
-    """What is known of each level beside the column that it is of: the column's own counts, by which both agree."""
+    """The counts of each column that has a level, with that beside them: so the tables of either agree."""
     for coarse, fine, codes in level_codes(configuration):
         new, sizes = compression.codes, compression.sizes
         table = np.zeros((sizes[fine], sizes[coarse]))
