@@ -12,7 +12,7 @@ from marginweave.flows.audit.made_up import MadeUpRelease, noisy_number
 from marginweave.flows.audit.tuples import TEST_DELTA
 from marginweave.schemas.arrays import Counts, Flags, Floats, Integers
 from marginweave.schemas.budget import Stability
-from marginweave.schemas.configuration.levels import finer_places
+from marginweave.schemas.configuration.level_places import finer_places
 from marginweave.schemas.configuration.marginals import AdaptiveCliques, MarginalSettings
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.draws import BudgetPlan, DrawKind, PlannedDraw

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias
 
 from marginweave.schemas.configuration.columns import BooleanColumn, Category, Column, NumberColumn
 from marginweave.schemas.configuration.computed import DeterminedColumn
-
-if TYPE_CHECKING:
-    from marginweave.schemas.configuration.attributes import Attribute
-    from marginweave.schemas.configuration.sections import Sections
 
 Labels: TypeAlias = tuple[str | None, ...]
 
@@ -39,25 +35,21 @@ class LevelColumn(DeterminedColumn):
         return len(columns[self.column].labels) in self.codes(columns)[:-1]
 
     def excluded(
-        self, columns: Mapping[str, Column], attributes: Sequence[Attribute]
+        self, columns: Mapping[str, Column], counted: Mapping[str, tuple[int, bool]]
     ) -> Iterator[tuple[tuple[int, Labels], tuple[int, Labels]]]:
-        """For each of its values the labels of `by` that have it, and beside them all other values; where it is counted."""
-        places = {name: place for place, attribute in enumerate(attributes) for name in attribute.columns}
-        if self.column not in places:
+        """For each of its values the labels of `by` that have it, and beside them all other values; where it is counted.
+
+        `counted` has the place of each counted column, and whether it can be missing.
+        """
+        if self.column not in counted:
             return
-        fine, coarse = places[self.by], places[self.column]
-        given, every = ((*a.labels, *([None] if a.optional else [])) for a in (attributes[fine], attributes[coarse]))
+        (fine, lacks), (coarse, gaps) = counted[self.by], counted[self.column]
+        given = (*columns[self.by].labels, *([None] if lacks else []))
+        every = (*columns[self.column].labels, *([None] if gaps else []))
         codes = self.codes(columns)[: len(given)]
         for own in sorted(set(codes)):
             mine = tuple(label for label, code in zip(given, codes, strict=True) if code == own)
             yield (fine, mine), (coarse, tuple(label for code, label in enumerate(every) if code != own))
-
-
-def finer_places(configuration: Sections) -> dict[int, int]:
-    """For the place of each counted attribute that is a level the place of the one that it is of."""
-    places = {attribute.name: place for place, attribute in enumerate(configuration.attributes)}
-    levels = (configuration.structure.levels if configuration.structure else None) or ()
-    return {places[level.column]: places[level.by] for level in levels if level.column in places}
 
 
 def _code(by: Column, text: str) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from marginweave.schemas.configuration.levels import finer_places
+from marginweave.schemas.configuration.level_places import finer_places
 from marginweave.schemas.draws import DrawKind
 from marginweave.schemas.ledger.records import State
 from marginweave.schemas.released.aggregates import Domain

@@ -14,7 +14,7 @@ from functools import cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.configuration.levels import finer_places
+from marginweave.schemas.configuration.level_places import finer_places
 from marginweave.schemas.configuration.synthesis import MixtureSynthesis
 from marginweave.schemas.draws import DrawKind, PlannedDraw
 from marginweave.schemas.released.measurements import Clique, Measurement

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.configuration.levels import finer_places
+from marginweave.schemas.configuration.level_places import finer_places
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.synthesis import GumSynthesis, MixtureSynthesis, SynthesisSettings
 from marginweave.schemas.draws import DrawKind

@@ -112,7 +112,7 @@ FAULTS = (
     Fault(
         name="records of a model may have another level than their column",
         file="schemas/configuration/attributes.py",
-        text="    found += [box for level in structure.levels or () for box in level.excluded(columns, attributes)]\n",
+        text="    found += [box for level in structure.levels or () for box in level.excluded(columns, counted)]\n",
         instead="",
         killed_by=(
             f"{_LEVELS}::test_a_level_adds_no_cells_to_the_model",
