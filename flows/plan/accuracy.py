@@ -93,11 +93,11 @@ def _limited(configuration: Configuration) -> str:
 
 def _leveled(configuration: Configuration) -> str:
     """At which level the columns of larger marginals are counted, where they have several."""
-    cliques = None if configuration.marginals is None else configuration.marginals.cliques
+    chosen = None if configuration.marginals is None else configuration.marginals.cliques
     names = [attribute.name for attribute in configuration.attributes]
-    found = []
-    for coarse, fine in finer_places(configuration).items() if isinstance(cliques, tuple) else ():
-        numbers = (f"{sum(names[a] in c for c in cliques):,} with {names[a]}" for a in (fine, coarse))
+    cliques, found = chosen if isinstance(chosen, tuple) else (), []
+    for places in finer_places(configuration).items() if cliques else ():
+        numbers = (f"{sum(names[a] in clique for clique in cliques):,} with {names[a]}" for a in reversed(places))
         found.append(", ".join(numbers))
     return f", {'; '.join(found)}" if found else ""
 

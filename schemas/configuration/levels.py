@@ -76,16 +76,15 @@ def check_level(
             f"structure.levels has {rule.column!r} by {rule.by!r}, which must be a counted column with public values; name the "
             "finest one, not another level"
         )
-    given: dict[int, tuple[str, str]] = {}
-    for text, value in ((None, rule.default), *rule.mapping.items()):
-        if value is not None and column.code_of(value) < 0:
+    for value in (*rule.mapping.values(), *(() if rule.default is None else (rule.default,))):
+        if column.code_of(value) < 0:
             raise ValueError(f"structure.levels gives {rule.column!r} the value {value!r}, which it does not declare")
-        if text is None:
-            continue
+    given: dict[int, str] = {}
+    for text, value in rule.mapping.items():
         if (code := _code(by, text)) < 0:
             raise ValueError(f"structure.levels maps {text!r}, which is no value or bin of {rule.by!r}")
-        if given.setdefault(code, (text, value))[1] != value:
+        if column.code_of(rule.mapping[given.setdefault(code, text)]) != column.code_of(value):
             raise ValueError(
-                f"structure.levels maps {given[code][0]!r} and {text!r}, which are one value or bin of {rule.by!r}, to two "
+                f"structure.levels maps {given[code]!r} and {text!r}, which are one value or bin of {rule.by!r}, to two "
                 "values; keep one"
             )

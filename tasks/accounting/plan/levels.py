@@ -97,7 +97,7 @@ def triples(configuration: Sections, rows: float) -> Iterator[Mapping[str, Any]]
 
 def _leveled_triples(configuration: Sections, length: int, rows: float) -> Iterator[Mapping[str, Any]]:
     sizes = public_codes(configuration.attributes)
-    for most in (None, 8192, 2048, 512):
+    for most in (None, *(round(8192 * 0.75**step) for step in range(20))):
         section = with_levels(
             {"method": "marginals", "cliques": {"all": length, "max_cells": most}}, configuration, rows
         )
