@@ -47,7 +47,11 @@ def clean_schema(configuration: Configuration) -> pa.DataFrameSchema:
     for name in configuration.names:
         column = configuration.columns[name]
         assert isinstance(column, MeasuredColumn)
-        nullable = column.impute is not None or configuration.lacks_values(name)  # imputed after this stage alone
+        level = configuration.structure.level_of(name) if configuration.structure else None
+        imputed = column if level is None else configuration.columns[level.by]
+        nullable = getattr(imputed, "impute", None) is not None or configuration.lacks_values(
+            name
+        )  # imputed after this stage
         columns[name] = (list(map(_check, column.clean_rules)), nullable)
     return _table(columns)
 

@@ -12,6 +12,7 @@ from marginweave.flows.audit.made_up import MadeUpRelease, noisy_number
 from marginweave.flows.audit.tuples import TEST_DELTA
 from marginweave.schemas.arrays import Counts, Flags, Floats, Integers
 from marginweave.schemas.budget import Stability
+from marginweave.schemas.configuration.level_places import finer_places
 from marginweave.schemas.configuration.marginals import AdaptiveCliques, MarginalSettings
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.draws import BudgetPlan, DrawKind, PlannedDraw
@@ -244,11 +245,20 @@ def _chosen(
         return selection.fitting(
             selection.declared_cliques(settings, configuration.names, full_sizes), sizes, selection.most_cells(draw)
         ), 0.0
-    noise, pairs = selection.scoring(configuration, release.plan), selection.scored_pairs(sizes, draw)
+    noise, pairs = (
+        selection.scoring(configuration, release.plan),
+        selection.scored_pairs(sizes, draw, finer_places(configuration)),
+    )
     present, absent = (selection.indif_scores([rows], sizes, pairs, noise.steps) for rows in tables)
     scores = selection.measure_indif((present, absent)[side], noise, fresh_bits())
     on_grid = np.rint(scores * noise.steps).astype(np.int64)[None]
     cliques = selection.selected_cliques(
-        settings, sizes, scores, draw, configuration.stability, selection.synthesizable(configuration, sizes, ())
+        settings,
+        sizes,
+        scores,
+        draw,
+        configuration.stability,
+        selection.synthesizable(configuration, sizes, ()),
+        finer=finer_places(configuration),
     )
     return cliques, float(shift_score(on_grid, absent, present - absent, noise.sigma)[0])

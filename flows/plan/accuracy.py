@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from marginweave.schemas.configuration.attributes import most_combinations
 from marginweave.schemas.configuration.k_tuples import AggregateSettings
+from marginweave.schemas.configuration.level_places import finer_places
 from marginweave.schemas.configuration.marginals import AllCliques, MarginalSettings
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.synthesis import MixtureSynthesis
@@ -50,13 +51,15 @@ def _counts(configuration: Configuration, usual: AggregateSettings | MarginalSet
         decided = in_marginals(configuration) if isinstance(usual, MarginalSettings) else configuration
         noise, beside = defaults.relative_noise(decided), defaults.edge_words(decided)
         chosen += f"; all pairs together would have noise r = {noise:.3g}{beside}"
-    return f"Counting: {counted}{_limited(configuration)} ({chosen})"
+    return f"Counting: {counted}{_limited(configuration)}{_leveled(configuration)} ({chosen})"
 
 
 def _given_up(configuration: Configuration, usual: AggregateSettings | MarginalSettings) -> list[str]:
     """What sets and private domains cost where the choice is left to `auto`, and what would avoid it, in a sentence each."""
     attributes = configuration.attributes
-    listed_pairs = isinstance(usual, MarginalSettings) and isinstance(usual.cliques, tuple)
+    listed_pairs = (
+        isinstance(usual, MarginalSettings) and isinstance(usual.cliques, tuple) and not finer_places(configuration)
+    )
     alone = ", and are in no pairs" if listed_pairs else ""
     found = [
         f"Column {name}, a set, counts as {values} columns, one for each value, which share the budget{alone}; declare fewer "
@@ -86,6 +89,17 @@ def _limited(configuration: Configuration) -> str:
     numbers = ", ".join(f"{number:,} of {length}" for length, number in sorted(lengths.items(), reverse=True))
     pairs = ", and pairs" if cliques.all > 2 else ""
     return f", of at most {cliques.max_cells:,} cells{pairs}: {numbers}"
+
+
+def _leveled(configuration: Configuration) -> str:
+    """At which level the columns of larger marginals are counted, where they have several."""
+    chosen = None if configuration.marginals is None else configuration.marginals.cliques
+    names = [attribute.name for attribute in configuration.attributes]
+    cliques, found = chosen if isinstance(chosen, tuple) else (), []
+    for places in finer_places(configuration).items() if cliques else ():
+        numbers = (f"{sum(names[a] in clique for clique in cliques):,} with {names[a]}" for a in reversed(places))
+        found.append(", ".join(numbers))
+    return f", {'; '.join(found)}" if found else ""
 
 
 def _measured(configuration: Configuration, usual: AggregateSettings | MarginalSettings) -> list[str]:

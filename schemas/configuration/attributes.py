@@ -70,11 +70,7 @@ def forbidden_labels(
     attributes: Sequence[Attribute],
     missing: Callable[[str], Sequence[str]],
 ) -> tuple[Forbidden, ...]:
-    """Everything that rules between columns exclude; `missing` gives the texts that mean "no value" in a column.
-
-    Raises:
-        ValueError: a value that the column does not have.
-    """
+    """What rules exclude; `missing` has the texts for "no value" in a column. Raises ValueError for what is no value of one."""
     rules = _Rules(columns=columns, attributes=attributes, missing=missing)
     found = [box for entry in structure.forbidden for box in rules.listed(entry)]
     found += [box for universe in structure.applies or () for box in rules.outside(universe)]
@@ -82,6 +78,8 @@ def forbidden_labels(
         found += rules.out_of_order(low, high, steps)
     found += [box for rule in structure.at_most or () for box in rules.too_much(rule)]
     found += [box for rule in structure.difference or () for box in rules.undated(rule.since, rule.column)]
+    counted = {attribute.name: (place, attribute.optional) for place, attribute in enumerate(attributes)}
+    found += [box for level in structure.levels or () for box in level.excluded(columns, counted)]
     return tuple(box for box in found if all(labels for _, labels in box))
 
 

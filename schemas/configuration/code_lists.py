@@ -58,11 +58,10 @@ def with_code_lists(raw: Mapping[str, Any], below: Path) -> dict[str, Any]:
     if isinstance(raw.get("columns"), dict):
         found["columns"] = {name: _with_values(name, column, below) for name, column in raw["columns"].items()}
     structure = raw.get("structure")
-    if isinstance(structure, dict) and isinstance(structure.get("determined"), list):
-        found["structure"] = {
-            **structure,
-            "determined": [_with_mapping(rule, below) for rule in structure["determined"]],
-        }
+    if isinstance(structure, dict):
+        rules = {key: structure[key] for key in ("determined", "levels") if isinstance(structure.get(key), list)}
+        read = {key: [_with_mapping(rule, below, f"structure.{key}.mapping") for rule in rules[key]] for key in rules}
+        found["structure"] = {**structure, **read}
     if isinstance(raw.get("known"), list):
         found["known"] = [
             _with_counts(with_release(known, below, f"known.{place}.release"), below, f"known.{place}.table")
@@ -103,11 +102,10 @@ def _with_values(name: str, column: Any, below: Path) -> Any:
     return {**column, "values": list(codes), **({"titles": titles} if titles and "titles" not in column else {})}
 
 
-def _with_mapping(rule: Any, below: Path) -> Any:
+def _with_mapping(rule: Any, below: Path, place: str) -> Any:
     mapping = rule.get("mapping") if isinstance(rule, dict) else None
     if not isinstance(mapping, dict) or "file" not in mapping or not set(mapping) <= _KEYS:
         return rule
-    place = "structure.determined.mapping"
     if not (mapping.get("value") and mapping.get("label")):
         raise InputError(f"{place} needs value and label: the columns of the file that map a value to another")
     return {**rule, "mapping": _read(mapping, below, str(rule.get("by")), place)}

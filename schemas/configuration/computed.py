@@ -31,6 +31,10 @@ class _Computed(FrozenModel):
         """The column of the output that is computed; it is not counted."""
         return self.column
 
+    def leaves_gaps(self, columns: Mapping[str, Column]) -> bool:  # noqa: ARG002 - levels look at them
+        """Whether it can be missing where its sources are not."""
+        return False
+
 
 class DeterminedColumn(_Computed):
     """A column that is not measured: the output has `mapping[value of by]`, or `default`; nothing where `by` is missing."""
@@ -44,6 +48,10 @@ class DeterminedColumn(_Computed):
     def sources(self) -> tuple[str, ...]:
         """The counted column that it follows from."""
         return (self.by,)
+
+    def leaves_gaps(self, columns: Mapping[str, Column]) -> bool:  # noqa: ARG002 - levels look at them
+        """Whether other values of `by` have none."""
+        return self.default is None
 
 
 class DifferenceColumn(_Computed):
@@ -89,9 +97,9 @@ def check_computed(rules: Iterable[ComputedColumn], columns: Mapping[str, Column
     computed = {rule.computed for rule in given}
     differences = {rule.column for rule in given if isinstance(rule, DifferenceColumn)}
     for rule in given:
-        if isinstance(rule, DeterminedColumn):
+        if isinstance(rule, DeterminedColumn) and rule.key == "determined":
             _check_determined(rule, columns, computed, grouped)
-        else:
+        elif isinstance(rule, DifferenceColumn | SumColumn):
             _check_total(rule, columns, computed, grouped)
         if isinstance(rule, DifferenceColumn) and rule.since in differences:
             raise ValueError(f"structure.difference has since: {rule.since}, which must not be a difference itself")

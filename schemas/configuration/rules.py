@@ -19,8 +19,9 @@ def check_preparation(configuration: Sections) -> None:
         raise ValueError(
             f"privacy.unit names column {subject.column!r}, which must be of type identifier or not be among the columns"
         )
-    check_records(configuration.attributes, configuration.forbidden)
     structure, privacy = configuration.structure or Structure(), configuration.privacy
+    forbidden = configuration.excluded_by(structure.model_copy(update={"levels": None}))  # a level fits any record
+    check_records(configuration.attributes, forbidden)
     _check_exact(configuration, structure)
     if structure.repair == "drop" and (configuration.resize or privacy.neighbors == "replace-one"):
         raise ValueError(
@@ -88,9 +89,10 @@ def _check_imputation(configuration: Sections, name: str, column: MeasuredColumn
 
 def _check_resize(configuration: Sections) -> None:
     """Added records need values, which only `impute` gives; a set of theirs is empty."""
+    structure = configuration.structure
     for attribute in configuration.attributes:
         column = configuration.columns[attribute.columns[0]]
-        if not attribute.imputed and not column.is_set:
+        if not (attribute.imputed or column.is_set or (structure and structure.level_of(attribute.name))):
             raise ValueError(
                 f"resize needs impute for column {attribute.columns[0]!r}: records that are added have no other value"
             )

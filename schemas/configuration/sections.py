@@ -11,7 +11,6 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from marginweave.schemas.budget import Stability
 from marginweave.schemas.configuration.attributes import Attribute, Forbidden, forbidden_labels, most_combinations
 from marginweave.schemas.configuration.columns import Column, ConstantColumn, IdentifierColumn, MeasuredColumn, Texts
-from marginweave.schemas.configuration.computed import DeterminedColumn
 from marginweave.schemas.configuration.evaluation import EvaluationSettings, ExpectationSettings, PublishSettings
 from marginweave.schemas.configuration.execution import Execution, Source
 from marginweave.schemas.configuration.k_tuples import DEFAULT_BOUNDS_SHARE, AggregateSettings
@@ -95,6 +94,8 @@ class Sections(Execution):
             return False
         if self.privacy.subject is not None and self.privacy.subject.join:
             return True  # rows of one subject that disagree
+        if level := self.structure.level_of(column) if self.structure else None:
+            return self.lacks_values(level.by) or level.leaves_gaps(self.columns)
         rule = self.structure.difference_of(column) if self.structure else None
         return any(map(self._has_gaps, (column,) if rule is None else (rule.of, rule.since)))
 
@@ -105,12 +106,9 @@ class Sections(Execution):
 
     def can_be_missing(self, column: str) -> bool:
         """Whether the output can lack a value of `column`, from public facts alone."""
-        rule = self.structure.rule_of(column) if self.structure else None
-        if rule is not None:
-            unmapped = isinstance(rule, DeterminedColumn) and rule.default is None
-            return unmapped or any(map(self.can_be_missing, rule.sources))
-        group = self.structure.group_of(column) if self.structure else None
-        if group is None:
+        if rule := self.structure.rule_of(column) if self.structure else None:
+            return rule.leaves_gaps(self.columns) or any(map(self.can_be_missing, rule.sources))
+        if (group := self.structure.group_of(column) if self.structure else None) is None:
             return isinstance(self.columns[column], MeasuredColumn) and self.lacks_values(column)
         place, size = group.columns.index(column), len(self.columns[column].labels)
         return group.optional or any(codes[place] == size for codes in self.member_codes(group))
@@ -140,9 +138,10 @@ class Sections(Execution):
     def attributes(self) -> tuple[Attribute, ...]:
         """What is counted, in the order of the columns; a group stands where its first column does.
 
-        In marginals each declared value of a set is an attribute of its own.
+        In marginals each declared value of a set is an attribute of its own, and so is a level of a column.
         """
         structure = self.structure or Structure()
+        levels = {rule.column for rule in structure.levels or ()} if self.marginals else {}
         found: dict[str, tuple[Attribute, ...]] = {}
         for name, column in self.columns.items():
             group = structure.group_of(name)
@@ -155,15 +154,15 @@ class Sections(Execution):
                     imputed=group.impute is not None,
                 )
                 found[group.name] = (attribute,)
-            elif isinstance(column, MeasuredColumn) and structure.rule_of(name) is None:
+            elif isinstance(column, MeasuredColumn) and (name in levels or structure.rule_of(name) is None):
                 found[name] = self._of_column(name, column)
         return tuple(itertools.chain.from_iterable(found.values()))
 
     def _of_column(self, name: str, column: MeasuredColumn) -> tuple[Attribute, ...]:
         """The attribute of a column; of a set in marginals one for each value, which a record has or lacks."""
-        if self.marginals is not None and column.is_set and not column.private:
-            labels = column.labels
-            return tuple(Attribute(name=f"{name}={v}", columns=(name,), labels=(v,), of_set=True) for v in labels)
+        if self.marginals and column.is_set and not column.private:
+            values = column.labels
+            return tuple(Attribute(name=f"{name}={v}", columns=(name,), labels=(v,), of_set=True) for v in values)
         attribute = Attribute(
             name=name,
             columns=(name,),
@@ -209,9 +208,10 @@ class Sections(Execution):
 
     @cached_property
     def raw_names(self) -> tuple[str, ...]:
-        """Names of the columns whose cells are read and counted, or make up a difference that is; in declared order."""
-        rules = (self.structure or Structure()).difference or ()
-        read = {*self.names, *(rule.of for rule in rules)} - {rule.column for rule in rules}
+        """Names of the columns whose cells are read: those that count, or make up what does; in declared order."""
+        structure = self.structure or Structure()
+        rules, levels = structure.difference or (), structure.levels or ()
+        read = {*self.names, *(rule.of for rule in rules)} - {rule.column for rule in (*rules, *levels)}
         return tuple(name for name in self.columns if name in read)
 
     @cached_property

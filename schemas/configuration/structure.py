@@ -20,6 +20,7 @@ from marginweave.schemas.configuration.computed import (
     check_computed,
 )
 from marginweave.schemas.configuration.conditions import Allowed, label_limits, step_of
+from marginweave.schemas.configuration.levels import LevelColumn, check_level
 from marginweave.schemas.configuration.preparation import UniformImputation
 from marginweave.schemas.configuration.values import FrozenModel
 
@@ -102,10 +103,10 @@ Orders: TypeAlias = Mapping[tuple[str, str], int]
 class Structure(FrozenModel):
     """Public knowledge of columns together.
 
-    `forbidden` lists combinations that cannot be, as {column: value, …}; a list of values stands for each of them, and so does
-    a condition. They are never candidates and never synthesized; nor is what breaks `applies`, `ordered` or `at_most`.
-    What `determined`, `difference` and `sum` compute is not counted. `repair` says what a record of the source becomes that
-    breaks a rule (`Repair`).
+    `forbidden` lists combinations that cannot be, as {column: value, …}; a list of values stands for each of them, and so
+    does a condition. They are never candidates and never synthesized; nor is what breaks `applies`, `ordered` or `at_most`.
+    What `determined`, `difference` and `sum` compute is not counted; what `levels` compute is, in marginals. `repair` says
+    what a record of the source becomes that breaks a rule (`Repair`).
     """
 
     grouped: tuple[GroupedColumns, ...] = ()
@@ -120,6 +121,7 @@ class Structure(FrozenModel):
     ] = None
     difference: Annotated[tuple[DifferenceColumn, ...] | None, _NOT_EMPTY] = None
     sum: Annotated[tuple[SumColumn, ...] | None, _NOT_EMPTY] = None
+    levels: Annotated[tuple[LevelColumn, ...] | None, _NOT_EMPTY] = None
 
     @cached_property
     def orders(self) -> Orders:
@@ -140,8 +142,8 @@ class Structure(FrozenModel):
 
     @property
     def computed(self) -> tuple[ComputedColumn, ...]:
-        """The rules by which columns that are not counted are computed in the output."""
-        return (*self.determined, *self.totals)
+        """The rules by which columns are computed in the output."""
+        return (*self.determined, *self.totals, *(self.levels or ()))
 
     @property
     def totals(self) -> tuple[TotalColumn, ...]:
@@ -156,6 +158,10 @@ class Structure(FrozenModel):
         """The rule by which a column is computed in the output."""
         return next((rule for rule in self.computed if rule.computed == column), None)
 
+    def level_of(self, column: str) -> LevelColumn | None:
+        """The level that a column is of another."""
+        return next((rule for rule in self.levels or () if rule.column == column), None)
+
     def difference_of(self, column: str) -> DifferenceColumn | None:
         """The difference that a counted column is."""
         return next((rule for rule in self.difference or () if rule.column == column), None)
@@ -167,7 +173,7 @@ def check_structure(structure: Structure, columns: Mapping[str, Column]) -> None
     ruled += [("applies", name) for rule in structure.applies or () for name in (*rule.where, *rule.columns)]
     ruled += [("ordered", name) for order in structure.ordered or () for name in order.columns]
     ruled += [("at_most", name) for rule in structure.at_most or () for name in rule.columns]
-    computed = _once((rule.computed for rule in structure.computed), "determined, difference and sum")
+    computed = _once((rule.computed for rule in structure.computed), "determined, difference, sum and levels")
     _once((rule.column for rule in structure.difference or ()), "difference")
     grouped = _once((name for group in structure.grouped for name in group.columns), "grouped")
     _once((group.name for group in structure.grouped), "grouped")
@@ -178,6 +184,8 @@ def check_structure(structure: Structure, columns: Mapping[str, Column]) -> None
     for group in structure.grouped:
         _check_group(group, columns, computed)
     check_computed(structure.computed, columns, grouped)
+    for level in structure.levels or ():
+        check_level(level, columns, computed, grouped)
     for key, name in ruled:
         _check_ruled(key, name, columns, {*computed, *grouped})
     _once((name for universe in structure.applies or () for name in universe.columns), "applies")

@@ -100,8 +100,8 @@ class Marginals:
 
     `one_way` has one marginal an attribute, in order, over the codes of `domain` (and the missing value, last, where there
     is one). `larger` are over the codes that rare values were merged into (`selection.compress`). `consistent` are all of
-    them over these codes, and known tables behind them, after `make_consistent`; empty before. `pooled` are, over these codes
-    as well, the drawn ones together with those of earlier releases; empty without any.
+    them over these codes, and behind them known tables and columns beside their levels, after `make_consistent`; empty before.
+    `pooled` are, over these codes as well, the drawn ones together with those of earlier releases; empty without any.
     """
 
     domain: Domain

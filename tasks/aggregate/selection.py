@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -18,7 +18,7 @@ from marginweave.schemas.configuration.synthesis import PgmSynthesis
 from marginweave.schemas.draws import BudgetPlan, DrawKind, PlannedDraw
 from marginweave.schemas.errors import InputError, StageError
 from marginweave.schemas.released.measurements import Clique, Mask
-from marginweave.tasks.aggregate.marginals import all_cliques, cells, count_marginals, in_passes
+from marginweave.tasks.aggregate.marginals import all_cliques, cells, columns_of, count_marginals, in_passes
 from marginweave.tasks.encode.codes import Codes
 from marginweave.tasks.estimate.graphical import model_fits
 from marginweave.tasks.mechanisms.catalogue import count_noise
@@ -225,17 +225,21 @@ def selected_cliques(
     draw: PlannedDraw,
     stability: Stability,
     fits: Fits | None = None,
+    *,
+    finer: Mapping[int, int] | None = None,
 ) -> tuple[Clique, ...]:
     """The pairs that are worth their noise by their noisy scores, merged where `merge_cells` says so, within `most_cells`.
 
     `scores` are those of `scored_pairs`. `draw` is the planned measurement: its joint noise multiplier M, whose mu^2 is
-    1/M^2, or its joint epsilon of Laplace noise. `fits` is that of `synthesizable`. DP: post-processing.
+    1/M^2, or its joint epsilon of Laplace noise. `fits` is that of `synthesizable`. Of two
+    columns that have levels one pair is measured (`all_cliques`). DP: post-processing.
     """
-    pairs, most = scored_pairs(sizes, draw), most_cells(draw)
+    pairs, most = scored_pairs(sizes, draw, finer), most_cells(draw)
     cell_counts = [cells(pair, sizes) for pair in pairs]
 
     def together(places: Sequence[int]) -> bool:
-        return fits is None or fits([pairs[i] for i in places])
+        some = [pairs[i] for i in places]
+        return len({columns_of(pair, finer) for pair in some}) == len(some) and (fits is None or fits(some))
 
     noise = count_noise(draw.mechanism)(stability)
     chosen = select_marginals(cell_counts, scores, noise.cell_error(draw.parameter), noise.share_power, together)
@@ -255,9 +259,9 @@ def synthesizable(configuration: Configuration, sizes: Sequence[int], masks: Seq
     return lambda pairs: model_fits(sizes, [*tied, *pairs], settings.model_size)
 
 
-def scored_pairs(sizes: Sequence[int], draw: PlannedDraw) -> tuple[Clique, ...]:
-    """The pairs that may be measured in `draw` and are scored before it. DP: arithmetic on released sizes."""
-    return all_cliques(sizes, 2, most_cells(draw))
+def scored_pairs(sizes: Sequence[int], draw: PlannedDraw, finer: Mapping[int, int] | None = None) -> tuple[Clique, ...]:
+    """The pairs that may be measured in `draw` and are scored before it, at each level. DP: arithmetic on released sizes."""
+    return all_cliques(sizes, 2, most_cells(draw), finer)
 
 
 def most_cells(draw: PlannedDraw) -> int:

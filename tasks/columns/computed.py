@@ -10,6 +10,7 @@ import pyarrow as pa
 from marginweave.schemas.arrays import Flags, Floats
 from marginweave.schemas.configuration.columns import BooleanColumn, Column, NumberColumn
 from marginweave.schemas.configuration.computed import ComputedColumn, DeterminedColumn
+from marginweave.schemas.configuration.levels import LevelColumn
 from marginweave.schemas.configuration.values import ValueMatcher
 from marginweave.tasks.arrow import compute as pc
 from marginweave.tasks.columns import values_of
@@ -35,6 +36,10 @@ def computed_values(
     """
     column, sources = columns[rule.computed], [clean[name] for name in rule.sources]
     arrays = [a.combine_chunks() if isinstance(a, pa.ChunkedArray) else a for a in sources]
+    if isinstance(rule, LevelColumn):
+        codes = np.array(rule.codes(columns))[values_of(columns[rule.by], ()).encode(arrays[0], None)]
+        texts = pa.array([*column.labels, None], pa.string()).take(pa.array(codes))
+        return values_of(column, ()).clean(texts)
     if isinstance(rule, DeterminedColumn):
         return _determined(arrays[0], rule, columns)
     total = np.sum([points_of(array) for array in arrays], axis=0)

@@ -24,6 +24,7 @@ from marginweave.schemas.released.measurements import Mask
 from marginweave.tasks.encode.codes import EncodedTable
 from marginweave.tasks.mechanisms.randomness import CellWords
 from marginweave.tasks.structure.boxes import allowed_boxes
+from marginweave.tasks.structure.levels import level_codes
 from marginweave.tasks.structure.zeros import broken_records, domain_sizes, rule_masks
 
 # So many boxes at most for columns that rules tie together.
@@ -62,6 +63,7 @@ class Repair:
         self._optional = [attribute.optional for attribute in attributes]
         self._elsewhere = _elsewhere(configuration)
         self._how = configuration.structure.repair if configuration.structure else None
+        self._levels = list(level_codes(configuration))
         skipped = {j for j, attribute in enumerate(attributes) if attribute.private or attribute.is_set}
         public = [box for box in configuration.forbidden if skipped.isdisjoint(j for j, _ in box)]
         self._masks = masks = rule_masks(public, attributes, labels)
@@ -80,10 +82,12 @@ class Repair:
 
     def __call__(self, table: EncodedTable, words: CellWords) -> EncodedTable:
         """The records after the map, `words` being those of the purpose. Private; DP: 1-stable, row by row."""
-        if self._how == "drop":
-            kept = ~broken_records(table.codes, self._masks)
-            return replace(table, codes=tuple(codes[kept] for codes in table.codes))
         codes = list(table.codes)
+        for coarse, fine, own in self._levels:  # imputed and added records have no level yet
+            codes[coarse] = own[codes[fine]].astype(codes[coarse].dtype)
+        if self._how == "drop":
+            kept = ~broken_records(codes, self._masks)
+            return replace(table, codes=tuple(column[kept] for column in codes))
         for part in self._parts:
             broken = np.flatnonzero(broken_records(codes, part.masks))
             if len(broken):
@@ -165,6 +169,7 @@ def _in_order_alone(configuration: Configuration, part: Collection[int]) -> bool
     others |= {name for rule in structure.applies or () for name in (*rule.where, *rule.columns)}
     others |= {name for rule in structure.at_most or () for name in rule.columns}
     others |= {name for rule in structure.difference or () for name in (rule.since, rule.column)}
+    others |= {name for rule in structure.levels or () for name in (rule.by, rule.column)}
     ranges = all(isinstance(configuration.columns.get(name), NumberColumn | DateColumn) for name in names)
     return ranges and names.isdisjoint(others)
 
@@ -178,6 +183,7 @@ def _order(configuration: Configuration) -> list[int]:
     pairs += [pair for order in structure.ordered or () for pair in pairwise(order.columns)]
     pairs += [(part, rule.column) for rule in structure.at_most or () for part in rule.of]
     pairs += [(rule.since, rule.column) for rule in structure.difference or ()]
+    pairs += [(rule.by, rule.column) for rule in structure.levels or ()]
     before = defaultdict[str, set[str]](set)
     for name, other in pairs:
         before[other].add(name)

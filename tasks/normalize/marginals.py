@@ -18,6 +18,7 @@ from marginweave.tasks.aggregate.marginals import estimate_total
 from marginweave.tasks.normalize.consistency import Holders, make_consistent
 from marginweave.tasks.normalize.known import known_compression, known_marginals, total_of_rows
 from marginweave.tasks.normalize.normalize import find_rows
+from marginweave.tasks.structure.levels import level_codes
 from marginweave.tasks.structure.zeros import structural_masks
 
 MOST_LISTED = 1_000_000
@@ -40,12 +41,29 @@ def normalize_marginals(marginals: Marginals, configuration: Configuration) -> M
     measured = measured_marginals(marginals, compression)
     drawn = estimate_total(measured) if marginals.pooled else _total(marginals, configuration)[0]
     total = total_of_rows(configuration) or drawn
+    known = known_marginals(configuration, measured, total, compression)
     consistent = make_consistent(
-        [*measured, *known_marginals(configuration, measured, total, compression)],
+        [*measured, *known, *_levels(configuration, measured, compression)],
         [compress_mask(mask, compression) for mask in masks],
         total=total,
     )
     return replace(marginals, consistent=consistent)
+
+
+def _levels(
+    configuration: Configuration, measured: Sequence[Measurement], compression: Compression
+) -> Iterator[Measurement]:
+    """The counts of each column that has a level, with that beside them: so the tables of either agree."""
+    for coarse, fine, codes in level_codes(configuration):
+        new, sizes = compression.codes, compression.sizes
+        table = np.zeros((sizes[fine], sizes[coarse]))
+        table[new[fine], new[coarse][codes[: len(new[fine])]]] = measured[fine].counts[new[fine]]
+        together = (
+            replace(measured[fine], attributes=(fine, coarse), counts=table)
+            if fine < coarse
+            else replace(measured[fine], attributes=(coarse, fine), counts=table.T)
+        )
+        yield together
 
 
 def measured_marginals(marginals: Marginals, compression: Compression) -> tuple[Measurement, ...]:

@@ -6,21 +6,20 @@ docs/accuracy.md).
 
 from __future__ import annotations
 
-import bisect
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from marginweave.schemas.configuration.attributes import Attribute
 from marginweave.schemas.configuration.k_tuples import AggregateSettings
+from marginweave.schemas.configuration.level_places import finer_places
 from marginweave.schemas.configuration.marginals import AllCliques, MarginalSettings
 from marginweave.schemas.configuration.privacy import MOST_EPSILON
 from marginweave.schemas.configuration.sections import Sections
 from marginweave.tasks.accounting.plan.default_records import (
     MOST_SECONDS,
     Counting,
-    fitting_seconds,
     in_marginals,
     looking_seconds,
     mixture_hindrance,
@@ -28,6 +27,7 @@ from marginweave.tasks.accounting.plan.default_records import (
     public_codes,
     table_cells,
 )
+from marginweave.tasks.accounting.plan.levels import triples
 
 # Noise of pairs (`pair_noise`) beyond which no triples are measured, and single columns need more of the budget of k-tuples;
 # and beyond which they need most of it.
@@ -38,7 +38,7 @@ USUAL_ROWS = 10_000
 """Rows that a table is taken to have where it does not say: noise counts by what it is beside them."""
 
 
-# Marginals that `auto` stands for where not all triples are measured (`_triples`): pairs that are worth their noise.
+# Marginals that `auto` stands for where not all triples are measured (`triples`): pairs that are worth their noise.
 _SELECTED: Mapping[str, Any] = {"method": "marginals"}
 # Of many columns that are values of sets, scores of all pairs have too much noise to select by.
 _MANY_ROUNDS: Mapping[str, Any] = {"method": "marginals", "cliques": {"adaptive": 2}}
@@ -50,10 +50,6 @@ _SHARES = ("one_way_share", "selection_share")
 
 NEEDED: Mapping[str, str] = {"aggregate-seeded": "k-tuples", "pgm": "marginals"}
 """The counts that a synthesis needs which works on one kind only."""
-
-# Most seconds (`fitting_seconds`) that triples may take, of which a tenth to two fifths were seen to be taken; most columns.
-_TRIPLES_SECONDS = 250.0
-_TRIPLES_COLUMNS = 40
 
 
 def check_own_keys(section: Any) -> None:
@@ -111,8 +107,10 @@ def resolve_aggregate(configuration: Sections) -> dict[str, Any]:
     if has_sets and _SHORT < noise <= _SINGLES:
         usual = _MANY_ROUNDS
     # tables of a private domain, which may be large, take most of what all triples have
-    triples = _triples(attributes) if noise <= _SHORT and not configuration.private_columns else ()
-    for section in (*triples, usual, *([ordinary_pairs(attributes)] if has_sets else ())):
+    is_quiet = noise <= _SHORT and not configuration.private_columns
+    tried = triples(configuration, beside_noise(configuration)) if is_quiet else ()
+    finest = [attribute for place, attribute in enumerate(attributes) if place not in finer_places(configuration)]
+    for section in (*tried, usual, *([ordinary_pairs(finest)] if has_sets else ())):
         settings = MarginalSettings.model_validate(section)
         if not (mixture_hindrance(settings, attributes) or _takes_long(settings, attributes)):
             shares = _SHARES if settings.selects(len(attributes)) else ("one_way_share",)
@@ -199,35 +197,16 @@ def counts_words(aggregate: Counting, attributes: int) -> str:
     return "marginals, selected pairs" if aggregate.cliques == "selected" else "marginals, as listed"
 
 
-def _triples(attributes: Sequence[Attribute]) -> Iterator[Mapping[str, Any]]:
-    """All triples, or those with few cells where all take too long to be fitted (pairs, of two columns); or nothing.
-
-    Pairs that have more cells than the triples are measured as well, and take their time.
-    """
-    sizes = tuple(public_codes(attributes).values())
-    length = min(3, len(sizes))
-    if not 2 <= length <= len(sizes) <= _TRIPLES_COLUMNS:
-        return
-    found, pairs = (sorted(map(math.prod, itertools.combinations(sizes, number))) for number in (length, 2))
-    so_far = list(itertools.accumulate(map(fitting_seconds, found)))
-    if so_far[-1] <= _TRIPLES_SECONDS:
-        yield {"method": "marginals", "cliques": {"all": length}}
-        return
-    for fitted in range(bisect.bisect_right(so_far, _TRIPLES_SECONDS), 0, -1):
-        most = found[fitted] - 1  # as many cells as the first that is too much are too many
-        wide = sum(map(fitting_seconds, pairs[bisect.bisect_right(pairs, most) :]))
-        if found[fitted - 1] <= most and so_far[fitted - 1] + wide <= _TRIPLES_SECONDS:
-            yield {"method": "marginals", "cliques": {"all": length, "max_cells": most}}
-            return
-
-
 def pair_noise(configuration: Sections) -> float:
     """About the noise of pairs in records, where all are counted: r = s sqrt(m (m - 1) / 2) / (epsilon sqrt(left)).
 
     A unit moves the counts of a set of attributes by s in L2: theta, or sqrt(2) theta where records are replaced. `left` is the
     share of the budget, of mu^2, that is for counts.
     """
-    stability, pairs = configuration.stability, math.comb(len(configuration.attributes), 2)
+    stability, pairs = (
+        configuration.stability,
+        math.comb(len(configuration.attributes) - len(finer_places(configuration)), 2),
+    )
     moved = stability.records * (math.sqrt(2) if stability.neighbors == "replace-one" else 1)
     left = _left(configuration)
     return moved * math.sqrt(pairs / left) / configuration.privacy.epsilon if left > 0 else math.inf
@@ -236,6 +215,11 @@ def pair_noise(configuration: Sections) -> float:
 def relative_noise(configuration: Sections) -> float:
     """`pair_noise` as it would be beside `USUAL_ROWS` rows: with n rows noise is 10,000 / n times as large beside counts."""
     return pair_noise(configuration) * USUAL_ROWS / (configuration.rows or USUAL_ROWS)
+
+
+def beside_noise(configuration: Sections) -> float:
+    """How many times as many rows there are, or are taken to be, as the noise of a pair."""
+    return USUAL_ROWS / max(relative_noise(configuration), 1e-9)
 
 
 def _left(configuration: Sections) -> float:

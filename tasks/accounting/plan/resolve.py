@@ -14,10 +14,18 @@ from marginweave.schemas.configuration.methods import method_of
 from marginweave.schemas.configuration.parse import refusal, refuse_unsupported
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.sections import Sections
+from marginweave.schemas.configuration.structure import check_structure
 from marginweave.schemas.configuration.yaml_source import mapping_of, parse_yaml, read_text
 from marginweave.schemas.errors import InputError
-from marginweave.tasks.accounting.plan.default_records import resolve_method
-from marginweave.tasks.accounting.plan.defaults import NEEDED, check_own_keys, resolve_aggregate, resolve_sigma
+from marginweave.tasks.accounting.plan.default_records import in_marginals, resolve_method
+from marginweave.tasks.accounting.plan.defaults import (
+    NEEDED,
+    beside_noise,
+    check_own_keys,
+    resolve_aggregate,
+    resolve_sigma,
+)
+from marginweave.tasks.accounting.plan.levels import with_levels
 from marginweave.tasks.accounting.plan.undeclared import with_draws
 
 
@@ -71,6 +79,9 @@ def resolve(raw: Mapping[str, Any]) -> dict[str, Any]:
     check_own_keys(counting)
     declared = {**raw, "aggregate": {} if _is_automatic(counting) else _without_sigma(counting)}
     sections = Sections.model_validate({**declared, "synthesize": {} if is_free else making})
+    leveled = sections.structure if sections.structure and sections.structure.levels else None
+    if leveled is not None:
+        check_structure(leveled, sections.columns)  # what follows looks at columns and their levels
     drawn = with_draws(raw, sections)
     if drawn != raw:
         raw, declared = drawn, {**drawn, "aggregate": declared["aggregate"]}
@@ -80,6 +91,8 @@ def resolve(raw: Mapping[str, Any]) -> dict[str, Any]:
         counting = resolve_aggregate(sections) if needed is None else {"method": needed}
     elif isinstance(counting, dict) and method_of(counting, "k-tuples") == "k-tuples":
         sections = Sections.model_validate({**raw, "aggregate": {}, "synthesize": {}})
+    elif isinstance(counting, dict) and leveled is not None:
+        counting = with_levels(counting, in_marginals(sections), beside_noise(in_marginals(sections)))
     if isinstance(counting, dict) and method_of(counting, "k-tuples") == "k-tuples":
         counting = resolve_sigma(counting, sections)
     if is_free:

@@ -68,7 +68,8 @@ def tie(sizes: Sequence[int], masks: Sequence[Mask]) -> Ties:
             continue
         for mask in mine:
             most = MOST_BOXES if _join(sizes, [mask], JOINED)[1] else _BOXES_OF_ONE
-            (wide if allowed_boxes(sizes, [mask], most) is None else boxed).append(mask)
+            is_wide = _is_function(mask) or allowed_boxes(sizes, [mask], most) is None
+            (wide if is_wide else boxed).append(mask)
     while (boxes := allowed_boxes(sizes, boxed, MOST_BOXES)) is None:
         wide.append(boxed.pop())
     blocks, across = _join(sizes, [*small, *wide], JOINED)
@@ -92,7 +93,7 @@ def _join(sizes: Sequence[int], masks: Sequence[Mask], most: int) -> tuple[tuple
     """The attributes in blocks of at most `most` cells such that masks lie inside; and the masks that do not."""
     parts = [Block(attributes=(a,), cells=np.arange(size).reshape(-1, 1)) for a, size in enumerate(sizes)]
     left: list[Mask] = []
-    for mask in sorted(masks, key=lambda mask: (len(mask.attributes), mask.attributes)):
+    for mask in sorted(masks, key=lambda mask: (not _is_function(mask), len(mask.attributes), mask.attributes)):
         touched = [part for part in parts if set(part.attributes) & set(mask.attributes)]
         joined = _joined(touched, mask, most)
         if joined is None:
@@ -100,6 +101,11 @@ def _join(sizes: Sequence[int], masks: Sequence[Mask], most: int) -> tuple[tuple
         else:
             parts = [*(part for part in parts if part not in touched), joined]
     return tuple(sorted(parts, key=lambda part: part.attributes)), tuple(left)
+
+
+def _is_function(mask: Mask) -> bool:
+    """Whether one of two attributes follows from the other, as a level does: together they have no more cells than that one."""
+    return mask.allowed.ndim == 2 and any((mask.allowed.sum(axis=axis) <= 1).all() for axis in (0, 1))
 
 
 def _joined(parts: Sequence[Block], mask: Mask, most: int) -> Block | None:

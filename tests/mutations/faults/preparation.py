@@ -9,6 +9,7 @@ _OTHERS = "tests/unit/preprocess/test_subjects.py::test_the_words_of_other_rows_
 _RESIZED = "tests/unit/preprocess/test_resize.py::test_90_of_100_at_one_and_a_half"
 _UNDECLARED = "tests/unit/preprocess/test_undeclared.py"
 _COMPUTED = "tests/laws/test_computed_columns.py"
+_LEVELS = "tests/laws/test_levels.py"
 _DRAWN = "test_a_cell_without_a_value_becomes_a_draw_with_its_own_word"
 
 FAULTS = (
@@ -92,6 +93,30 @@ FAULTS = (
         killed_by=(
             f"{_COMPUTED}::test_nothing_has_passed_since_what_is_missing",
             f"{_COMPUTED}::test_differences_and_sums_hold_in_every_record",
+        ),
+    ),
+    Fault(
+        name="a value that the mapping of a level does not name has none, whatever the default is",
+        file="schemas/configuration/levels.py",
+        text="missing if self.default is None else column.code_of(self.default)",
+        instead="missing",
+        killed_by=(f"{_LEVELS}::test_a_level_is_counted_beside_its_column_in_marginals_alone",),
+    ),
+    Fault(
+        name="a set of columns is measured at two levels of one of them",
+        file="tasks/aggregate/marginals.py",
+        text="len(set(columns_of(c, finer))) == length",
+        instead="len(set(c)) == length",
+        killed_by=(f"{_LEVELS}::test_no_set_has_two_levels_of_a_column",),
+    ),
+    Fault(
+        name="records of a model may have another level than their column",
+        file="schemas/configuration/attributes.py",
+        text="    found += [box for level in structure.levels or () for box in level.excluded(columns, counted)]\n",
+        instead="",
+        killed_by=(
+            f"{_LEVELS}::test_a_level_adds_no_cells_to_the_model",
+            f"{_LEVELS}::test_rare_values_are_merged_inside_their_level",
         ),
     ),
 )

@@ -35,6 +35,7 @@ from marginweave.schemas.configuration.evaluation import (
 from marginweave.schemas.configuration.execution import EngineSettings, SourceFile
 from marginweave.schemas.configuration.k_tuples import AdaptiveThresholds, AggregateSettings, FixedThresholds
 from marginweave.schemas.configuration.known import KnownTable, TotalsFile
+from marginweave.schemas.configuration.levels import LevelColumn
 from marginweave.schemas.configuration.marginals import AdaptiveCliques, AllCliques, MarginalSettings
 from marginweave.schemas.configuration.preparation import (
     GaussianImputation,
@@ -85,6 +86,7 @@ PLACES: list[tuple[str, type[BaseModel]]] = [
     ("structure.grouped.", GroupedColumns),
     ("structure.determined.", DeterminedColumn),
     ("structure.difference.", DifferenceColumn),
+    ("structure.levels.", LevelColumn),
     ("structure.sum.", SumColumn),
     ("structure.applies.", AppliesRule),
     ("structure.ordered.", OrderedColumns),

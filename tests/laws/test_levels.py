@@ -1,0 +1,256 @@
+"""Levels: a coarser column is a function of the finer one in every count and record, and each set has one level of a column."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from marginweave.schemas.configuration.level_places import finer_places
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.configuration.synthesis import GumSynthesis, MixtureSynthesis, SynthesisSettings
+from marginweave.schemas.draws import DrawKind
+from marginweave.schemas.errors import InputError
+from marginweave.schemas.released.aggregates import Domain
+from marginweave.schemas.released.measurements import Marginals, Measurement
+from marginweave.tasks.accounting.plan.k_tuples import plan_budget
+from marginweave.tasks.accounting.plan.levels import level_sets
+from marginweave.tasks.aggregate.marginals import all_cliques, count_marginals
+from marginweave.tasks.aggregate.selection import scored_pairs, selected_cliques
+from marginweave.tasks.decode.decode import decode_table
+from marginweave.tasks.encode.codes import EncodedTable, code_type, encode_table
+from marginweave.tasks.encode.repair import Repair
+from marginweave.tasks.estimate.mixture.blocks import tie
+from marginweave.tasks.evaluate.rules import broken_rules
+from marginweave.tasks.mechanisms.randomness import KeyedBits, RecordWords
+from marginweave.tasks.normalize.marginals import compression_of, normalize_marginals
+from marginweave.tasks.preprocess.clean import clean_table
+from marginweave.tasks.structure.levels import level_codes
+from marginweave.tasks.structure.zeros import domain_sizes, structural_masks
+from marginweave.tasks.synthesize.release import synthesize_blocks
+from tests.support.configurations import configuration
+from tests.support.noisy_marginals import measure_merged
+
+INDUSTRIES = [f"{sector}{number}" for sector, size in (("a", 5), ("b", 1), ("c", 4)) for number in range(size)]
+COLUMNS: dict[str, Any] = {
+    "band": {"type": "category", "values": ["old", "young", "middle"], "missing": [], "outside": "error"},
+    "sector": {"type": "category", "values": ["c", "a", "b"], "missing": [""]},
+    "sex": {"type": "category", "values": ["f", "m"], "missing": [], "outside": "error"},
+    "industry": {"type": "category", "values": INDUSTRIES, "missing": ["", "N"]},
+    "age": {"type": "number", "bins": [0, 5, 15, 40, 65, 100], "decimals": 0, "missing": [], "outside": "error"},
+}
+BANDS = {"[0, 5)": "young", "5": "young", "14": "young", "100": "old"}
+LEVELS: dict[str, Any] = {
+    "levels": [
+        {"column": "sector", "by": "industry", "mapping": {i: i[0] for i in INDUSTRIES}},
+        {"column": "band", "by": "age", "mapping": BANDS, "default": "middle"},
+    ]
+}
+APPLIES = {"applies": [{"columns": ["industry"], "where": {"age": {"from": 15}}}]}
+
+
+def made(**changes: Any) -> Configuration:
+    keys: dict[str, Any] = {"columns": COLUMNS, "structure": LEVELS | APPLIES, "aggregate": {"method": "marginals"}}
+    return configuration(**(keys | changes))
+
+
+CONFIGURATION = made()
+NAMES = tuple(COLUMNS)
+LABELS = tuple(attribute.labels for attribute in CONFIGURATION.attributes)
+SIZES = domain_sizes(CONFIGURATION.attributes, LABELS)
+SECTOR = np.array([{"c": 0, "a": 1, "b": 2}[i[0]] for i in INDUSTRIES] + [3])
+BAND = np.array([1, 1, 2, 2, 0])
+
+
+def records(rows: int, seed: int) -> np.ndarray:
+    """Records that keep all rules."""
+    rng = np.random.default_rng(seed)
+    age, industry = rng.integers(0, 5, rows), rng.integers(0, 10, rows)
+    industry[age < 2] = 10
+    return np.stack([BAND[age], SECTOR[industry], rng.integers(0, 2, rows), industry, age], axis=1)
+
+
+def test_a_level_is_counted_beside_its_column_in_marginals_alone() -> None:
+    """It is read in neither; in k-tuples it is computed in the output, and no combination has both."""
+    assert [attribute.name for attribute in CONFIGURATION.attributes] == list(COLUMNS)
+    assert [attribute.optional for attribute in CONFIGURATION.attributes] == [False, True, False, True, False]
+    assert finer_places(CONFIGURATION) == {0: 4, 1: 3}
+    assert CONFIGURATION.source_names == ("sex", "industry", "age")
+    tuples = made(aggregate={"method": "k-tuples"})
+    assert [attribute.name for attribute in tuples.attributes] == ["sex", "industry", "age"]
+    assert CONFIGURATION.output_names == tuples.output_names == NAMES
+    assert Configuration.model_validate(CONFIGURATION.model_dump(mode="json")) == CONFIGURATION
+    assert {coarse: codes.tolist() for coarse, _, codes in level_codes(CONFIGURATION)} == {
+        0: [*BAND.tolist(), 3],
+        1: SECTOR.tolist(),
+    }
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 10**6))
+def test_every_row_has_the_level_of_its_own_column(seed: int) -> None:
+    """Whatever was there before, and whatever rules make of the finer column; and counts of levels are sums of finer counts."""
+    rng = np.random.default_rng(seed)
+    rows = np.stack([rng.integers(0, size, 200) for size in SIZES], axis=1)
+    codes = tuple(column.astype(code_type(len(labels))) for column, labels in zip(rows.T, LABELS, strict=True))
+    words = RecordWords(words=KeyedBits(key=b"k" * 32, purpose="rules"), records=np.arange(200))
+    found = Repair(CONFIGURATION, LABELS)(EncodedTable(codes=codes, labels=LABELS), words).codes
+    assert np.array_equal(found[0], BAND[found[4]])
+    assert np.array_equal(found[1], SECTOR[found[3]])
+    assert np.array_equal(found[4], rows[:, 4])
+    coarse, fine = count_marginals([found], SIZES, [(1, 2, 4), (2, 3, 4)])
+    summed = np.zeros_like(coarse)
+    np.add.at(summed, SECTOR, fine.swapaxes(0, 1))
+    assert np.array_equal(coarse, summed)
+    assert coarse.sum() == 200  # a record is in one cell
+
+
+def test_raw_rows_become_records_with_levels() -> None:
+    """The source has none, or a wrong one, which `check` counts."""
+    raw = pa.table({"sex": ["f", "m", "m"], "industry": ["a3", "N", "c0"], "age": ["17", "9", "70"]})
+    table = encode_table(clean_table(raw, CONFIGURATION), CONFIGURATION)
+    assert [code.tolist() for code in table.codes] == [[2, 1, 0], [1, 3, 0], [0, 1, 1], [3, 10, 6], [2, 1, 4]]
+    wrong = raw.append_column("sector", pa.array(["a", "b", ""])).append_column(
+        "band", pa.array(["middle", "young", "old"])
+    )
+    found = {rule.subject: rule.records for rule in broken_rules(wrong, CONFIGURATION) if rule.rule == "levels"}
+    assert found == {"sector": 2, "band": 0}
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    sd=st.sampled_from([0.5, 20.0]),
+    method=st.sampled_from(("aggregate-seeded", "gum", "mixture")),
+)
+def test_records_have_the_level_of_their_column_whatever_makes_them(seed: int, sd: float, method: str) -> None:
+    rng = np.random.default_rng(seed)
+    rows = records(300, seed)
+
+    def noisy(clique: tuple[int, ...]) -> Measurement:
+        counts = count_marginals([list(rows.T)], SIZES, [clique])[0]
+        drawn = rng.normal(0, sd, counts.shape).round().astype(np.int64)
+        return Measurement(attributes=clique, counts=counts + drawn, deviation=sd)
+
+    domain = Domain(names=NAMES, labels=LABELS)
+    plain = Marginals(domain=domain, one_way=tuple(noisy((a,)) for a in range(5)), larger=())
+    compression = compression_of(plain, CONFIGURATION)[1]
+    larger = tuple(measure_merged(noisy(clique), compression) for clique in ((0, 1, 2), (1, 4), (2, 3)))
+    known = normalize_marginals(Marginals(domain=domain, one_way=plain.one_way, larger=larger), CONFIGURATION)
+    both = next(m for m in known.consistent if m.attributes == (1, 3))  # a column and its level agree
+    for place, axis in ((1, 1), (3, 0)):
+        assert np.allclose(both.counts.sum(axis=axis), known.consistent[place].counts, atol=0.5 + 0.01 * 300)
+    settings_of = {
+        "aggregate-seeded": SynthesisSettings(records=50, seed=seed),
+        "gum": GumSynthesis(records=50, rounds=4, seed=seed),
+        "mixture": MixtureSynthesis(records=50, components=8, fits=1, iterations=3, seed=seed),
+    }
+    (codes,) = synthesize_blocks(known, CONFIGURATION, settings_of[method])
+    assert np.array_equal(codes[1], SECTOR[codes[3]])
+    assert np.array_equal(codes[0], BAND[codes[4]])
+    table = decode_table(codes, domain, CONFIGURATION, seed)
+    assert {rule.records for rule in broken_rules(table, CONFIGURATION)} == {0}
+    for row in table.to_pylist():
+        assert row["sector"] == (row["industry"] and row["industry"][0])
+        assert row["band"] == ("young" if row["age"] < 15 else "middle" if row["age"] < 65 else "old")
+
+
+def test_a_level_adds_no_cells_to_the_model() -> None:
+    """A column and its level are one block of as many cells as the column has, in one box, however few levels there are."""
+    alone = made(structure=LEVELS)
+    ties = tie(SIZES, structural_masks(alone, LABELS))
+    assert {block.attributes: len(block.cells) for block in ties.blocks} == {(0, 4): 5, (1, 3): 11, (2,): 2}
+    assert not ties.across
+
+
+def test_rare_values_are_merged_inside_their_level() -> None:
+    plain = Marginals(
+        domain=Domain(names=NAMES, labels=LABELS),
+        one_way=tuple(Measurement(attributes=(a,), counts=np.zeros(n, np.int64), deviation=9.0) for a, n in enumerate(SIZES)),
+        larger=(),
+    )  # fmt: skip
+    merged = compression_of(plain, made(structure=LEVELS))[1].codes[3]
+    assert all(len(set(SECTOR[merged == code])) == 1 for code in merged)
+    assert merged.max() + 1 == 4
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    sizes=st.lists(st.integers(2, 30), min_size=3, max_size=6),
+    of=st.dictionaries(st.integers(0, 5), st.integers(0, 5), max_size=3),
+    limit=st.integers(1, 3000),
+    longest=st.integers(2, 3),
+    most=st.none() | st.integers(4, 2000),
+)
+def test_each_set_of_columns_has_one_level(
+    sizes: list[int], of: dict[int, int], limit: int, longest: int, most: int | None
+) -> None:
+    """The finest that is small enough, by trying all; every set of columns is there, or inside of one that is, as a pair is."""
+    finer = {a: b for a, b in of.items() if a < len(sizes) and b < len(sizes) and b not in of}
+    roots = [a for a in range(len(sizes)) if a not in finer]
+    if len(roots) < longest:
+        return
+    limits = dict.fromkeys(range(2, longest + 1), float(limit))
+    found = list(level_sets(sizes, finer, limits, most))
+    columns = [tuple(sorted(finer.get(a, a) for a in clique)) for clique in found]
+    assert all(len(set(mine)) == len(mine) for mine in columns)
+    assert len(set(found)) == len(found)
+    for clique, mine in zip(found, columns, strict=True):
+        options = [
+            math.prod(sizes[a] for a in places)
+            for places in itertools.product(
+                *([a for a in range(len(sizes)) if finer.get(a, a) == root] for root in mine)
+            )
+        ]
+        small = [cells for cells in options if cells <= min(limit, most or limit)]
+        assert math.prod(sizes[a] for a in clique) == (max(small) if small else min(options))
+    if longest == 3 or most is None:
+        assert {pair for mine in columns for pair in itertools.combinations(mine, 2)} == set(
+            itertools.combinations(roots, 2)
+        )
+
+
+def test_no_set_has_two_levels_of_a_column() -> None:
+    """Of those that are scored or chosen in rounds; of two columns one pair is selected."""
+    finer = {0: 4, 1: 3}
+    for clique in all_cliques(SIZES, 3, None, finer):
+        assert len({finer.get(a, a) for a in clique}) == 3
+    draw = plan_budget(CONFIGURATION).draw(DrawKind.MARGINALS)
+    pairs = scored_pairs(SIZES, draw, finer)
+    assert len(pairs) == 8
+    chosen = selected_cliques(
+        CONFIGURATION.marginal_settings, SIZES, np.full(8, 1e12), draw, CONFIGURATION.stability, finer=finer
+    )
+    assert len(chosen) == len({tuple(sorted(finer.get(a, a) for a in pair)) for pair in chosen}) == 3
+
+
+def test_auto_and_all_list_their_sets_at_levels_by_public_facts() -> None:
+    """Little noise has the finer columns, much the coarser ones."""
+    fine, coarse = (made(aggregate={"method": "marginals", "cliques": {"all": 2}}, rows=rows) for rows in (10**7, 1))
+    assert set(map(frozenset, fine.marginal_settings.cliques)) == {
+        frozenset(p) for p in (("sex", "industry"), ("sex", "age"), ("industry", "age"))
+    }
+    assert set(map(frozenset, coarse.marginal_settings.cliques)) == {
+        frozenset(p) for p in (("sex", "sector"), ("sex", "band"), ("sector", "band"))
+    }
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ({"column": "age", "by": "industry", "mapping": {"a0": "1"}}, "must be a category or boolean"),
+        ({"column": "band", "by": "sector", "mapping": {"a": "old"}}, "name the finest one"),
+        ({"column": "band", "by": "age", "mapping": {"x": "old"}}, "no value or bin"),
+        ({"column": "band", "by": "age", "mapping": {"1": "ancient"}}, "does not declare"),
+        ({"column": "band", "by": "age", "mapping": {"1": "old", "[0, 5)": "young"}}, "to two values; keep one"),
+    ],
+)
+def test_levels_that_do_not_fit_are_refused(rule: dict[str, Any], message: str) -> None:
+    with pytest.raises((InputError, ValueError), match=message):
+        made(structure={"levels": [LEVELS["levels"][0], rule]})
