@@ -20,7 +20,7 @@ from marginweave.flows.plan.accuracy import MEASURED
 from marginweave.tasks.accounting.plan.defaults import counts_words, pair_noise
 from marginweave.tasks.accounting.plan.resolve import parse_configuration
 from tests.benchmarks.accuracy import __main__ as program
-from tests.benchmarks.accuracy import methods
+from tests.benchmarks.accuracy import forecast, methods
 from tests.benchmarks.accuracy.environments import PLACE, pinned
 from tests.benchmarks.accuracy.figures import Cell, Figure, append, current, read
 from tests.benchmarks.accuracy.measures import ALL, mean_l1, measure
@@ -296,7 +296,7 @@ def test_the_page_is_made_of_the_figures() -> None:
     After a change of methods, of the default or of the page: python -m tests.benchmarks.accuracy --seeds 0 --write
     """
     kept = current(read(program.FIGURES), settings)
-    assert program.PAGE.read_text(encoding="utf-8") == render(kept.values(), methods.default_method)
+    assert program.PAGE.read_text(encoding="utf-8") == render(kept.values(), methods.default_method, forecast.section)
 
 
 @pytest.mark.usefixtures("tables")
