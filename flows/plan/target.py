@@ -128,7 +128,7 @@ def target_forecast(configuration: Configuration, target: Target) -> Iterator[st
         yield f"At epsilon {found:g} the observer who knows everything else is right at most {chance} of the time"
     yield f"This configuration: {_said(configuration, target)}"
     if not target.group:
-        yield "Expected is what our benchmarks had; of a table that is not among them, one in six was off by more than 25 %"
+        yield "Expected is what our benchmarks had; of a table that is not among them, one in five was off by more than 25 %"
 
 
 def _said(configuration: Configuration, target: Target) -> str:
