@@ -39,7 +39,7 @@ _WIDTH, _PURE_WIDTH = 1.96, 2.12  # standard deviations within which normal and 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Target:
+class ErrorTarget:
     """An error of at most `most`: a distance of pairs or triples of columns, or records of a `group` with a value alike."""
 
     columns: int
@@ -52,18 +52,18 @@ class Target:
         return f"{'pairs' if self.columns == 2 else 'triples'} within {100 * self.most:g} %"
 
 
-def parse_target(text: str) -> Target:
+def parse_target(text: str) -> ErrorTarget:
     """The target that was typed. Raises InputError where it is none."""
     if found := _DISTANCE.fullmatch(text.strip()):
         most = float(found[2]) / 100 if found[2] else float(found[3])
         if not 0 < most < 1:
             raise InputError(f"--target ({text}) must be a distance above 0 and below 100 %: a TVD is never above 1")
-        return Target(columns=2 if found[1].lower() == "pairs" else 3, most=most)
+        return ErrorTarget(columns=2 if found[1].lower() == "pairs" else 3, most=most)
     if found := _GROUP.fullmatch(text.strip()):
         group, most = int(found[1]), int(found[2])
         if not 0 < most < group:
             raise InputError(f"--target ({text}) must allow an error above 0 and below the size of the group")
-        return Target(columns=1, most=most, group=group)
+        return ErrorTarget(columns=1, most=most, group=group)
     raise InputError(f"--target ({text}) is not understood; {_FORMS}")
 
 
@@ -73,7 +73,7 @@ def with_epsilon(configuration: Configuration, epsilon: float) -> Configuration:
     return parse_configuration({**written, "privacy": {**written["privacy"], "epsilon": epsilon}})
 
 
-def looked_at(configuration: Configuration, target: Target) -> tuple[float, ...]:
+def looked_at(configuration: Configuration, target: ErrorTarget) -> tuple[float, ...]:
     """The epsilons that are looked at: of a distance those at which such tables were measured."""
     rows = known_rows(configuration)
     least, most = TWO_DIGITS[0], TWO_DIGITS[-1]
@@ -82,14 +82,14 @@ def looked_at(configuration: Configuration, target: Target) -> tuple[float, ...]
     return tuple(epsilon for epsilon in TWO_DIGITS if least <= epsilon <= most)
 
 
-def smallest_epsilon(configuration: Configuration, target: Target) -> float | None:
+def smallest_epsilon(configuration: Configuration, target: ErrorTarget) -> float | None:
     """The smallest epsilon of two digits that reaches the target; None where none that is looked at does."""
     epsilons = looked_at(configuration, target)
     place = bisect_left(epsilons, True, key=lambda epsilon: reaches(with_epsilon(configuration, epsilon), target))
     return epsilons[place] if place < len(epsilons) else None
 
 
-def reaches(configuration: Configuration, target: Target) -> bool:
+def reaches(configuration: Configuration, target: ErrorTarget) -> bool:
     """Whether the error that is expected is at most the target's."""
     if target.group:
         return group_error(configuration, target.group) <= target.most
@@ -108,7 +108,7 @@ def group_error(configuration: Configuration, group: int) -> float:
     return min(group, sigma * (_PURE_WIDTH if MECHANISMS[draw.mechanism].is_pure else _WIDTH))
 
 
-def target_forecast(configuration: Configuration, target: Target) -> Iterator[str]:
+def target_forecast(configuration: Configuration, target: ErrorTarget) -> Iterator[str]:
     """The smallest epsilon, what is expected at it and at the configuration's own, and what it protects, in words.
 
     Raises:
@@ -131,7 +131,7 @@ def target_forecast(configuration: Configuration, target: Target) -> Iterator[st
         yield "Expected is what our benchmarks had; of a table that is not among them, one in five was off by more than 25 %"
 
 
-def _said(configuration: Configuration, target: Target) -> str:
+def _said(configuration: Configuration, target: ErrorTarget) -> str:
     at = f"at epsilon {configuration.privacy.epsilon:g}"
     if target.group:
         return f"{at} its count is off by at most {group_error(configuration, target.group):.2g} in 19 of 20 releases"
@@ -142,7 +142,7 @@ def _said(configuration: Configuration, target: Target) -> str:
     )
 
 
-def _refuse_unknown(configuration: Configuration, target: Target) -> None:
+def _refuse_unknown(configuration: Configuration, target: ErrorTarget) -> None:
     """Refuse where nothing can be said, with what to do; at which epsilon is what is looked for."""
     if target.group:
         if configuration.marginals is None or configuration.private_columns:
@@ -159,7 +159,7 @@ def _refuse_unknown(configuration: Configuration, target: Target) -> None:
         )
 
 
-def _remedies(most: Configuration, target: Target) -> str:
+def _remedies(most: Configuration, target: ErrorTarget) -> str:
     """What would reach a target that the largest epsilon does not, or come closer."""
     if target.group:
         return "Fewer columns leave more of the budget for each; or ask for larger groups or a larger error"

@@ -22,7 +22,7 @@ from marginweave.flows.plan.expected import (
 )
 from marginweave.flows.plan.target import (
     TWO_DIGITS,
-    Target,
+    ErrorTarget,
     group_error,
     looked_at,
     parse_target,
@@ -140,7 +140,7 @@ def test_the_epsilon_is_the_smallest_of_two_digits(text: str) -> None:
 
 def test_the_target_is_met_with_the_law_itself() -> None:
     """The exact root of the law lies between the epsilon and the one before it."""
-    config, target = wide(), Target(columns=2, most=0.02)
+    config, target = wide(), ErrorTarget(columns=2, most=0.02)
     found = smallest_epsilon(config, target)
     assert found is not None
     sizes = SIZES
@@ -152,7 +152,7 @@ def test_the_target_is_met_with_the_law_itself() -> None:
 
 
 def test_what_no_epsilon_reaches_is_said_with_what_would() -> None:
-    first, remedy, own, _ = target_forecast(wide(rows=2000), Target(columns=3, most=0.03))
+    first, remedy, own, _ = target_forecast(wide(rows=2000), ErrorTarget(columns=3, most=0.03))
     assert first.startswith("Target triples within 3 %: no epsilon up to 3 reaches it; at epsilon 3 ")
     assert remedy.startswith("At epsilon 3 about ")
     assert "rows would reach it; half as many columns: " in remedy
@@ -160,13 +160,13 @@ def test_what_no_epsilon_reaches_is_said_with_what_would() -> None:
     at = {n: error_by_law(LAWS[3], SIZES, count_noise_alone(wide(privacy__epsilon=3)), n) for n in (rows - 500, rows)}
     assert at[rows] <= 0.03 < at[rows - 500]
     assert own.startswith("This configuration: at epsilon 1 ")
-    first, remedy, _ = target_forecast(wide(), Target(columns=1, most=1, group=10))
+    first, remedy, _ = target_forecast(wide(), ErrorTarget(columns=1, most=1, group=10))
     assert "no epsilon up to 10 reaches it" in first
     assert remedy.startswith("Fewer columns ")
 
 
 def test_what_is_easy_is_reached_at_the_smallest_that_was_measured() -> None:
-    first, *_ = target_forecast(wide(rows=48_000), Target(columns=2, most=0.9))
+    first, *_ = target_forecast(wide(rows=48_000), ErrorTarget(columns=2, most=0.9))
     assert "epsilon 0.3, the smallest that was measured, reaches it" in first
 
 
@@ -195,7 +195,7 @@ def test_nothing_is_expected_beyond_what_was_measured() -> None:
     assert expected_errors(few, 8000) is None
     assert "epsilon, not 5" in unmeasured(wide(rows=1000, privacy__epsilon=5.0), 1000)
     assert "epsilon, not 0.2" in unmeasured(wide(privacy__epsilon=0.2), 8000)
-    own = list(target_forecast(wide(privacy__epsilon=0.2), Target(columns=2, most=0.05)))[2]
+    own = list(target_forecast(wide(privacy__epsilon=0.2), ErrorTarget(columns=2, most=0.05)))[2]
     assert own == "This configuration: at epsilon 0.2 nothing is forecast: it was not measured"
 
 
@@ -207,7 +207,7 @@ def test_a_group_that_is_merged_with_others_is_lost() -> None:
 
 
 def test_a_distance_is_looked_for_where_it_was_measured() -> None:
-    near = Target(columns=2, most=0.1)
+    near = ErrorTarget(columns=2, most=0.1)
     assert (looked_at(wide(), near)[0], looked_at(wide(), near)[-1]) == (0.3, 10.0)
     assert looked_at(wide(rows=600), near)[-1] == 3.0
-    assert looked_at(wide(), Target(columns=1, most=2, group=9)) == TWO_DIGITS
+    assert looked_at(wide(), ErrorTarget(columns=1, most=2, group=9)) == TWO_DIGITS
