@@ -85,9 +85,10 @@ def unmeasured(configuration: Configuration, rows: int) -> str:
     return next(found, "")
 
 
-def expected_errors(configuration: Configuration, rows: int) -> Errors | None:
+def expected_errors(configuration: Configuration) -> Errors | None:
     """The expected errors of pairs and triples, None beyond what was measured. DP: arithmetic on public numbers."""
-    if unmeasured(configuration, rows):
+    rows = known_rows(configuration)
+    if rows is None or unmeasured(configuration, rows):
         return None
     noise, sizes = count_noise_alone(configuration), public_sizes(configuration)
     return Errors(*(error_by_law(LAWS[length], sizes, noise, rows) for length in (2, 3)))

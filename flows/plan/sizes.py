@@ -75,7 +75,7 @@ def _at(configuration: Configuration, rows: int) -> SizeForecast:
     if rounds is not None:
         pairs = f"{rounds.rounds * rounds.batch} chosen, {pairs}"
     counted = defaults.counts_words(sized.aggregate, len(sized.attributes))
-    records = str(expected_errors(sized, rows) or "not measured")
+    records = str(expected_errors(sized) or "not measured")
     cost = run_cost(sized, planned_tables(sized, plan), rows, available_cores())
     return SizeForecast(rows, counted, _words(found[1], "not known"), pairs, records, str(cost or "not measured"))
 

@@ -93,8 +93,7 @@ def reaches(configuration: Configuration, target: ErrorTarget) -> bool:
     """Whether the error that is expected is at most the target's."""
     if target.group:
         return group_error(configuration, target.group) <= target.most
-    rows = known_rows(configuration)
-    found = None if rows is None else expected_errors(configuration, rows)
+    found = expected_errors(configuration)
     return found is not None and found[target.columns - 2] <= target.most
 
 
@@ -135,8 +134,7 @@ def _said(configuration: Configuration, target: ErrorTarget) -> str:
     at = f"at epsilon {configuration.privacy.epsilon:g}"
     if target.group:
         return f"{at} its count is off by at most {group_error(configuration, target.group):.2g} in 19 of 20 releases"
-    rows = known_rows(configuration)
-    found = None if rows is None else expected_errors(configuration, rows)
+    found = expected_errors(configuration)
     return (
         f"{at} nothing is forecast: it was not measured" if found is None else f"{at} the expected mean TVD is {found}"
     )

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from platformdirs import user_cache_path
@@ -99,7 +100,7 @@ def _measured(name: str, epsilon: float, is_new: bool, figures: Sequence[Figure]
 def fitted(measured: Sequence[Measured], length: int) -> Law:
     """The law of least squares of the logarithms."""
 
-    def off(numbers: Sequence[float]) -> list[float]:
+    def off(numbers: Any) -> list[float]:
         return [math.log(ratio) for ratio in ratios(measured, Law(*numbers), length)]
 
     return Law(*(round(float(number), 3) for number in least_squares(off, LAWS[length]).x))

@@ -99,8 +99,7 @@ def test_more_epsilon_is_expected_to_be_nearer(rows: int) -> None:
     """Also where `auto` counts something else; and expected errors are at most 1."""
     least, most = measured_epsilons(rows)
     found = [
-        expected_errors(wide(rows=rows, privacy__epsilon=epsilon), rows)
-        for epsilon in (least, 0.31, 0.5, 0.8, 1, 2, most)
+        expected_errors(wide(rows=rows, privacy__epsilon=epsilon)) for epsilon in (least, 0.31, 0.5, 0.8, 1, 2, most)
     ]
     for less, more in pairwise(found):
         assert less is not None
@@ -192,7 +191,7 @@ def test_what_has_no_forecast_is_refused_with_why(changes: dict[str, Any], targe
 def test_nothing_is_expected_beyond_what_was_measured() -> None:
     few = configuration(aggregate=None, synthesize=None, rows=8000)
     assert "9 to 31 columns" in unmeasured(few, 8000)
-    assert expected_errors(few, 8000) is None
+    assert expected_errors(few) is None
     assert "epsilon, not 5" in unmeasured(wide(rows=1000, privacy__epsilon=5.0), 1000)
     assert "epsilon, not 0.2" in unmeasured(wide(privacy__epsilon=0.2), 8000)
     own = list(target_forecast(wide(privacy__epsilon=0.2), ErrorTarget(columns=2, most=0.05)))[2]
@@ -200,10 +199,14 @@ def test_nothing_is_expected_beyond_what_was_measured() -> None:
 
 
 def test_a_group_that_is_merged_with_others_is_lost() -> None:
-    config = wide(privacy__epsilon=0.1)
-    assert group_error(config, 10) == 10
-    assert group_error(config, 10**6) < 10**6
-    assert math.isclose(group_error(config, 10**6), group_error(config, 10**7))
+    """Below `compress` sigmas, 3 here, although 1.96 of them are less than the group."""
+    config = wide()
+    assert config.marginal_settings.compress == 3
+    sigma = group_error(config, 10**6) / 1.96
+    lost, kept = math.floor(2.9 * sigma), math.ceil(3.1 * sigma)
+    assert group_error(config, lost) == lost
+    assert math.isclose(group_error(config, kept), 1.96 * sigma)
+    assert group_error(wide(privacy__epsilon=0.01), 5) == 5, "no more than all of it"
 
 
 def test_a_distance_is_looked_for_where_it_was_measured() -> None:
