@@ -117,7 +117,8 @@ def target_forecast(configuration: Configuration, target: ErrorTarget) -> Iterat
     epsilons, found = looked_at(configuration, target), smallest_epsilon(configuration, target)
     if found is None:
         most = with_epsilon(configuration, epsilons[-1])
-        yield f"Target {target}: no epsilon up to {epsilons[-1]:g} reaches it; {_said(most, target)}"
+        few = ", the largest measured of so few rows," if epsilons[-1] < MOST_EPSILON else ""
+        yield f"Target {target}: no epsilon up to {epsilons[-1]:g}{few} reaches it; {_said(most, target)}"
         yield _remedies(most, target)
     else:
         least = not target.group and found == epsilons[0]
