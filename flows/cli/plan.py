@@ -22,6 +22,9 @@ _Configs = Annotated[
 _Schedule = Annotated[
     str | None, typer.Option(metavar="CRON", help="When runs are planned: how long does the account last?")
 ]
+_Target = Annotated[
+    str | None, typer.Option(metavar="TEXT", help="Find the smallest epsilon for an error: 'pairs within 5 %'.")
+]
 _Timezone = Annotated[str | None, typer.Option(help="Of the schedule, such as Europe/Berlin.", show_default="UTC")]
 
 
@@ -29,20 +32,27 @@ def plan(
     configs: _Configs,
     schedule: _Schedule = None,
     timezone: _Timezone = None,
+    target: _Target = None,
     source: Source = None,
     home: Home = Path(),
 ) -> None:
     """Show noise, thresholds, the split of the budget and what the ledger will say, without reading any data.
 
     Two configurations are compared side by side. `--schedule` says which runs out first, epsilon or delta, and when.
+    `--target` finds the smallest epsilon at which an error is expected: `pairs within 5 %` or `triples TVD .08` (mean TVD of
+    the synthetic records), or `groups of 100 within 20` (records, in 19 of 20 releases).
 
-    Example: `marginweave plan deployments/examples/affairs.yaml`, or
-    `marginweave plan census.yaml --schedule "0 3 1 */3 *" --timezone Europe/Berlin`
+    Example: `marginweave plan deployments/examples/affairs.yaml`,
+    `marginweave plan census.yaml --schedule "0 3 1 */3 *" --timezone Europe/Berlin`, or
+    `marginweave plan census.yaml --target "pairs within 5 %"`
     """
     if len(configs) > 2:
         raise InputError(f"one configuration is planned, or two are compared, and not {len(configs)}")
     if timezone is not None and schedule is None:
         raise InputError("--timezone is that of --schedule, which is not given")
+    from marginweave.flows.plan.target import parse_target, target_forecast
+
+    goal = None if target is None else parse_target(target)
     for config in configs:
         warn_of_former_keys(config)
     from marginweave.flows.run.request import read_request
@@ -54,12 +64,16 @@ def plan(
 
         planned = Schedule(schedule, timezone or "UTC")
     requests = [read_request(config, run=None, source=source, home=home) for config in configs]
+    said = [list(target_forecast(request.configuration, goal)) if goal else [] for request in requests]
     if len(requests) == 1:
         _show(requests[0])
     else:
         _compare(requests[0], requests[1])
-    for config, request in zip(configs, requests, strict=True):
-        _tell(request, planned, f"{config}: " if len(configs) > 1 else "")
+    for config, request, lines in zip(configs, requests, said, strict=True):
+        name = f"{config}: " if len(configs) > 1 else ""
+        _tell(request, planned, name)
+        for line in lines:
+            out.print(f"{name}{line}")
 
 
 def _show(request: Request) -> None:
@@ -144,8 +158,10 @@ def _tell(request: Request, schedule: Schedule | None, name: str) -> None:
     for line in lines:
         out.print(f"{name}{line}")
     if sized := size_forecast(request.configuration):
-        out.print(f"{name}What it will be good for, by the distance (TVD) that noise alone would make:")
-        table = table_of("rows", "counted", "single columns", "pairs of columns", "time, memory")
+        out.print(
+            f"{name}What it will be good for, by the distance (TVD) that noise alone would make, and of records as measured:"
+        )
+        table = table_of("rows", "counted", "single columns", "pairs of columns", "synthetic records", "time, memory")
         for row in sized:
             table.add_row(f"{row.rows:,}", *row[1:])
         print_wide(table)

@@ -102,17 +102,24 @@ def _leveled(configuration: Configuration) -> str:
     return f", {'; '.join(found)}" if found else ""
 
 
-def _measured(configuration: Configuration, usual: AggregateSettings | MarginalSettings) -> list[str]:
-    """Nothing where the benchmark has nothing like it: other settings, more noise, or no two columns."""
+def is_benchmarked(configuration: Configuration, usual: AggregateSettings | MarginalSettings) -> bool:
+    """Whether benchmarks have a release like it: settings are those that auto chooses, and no column is a set or private."""
     synthesize, attributes = configuration.synthesize, configuration.attributes
     if configuration.aggregate != usual or not isinstance(synthesize, MixtureSynthesis) or len(attributes) < 2:
-        return []
+        return False
     plain = MixtureSynthesis(records=synthesize.records, max_records=synthesize.max_records, seed=synthesize.seed)
-    measured = MEASURED.get(defaults.counts_words(usual, len(attributes)))
-    if measured is None or synthesize != plain or _given_up(configuration, usual):
+    if synthesize != plain or _given_up(configuration, usual):
+        return False
+    is_measured = defaults.counts_words(usual, len(attributes)) in MEASURED
+    return is_measured and automatic_method(usual, attributes).method == "mixture"
+
+
+def _measured(configuration: Configuration, usual: AggregateSettings | MarginalSettings) -> list[str]:
+    """Nothing where the benchmark has nothing like it: other settings, more noise, or no two columns."""
+    if not is_benchmarked(configuration, usual):
         return []
-    least, most, noise = measured
-    if automatic_method(usual, attributes).method != "mixture" or defaults.relative_noise(configuration) > noise:
+    least, most, noise = MEASURED[defaults.counts_words(usual, len(configuration.attributes))]
+    if defaults.relative_noise(configuration) > noise:
         return []
     rows = configuration.rows if configuration.resize is None else configuration.resize.records
     if rows is not None and not FEWEST <= rows <= MOST:

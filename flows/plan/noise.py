@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from marginweave.flows.run.request import Request
 from marginweave.schemas.configuration.attributes import most_combinations
 from marginweave.schemas.configuration.columns.number import MAX_CANDIDATES
+from marginweave.schemas.configuration.privacy import PrivacySettings
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.draws import BudgetPlan, DrawKind, PlannedDraw
 from marginweave.tasks.accounting.accountants import gdp_mu
@@ -277,22 +278,23 @@ EPSILONS = 0.1, 0.3, 1.0, 3.0, 10.0
 
 
 def observer_forecast(configuration: Configuration) -> list[str]:
-    """What epsilon means: how often an observer who knows all else can be right, of this release and of others, in words.
+    """What epsilon means: how often an observer who knows all else can be right, of this release and of others, in words."""
+    privacy = configuration.privacy
+    guess = "is in the data" if privacy.neighbors == "add-remove" else "has one record in the data or another"
+    others = (f"{epsilon:g}: {observer_chance(privacy, epsilon)}" for epsilon in EPSILONS if epsilon != privacy.epsilon)
+    said = f"Which epsilon? Who knows everything else and guesses whether a person {guess} is right at most"
+    chance = observer_chance(privacy, privacy.epsilon)
+    return [f"{said} {chance} of the time, where chance is 50 %; at epsilon {', '.join(others)}"]
+
+
+def observer_chance(privacy: PrivacySettings, epsilon: float) -> str:
+    """How often the observer is right at most, in percent.
 
     Phi(mu / 2) of Gaussian differential privacy (Dong, Roth and Su 2022, section 2); (e^epsilon + delta)/(1 + e^epsilon) where
     the release has no delta or another accountant. DP: arithmetic on public numbers.
     """
-    privacy = configuration.privacy
-    is_gaussian = privacy.accountant == "gdp" and privacy.delta > 0
-
-    def right(epsilon: float) -> str:
-        if is_gaussian:
-            chance = float(ndtr(gdp_mu(epsilon, privacy.delta) / 2))
-        else:
-            chance = min(1.0, (1 + privacy.delta * math.exp(-epsilon)) / (1 + math.exp(-epsilon)))
-        return f"{100 * chance:.1f} %"
-
-    guess = "is in the data" if privacy.neighbors == "add-remove" else "has one record in the data or another"
-    others = ", ".join(f"{epsilon:g}: {right(epsilon)}" for epsilon in EPSILONS if epsilon != privacy.epsilon)
-    said = f"Which epsilon? Who knows everything else and guesses whether a person {guess} is right at most"
-    return [f"{said} {right(privacy.epsilon)} of the time, where chance is 50 %; at epsilon {others}"]
+    if privacy.accountant == "gdp" and privacy.delta > 0:
+        chance = float(ndtr(gdp_mu(epsilon, privacy.delta) / 2))
+    else:
+        chance = min(1.0, (1 + privacy.delta * math.exp(-epsilon)) / (1 + math.exp(-epsilon)))
+    return f"{100 * chance:.1f} %"

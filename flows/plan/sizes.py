@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from marginweave.flows.plan.cost import Table, run_cost
+from marginweave.flows.plan.expected import expected_errors, known_rows
 from marginweave.schemas.configuration.columns.binned import BinnedColumn
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.values import listed
@@ -30,12 +31,16 @@ _GRADES = {"good": "good", "with care": "with care", "not": "noise"}
 
 
 class SizeForecast(NamedTuple):
-    """Of so many rows, in words: `single` and `pairs` are expected distances and what they are good for, `takes` the cost."""
+    """Of so many rows, in words: `single` and `pairs` are distances by noise and what they are good for, `takes` the cost.
+
+    `records` is how far synthetic records were from such tables in the benchmarks.
+    """
 
     rows: int
     counted: str
     single: str
     pairs: str
+    records: str
     takes: str
 
 
@@ -47,7 +52,7 @@ def size_forecast(configuration: Configuration) -> list[SizeForecast]:
     """
     if configuration.private_columns:
         return []
-    known = configuration.rows if configuration.resize is None else configuration.resize.records
+    known = known_rows(configuration)
     return [_at(configuration, rows) for rows in ((known,) if known else SIZES)]
 
 
@@ -70,8 +75,9 @@ def _at(configuration: Configuration, rows: int) -> SizeForecast:
     if rounds is not None:
         pairs = f"{rounds.rounds * rounds.batch} chosen, {pairs}"
     counted = defaults.counts_words(sized.aggregate, len(sized.attributes))
+    records = str(expected_errors(sized) or "not measured")
     cost = run_cost(sized, planned_tables(sized, plan), rows, available_cores())
-    return SizeForecast(rows, counted, _words(found[1], "not known"), pairs, str(cost or "not measured"))
+    return SizeForecast(rows, counted, _words(found[1], "not known"), pairs, records, str(cost or "not measured"))
 
 
 def planned_tables(configuration: Configuration, plan: BudgetPlan) -> list[Table]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from typing import ClassVar, TypeAlias
 
 from marginweave.schemas.configuration.columns import BooleanColumn, Category, Column, NumberColumn
 from marginweave.schemas.configuration.computed import DeterminedColumn
+from marginweave.schemas.configuration.values import listed
 
 Labels: TypeAlias = tuple[str | None, ...]
 
@@ -73,8 +75,8 @@ def check_level(
         )
     if rule.by in computed or rule.by in grouped or not by.public_cells:
         raise ValueError(
-            f"structure.levels has {rule.column!r} by {rule.by!r}, which must be a counted column with public values; name the "
-            "finest one, not another level"
+            f"structure.levels has {rule.column!r} by {rule.by!r}, which must be a counted column of its own with public "
+            "values, and no level itself"
         )
     for value in (*rule.mapping.values(), *(() if rule.default is None else (rule.default,))):
         if column.code_of(value) < 0:
@@ -87,4 +89,38 @@ def check_level(
             raise ValueError(
                 f"structure.levels maps {given[code]!r} and {text!r}, which are one value or bin of {rule.by!r}, to two "
                 "values; keep one"
+            )
+    _check_bins(rule, by)
+    _check_whole(rule, columns)
+
+
+def _check_whole(rule: LevelColumn, columns: Mapping[str, Column]) -> None:
+    """Every value has a level, and every level a value, but what is said."""
+    column, by = columns[rule.column], columns[rule.by]
+    assert isinstance(column, Category | BooleanColumn)
+    unused = sorted({*range(len(column.labels))} - {*rule.codes(columns)})
+    if unused:
+        raise ValueError(
+            f"structure.levels has {rule.column!r}, of which no value of {rule.by!r} has "
+            f"{listed([column.labels[code] for code in unused])}; leave out what nothing has"
+        )
+    gaps = [label for label, code in zip(by.labels, rule.codes(columns), strict=False) if code == len(column.labels)]
+    if gaps and not column.missing:
+        raise ValueError(
+            f"structure.levels gives no {rule.column!r} to {listed(gaps)} of {rule.by!r}; map them, give a default, or declare "
+            f"missing texts of {rule.column!r}"
+        )
+
+
+def _check_bins(rule: LevelColumn, by: Column) -> None:
+    """One number stands for its bin; several are taken for all that are meant, and must be all that there are."""
+    if not isinstance(by, NumberColumn):
+        return
+    named: Counter[int] = Counter(_code(by, text) for text in rule.mapping if by.code_of(text) < 0)
+    for code, number in named.items():
+        first, last = by.grid(code)
+        if 1 < number < last - first + 1:
+            raise ValueError(
+                f"structure.levels names {number} numbers of the bin {by.bin_labels[code]} of {rule.by!r}, which has "
+                f"{last - first + 1}; name the bin, or end a bin where the level does"
             )

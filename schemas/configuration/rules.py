@@ -5,6 +5,8 @@ from __future__ import annotations
 from marginweave.schemas.configuration.attributes import check_records
 from marginweave.schemas.configuration.columns import Category, IdentifierColumn, MeasuredColumn
 from marginweave.schemas.configuration.columns.binned import BinnedColumn
+from marginweave.schemas.configuration.known import KnownTable
+from marginweave.schemas.configuration.level_places import finer_places
 from marginweave.schemas.configuration.marginals import AdaptiveCliques, AllCliques, MarginalSettings
 from marginweave.schemas.configuration.preparation import WeightedImputation
 from marginweave.schemas.configuration.sections import Sections
@@ -23,10 +25,12 @@ def check_preparation(configuration: Sections) -> None:
     forbidden = configuration.excluded_by(structure.model_copy(update={"levels": None}))  # a level fits any record
     check_records(configuration.attributes, forbidden)
     _check_exact(configuration, structure)
-    if structure.repair == "drop" and (configuration.resize or privacy.neighbors == "replace-one"):
+    known = [table for table in configuration.known or () if isinstance(table, KnownTable)]
+    tells = any(table.origin == "these-rows" and table.sd is None for table in known)
+    if structure.repair == "drop" and (configuration.resize or privacy.neighbors == "replace-one" or tells):
         raise ValueError(
-            "structure.repair (drop) must be inside or not-applicable with resize or neighbors: replace-one, where the number "
-            "of records is public"
+            "structure.repair (drop) must be inside or not-applicable with resize, neighbors: replace-one or an exact known "
+            "table from these-rows, where the number of records is public"
         )
     if not configuration.synthesize.complete and any(
         None in labels for box in configuration.forbidden for _, labels in box
@@ -221,6 +225,12 @@ def _check_list(configuration: Sections, chosen: tuple[tuple[str, ...], ...], na
                 raise _unknown(configuration, name)
         if len(set(clique)) < len(clique):
             raise ValueError(f"aggregate.cliques has an attribute twice in [{', '.join(clique)}]")
+        for coarse, fine in finer_places(configuration).items():
+            if {names[coarse], names[fine]} <= {*clique}:
+                raise ValueError(
+                    f"aggregate.cliques has {names[fine]!r} beside its level {names[coarse]!r}, which says nothing more; leave "
+                    "one out"
+                )
     if len({frozenset(clique) for clique in chosen}) < len(chosen):
         raise ValueError("aggregate.cliques has a marginal twice")
 

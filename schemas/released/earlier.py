@@ -79,6 +79,9 @@ def _declarations(configuration: Configuration) -> dict[str, Mapping[str, Any]]:
             "missing": [configuration.missing_texts(name) for name in attribute.columns],
             "values": attribute,
             "structure": {rule for rule in rules if any(name == attribute.name for name, _ in rule)},
+            "repair": (structure.repair, names)
+            if structure and rules
+            else None,  # columns are gone through in their order
             "difference": [structure.difference_of(name) if structure else None for name in attribute.columns],
         }
     return found

@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -50,7 +50,9 @@ def release_verdict(
     for bound in bounds:
         if bound.deviation is not None:
             deviations.setdefault(len(bound.attributes), []).append(bound.deviation)
-    errors = expected_errors(bounds, float(counts.record_count), counts.domain.names, merged)
+    rules = (configuration.structure.levels if configuration.structure else None) or ()
+    levels = {rule.column for rule in rules}
+    errors = expected_errors(bounds, float(counts.record_count), counts.domain.names, merged, levels)
     paired = {name for bound in bounds if len(bound.attributes) > 1 for name in bound.attributes}
     deviation = statistics.median(deviations.get(1, [0.0]))
     columns = column_facts(counts, configuration, deviation, paired, _related(association))
@@ -78,9 +80,15 @@ def merged_shares(compression: Compression, names: Sequence[str]) -> dict[str, f
 
 
 def expected_errors(
-    bounds: Sequence[MarginalBound], records: float, names: Sequence[str], merged: Mapping[str, float] | None = None
+    bounds: Sequence[MarginalBound],
+    records: float,
+    names: Sequence[str],
+    merged: Mapping[str, float] | None = None,
+    levels: Collection[str] = (),
 ) -> Sets:
     """The expected distance of every set of one to three columns; None of a pair that nothing measured.
+
+    Of `levels`, which follow from other columns, there are the sets that something measured.
 
     Where values are merged, nothing measured which of them goes with what: half of such records count as misplaced.
     Of triples there are those that something measured, or whose three pairs are known.
@@ -94,9 +102,11 @@ def expected_errors(
             misplaced = sum((merged or {}).get(name, 0.0) for name in columns) / 2 if len(columns) > 1 else 0.0
             found[columns] = min(1.0, max(bound.noise, beyond) / (2 * max(records, 1.0)) + misplaced)
     for pair in itertools.combinations(names, 2):
+        if pair not in found and not {*levels}.isdisjoint(pair):
+            continue
         found[pair] = _at_least(found.get(pair), [found.get((name,)) for name in pair])
     for triple in itertools.combinations(names, 3):
-        pairs = [found[pair] for pair in itertools.combinations(triple, 2)]
+        pairs = [found.get(pair) for pair in itertools.combinations(triple, 2)]
         known = [error for error in pairs if error is not None]
         if len(known) == len(pairs):
             smoothed = min(found.get(triple) or 1.0, 1.0, 2 * statistics.fmean(known))

@@ -34,7 +34,8 @@ from marginweave.tasks.aggregate.noise import planned_sigmas
 from marginweave.tasks.aggregate.selection import scoring
 from marginweave.tasks.mechanisms.base import l1_sensitivity
 from marginweave.tasks.mechanisms.catalogue import pure_noise
-from marginweave.tasks.publish.wording import Bounds, known_words, preparation_words, stated_confidence, unit_assumption
+from marginweave.tasks.publish.preparation_words import Bounds, preparation_words
+from marginweave.tasks.publish.wording import known_words, stated_confidence, unit_assumption
 
 ASSUMPTIONS = (
     "Every statement in the configuration (columns, domains, bounds, bins, caps, seeds) was public before the data was seen.",

@@ -45,7 +45,7 @@ COLUMNS: dict[str, Any] = {
     "industry": {"type": "category", "values": INDUSTRIES, "missing": ["", "N"]},
     "age": {"type": "number", "bins": [0, 5, 15, 40, 65, 100], "decimals": 0, "missing": [], "outside": "error"},
 }
-BANDS = {"[0, 5)": "young", "5": "young", "14": "young", "100": "old"}
+BANDS = {"[0, 5)": "young", "14": "young", "100": "old"}
 LEVELS: dict[str, Any] = {
     "levels": [
         {"column": "sector", "by": "industry", "mapping": {i: i[0] for i in INDUSTRIES}},
@@ -192,7 +192,7 @@ def test_each_set_of_columns_has_one_level(
     sizes: list[int], of: dict[int, int], limit: int, longest: int, most: int | None
 ) -> None:
     """The finest that is small enough, by trying all; every set of columns is there, or inside of one that is, as a pair is."""
-    finer = {a: b for a, b in of.items() if a < len(sizes) and b < len(sizes) and b not in of}
+    finer = {a: b for a, b in of.items() if a < len(sizes) and b < len(sizes) and b not in of and sizes[a] <= sizes[b]}
     roots = [a for a in range(len(sizes)) if a not in finer]
     if len(roots) < longest:
         return
@@ -210,6 +210,8 @@ def test_each_set_of_columns_has_one_level(
         ]
         small = [cells for cells in options if cells <= min(limit, most or limit)]
         assert math.prod(sizes[a] for a in clique) == (max(small) if small else min(options))
+        assert small or clique != mine or len(options) == 1 or max(options) == min(options)
+        assert not small or max(small) < max(options) or clique == mine
     if longest == 3 or most is None:
         assert {pair for mine in columns for pair in itertools.combinations(mine, 2)} == set(
             itertools.combinations(roots, 2)
@@ -245,10 +247,18 @@ def test_auto_and_all_list_their_sets_at_levels_by_public_facts() -> None:
     ("rule", "message"),
     [
         ({"column": "age", "by": "industry", "mapping": {"a0": "1"}}, "must be a category or boolean"),
-        ({"column": "band", "by": "sector", "mapping": {"a": "old"}}, "name the finest one"),
+        ({"column": "band", "by": "sector", "mapping": {"a": "old"}}, "and no level itself"),
         ({"column": "band", "by": "age", "mapping": {"x": "old"}}, "no value or bin"),
         ({"column": "band", "by": "age", "mapping": {"1": "ancient"}}, "does not declare"),
         ({"column": "band", "by": "age", "mapping": {"1": "old", "[0, 5)": "young"}}, "to two values; keep one"),
+        (
+            {"column": "band", "by": "age", "mapping": {"1": "old", "2": "old"}, "default": "young"},
+            "names 2 numbers of the bin",
+        ),
+        (
+            {"column": "band", "by": "age", "mapping": {"1": "young"}, "default": "old"},
+            "has middle; leave out what nothing has",
+        ),
     ],
 )
 def test_levels_that_do_not_fit_are_refused(rule: dict[str, Any], message: str) -> None:

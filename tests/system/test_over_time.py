@@ -249,7 +249,16 @@ def test_two_plans_and_a_schedule(alone: CommandLine, tmp_path: Path) -> None:
         ["--schedule", "0 3 * * *", "--timezone", "Mars"],
         ["--timezone", "UTC"],
         [one, one],
+        ["--target", "pears within 5 %"],
+        ["--target", "pairs within 5 %"],  # k-tuples have no forecast
     ):
         refused = cli("plan", one, *bad)
         assert (refused.returncode, refused.stdout) == (2, ""), bad
+    one.write_text(one.read_text().replace("method: k-tuples", "method: marginals"))
+    found = cli("plan", one, "--target", "groups of 100 within 20")
+    assert found.returncode == 0
+    first, observer, own = found.stdout.splitlines()[-3:]
+    assert first.startswith("Target groups of 100 within 20: epsilon ")
+    assert observer.startswith("At epsilon ")
+    assert own.startswith("This configuration: at epsilon 1 its count is off by at most ")
     assert not (cli.home / "runs").exists()

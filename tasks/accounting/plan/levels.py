@@ -56,7 +56,8 @@ def level_sets(
             cells = {places: math.prod(sizes[a] for a in places) for places in choices}
             most = max(min(limits[length], max_cells or math.inf), min(cells.values()))
             best = max(
-                (places for places in choices if cells[places] <= most), key=lambda places: (cells[places], places)
+                (places for places in choices if cells[places] <= most),
+                key=lambda places: (cells[places], sum(place not in finer for place in places)),
             )
             is_large = max_cells is not None and cells[best] > max_cells and (length > 2 or len(limits) == 1)
             if not is_large and best not in covered:

@@ -20,6 +20,7 @@ from pathlib import Path
 from platformdirs import user_cache_path
 
 from tests.benchmarks.accuracy.figures import Cell, Figure, append, current, is_done, is_hopeless, read
+from tests.benchmarks.accuracy.forecast import section
 from tests.benchmarks.accuracy.measures import MEASURES
 from tests.benchmarks.accuracy.methods import DEFAULT, METHODS, PEERS, default_method, refusal, settings
 from tests.benchmarks.accuracy.page import render
@@ -104,7 +105,7 @@ def _described(figure: Figure) -> str:
 
 def _write(figures: Path) -> None:
     kept = current(read(figures), settings)
-    PAGE.write_text(render(kept.values(), default_method), encoding="utf-8")
+    PAGE.write_text(render(kept.values(), default_method, section), encoding="utf-8")
 
 
 def _print(line: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import statistics
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable
@@ -17,10 +18,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marginweave.flows.plan.accuracy import MEASURED
+from marginweave.flows.plan.expected import COLUMNS, LAWS, ROWS, VALUES
 from marginweave.tasks.accounting.plan.defaults import counts_words, pair_noise
 from marginweave.tasks.accounting.plan.resolve import parse_configuration
 from tests.benchmarks.accuracy import __main__ as program
-from tests.benchmarks.accuracy import methods
+from tests.benchmarks.accuracy import forecast, methods
 from tests.benchmarks.accuracy.environments import PLACE, pinned
 from tests.benchmarks.accuracy.figures import Cell, Figure, append, current, read
 from tests.benchmarks.accuracy.measures import ALL, mean_l1, measure
@@ -296,7 +298,7 @@ def test_the_page_is_made_of_the_figures() -> None:
     After a change of methods, of the default or of the page: python -m tests.benchmarks.accuracy --seeds 0 --write
     """
     kept = current(read(program.FIGURES), settings)
-    assert program.PAGE.read_text(encoding="utf-8") == render(kept.values(), methods.default_method)
+    assert program.PAGE.read_text(encoding="utf-8") == render(kept.values(), methods.default_method, forecast.section)
 
 
 @pytest.mark.usefixtures("tables")
@@ -314,3 +316,22 @@ def test_plan_says_how_near_the_measured_records_were() -> None:
         means = [mean for _, mean in found[words]]
         assert (least, most) == (round(min(means), 3), round(max(means), 3)), words
         assert noise >= max(r for r, _ in found[words]) > 0.75 * noise, words
+
+
+@pytest.mark.usefixtures("tables")
+def test_what_plan_expects_is_fitted_to_the_figures() -> None:
+    """The laws are those of least squares; nine in ten of the benchmarks' cells are met within 25 %."""
+    measured = forecast.cells()
+    benchmarks = []
+    for length in forecast.LENGTHS:
+        fitted = forecast.fitted(measured, length)
+        expected = forecast.ratios(measured, LAWS[length], length)
+        assert expected == pytest.approx(forecast.ratios(measured, fitted, length), rel=0.02)
+        benchmarks += [ratio for cell, ratio in zip(measured, expected, strict=True) if not cell.is_new]
+    assert forecast.share(benchmarks) >= 0.9
+    assert forecast.share(forecast.held_out()) >= 0.8
+    assert (min(len(cell.sizes) for cell in measured), max(len(cell.sizes) for cell in measured)) == COLUMNS
+    assert min(cell.rows for cell in measured) == ROWS[0]
+    assert max(cell.rows for cell in measured) == ROWS[1]
+    medians = [statistics.median(cell.sizes) for cell in measured]
+    assert (min(medians), max(medians)) == VALUES

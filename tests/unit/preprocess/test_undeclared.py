@@ -24,7 +24,7 @@ from marginweave.tasks.decode.decode import decode_table
 from marginweave.tasks.encode.task import imputation_weights, imputed_codes
 from marginweave.tasks.normalize.marginals import normalize_marginals
 from marginweave.tasks.preprocess.clean import clean_table
-from marginweave.tasks.publish.wording import preparation_words
+from marginweave.tasks.publish.preparation_words import preparation_words
 from marginweave.tasks.structure.zeros import domain_sizes
 from tests.support import noisy_marginals
 from tests.support.column_kinds import KINDS

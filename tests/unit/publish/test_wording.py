@@ -8,7 +8,8 @@ import pytest
 
 from marginweave.schemas.configuration.evaluation import PaidSettings
 from marginweave.tasks.evaluate.paid import paid_evaluation
-from marginweave.tasks.publish.wording import paid_words, preparation_words, unit_assumption
+from marginweave.tasks.publish.preparation_words import preparation_words
+from marginweave.tasks.publish.wording import paid_words, unit_assumption
 from tests.support.configurations import configuration
 from tests.support.published import EVALUATION
 
