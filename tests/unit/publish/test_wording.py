@@ -45,7 +45,7 @@ NUMBER = {"type": "number", "bounds": [0, 60], "bins": 3, "decimals": 0, "missin
         ),
         (
             {
-                "columns": dict.fromkeys(("inside", "outside", "total"), NUMBER),
+                "columns": {"inside": NUMBER, "outside": NUMBER, "total": NUMBER | {"bounds": [0, 120]}},
                 "structure": {
                     "ordered": [{"columns": ["inside", "outside"]}],
                     "sum": [{"column": "total", "of": ["inside", "outside"]}],
