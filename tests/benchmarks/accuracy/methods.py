@@ -74,7 +74,12 @@ def configuration(cell: Cell, source: str) -> dict[str, Any]:
     }
     if cell.method == DEFAULT and "/" in cell.table:
         made["rows"] = len(table(cell.table).rows)
-    return made | table(cell.table).more() | sections | {"synthesize": sections.get("synthesize", {}) | {"seed": cell.seed}}
+    return (
+        made
+        | table(cell.table).more()
+        | sections
+        | {"synthesize": sections.get("synthesize", {}) | {"seed": cell.seed}}
+    )
 
 
 @cache

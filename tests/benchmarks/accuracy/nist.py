@@ -111,10 +111,10 @@ def main() -> None:
 
 def cells(asked: argparse.Namespace) -> tuple[Cell, ...]:
     """The cells of what is asked for, all sets before the next repetition; a share of the rows knows no epsilon."""
-    product = itertools.product(range(asked.seeds), asked.epsilons, asked.sets, asked.methods)
+    product = itertools.product(asked.epsilons, asked.sets, asked.methods)
     return tuple(
-        Cell(table=PREFIX + name, epsilon=epsilon, method=method, seed=seed)
-        for seed, epsilon, name, method in product
+        Cell(table=f"{PREFIX}{name}", epsilon=epsilon, method=method, seed=seed)
+        for seed, (epsilon, name, method) in itertools.product(range(asked.seeds), tuple(product))
         if method != SUBSAMPLE or epsilon == EPSILONS[0]
     )
 

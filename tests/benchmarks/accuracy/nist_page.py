@@ -142,7 +142,11 @@ def asked_lines(found: Found) -> Iterator[str]:
             continue
         floor = statistics.fmean(peer) if target.above_mst else 0.0
         reached = statistics.fmean(ours) - floor
-        shown = f"MST {reached:+.0f} ({statistics.fmean(ours):.0f} and {floor:.0f})" if target.above_mst else f"{reached:.0f}"
+        shown = (
+            f"MST {reached:+.0f} ({statistics.fmean(ours):.0f} and {floor:.0f})"
+            if target.above_mst
+            else f"{reached:.0f}"
+        )
         verdict = "yes" if reached >= target.score else "**no**"
         yield f"| {target.features} | {asked} | {shown} | {len(ours)} | {verdict} |"
 
@@ -151,7 +155,7 @@ def result_lines(found: Found, features: str) -> Iterator[str]:
     """A line an epsilon and method; the yardstick, which has no epsilon, first."""
     yield from header(f"epsilon|method|repetitions|{'|'.join(MEASURES.values())}|records|CPU s")
     here = [
-        (SUBSAMPLE == method, epsilon, method, figures)
+        (method == SUBSAMPLE, epsilon, method, figures)
         for (name, epsilon), methods in found.items()
         for method, figures in methods.items()
         if name == features

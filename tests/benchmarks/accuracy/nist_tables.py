@@ -22,9 +22,9 @@ from tests.support.places import DATA
 FOLDER = DATA / "ma2019"
 TABLE, DICTIONARY = FOLDER / "ma2019.csv", FOLDER / "data_dictionary.json"
 SETS: Mapping[str, tuple[str, ...]] = {
-    "demographic": tuple("AGEP SEX MSP RAC1P HOUSING_TYPE OWN_RENT EDU PINCP_DECILE DVET DEYE".split()),
-    "industry": tuple("PUMA SEX MSP HISP RAC1P OWN_RENT INDP_CAT EDU PINCP_DECILE".split()),
-    "family": tuple("PUMA AGEP SEX MSP HISP RAC1P NOC NPF OWN_RENT PINCP_DECILE POVPIP".split()),
+    "demographic": ("AGEP", "SEX", "MSP", "RAC1P", "HOUSING_TYPE", "OWN_RENT", "EDU", "PINCP_DECILE", "DVET", "DEYE"),
+    "industry": ("PUMA", "SEX", "MSP", "HISP", "RAC1P", "OWN_RENT", "INDP_CAT", "EDU", "PINCP_DECILE"),
+    "family": ("PUMA", "AGEP", "SEX", "MSP", "HISP", "RAC1P", "NOC", "NPF", "OWN_RENT", "PINCP_DECILE", "POVPIP"),
     "all": (),
 }
 PREFIX, BINNED = "ma2019-", "-binned"

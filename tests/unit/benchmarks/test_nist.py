@@ -15,7 +15,9 @@ from tests.benchmarks.accuracy.nist_tables import BINNED, EDGES, PREFIX, SETS, E
 from tests.benchmarks.accuracy.tables import table
 from tests.support.places import DATA
 
-HERE = pytest.mark.skipif(not DATA.is_dir(), reason="the test tables are not here; MARGINWEAVE_TEST_DATA names their folder")
+HERE = pytest.mark.skipif(
+    not DATA.is_dir(), reason="the test tables are not here; MARGINWEAVE_TEST_DATA names their folder"
+)
 MADE = Figure(
     cell=Cell(table=f"{PREFIX}all", epsilon=1.0, method=DEFAULT, seed=0),
     settings={"a": 1},

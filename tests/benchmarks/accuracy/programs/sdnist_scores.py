@@ -1,4 +1,4 @@
-"""SDNist's scores of records: python sdnist_scores.py TASK.json, in an environment that holds sdnist and nothing of this project.
+"""SDNist's scores of records: python sdnist_scores.py TASK.json, in an environment that holds sdnist and nothing of ours.
 
 SDNist looks for the table in a folder of its own and would download it: the folder is made here, of the table and its public
 dictionary. Scores are those of its report: the k-marginal (within each PUMA, where that is a feature), the mean square error
@@ -28,7 +28,7 @@ from sdnist.utils import SimpleLogger  # pyright: ignore[reportMissingImports]
 def main() -> None:
     """Read the records, write the scores."""
     task = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    np.random.seed(0)  # the tree of the propensities breaks ties by chance
+    np.random.seed(0)  # noqa: NPY002 - the tree of the propensities breaks ties by numpy's global state
     with redirect_stdout(sys.stderr):
         write_excerpts(Path("excerpts"), Path(task["table"]), Path(task["dictionary"]))
         scores = score(Path(task["records"]))
@@ -64,7 +64,7 @@ def write_excerpts(folder: Path, table: Path, dictionary: Path) -> None:
     described = json.loads(dictionary.read_text(encoding="utf-8"))
     with table.open(encoding="utf-8", newline="") as file:
         header, *rows = csv.reader(file)
-    columns = dict(zip(header, zip(*rows), strict=True))
+    columns = dict(zip(header, zip(*rows, strict=True), strict=True))
     schema = {name: schema_of(name, values, described[name]) for name, values in columns.items()}
     names = {"PUMA": {code: {"name": text} for code, text in described["PUMA"]["values"].items()}}
     (folder / "massachusetts").mkdir(parents=True)
