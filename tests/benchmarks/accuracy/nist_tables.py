@@ -28,16 +28,17 @@ SETS: Mapping[str, tuple[str, ...]] = {
     "all": (),
 }
 PREFIX, BINNED = "ma2019-", "-binned"
-# Whole numbers by bins that hold their lower edge: what stands above the last edge lies in no bin.
+# Whole numbers by bins that hold their lower edge, and not their upper one; and a number that stands for something else.
 EDGES: Mapping[str, tuple[int, ...]] = {
     "PINCP": (
         -9000, 0, 1, 2500, 5000, 7500, 10000, 12500, 15000, 20000, 25000, 30000, 35000, 40000, 50000, 60000, 70000, 80000,
         100000, 125000, 150000, 200000, 300000, 500000, 1341001,
     ),
-    "POVPIP": (*range(0, 500, 25), 501, 502),
+    "POVPIP": (*range(0, 500, 25), 501),
     "PWGTP": (1, *range(10, 200, 10), 200, 250, 300, 400, 500, 1000, 10000),
     "WGTP": (0, 1, *range(10, 200, 10), 200, 250, 300, 400, 500, 1000, 10000),
 }  # fmt: skip
+CODES: Mapping[str, dict[int, str]] = {"POVPIP": {501: "more than five times"}}
 _ROWS = 7600  # about so many are in the excerpt, as NIST says
 _DIPLOMAS = [str(code) for code in range(5, 13)]
 # Columns that have "N" where a condition does not hold, and never where it does.
@@ -85,7 +86,15 @@ class Excerpt(Table):
         if name not in EDGES:
             return {"type": "category", "values": self.domain[name], **never}
         missing = {"missing": ["N"]} if "N" in self.domain[name] else never
-        return {"type": "number", "bins": list(EDGES[name]), "decimals": 0, **missing}
+        *edges, end = EDGES[name]
+        codes = {"codes": CODES[name]} if name in CODES else {}
+        return {
+            "type": "number",
+            "bins": [*edges, end - 1],
+            "decimals": 0,
+            **codes,
+            **missing,
+        }  # the last bin holds its end
 
     def more(self) -> dict[str, Any]:
         """About how many rows, and what holds between columns."""
@@ -118,13 +127,20 @@ class Excerpt(Table):
 
 
 def labels(name: str, values: list[str]) -> list[str]:
-    """The labels of the bins of a column, or its values."""
-    return values if name not in EDGES else [*(str(edge) for edge in EDGES[name][:-1]), *({"N"} & set(values))]
+    """The labels of the bins of a column and what stands beside them, or its values."""
+    if name not in EDGES:
+        return values
+    return [*(str(edge) for edge in EDGES[name][:-1]), *map(str, CODES.get(name, ())), *({"N"} & set(values))]
+
+
+def is_binned(name: str, value: str) -> bool:
+    """Whether a value lies in a bin."""
+    return name in EDGES and value != "N" and float(value) not in CODES.get(name, ())
 
 
 def label(name: str, value: str) -> str:
     """The label of a value: the lower edge of its bin."""
-    if name not in EDGES or value == "N":
+    if not is_binned(name, value):
         return value
     return str(EDGES[name][int(np.searchsorted(EDGES[name], float(value), side="right")) - 1])
 
@@ -134,7 +150,7 @@ def unbinned(header: tuple[str, ...], rows: list[list[str]], seed: int) -> list[
     rng = np.random.default_rng(seed)
 
     def drawn(name: str, value: str) -> str:
-        if name not in EDGES or value == "N":
+        if not is_binned(name, value):
             return value
         place = EDGES[name].index(int(value))
         return str(rng.integers(EDGES[name][place], EDGES[name][place + 1]))
