@@ -33,10 +33,11 @@ OURS: dict[str, Settings] = {
     "adaptive-mixture": {"aggregate": {**_MARGINALS, "cliques": "adaptive"}, "synthesize": _MIXTURE},
     "marginals-pgm": {"aggregate": _MARGINALS, "synthesize": {"method": "pgm"}},
 }
-INDEPENDENT, DEFAULT, DPSYN = "independent", "default", "dpsyn"
-# What the benchmark of small tables has beside them: the settings of DPSyn's papers.
-_SMALL: dict[str, Settings] = {
-    DPSYN: {"aggregate": {**_MARGINALS, "preset": "paper"}, "synthesize": {**_GUM, "preset": "paper"}}
+INDEPENDENT, DEFAULT, DPSYN, SUBSAMPLE = "independent", "default", "dpsyn", "subsample"
+# What other benchmarks have beside them: the settings of DPSyn's papers; and, as a yardstick, a share of the rows themselves.
+OTHERS: dict[str, Settings] = {
+    DPSYN: {"aggregate": {**_MARGINALS, "preset": "paper"}, "synthesize": {**_GUM, "preset": "paper"}},
+    SUBSAMPLE: {"share": 0.4},
 }
 
 
@@ -63,7 +64,7 @@ def configuration(cell: Cell, source: str) -> dict[str, Any]:
 
     The default of a sample, which small tables are about, is told its number of rows.
     """
-    sections = {name: dict(section) for name, section in (OURS | _SMALL).get(cell.method, {}).items()}
+    sections = {name: dict(section) for name, section in (OURS | OTHERS).get(cell.method, {}).items()}
     made = {
         "dataset": "accuracy",
         "source": source,
@@ -73,7 +74,12 @@ def configuration(cell: Cell, source: str) -> dict[str, Any]:
     }
     if cell.method == DEFAULT and "/" in cell.table:
         made["rows"] = len(table(cell.table).rows)
-    return made | sections | {"synthesize": sections.get("synthesize", {}) | {"seed": cell.seed}}
+    return (
+        made
+        | table(cell.table).more()
+        | sections
+        | {"synthesize": sections.get("synthesize", {}) | {"seed": cell.seed}}
+    )
 
 
 @cache
@@ -102,7 +108,7 @@ def settings(cell: Cell) -> Settings | None:
         return None
     if cell.method in PEERS:
         return PEERS[cell.method].options
-    return _resolved(DEFAULT, cell.table, cell.epsilon) if cell.method == DEFAULT else (OURS | _SMALL).get(cell.method)
+    return _resolved(DEFAULT, cell.table, cell.epsilon) if cell.method == DEFAULT else (OURS | OTHERS).get(cell.method)
 
 
 def _resolved(method: str, name: str, epsilon: float) -> Settings:

@@ -72,6 +72,10 @@ class Table:
             for name, values in ((name, self.domain[name]) for name in self.header)
         }
 
+    def more(self) -> dict[str, Any]:
+        """Further sections of a configuration: none, where nothing is known of columns together."""
+        return {}
+
     def missing(self) -> list[str]:
         """The section `missing` of a configuration."""
         return [""] if any("" in values for values in self.domain.values()) else []
@@ -131,6 +135,8 @@ _LOADERS: dict[str, Callable[[], Table]] = {
     **{name: partial(Table.load, name) for name in ("drug_deaths_cat", "ma2019_cat", "adult_cat", "adult")},
 }
 TABLES = tuple(_LOADERS)  # the small ones first
+# What other benchmarks have, by name; each enters its own here.
+OTHERS: dict[str, Callable[[], Table]] = {"anes96": anes96}
 SAMPLED = ("affairs", "drug_deaths_cat", "ma2019_cat", "adult_cat", "anes96")
 """The tables that the benchmark of small tables draws its samples from."""
 
@@ -142,9 +148,9 @@ def sample_name(name: str, rows: int, number: int) -> str:
 
 @cache
 def table(name: str) -> Table:
-    """One of `TABLES` or `SAMPLED`, or a sample of it (`sample_name`), of all rows where it has no more."""
+    """One of `TABLES` or `OTHERS`, or a sample of it (`sample_name`), of all rows where it has no more."""
     if "/" not in name:
-        return (_LOADERS | {"anes96": anes96})[name]()
+        return (_LOADERS | OTHERS)[name]()
     of, rows, number = name.split("/")
     whole = table(of)
     order = np.random.default_rng([int(rows), int(number)]).permutation(len(whole.rows))
@@ -154,7 +160,7 @@ def table(name: str) -> Table:
 
 def is_known(name: str) -> bool:
     """Whether there is such a table."""
-    return name in TABLES or name.split("/", maxsplit=1)[0] in SAMPLED
+    return name in TABLES or name in OTHERS or name.split("/", maxsplit=1)[0] in SAMPLED
 
 
 def delta(name: str) -> float:
