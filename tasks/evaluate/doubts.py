@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import chdtri
 
 from marginweave.schemas.arrays import Codes, Floats
-from marginweave.schemas.configuration.columns import OTHER, MeasuredColumn, NumberColumn
+from marginweave.schemas.configuration.columns import OTHER, DateColumn, MeasuredColumn, NumberColumn
 from marginweave.schemas.configuration.columns.category import ValuedColumn
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.released.aggregates import Aggregates
@@ -86,7 +86,9 @@ def column_facts(
         number = column if isinstance(column, NumberColumn) and len(attribute.columns) == 1 else None
         mean = mean_doubt(number, codes, values, deviation) if number else None
         facts = ColumnFacts(name=attribute.name, missing=missing, is_even=is_even, lost=lost)
-        found.append(replace(facts, values=len(values), mean=mean))
+        # what happens through a year is often even: a date is looked at as a column of few values is
+        most = EVEN_VALUES if isinstance(column, DateColumn) else len(values)
+        found.append(replace(facts, values=min(len(values), most), mean=mean))
     return found
 
 

@@ -130,6 +130,33 @@ def test_a_column_of_which_much_was_not_read_is_doubted(
     assert verdict(errors, {1: [deviation]}, 1000, facts).publication == ("with care" if seen else "good")
 
 
+@pytest.mark.parametrize(("even", "fit"), [("date", "with care"), ("category", "not for publication")])
+def test_months_may_be_even(even: str, fit: str) -> None:
+    """Visits come evenly through a year; twelve towns are not equally large."""
+    months = {
+        "type": "date",
+        "bounds": ["2024-01-01", "2024-12-31"],
+        "bins": "month",
+        "missing": [],
+        "outside": "error",
+    }
+    towns = {"type": "category", "values": [f"t{i}" for i in range(12)], "missing": [], "outside": "error"}
+    settings = configuration(columns={"x": months if even == "date" else towns, "y": towns})
+    numbers = np.array([1000] * 12 + [100 * i for i in range(1, 13)])
+    columns, values = np.repeat([0, 1], 12), np.tile(np.arange(12), 2)
+    noise = LevelNoise(length=1, contribution_bound=1, deviation=9, threshold=1, private_threshold=0, candidates=None)
+    counts = Aggregates(
+        domain=Domain(names=("x", "y"), labels=tuple(a.labels for a in settings.attributes)),
+        record_count=12000,
+        record_deviation=9,
+        levels=(Level(length=1, columns=columns[:, None], values=values[:, None], counts=numbers),),
+        noise=(noise,),
+    )
+    facts = column_facts(counts, settings, 9, {"x", "y"}, ())
+    assert [fact.is_even for fact in facts] == [True, False]
+    assert verdict({("x",): 0.01, ("y",): 0.01}, {1: [9.0]}, 12000, facts).publication == fit
+
+
 def test_groups_are_no_smaller_for_more_columns_and_none_is_larger_than_the_table() -> None:
     """Pairs may be measured with less noise than columns; a group in a pair is part of one in a column all the same."""
     errors = {("age",): 0.01, ("age", "sex"): 0.01}
