@@ -262,9 +262,7 @@ def earlier_forecast(request: Request) -> list[str]:
         single = {m.attributes[0]: m.deviation for m in earlier.marginals if len(m.attributes) == 1}
         if single:
             own, both = _with_earlier(request.configuration, single)
-            lines.append(
-                f"Mean noise of these single columns: sd {own:.1f} as drawn, {both:.1f} together with that release"
-            )
+            lines.append(f"Single columns on average: sd {own:.1f} as drawn, {both:.1f} together with that release")
     return lines
 
 

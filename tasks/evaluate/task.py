@@ -70,9 +70,8 @@ def evaluate(reference: DerivedReference, parts: dict[str, StageResult]) -> Stag
             more["paid"] = bought(reference, paid, synthesized, counts.record_count)
         bounds = _bounds(reference, records, parts["collect"])
         merged = {} if compression is None else merged_shares(compression, counts.domain.names)
-        together = bounds.marginals  # the verdict is on what is known, earlier releases included; the bounds as drawn
-        if pooled is not None and pooled.pooled:
-            together = marginal_bounds(pooled, records, configuration)
+        # The verdict is on what is known, earlier releases included; bounds are of the counts as drawn.
+        together = marginal_bounds(pooled, records, configuration) if pooled and pooled.pooled else bounds.marginals
         judged = release_verdict(together, counts, configuration, merged, agreement.association.cramers_v)
         return Evaluation(**dict(agreement) | more, verdict=judged, bounds=bounds).to_json()
 

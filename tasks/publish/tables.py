@@ -52,7 +52,6 @@ def counts_table(
     intervals: Sequence[Intervals],
     longest: int,
     left_out: Sequence[Clique] = (),
-    *,
     earlier: bool = False,
 ) -> pa.Table:
     """Counts of combinations, one a row: `length`, `count`, `noise_sd`, `low`, `high`, `adjusted`, pairs `column_i`, `value_i`.
