@@ -15,6 +15,7 @@ from itertools import accumulate, repeat, takewhile
 from typing import TYPE_CHECKING, Literal
 from zoneinfo import ZoneInfo
 
+from marginweave.flows.run.earlier import check_earlier
 from marginweave.flows.run.lookup import describe_progress
 from marginweave.flows.run.periods import period_name
 from marginweave.flows.run.preparation import open_ledger
@@ -91,19 +92,22 @@ class Schedule:
 def account_forecast(request: Request, schedule: Schedule | None = None) -> list[str]:
     """What the ledger will say to the release, the policy of this period too, and how long the account lasts on a schedule.
 
-    In words; nothing is booked.
+    In words; nothing is booked. Raises InputError as `check_earlier`.
     """
     configuration, progress = request.configuration, describe_progress(request.folder)
     dataset, plan, moment = configuration.dataset, plan_budget(configuration), datetime.now(UTC)
+    unchecked = "Earlier releases: whether their files are those in the ledger is checked when the run begins"
+    later = [unchecked] if request.earlier else []
     if request.is_example:
         found = progress or f"{dataset} is public example data; `run` keeps an account for it in the home"
         lasts = ["Schedule: public example data keeps an account in the home, which no schedule needs"]
-        return [f"Ledger: {found}", *(lasts if schedule else ())]
+        return [f"Ledger: {found}", *later, *(lasts if schedule else ())]
     try:
         ledger = open_ledger(request)
     except BudgetError as refusal:
         lasts = ["Schedule: without an account no run fits"]
-        return [f"Ledger: {progress or refusal}", *(lasts if schedule else ())]
+        return [f"Ledger: {progress or refusal}", *later, *(lasts if schedule else ())]
+    check_earlier(configuration, ledger)
     total = ledger.accounts.total(dataset)
     lines = [f"Ledger: {progress or _verdict(configuration, total, *ledger.accounts.forecast(dataset, plan))}"]
     policy = ledger.accounts.period_forecast(dataset, plan, moment)

@@ -251,17 +251,19 @@ def earlier_forecast(request: Request) -> list[str]:
     """Which noisy counts of earlier releases are used beside those that are drawn, and what they are worth, in words."""
     lines = []
     for earlier in request.earlier:
-        single = {m.attributes[0]: m.deviation for m in earlier.marginals if len(m.attributes) == 1}
-        larger = [m.deviation for m in earlier.marginals if len(m.attributes) > 1]
-        sets = [f"{len(single)} single columns"] if single else []
-        sets += [f"{len(larger)} sets of columns (sigma {min(larger):.3g} to {max(larger):.3g})"] if larger else []
+        sets = []
+        for k in sorted({len(m.attributes) for m in earlier.marginals}):
+            noise = [m.deviation for m in earlier.marginals if len(m.attributes) == k]
+            span = " to ".join(dict.fromkeys(f"{sd:.1f}" for sd in (min(noise), max(noise))))
+            sets.append(f"{len(noise)} {'single columns' if k == 1 else f'sets of {k} columns'} (sd {span})")
         lines.append(
-            f"Known from an earlier release of the same rows, run {earlier.known.release.run}: {' and '.join(sets)}; free, as "
+            f"Known from an earlier release of the same rows, run {earlier.known.release.run}: {', '.join(sets)}; free, as "
             "it was charged then, and no draw depends on it"
         )
+        single = {m.attributes[0]: m.deviation for m in earlier.marginals if len(m.attributes) == 1}
         if single:
             own, both = _with_earlier(request.configuration, single)
-            lines.append(f"Noise of a single column: sigma {own:.3g} as drawn, {both:.3g} together with that release")
+            lines.append(f"Single columns on average: sd {own:.1f} as drawn, {both:.1f} together with that release")
     return lines
 
 

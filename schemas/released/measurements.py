@@ -101,7 +101,8 @@ class Marginals:
     `one_way` has one marginal an attribute, in order, over the codes of `domain` (and the missing value, last, where there
     is one). `larger` are over the codes that rare values were merged into (`selection.compress`). `consistent` are all of
     them over these codes, and behind them known tables and columns beside their levels, after `make_consistent`; empty before.
-    `pooled` are, over these codes as well, the drawn ones together with those of earlier releases; empty without any.
+    `pooled` are the drawn ones together with those of earlier releases, over the codes of `one_way` and `larger` and in their
+    order; empty without any.
     """
 
     domain: Domain
@@ -109,6 +110,12 @@ class Marginals:
     larger: tuple[Measurement, ...]
     consistent: tuple[Measurement, ...] = ()
     pooled: tuple[Measurement, ...] = ()
+
+    @property
+    def measured(self) -> tuple[tuple[Measurement, ...], tuple[Measurement, ...]]:
+        """Those of one attribute and the larger ones, each the drawn ones, or pooled with what earlier releases measured."""
+        single = len(self.one_way)
+        return (self.pooled[:single], self.pooled[single:]) if self.pooled else (self.one_way, self.larger)
 
 
 def check_attributes(attributes: Clique, shape: tuple[int, ...]) -> None:

@@ -64,23 +64,23 @@ def marginal_bounds(marginals: Marginals, records: Records, configuration: Confi
     noise has heavier tails than the bound allows: None where there is no other. DP: post-processing.
 
     Args:
-        marginals: as they were drawn.
+        marginals: as they were drawn; where they are pooled with those of earlier releases, all is of both together.
         records: synthetic records, of attributes that have one value a record.
         configuration: what is declared, bounds resolved.
     """
     compression = compression_of(marginals, configuration)[1]
-    drawn = [*marginals.one_way, *marginals.larger]
-    total = max(0.0, sum(m.total for m in marginals.one_way) / len(marginals.one_way))
+    one_way, wider = marginals.measured
+    total = max(0.0, sum(m.total for m in one_way) / len(one_way))
     weight = total / max(len(records), 1)
     found = []
-    chosen = sorted(cell_deviations(drawn), key=lambda c: (len(c), c))
-    larger = Holders([m.attributes for m in marginals.larger])
+    chosen = sorted(cell_deviations([*one_way, *wider]), key=lambda c: (len(c), c))
+    larger = Holders([m.attributes for m in wider])
     numberings = [number_set(columns, marginals.domain.sizes, [records]) for columns in chosen]
     for columns, numbering, tally in zip(chosen, numberings, records.each(numberings), strict=True):
         alone = len(columns) == 1
         unmerged = all(compression.sizes[a] == len(compression.codes[a]) for a in columns)
-        holders = [marginals.larger[i] for i in larger.of(columns)] if not alone or unmerged else []
-        holders += [marginals.one_way[columns[0]]] if alone else []
+        holders = [wider[i] for i in larger.of(columns)] if not alone or unmerged else []
+        holders += [one_way[columns[0]]] if alone else []
         complete = [m for m in holders if m.complete and m.noise == "rounded-gaussian"]
         noisy, sigma = _combined(complete or holders, columns)
         mean_error = min(count_noise(m.noise).mean_error for m in complete or holders)

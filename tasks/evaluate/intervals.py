@@ -200,7 +200,7 @@ def marginal_intervals(
 def project(measurement: Measurement, columns: Clique) -> tuple[NDArray[np.int64], int]:
     """Noisy counts of some attributes of a marginal, and how many of its cells each one sums. DP: post-processing."""
     others = tuple(axis for axis, a in enumerate(measurement.attributes) if a not in columns)
-    return measurement.counts.sum(axis=others).astype(np.int64), _summed(measurement, columns)
+    return np.rint(measurement.counts.sum(axis=others)).astype(np.int64), _summed(measurement, columns)
 
 
 def _holder(columns: Clique, marginals: Marginals, holders: Holders) -> Measurement:

@@ -57,23 +57,22 @@ def evaluate(reference: DerivedReference, parts: dict[str, StageResult]) -> Stag
         more: dict[str, Any] = {}
         drawn = load_counts(reference, parts["collect"])
         marginals_drawn = drawn if isinstance(drawn, Marginals) else None
+        pooled = None if marginals_drawn is None else unpack_marginals(reference.load(normalized))
+        compression = None if pooled is None else compression_of(pooled, configuration)[1]
         numbers = number_summaries(configuration, counts, marginals_drawn, tallies.statistics())
         if numbers:
             more["numbers"] = numbers
         if (fitted := parts.get("fit")) is not None:
             model = unpack_mixture(reference.load(fitted)).conditioned()
-            spread = None
-            if configuration.marginals is not None:
-                marginals = unpack_marginals(reference.load(normalized))
-                spread = Spread.of(compression_of(marginals, configuration)[1])
+            spread = None if compression is None else Spread.of(compression)
             more["model"] = error_parts(records, counts, model, spread)
         if (paid := parts.get("paid")) is not None:
             more["paid"] = bought(reference, paid, synthesized, counts.record_count)
         bounds = _bounds(reference, records, parts["collect"])
-        merged: dict[str, float] = {}
-        if marginals_drawn is not None:
-            merged = merged_shares(compression_of(marginals_drawn, configuration)[1], counts.domain.names)
-        judged = release_verdict(bounds.marginals, counts, configuration, merged, agreement.association.cramers_v)
+        merged = {} if compression is None else merged_shares(compression, counts.domain.names)
+        # The verdict is on what is known, earlier releases included; bounds are of the counts as drawn.
+        together = marginal_bounds(pooled, records, configuration) if pooled and pooled.pooled else bounds.marginals
+        judged = release_verdict(together, counts, configuration, merged, agreement.association.cramers_v)
         return Evaluation(**dict(agreement) | more, verdict=judged, bounds=bounds).to_json()
 
     inputs = [parts[name] for name in _INPUTS if name in parts]

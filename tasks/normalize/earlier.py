@@ -23,7 +23,7 @@ from marginweave.schemas.released.earlier import usable_marginals
 from marginweave.schemas.released.measurements import Clique, Marginals, Measurement
 from marginweave.schemas.released.statement import MarginalStatement, PrivacyStatement
 from marginweave.tasks.aggregate.domain import Compression
-from marginweave.tasks.normalize.marginals import Spread, compression_of, measured_marginals
+from marginweave.tasks.normalize.marginals import Spread, compression_of
 
 Read = Callable[[str], bytes | None]
 
@@ -70,14 +70,18 @@ def with_earlier(marginals: Marginals, declared: Configuration, resolved: Config
         tables += _tables(declared, PrivacyStatement.from_json(stated), pq.read_table(io.BytesIO(cells)))
     if not tables:
         return marginals
-    compression = compression_of(marginals, resolved)[1]
-    return replace(marginals, pooled=pool(measured_marginals(marginals, compression), tables, compression))
+    single, larger = ([t for t in tables if (len(t.codes) == 1) == alone] for alone in (True, False))
+    one_way = pool(marginals.one_way, single)
+    compression = compression_of(replace(marginals, pooled=one_way), resolved)[1]  # shares by pooled counts
+    return replace(marginals, pooled=(*one_way, *pool(marginals.larger, larger, compression)))
 
 
 def pool(
-    drawn: Sequence[Measurement], earlier: Sequence[EarlierTable], compression: Compression
+    drawn: Sequence[Measurement], earlier: Sequence[EarlierTable], compression: Compression | None = None
 ) -> tuple[Measurement, ...]:
     """Drawn and earlier measurements over merged codes, one of each set of attributes, the drawn ones first.
+
+    Without a compression no value was merged, then or now, as in the marginals of one attribute.
 
     Cells that were measured more than once are the means of their counts by precision (1 / variance); the deviation of a
     table is the root of the mean variance of its cells. DP: post-processing.
@@ -94,13 +98,15 @@ def pool(
     return tuple(found)
 
 
-def _over(table: EarlierTable, compression: Compression) -> tuple[Measurement, Floats, Floats]:
+def _over(table: EarlierTable, compression: Compression | None) -> tuple[Measurement, Floats, Floats]:
     """A table over the merged codes, and the variance of each cell, never below that of a measured one.
 
     What was measured together then is shared by its values in proportion to their counts here, as in the records.
     """
     m, noise = table.measurement, table.measurement.deviation**2
     counts, variances = np.asarray(m.counts, np.float64), np.full(m.counts.shape, noise)
+    if compression is None:
+        return m, counts, variances
     merged = Compression(codes=table.codes, counts=tuple(compression.counts[a] for a in m.attributes))
     for axis, (a, then, shares) in enumerate(zip(m.attributes, table.codes, Spread.of(merged).shares, strict=True)):
         weights = np.zeros((compression.sizes[a], m.counts.shape[axis]))

@@ -68,16 +68,19 @@ def _levels(
 
 def measured_marginals(marginals: Marginals, compression: Compression) -> tuple[Measurement, ...]:
     """All marginals as they were drawn, and earlier ones, over merged codes. DP: post-processing."""
-    if marginals.pooled:
-        return marginals.pooled
-    return (*(compress_measurement(m, compression) for m in marginals.one_way), *marginals.larger)
+    one_way, larger = marginals.measured
+    return (*(compress_measurement(m, compression) for m in one_way), *larger)
 
 
 def compression_of(marginals: Marginals, configuration: Configuration) -> tuple[tuple[Mask, ...], Compression]:
-    """The structural zeros over the released domain, and which rare values were merged. DP: post-processing."""
-    settings = configuration.marginal_settings
+    """The structural zeros over the released domain, and which rare values were merged. DP: post-processing.
+
+    What was merged follows from the drawn counts alone; merged values are told apart by pooled counts, where there are some.
+    """
     masks = structural_masks(configuration, marginals.domain.labels)
-    return masks, known_compression(released_compression(marginals.one_way, settings, masks), configuration)
+    merged = released_compression(marginals.one_way, configuration.marginal_settings, masks)
+    counts = tuple(np.asarray(m.counts, np.float64) for m in marginals.measured[0])
+    return masks, known_compression(replace(merged, counts=counts), configuration)
 
 
 def marginal_counts(marginals: Marginals, configuration: Configuration) -> Aggregates:

@@ -37,13 +37,22 @@ _NOTES = (
 )
 _LEFT_OUT = "every other combination of these columns: adjusted is 0; measurements.parquet has count, low and high"
 _KEY = "count is as measured (0 where noise made it negative), low to high its 95 % interval; adjusted agrees with all counts. "
+_WITH_EARLIER = {
+    "from other counts, too": "from other counts, those of earlier releases among them",
+    "adjusted agrees with all counts. ": "adjusted agrees with all counts, those of earlier releases among them; but that of "
+    "this row, the number of records, is of this release alone. ",
+}
 _TUPLES = "A combination that is not listed had a count below a threshold, or was not counted"
 _ALL = "Every combination that was measured is listed, or its columns stand in a last row"
 CSV_OPTIONS = pa_csv.WriteOptions(quoting_style="needed")
 
 
 def counts_table(
-    aggregates: Aggregates, intervals: Sequence[Intervals], longest: int, left_out: Sequence[Clique] = ()
+    aggregates: Aggregates,
+    intervals: Sequence[Intervals],
+    longest: int,
+    left_out: Sequence[Clique] = (),
+    earlier: bool = False,
 ) -> pa.Table:
     """Counts of combinations, one a row: `length`, `count`, `noise_sd`, `low`, `high`, `adjusted`, pairs `column_i`, `value_i`.
 
@@ -52,7 +61,8 @@ def counts_table(
     `adjusted` is the count that agrees with all others: where it lies outside, `note`, the last column, says so. The row of
     length 0 is the empty combination: its count is the protected number of records, and its note explains the columns. There
     are `longest` positions, or R if that is more; those beyond are null. At the end each set of columns of `left_out`, of which
-    only combinations above 0 are listed, has a row without values.
+    only combinations above 0 are listed, has a row without values. With `earlier`, adjusted counts follow from those of earlier
+    releases, too, and the notes say so.
     """
     domain, positions = aggregates.domain, max(longest, aggregates.reporting_length)
     nothing = Level.join(0, [((), np.zeros((1, 0), np.int64), np.array([aggregates.record_count], np.int64))])
@@ -73,7 +83,11 @@ def counts_table(
         for columns in left_out
     ]
     parts.append(pa.Table.from_pylist(rest, schema=parts[0].schema))
-    return pa.concat_tables(parts).combine_chunks()
+    table = pa.concat_tables(parts).combine_chunks()
+    notes = table.column("note")
+    for words, instead in _WITH_EARLIER.items() if earlier else ():
+        notes = pc.replace_substring(notes, words, instead)
+    return table.set_column(table.num_columns - 1, "note", notes)
 
 
 def with_combinations(

@@ -87,7 +87,7 @@ def counts_and_marginals(
         marginals = unpack_marginals(reference.load(normalized))
         every, left_out = listed_counts(aggregates)
         intervals = marginal_intervals(every, marginals, configuration)
-        table = counts_table(every, intervals, configuration.longest, left_out)
+        table = counts_table(every, intervals, configuration.longest, left_out, earlier=bool(configuration.earlier))
         files = {"measurements.parquet": parquet_bytes(measurements_table(marginals, configuration))}
         aggregates, statement = listed_counts(aggregates, 1)[0], marginal_facts(marginals, configuration)
         intervals = marginal_intervals(aggregates, marginals, configuration)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from decimal import Decimal
@@ -13,6 +14,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from marginweave.flows.plan.account import account_forecast
 from marginweave.flows.plan.noise import earlier_forecast
 from marginweave.flows.run.preparation import check_request
 from marginweave.flows.run.request import Request, read_request
@@ -25,6 +27,7 @@ from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.ledger.audit import audit_ledger
 from marginweave.tasks.ledger.keys import load_key
 from marginweave.tasks.normalize.earlier import with_earlier
+from marginweave.tasks.normalize.marginals import compression_of, measured_marginals
 from marginweave.tasks.publish.reader import PublishedRelease
 from tests.support import noisy_marginals
 from tests.support.configurations import BASE, raw
@@ -78,6 +81,9 @@ def test_no_draw_depends_on_an_earlier_release(home: Path) -> None:
     ]
     assert drawn[0] == drawn[1]
     assert (plain / "aggregates.csv").read_bytes() != (again / "aggregates.csv").read_bytes()
+    for place in (plain, again):
+        head = pq.read_table(place / "aggregates.parquet")["note"][0].as_py()
+        assert ("this row, the number of records, is of this release alone" in head) == (place == again)
     cells = [pq.read_table(home / f"runs/{run}/release/measurements.parquet").to_pydict() for run in ("first", "again")]
     noise = [np.array(one["deviation"]) ** -2.0 for one in cells]
     mean = (noise[0] * cells[0]["count"] + noise[1] * cells[1]["count"]) / (noise[0] + noise[1])
@@ -99,9 +105,10 @@ def test_no_draw_depends_on_an_earlier_release(home: Path) -> None:
 def test_plan_says_what_is_used_and_what_it_is_worth(home: Path) -> None:
     request = requested(home, asked(home))
     first, second = earlier_forecast(request)
-    assert "run first: 4 single columns and 6 sets of columns (sigma" in first
-    assert "free" in first
-    own, both = (float(words.split("sigma ")[-1].split()[0]) for words in second.split(", "))
+    assert re.search(
+        r"run first: 4 single columns \(sd [\d.]+ to [\d.]+\), 6 sets of 2 columns \(sd [\d.]+ to [\d.]+\); free", first
+    )
+    own, both = map(float, re.findall(r"[\d.]+", second))
     assert both == pytest.approx(own / 2**0.5, rel=0.01)  # as much budget as now
 
 
@@ -124,6 +131,9 @@ def test_what_is_not_in_the_ledger_is_refused(file: str, home: Path, tmp_path: P
     with pytest.raises(InputError, match=f"run first was not published with this {file}") as refused:
         requested(home, asked(home, str(tmp_path / "copy")))
     assert refused.value.exit_code == EXIT_BAD_INPUT
+    planned = read_request(asked(home, str(tmp_path / "copy")), run="another", source=None, home=home)
+    with pytest.raises(InputError, match=f"run first was not published with this {file}"):
+        account_forecast(planned)
     stated = json.loads((home / FIRST / "privacy.json").read_text())
     (tmp_path / "copy" / "privacy.json").write_text(json.dumps({**stated, "release": "of another ledger"}))
     with pytest.raises(InputError, match="run first is not a release of account people in the ledger"):
@@ -215,6 +225,27 @@ def test_columns_may_be_left_out_added_and_reordered(home: Path) -> None:
     assert {*found_alone} == {(0,), (1,), (2,), (3,), (0, 1), (1, 2), (1, 3), (2, 3), (1, 2, 3)}
     assert np.allclose(found_alone[1, 3].counts, sums["sex", "grade"].counts.T)
     assert found_alone[1, 3].deviation == pytest.approx(sums["sex", "grade"].deviation)
+
+
+def test_merged_values_are_told_apart_by_both_releases(home: Path) -> None:
+    """What is merged follows from this draw alone; the shares of its values, and of earlier tables, from pooled counts."""
+    found = load_configuration(asked(home, aggregate={**MARGINALS["aggregate"], "compress": 3.0}))
+    drawn = noisy_marginals.marginals(found, sd=100.0)
+    alone = compression_of(drawn, found)[1]
+    tables = with_earlier(
+        drawn, found, found, lambda name: (home / FIRST / name.removeprefix("earlier-1-")).read_bytes()
+    )
+    first = PublishedRelease.read(home / FIRST).marginals
+    assert first is not None
+    assert any(size < len(codes) for size, codes in zip(alone.sizes, alone.codes, strict=True))
+    together = compression_of(tables, found)[1]
+    for a, (now, then) in enumerate(zip(drawn.one_way, first.one_way, strict=True)):
+        precision = now.deviation**-2 + then.deviation**-2
+        mean = (now.counts * now.deviation**-2 + then.counts * then.deviation**-2) / precision
+        assert np.allclose(together.counts[a], mean)
+        assert np.array_equal(together.codes[a], alone.codes[a])
+        assert tables.measured[0][a].deviation == pytest.approx(precision**-0.5)
+        assert np.allclose(measured_marginals(tables, together)[a].counts, np.bincount(alone.codes[a], weights=mean))
 
 
 def test_a_private_domain_is_left_out(home: Path) -> None:

@@ -54,4 +54,20 @@ FAULTS = (
         instead="    drawn = [*(marginals.pooled or marginals.one_way), *marginals.larger]\n    precision",
         killed_by=(f"{_EARLIER}::test_no_draw_depends_on_an_earlier_release",),
     ),
+    Fault(
+        name="merged values are told apart by this release alone, where an earlier one counted them better",
+        file="tasks/normalize/marginals.py",
+        text="for m in marginals.measured[0])",
+        instead="for m in marginals.one_way)",
+        killed_by=(
+            "tests/laws/test_earlier_tables.py::test_merged_values_of_records_have_the_shares_of_both_releases",
+        ),
+    ),
+    Fault(
+        name="the verdict takes the noise of this release for that of both",
+        file="tasks/evaluate/bounds.py",
+        text="    one_way, wider = marginals.measured\n",
+        instead="    one_way, wider = marginals.one_way, marginals.larger\n",
+        killed_by=("tests/unit/evaluate/test_bounds.py::test_groups_are_as_small_as_both_releases_can_tell",),
+    ),
 )

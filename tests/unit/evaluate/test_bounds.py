@@ -22,6 +22,7 @@ from marginweave.tasks.evaluate.bounds import (
 )
 from marginweave.tasks.evaluate.cells import Records
 from marginweave.tasks.evaluate.intervals import marginal_intervals
+from marginweave.tasks.evaluate.verdict import verdict
 from marginweave.tasks.normalize.marginals import marginal_counts, normalize_marginals
 from marginweave.tasks.publish.wording import stated_confidence
 from tests.support.configurations import configuration
@@ -63,6 +64,22 @@ def test_measurements_of_the_same_attributes_are_combined() -> None:
     together = (1 / variances[0] + 1 / (4 * variances[2])) ** -0.5
     assert bounds[("sex",)].bound == pytest.approx(distance_bound(0, together, 3))
     assert bounds[("sex", "region")].bound == pytest.approx(distance_bound(0, math.sqrt(variances[2]), 12))
+
+
+def test_groups_are_as_small_as_both_releases_can_tell() -> None:
+    """Where counts are pooled, the noise of a set is that of both together, and so is the least group of the verdict."""
+    config = configuration(columns=TWO, aggregate={**MARGINALS, "compress": "none"})
+    drawn = two_columns()
+    both = [replace(m, counts=m.counts + 0.5, deviation=m.deviation / 2) for m in (*drawn.one_way, *drawn.larger)]
+    made = tuple(np.repeat(np.indices((3, 4)).reshape(2, -1), drawn.larger[0].counts.ravel().astype(np.int64), axis=1))
+    least = []
+    for marginals in (drawn, replace(drawn, pooled=tuple(both))):
+        bounds = marginal_bounds(marginals, Records([made], drawn.domain), config)
+        found = {len(b.attributes): [b.deviation] for b in bounds if b.deviation}
+        assert found[2][0] == pytest.approx(math.sqrt((1 if marginals.pooled else 4) + 1 / 12))
+        errors = {b.attributes: 0.01 for b in bounds}
+        least.append([row.least_group for row in verdict(errors, {2: found[2]}, 200.0).lengths if row.length == 2])
+    assert least == [[9], [5]]
 
 
 def test_records_without_a_value_that_cannot_be_missing_are_in_no_cell() -> None:

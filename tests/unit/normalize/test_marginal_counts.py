@@ -113,6 +113,23 @@ def test_every_measured_cell_is_in_the_file_or_the_file_says_which_are_not(
     assert "Every combination that was measured is listed, or its columns stand in a last row" in rows[0]["note"]
 
 
+def test_notes_say_that_adjusted_counts_follow_from_earlier_releases_too() -> None:
+    settings = config(aggregate__compress="none")
+    drawn = normalize_marginals(marginals(settings, sd=40.0), settings)
+    found = marginal_counts(drawn, settings)
+    inside = marginal_intervals(found, drawn, settings)
+    alone, both = (counts_table(found, inside, settings.longest, earlier=earlier) for earlier in (False, True))
+    assert alone.drop_columns("note").equals(both.drop_columns("note"))
+    (head, *notes), (told, *others) = (table["note"].to_pylist() for table in (alone, both))
+    assert "earlier" not in head
+    assert "the number of records, is of this release alone" in told
+    (apart,) = {(note, other) for note, other in zip(notes, others, strict=True) if note}
+    assert apart[0].endswith("adjusted lies outside: it follows from other counts, too")
+    assert apart[1].endswith(
+        "adjusted lies outside: it follows from other counts, those of earlier releases among them"
+    )
+
+
 def test_without_noise_to_speak_of_the_counts_are_those_of_the_table() -> None:
     """Deviation 1e-6 and exact counts: what is consistent already stays, and nothing is merged that has a count."""
     settings = config()
