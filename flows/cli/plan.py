@@ -50,9 +50,10 @@ def plan(
         raise InputError(f"one configuration is planned, or two are compared, and not {len(configs)}")
     if timezone is not None and schedule is None:
         raise InputError("--timezone is that of --schedule, which is not given")
-    from marginweave.flows.plan.target import parse_target, target_forecast
+    if target is not None:
+        from marginweave.flows.plan.target import parse_target
 
-    goal = None if target is None else parse_target(target)
+        parse_target(target)  # before all that takes longer
     for config in configs:
         warn_of_former_keys(config)
     from marginweave.flows.run.request import read_request
@@ -64,7 +65,7 @@ def plan(
 
         planned = Schedule(schedule, timezone or "UTC")
     requests = [read_request(config, run=None, source=source, home=home) for config in configs]
-    said = [list(target_forecast(request.configuration, goal)) if goal else [] for request in requests]
+    said = [_target_lines(request, target) for request in requests]
     if len(requests) == 1:
         _show(requests[0])
     else:
@@ -74,6 +75,14 @@ def plan(
         _tell(request, planned, name)
         for line in lines:
             out.print(f"{name}{line}")
+
+
+def _target_lines(request: Request, target: str | None) -> list[str]:
+    if target is None:
+        return []
+    from marginweave.flows.plan.target import parse_target, target_forecast
+
+    return list(target_forecast(request.configuration, parse_target(target)))
 
 
 def _show(request: Request) -> None:
@@ -139,6 +148,7 @@ def _tell(request: Request, schedule: Schedule | None, name: str) -> None:
     """What is said in sentences: noise, preparation, records, ledger, and how long the account lasts."""
     from marginweave.flows.plan import account, accuracy, noise
     from marginweave.flows.plan.cost import SERVER, slow_rules
+    from marginweave.flows.plan.earlier import earlier_forecast
     from marginweave.flows.plan.sizes import bins_forecast, size_forecast
     from marginweave.tasks.engine.local import available_cores
 
@@ -153,7 +163,7 @@ def _tell(request: Request, schedule: Schedule | None, name: str) -> None:
         accuracy.method_forecast,
     )
     lines = [line for forecast in forecasts for line in forecast(request.configuration)]
-    lines += noise.earlier_forecast(request)
+    lines += earlier_forecast(request)
     lines += account.account_forecast(request, schedule)
     for line in lines:
         out.print(f"{name}{line}")

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from marginweave.schemas.configuration.earlier import EARLIER_FILES, KnownRelease, release_folders
+from marginweave.schemas.configuration.earlier import EARLIER_FILES, KnownRelease, earlier_name, release_folders
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.yaml_source import read_yaml
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.earlier import usable_marginals
 from marginweave.schemas.released.statement import MarginalStatement, PrivacyStatement
 from marginweave.tasks.checkpoint.files import read_file, replace_file
-from marginweave.tasks.ledger import Ledger
-from marginweave.tasks.normalize.earlier import earlier_name
+
+if TYPE_CHECKING:  # it takes half a second to import, which a refusal need not wait for
+    from marginweave.tasks.ledger import Ledger
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -79,3 +79,8 @@ def with_release(known: Any, below: Path, place: str) -> Any:
         ) from None
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
     return {**known, "release": {**named, "files": digests}}
+
+
+def earlier_name(number: int, name: str) -> str:
+    """The name under which a file of the earlier release of this number, from 1, is kept in a run and in its release."""
+    return f"earlier-{number}-{name}"

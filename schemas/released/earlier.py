@@ -74,14 +74,15 @@ def _declarations(configuration: Configuration) -> dict[str, Mapping[str, Any]]:
     found: dict[str, Mapping[str, Any]] = {}
     for attribute in configuration.attributes:
         columns = [configuration.columns[name].model_dump(mode="json") for name in attribute.columns]
+        mine = {rule for rule in rules if any(name == attribute.name for name, _ in rule)}
         found[attribute.name] = {
             "columns": [{key: value for key, value in column.items() if key not in _WORDS} for column in columns],
             "missing": [configuration.missing_texts(name) for name in attribute.columns],
             "values": attribute,
-            "structure": {rule for rule in rules if any(name == attribute.name for name, _ in rule)},
+            "structure": mine,
             "repair": (structure.repair, names)
-            if structure and rules
-            else None,  # columns are gone through in their order
+            if structure and mine
+            else None,  # in this order columns are gone through
             "difference": [structure.difference_of(name) if structure else None for name in attribute.columns],
         }
     return found

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from marginweave.schemas.arrays import Floats, Integers
-from marginweave.schemas.configuration.earlier import EARLIER_FILES
+from marginweave.schemas.configuration.earlier import EARLIER_FILES, earlier_name
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import InputError, StageError
 from marginweave.schemas.released.aggregates import Domain
@@ -45,11 +45,6 @@ def earlier_files(configuration: Configuration, read: Read) -> Iterator[tuple[st
             if content is None or hashlib.sha256(content).hexdigest() != known.release.files[name]:
                 raise StageError(f"{kept} is missing, or is not the file of run {known.release.run} that is declared")
             yield kept, content
-
-
-def earlier_name(number: int, name: str) -> str:
-    """The name under which a file of the earlier release of this number, from 1, is kept in a run and in its release."""
-    return f"earlier-{number}-{name}"
 
 
 def with_earlier(marginals: Marginals, declared: Configuration, resolved: Configuration, read: Read) -> Marginals:

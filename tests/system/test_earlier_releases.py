@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from marginweave.flows.plan.account import account_forecast
-from marginweave.flows.plan.noise import earlier_forecast
+from marginweave.flows.plan.earlier import earlier_forecast
 from marginweave.flows.run.preparation import check_request
 from marginweave.flows.run.request import Request, read_request
 from marginweave.flows.verify.files import audit_files
@@ -154,7 +154,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "missing": ({"columns__age": {**AGE, "missing": ["", "-1"]}}, r"declares 'age' differently \(columns, missing\)"),
     "rules": (
         {"structure": {"forbidden": [{"sex": "f", "region": "west"}]}},
-        r"declares '(sex|region)' differently \(structure\)",
+        r"declares '(sex|region)' differently \(structure, repair\)",
     ),
     "capped Delta_k": (
         {"aggregate": {"method": "k-tuples", "percentile": 90}},
