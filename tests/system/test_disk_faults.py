@@ -233,6 +233,7 @@ def test_a_home_that_fills_in_mid_run_is_told_as_that(
     assert again.returncode == 0, again.stderr
 
 
+@pytest.mark.long
 def test_a_home_without_room_for_the_server_is_told_as_that(
     small: CommandLine, marginweave: CommandLine, tmp_path: Path
 ) -> None:

@@ -16,6 +16,7 @@ from tests.support.places import EXAMPLES, INSTALLED
 pytestmark = pytest.mark.system
 
 
+@pytest.mark.long  # half a minute; a worker of a cluster counts in a process as well
 def test_a_release_on_processes(marginweave: CommandLine, tmp_path: Path) -> None:
     """`engine: {dask: local}` from the command line: the release is made, Dask says nothing and leaves nothing."""
     place = tmp_path / "affairs.yaml"
