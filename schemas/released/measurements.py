@@ -83,7 +83,7 @@ class Mask:
         """The kinds of codes of each attribute."""
         return tuple(own[code] for own, code in zip(self.kinds, codes, strict=True)) if self.kinds else tuple(codes)
 
-    def table(self, codes: Sequence[NDArray[np.int64]] | None = None) -> NDArray[np.bool_]:
+    def table(self, codes: Sequence[NDArray[np.integer]] | None = None) -> NDArray[np.bool_]:
         """What is allowed over these codes of each attribute, one axis each; over all without them."""
         chosen = [np.arange(size) for size in self.sizes] if codes is None else codes
         return self.allowed[np.ix_(*self.kinds_of(chosen))]

@@ -10,7 +10,8 @@ import numpy as np
 from scipy.special import chdtri
 
 from marginweave.schemas.arrays import Codes, Floats
-from marginweave.schemas.configuration.columns import OTHER, DateColumn, MeasuredColumn, NumberColumn
+from marginweave.schemas.configuration.attributes import Attribute
+from marginweave.schemas.configuration.columns import OTHER, Column, DateColumn, MeasuredColumn, NumberColumn
 from marginweave.schemas.configuration.columns.category import ValuedColumn
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.released.aggregates import Aggregates
@@ -71,14 +72,8 @@ def column_facts(
         missing, column = max(0.0, 1 - values.sum() / records), configuration.columns[attribute.columns[0]]
         enough = values.sum() / len(values) > max(_EVEN_RECORDS, _EVEN_DEVIATIONS * deviation)
         told = attribute.name not in {*related, *known} and (len(values) > EVEN_VALUES or attribute.name in paired)
-        is_even = False
-        if len(attribute.labels) == len(values) > 1 and enough and told and not attribute.optional:
-            weights = np.ones(len(values))
-            if len(attribute.columns) == 1 and isinstance(column, MeasuredColumn):
-                weights = np.array(column.uniform_weights(attribute.labels))
-            drawn = values.sum() * weights / weights.sum()
-            chi2 = float(((values - drawn) ** 2 / (drawn + deviation**2)).sum())
-            is_even = chi2 <= float(chdtri(len(values) - 1, _EVEN_CHANCE))
+        is_whole = len(attribute.labels) == len(values) > 1 and not attribute.optional
+        is_even = is_whole and enough and told and _is_even(values, attribute, column, deviation)
         if attribute.name in elsewhere:  # where it does not apply, nothing is lost
             missing = 0.0
         held = dict(zip(codes.tolist(), values.tolist(), strict=True))
@@ -90,6 +85,16 @@ def column_facts(
         most = EVEN_VALUES if isinstance(column, DateColumn) else len(values)
         found.append(replace(facts, values=min(len(values), most), mean=mean))
     return found
+
+
+def _is_even(values: Floats, attribute: Attribute, column: Column, deviation: float) -> bool:
+    """Whether counts are what draws by the public weights of the column make of so many records."""
+    weights = np.ones(len(values))
+    if len(attribute.columns) == 1 and isinstance(column, MeasuredColumn):
+        weights = np.array(column.uniform_weights(attribute.labels))
+    drawn = values.sum() * weights / weights.sum()
+    chi2 = float(((values - drawn) ** 2 / (drawn + deviation**2)).sum())
+    return chi2 <= float(chdtri(len(values) - 1, _EVEN_CHANCE))
 
 
 def _lost(counts: Aggregates, configuration: Configuration, place: int, held: Mapping[int, float], sd: float) -> float:

@@ -31,7 +31,7 @@ VISITS: dict[str, Any] = {
 
 
 def repaired(declared: Configuration, labels: Sequence[Sequence[str]], codes: Sequence[int]) -> list[int]:
-    table = EncodedTable(labels=tuple(map(tuple, labels)), codes=tuple(np.array([code], np.int32) for code in codes))
+    table = EncodedTable(labels=tuple(map(tuple, labels)), codes=tuple(np.array([code], np.uint8) for code in codes))
     words = RecordWords(words=KeyedBits(key=b"k" * 32, purpose="rules"), records=np.zeros(1, np.int64))
     return [int(column[0]) for column in Repair(declared, labels)(table, words).codes]
 
@@ -113,7 +113,7 @@ def test_orders_of_any_length_and_bins_are_kept(data: st.DataObject) -> None:
     labels = [list(a.labels) for a in found.attributes]
     masks = rule_masks(found.forbidden, found.attributes, labels)
     sizes = [len(a.labels) + a.optional for a in found.attributes]
-    codes = tuple(np.array(column, np.int32) for column in zip(*itertools.product(*map(range, sizes)), strict=True))
+    codes = tuple(np.array(column, np.uint8) for column in zip(*itertools.product(*map(range, sizes)), strict=True))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("marginweave.tasks.encode.repair._MOST_BOXES", 0)
         repair = Repair(found, labels)
