@@ -96,13 +96,6 @@ FAULTS = (
         ),
     ),
     Fault(
-        name="a value that the mapping of a level does not name has none, whatever the default is",
-        file="schemas/configuration/levels.py",
-        text="missing if self.default is None else column.code_of(self.default)",
-        instead="missing",
-        killed_by=(f"{_LEVELS}::test_a_level_is_counted_beside_its_column_in_marginals_alone",),
-    ),
-    Fault(
         name="a set of columns is measured at two levels of one of them",
         file="tasks/aggregate/marginals.py",
         text="len(set(columns_of(c, finer))) == length",
