@@ -337,6 +337,8 @@ def test_no_record_is_forbidden(seed: int, way: str, records: int) -> None:
             patch.setattr("marginweave.tasks.estimate.mixture.blocks._FEW", 0)
             patch.setattr("marginweave.tasks.estimate.mixture.blocks._BOXES_OF_ONE", 30 if way == "boxes" else 0)
             patch.setattr("marginweave.tasks.estimate.mixture.blocks.JOINED", 0)
+        if way == "exchange":
+            patch.setattr("marginweave.tasks.estimate.mixture.blocks.MOST_BOXES", 1)
         model = fit_mixture([*MEASURED, *WIDE], SIZES, 300.0, masks, SMALL)
     model = model.conditioned()
     made = every_record(RecordSampler(sample=partial(sample_mixture, model), number=records, seed=SMALL.seed, most=100))

@@ -243,7 +243,7 @@ def test_three_dates_stand_in_order_through_each_other(seed: int, ties: bool) ->
     ("structure", "words"),
     [
         ({"applies": [{"columns": ["own"], "where": {"age": {"from": 10}}}]}, "ends inside a bin"),
-        ({"applies": [{"columns": ["own"], "where": {"age": {"from": 15}}}]}, "no text for the missing value; give otherwise"),
+        ({"applies": [{"columns": ["own"], "where": {"age": {"from": 15}}}]}, "'own', which is never missing; give otherwise"),
         ({"applies": [{"columns": ["own"], "where": {"own": "1"}, "otherwise": "0"}]}, "applies names 'own' twice"),
         ({"applies": [{"columns": ["own"], "where": {"age": {"from": 3, "above": 3}}}]}, "not both of two"),
         ({"applies": [{"columns": ["own"], "where": {"age": {}}}]}, "must have but, or a range"),

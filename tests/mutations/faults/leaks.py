@@ -138,13 +138,4 @@ FAULTS = (
         instead='"format")',
         killed_by=("tests/unit/schemas/test_confirmation.py::test_a_private_line_that_waits_holds_no_fact",),
     ),
-    Fault(
-        name="what is no terminal hears that ids repeat in the table",
-        file="flows/cli/run.py",
-        text="if fresh and not yes and out.is_terminal:",
-        instead="if fresh and not yes:",
-        killed_by=(
-            "tests/system/test_check.py::test_a_person_at_a_terminal_is_told_of_repeated_ids_before_the_release",
-        ),
-    ),
 )
