@@ -83,7 +83,7 @@ def test_words_of_a_table_survive_yaml(tmp_path: Path) -> None:
         ({"public": None}, "known.0.public is required"),
         ({"form": "other-source"}, "unknown key known.0.form; did you mean from"),
         ({"columns": ["sex", "sex"]}, "known.0.columns names a column twice"),
-        ({"columns": ["sex", "town"]}, "known.0.columns names 'town', which must be a column"),
+        ({"columns": ["sex", "town"]}, "known.0.columns names 'town', which is not among columns"),
         ({"columns": ["sex", "private"]}, "known.0.columns names 'private', which must be a column"),
         ({"columns": ["sex", "bought"]}, "known.0.columns names 'bought', which must be a column"),
         ({"columns": ["sex", "signs"]}, "known.0.columns names 'signs', which must be a column"),
