@@ -245,10 +245,8 @@ def _chosen(
         return selection.fitting(
             selection.declared_cliques(settings, configuration.names, full_sizes), sizes, selection.most_cells(draw)
         ), 0.0
-    noise, pairs = (
-        selection.scoring(configuration, release.plan),
-        selection.scored_pairs(sizes, draw, finer_places(configuration)),
-    )
+    noise, finer = selection.scoring(configuration, release.plan), finer_places(configuration)
+    pairs = selection.scored_pairs(sizes, draw, finer)
     present, absent = (selection.indif_scores([rows], sizes, pairs, noise.steps) for rows in tables)
     scores = selection.measure_indif((present, absent)[side], noise, fresh_bits())
     on_grid = np.rint(scores * noise.steps).astype(np.int64)[None]
@@ -259,6 +257,6 @@ def _chosen(
         draw,
         configuration.stability,
         selection.synthesizable(configuration, sizes, ()),
-        finer=finer_places(configuration),
+        finer=finer,
     )
     return cliques, float(shift_score(on_grid, absent, present - absent, noise.sigma)[0])

@@ -14,6 +14,7 @@ from marginweave.tasks.checkpoint.files import at_place, replace_file
 
 if TYPE_CHECKING:
     from marginweave.flows.plan.account import Schedule
+    from marginweave.flows.plan.target import ErrorTarget
     from marginweave.flows.run.request import Request
 
 _Configs = Annotated[
@@ -50,10 +51,11 @@ def plan(
         raise InputError(f"one configuration is planned, or two are compared, and not {len(configs)}")
     if timezone is not None and schedule is None:
         raise InputError("--timezone is that of --schedule, which is not given")
+    goal = None
     if target is not None:
         from marginweave.flows.plan.target import parse_target
 
-        parse_target(target)  # before all that takes longer
+        goal = parse_target(target)  # before all that takes longer
     for config in configs:
         warn_of_former_keys(config)
     from marginweave.flows.run.request import read_request
@@ -65,7 +67,7 @@ def plan(
 
         planned = Schedule(schedule, timezone or "UTC")
     requests = [read_request(config, run=None, source=source, home=home) for config in configs]
-    said = [_target_lines(request, target) for request in requests]
+    said = [_target_lines(request, goal) for request in requests]
     if len(requests) == 1:
         _show(requests[0])
     else:
@@ -77,12 +79,12 @@ def plan(
             out.print(f"{name}{line}")
 
 
-def _target_lines(request: Request, target: str | None) -> list[str]:
-    if target is None:
+def _target_lines(request: Request, goal: ErrorTarget | None) -> list[str]:
+    if goal is None:
         return []
-    from marginweave.flows.plan.target import parse_target, target_forecast
+    from marginweave.flows.plan.target import target_forecast
 
-    return list(target_forecast(request.configuration, parse_target(target)))
+    return list(target_forecast(request.configuration, goal))
 
 
 def _show(request: Request) -> None:

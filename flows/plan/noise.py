@@ -215,7 +215,7 @@ def preparation_forecast(configuration: Configuration) -> list[str]:
             f"{float(resize.rate):g}; one unit replaces at most "
             f"{resize.copies * configuration.privacy.stability.records} of them, {how}; no record count is drawn"
         )
-    if configuration.forbidden and configuration.structure:
+    if configuration.structure and configuration.structure.can_be_broken:
         lines.append(f"A record that breaks a rule between columns {REPAIRED[configuration.structure.repair]}")
     return lines
 

@@ -136,6 +136,11 @@ class Structure(FrozenModel):
                     found[low, high] = max(found.get((low, high), 0), found[low, one] + found[other, high])
         return found
 
+    @property
+    def can_be_broken(self) -> bool:
+        """Whether there are rules that a row of the source can break; what is computed follows from its columns."""
+        return bool(self.forbidden or self.applies or self.ordered or self.at_most)
+
     def group_of(self, column: str) -> GroupedColumns | None:
         """The group that a column belongs to."""
         return next((group for group in self.grouped if column in group.columns), None)

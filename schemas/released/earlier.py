@@ -68,7 +68,10 @@ def earlier_words(configuration: Configuration) -> str:
 
 
 def _declarations(configuration: Configuration) -> dict[str, Mapping[str, Any]]:
-    """By attribute, what decides which code a row has: its columns, its values, and the rules that name it."""
+    """By attribute, what decides which code a row has: its columns, its values, and the rules that name it.
+
+    A repair goes through the columns in their order.
+    """
     names, structure = [attribute.name for attribute in configuration.attributes], configuration.structure
     rules = [frozenset((names[j], labels) for j, labels in box) for box in configuration.forbidden]
     found: dict[str, Mapping[str, Any]] = {}
@@ -80,9 +83,7 @@ def _declarations(configuration: Configuration) -> dict[str, Mapping[str, Any]]:
             "missing": [configuration.missing_texts(name) for name in attribute.columns],
             "values": attribute,
             "structure": mine,
-            "repair": (structure.repair, names)
-            if structure and mine
-            else None,  # in this order columns are gone through
+            "repair": (structure.repair, names) if structure and mine else None,
             "difference": [structure.difference_of(name) if structure else None for name in attribute.columns],
         }
     return found

@@ -67,7 +67,7 @@ def _rules(structure: Structure | None) -> Iterator[str]:
     """What became of rows that break rules, whether there are any or not."""
     if structure is None:
         return
-    if structure.forbidden or structure.applies or structure.ordered or structure.at_most:
+    if structure.can_be_broken:
         became = "was not counted" if structure.repair == "drop" else "was counted as one that keeps them"
         yield f"A row that breaks rules between columns of public values {became}, by its own cells alone."
     for rule in structure.difference or ():

@@ -11,21 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.configuration.synthesis import GumSynthesis, MixtureSynthesis, SynthesisSettings
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.aggregates import Domain
-from marginweave.schemas.released.measurements import Marginals
 from marginweave.tasks.decode.decode import decode_table
 from marginweave.tasks.encode.codes import EncodedTable, code_type, encode_table
 from marginweave.tasks.encode.repair import Repair
 from marginweave.tasks.evaluate.rules import broken_rules
 from marginweave.tasks.mechanisms.randomness import KeyedBits, RecordWords
-from marginweave.tasks.normalize.marginals import compression_of, normalize_marginals
 from marginweave.tasks.preprocess.clean import clean_table
 from marginweave.tasks.structure.zeros import broken_records, domain_sizes, structural_masks
-from marginweave.tasks.synthesize.release import synthesize_blocks
 from tests.support.configurations import configuration
-from tests.support.noisy_marginals import measure_merged, noisy_counts
+from tests.support.noisy_marginals import synthesized
 
 NUMBER = {"type": "number", "decimals": 1}
 SURE = {"missing": [], "outside": "error"}
@@ -103,19 +99,9 @@ def check_table(table: pa.Table, codes: tuple[np.ndarray, ...], config: Configur
 def test_no_method_makes_parts_that_are_too_much(seed: int, sd: float, method: str) -> None:
     rng = np.random.default_rng(seed)
     rows = mapped(EVERY[rng.integers(0, len(EVERY), 400)])
-    one_way = noisy_counts(rows, SIZES, 1, sd, rng)
-    counts = Marginals(domain=Domain(names=NAMES, labels=LABELS), one_way=one_way, larger=())
-    compression = compression_of(counts, CONFIGURATION)[1]
-    larger = tuple(measure_merged(pair, compression) for pair in noisy_counts(rows, SIZES, 2, sd, rng))
-    made = {
-        "aggregate-seeded": SynthesisSettings(records=60, seed=seed),
-        "gum": GumSynthesis(records=60, rounds=4, seed=seed),
-        "mixture": MixtureSynthesis(records=60, components=12, fits=1, iterations=4, seed=seed),
-    }[method]
-    known = normalize_marginals(Marginals(domain=counts.domain, one_way=counts.one_way, larger=larger), CONFIGURATION)
-    (codes,) = synthesize_blocks(known, CONFIGURATION, made)
+    codes, domain = synthesized(rows, CONFIGURATION, method, seed, sd)
     assert all(keeps(record) for record in zip(*(code.tolist() for code in codes), strict=True))
-    check_table(decode_table(codes, counts.domain, CONFIGURATION, seed), codes, CONFIGURATION)
+    check_table(decode_table(codes, domain, CONFIGURATION, seed), codes, CONFIGURATION)
 
 
 @settings(max_examples=30, deadline=None)

@@ -17,7 +17,6 @@ from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.synthesis import (
     GumSynthesis,
     MixtureSynthesis,
-    SynthesisSettings,
 )
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.aggregates import Domain
@@ -32,7 +31,7 @@ from marginweave.tasks.preprocess.clean import clean_table
 from marginweave.tasks.structure.zeros import broken_records, domain_sizes, structural_masks
 from marginweave.tasks.synthesize.release import synthesize_blocks
 from tests.support.configurations import configuration
-from tests.support.noisy_marginals import measure_merged, noisy_counts
+from tests.support.noisy_marginals import METHODS, measure_merged, noisy_counts, synthesized
 from tests.support.ruled_table import check_method
 
 SURE = {"type": "category", "missing": [], "outside": "error"}
@@ -174,20 +173,9 @@ def test_no_method_makes_a_record_that_breaks_a_rule(seed: int, sd: float, metho
     """From counts of any records, whatever the noise; and values drawn inside bins keep the order, and their bins."""
     rng = np.random.default_rng(seed)
     rows = mapped(EVERY[rng.integers(0, len(EVERY), 400)], np.arange(400))
-    counts = Marginals(
-        domain=Domain(names=NAMES, labels=LABELS), one_way=noisy_counts(rows, SIZES, 1, sd, rng), larger=()
-    )
-    compression = compression_of(counts, CONFIGURATION)[1]
-    larger = tuple(measure_merged(pair, compression) for pair in noisy_counts(rows, SIZES, 2, sd, rng))
-    made = {
-        "aggregate-seeded": SynthesisSettings(records=60, seed=seed),
-        "gum": GumSynthesis(records=60, rounds=4, seed=seed),
-        "mixture": MixtureSynthesis(records=60, components=12, fits=1, iterations=4, seed=seed),
-    }[method]
-    known = normalize_marginals(Marginals(domain=counts.domain, one_way=counts.one_way, larger=larger), CONFIGURATION)
-    (codes,) = synthesize_blocks(known, CONFIGURATION, made)
+    codes, domain = synthesized(rows, CONFIGURATION, method, seed, sd)
     assert all(keeps(record) for record in zip(*(code.tolist() for code in codes), strict=True))
-    table = decode_table(codes, counts.domain, CONFIGURATION, seed)
+    table = decode_table(codes, domain, CONFIGURATION, seed)
     arrivals, departures = table.column("arrival").to_pylist(), table.column("leaving").to_pylist()
     assert all(b is None or a < b for a, b in zip(arrivals, departures, strict=True))
     again = encode_table(clean_table(table, CONFIGURATION), CONFIGURATION)
@@ -195,19 +183,12 @@ def test_no_method_makes_a_record_that_breaks_a_rule(seed: int, sd: float, metho
     assert broken_rules(table, CONFIGURATION)[0].records == 0
 
 
-ENFORCING: dict[str, Any] = {
-    "aggregate-seeded": SynthesisSettings(records=60),
-    "gum": GumSynthesis(records=60, rounds=4),
-    "mixture": MixtureSynthesis(records=60, components=12, fits=1, iterations=4),
-}
-
-
-@pytest.mark.parametrize("method", ENFORCING)
+@pytest.mark.parametrize("method", METHODS)
 @settings(max_examples=4, deadline=None)
 @given(seed=st.integers(0, 10**6), sd=st.sampled_from([0.5, 30.0]))
 def test_every_rule_holds_by_every_method(method: str, seed: int, sd: float) -> None:
     """Universes, order, zeros, differences, sums and mappings at once; `tests/laws/test_pgm.py` has the method of the extra."""
-    check_method(ENFORCING[method].model_copy(update={"seed": seed}), seed, sd)
+    check_method(METHODS[method].model_copy(update={"seed": seed}), seed, sd)
 
 
 CHAIN = {

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from marginweave.schemas.arrays import Codes
 from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.configuration.synthesis import AnySynthesis, GumSynthesis, MixtureSynthesis, SynthesisSettings
 from marginweave.schemas.released.aggregates import Domain
 from marginweave.schemas.released.measurements import Marginals, Measurement
 from marginweave.tasks.aggregate.domain import Compression
-from marginweave.tasks.normalize.marginals import compression_of
+from marginweave.tasks.normalize.marginals import compression_of, normalize_marginals
 from marginweave.tasks.structure.zeros import domain_sizes
+from marginweave.tasks.synthesize.release import synthesize_blocks
 from tests.support.configurations import configuration
 
 CLIQUES = ((0, 1), (1, 2, 3))
@@ -69,3 +73,25 @@ def noisy_counts(
         noise = rng.normal(0, sd, counts.shape).round().astype(np.int64)
         found.append(Measurement(attributes=clique, counts=counts + noise, deviation=sd))
     return tuple(found)
+
+
+METHODS: dict[str, AnySynthesis] = {
+    "aggregate-seeded": SynthesisSettings(records=60),
+    "gum": GumSynthesis(records=60, rounds=4),
+    "mixture": MixtureSynthesis(records=60, components=12, fits=1, iterations=4),
+}
+
+
+def synthesized(
+    rows: np.ndarray, config: Configuration, method: str, seed: int, sd: float
+) -> tuple[Sequence[Codes], Domain]:
+    """Codes that a method makes of the noisy single and pair counts of rows, and their domain."""
+    rng = np.random.default_rng(seed)
+    labels = tuple(attribute.labels for attribute in config.attributes)
+    sizes, domain = domain_sizes(config.attributes, labels), Domain(names=tuple(config.names), labels=labels)
+    one_way = noisy_counts(rows, sizes, 1, sd, rng)
+    compression = compression_of(Marginals(domain=domain, one_way=one_way, larger=()), config)[1]
+    larger = tuple(measure_merged(pair, compression) for pair in noisy_counts(rows, sizes, 2, sd, rng))
+    known = normalize_marginals(Marginals(domain=domain, one_way=one_way, larger=larger), config)
+    (codes,) = synthesize_blocks(known, config, METHODS[method].model_copy(update={"seed": seed}))
+    return codes, domain
