@@ -62,7 +62,7 @@ def counts_table(
     length 0 is the empty combination: its count is the protected number of records, and its note explains the columns. There
     are `longest` positions, or R if that is more; those beyond are null. At the end each set of columns of `left_out`, of which
     only combinations above 0 are listed, has a row without values. With `earlier`, adjusted counts follow from those of earlier
-    releases, too, and the notes say so.
+    releases, too, and the rows that they changed say so.
     """
     domain, positions = aggregates.domain, max(longest, aggregates.reporting_length)
     nothing = Level.join(0, [((), np.zeros((1, 0), np.int64), np.array([aggregates.record_count], np.int64))])
