@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sqlite3
 import sys
@@ -28,6 +29,7 @@ from tests.support.draws import (
     take_part,
 )
 from tests.support.releases import OTHER_PROGRAM
+from tests.support.samples import every
 
 
 def _state(ledger: Ledger, name: str = "count") -> State:
@@ -224,9 +226,7 @@ def _killed_run(ledger: Ledger, store: DrawStore, point: str, made: Path, *, lap
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-@pytest.mark.parametrize("point", CRASHES)
-@pytest.mark.parametrize("lease", ["A", "B"])
-@pytest.mark.parametrize("laplace", [False, True], ids=["keyed", "sealed noise"])
+@pytest.mark.parametrize(("point", "lease", "laplace"), every(3, itertools.product(CRASHES, ["A", "B"], [False, True])))
 def test_a_killed_draw_is_made_again_byte_for_byte(
     ledger: Ledger, draw_store: DrawStore, tmp_path: Path, point: str, lease: str, laplace: bool
 ) -> None:
