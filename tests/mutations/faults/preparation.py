@@ -103,6 +103,24 @@ FAULTS = (
         killed_by=(f"{_LEVELS}::test_no_set_has_two_levels_of_a_column",),
     ),
     Fault(
+        name="the counts of a column with levels weigh twice",
+        file="tasks/normalize/marginals.py",
+        text="deviation=measured[fine].deviation * math.sqrt(tables)",
+        instead="deviation=measured[fine].deviation",
+        killed_by=(f"{_LEVELS}::test_adjusted_counts_of_a_level_are_sums_of_those_of_its_column",),
+    ),
+    Fault(
+        name="the level of a record is that of another one",
+        file="tasks/encode/repair.py",
+        text="own[codes[fine]].astype",
+        instead="own[np.sort(codes[fine])].astype",
+        killed_by=(
+            f"{_LEVELS}::test_every_row_has_the_level_of_its_own_column",
+            "tests/laws/test_rule_sensitivity.py::"
+            "test_every_neighbor_moves_tables_at_levels_by_no_more_than_is_charged",
+        ),
+    ),
+    Fault(
         name="records of a model may have another level than their column",
         file="schemas/configuration/attributes.py",
         text="    found += [box for level in structure.levels or () for box in level.excluded(columns, counted)]\n",
