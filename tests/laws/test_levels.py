@@ -180,12 +180,8 @@ def test_adjusted_counts_of_a_level_are_sums_of_those_of_its_column(seed: int, s
     larger = (noisy((1, 2)), noisy((2, 3)), noisy((2, 4)), noisy((0, 2))) if rules else ()
     drawn = Marginals(domain=Domain(names=NAMES, labels=LABELS), one_way=one_way, larger=larger)
     known = normalize_marginals(drawn, config)
-    counts = marginal_counts(known, config)
-    tables = {
-        columns: (level.values[held], level.counts[held])
-        for level in counts.levels
-        for columns, held in level.by_columns()
-    }
+    single = marginal_counts(known, config).levels[0]
+    tables = {columns: (single.values[held], single.counts[held]) for columns, held in single.by_columns()}
     for fine, coarse, codes in (((3,), (1,), SECTOR), ((4,), (0,), BAND)):
         values, numbers = tables[fine]
         summed = np.bincount(codes[values[:, 0]], weights=numbers, minlength=SIZES[coarse[0]])
@@ -194,9 +190,8 @@ def test_adjusted_counts_of_a_level_are_sums_of_those_of_its_column(seed: int, s
         if not rules:
             parts = np.eye(SIZES[coarse[0]])[:, codes]
             design = np.vstack([np.eye(len(codes)), parts, 1e4 * np.ones((1, len(codes)))])
-            total = known.consistent[0].total
-            given = [m.counts * m.scale(total) for m in (one_way[fine[0]], one_way[coarse[0]])]
-            best = np.linalg.lstsq(design, np.concatenate([*given, [1e4 * total]]), rcond=None)[0]
+            given = [one_way[fine[0]].counts, one_way[coarse[0]].counts, [1e4 * known.consistent[0].total]]
+            best = np.linalg.lstsq(design, np.concatenate(given), rcond=None)[0]
             assert np.allclose(known.consistent[fine[0]].counts, best, atol=3)
             assert np.allclose(known.consistent[coarse[0]].counts, parts @ best, atol=3)
 

@@ -10,6 +10,7 @@ _RESIZED = "tests/unit/preprocess/test_resize.py::test_90_of_100_at_one_and_a_ha
 _UNDECLARED = "tests/unit/preprocess/test_undeclared.py"
 _COMPUTED = "tests/laws/test_computed_columns.py"
 _LEVELS = "tests/laws/test_levels.py"
+_SENSITIVITY = "tests/laws/test_rule_sensitivity.py"
 _DRAWN = "test_a_cell_without_a_value_becomes_a_draw_with_its_own_word"
 
 FAULTS = (
@@ -116,8 +117,7 @@ FAULTS = (
         instead="own[np.sort(codes[fine])].astype",
         killed_by=(
             f"{_LEVELS}::test_every_row_has_the_level_of_its_own_column",
-            "tests/laws/test_rule_sensitivity.py::"
-            "test_every_neighbor_moves_tables_at_levels_by_no_more_than_is_charged",
+            f"{_SENSITIVITY}::test_every_neighbor_moves_tables_at_levels_by_no_more_than_is_charged",
         ),
     ),
     Fault(
