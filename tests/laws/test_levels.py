@@ -164,10 +164,7 @@ def test_records_have_the_level_of_their_column_whatever_makes_them(seed: int, s
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(("sd", "rules"), [(2.0, True), (60.0, True), (60.0, False)])
 def test_adjusted_counts_of_a_level_are_sums_of_those_of_its_column(seed: int, sd: float, rules: bool) -> None:
-    """Of the single columns, up to the rounding of each count.
-
-    Where nothing is clipped, counts of one column and its level have least squares: each measurement weighs once.
-    """
+    """Up to rounding; where nothing is clipped, they have least squares: each measurement weighs once."""
     config = made(**({} if rules else {"structure": LEVELS}), aggregate={"method": "marginals", "compress": "none"})
     rng, rows = np.random.default_rng(seed), records(4000, seed)
 
@@ -190,8 +187,8 @@ def test_adjusted_counts_of_a_level_are_sums_of_those_of_its_column(seed: int, s
         if not rules:
             parts = np.eye(SIZES[coarse[0]])[:, codes]
             design = np.vstack([np.eye(len(codes)), parts, 1e4 * np.ones((1, len(codes)))])
-            given = [one_way[fine[0]].counts, one_way[coarse[0]].counts, [1e4 * known.consistent[0].total]]
-            best = np.linalg.lstsq(design, np.concatenate(given), rcond=None)[0]
+            given = np.hstack([one_way[fine[0]].counts, one_way[coarse[0]].counts, 1e4 * known.consistent[0].total])
+            best = np.linalg.lstsq(design, given, rcond=None)[0]
             assert np.allclose(known.consistent[fine[0]].counts, best, atol=3)
             assert np.allclose(known.consistent[coarse[0]].counts, parts @ best, atol=3)
 

@@ -87,9 +87,9 @@ def test_it_is_verified_and_a_forged_level_is_refused(home: Path, declared: Conf
     assert "every privacy.json number by number" in " ".join(verified(0).split())
     stated = home / "runs" / "many" / "release" / "privacy.json"
     before = stated.read_text()
-    assert before.count('"default": "old"') == 1
-    for one, other in (('"default": "old"', '"default": "young"'), ('"band",', '"age",')):
-        stated.write_text(before.replace(one, other, 1))
+    for level, other in (("band", "age"), ("half", "grade")):
+        assert f'"{level}"' in before
+        stated.write_text(before.replace(f'"{level}"', f'"{other}"'))
         assert "privacy.json" in verified(1)
     stated.write_text(before)
     verified(0)
