@@ -69,10 +69,11 @@ def counts_table(
     nothing = Level.join(0, [((), np.zeros((1, 0), np.int64), np.array([aggregates.record_count], np.int64))])
     sigma = aggregates.record_deviation
     names = domain.names
-    levels = (
+    levels = "".join(
         f" {names[a]} has coarser values of {names[b]}: either counts the same records." for a, b in finer.items()
     )
-    key = f"{_KEY}{_TUPLES if aggregates.measured is None else _ALL}.{''.join(levels)}"
+    differ = " Beside other columns the adjusted counts of the two may differ." if finer else ""
+    key = f"{_KEY}{_TUPLES if aggregates.measured is None else _ALL}.{levels}{differ}"
     head = _rows(domain, nothing, np.array([sigma]), count_interval(nothing.counts, sigma), positions)
     parts = [head.set_column(head.num_columns - 1, "note", [[key]])]
     for level, noise, inside in zip(aggregates.levels, aggregates.noise, intervals, strict=True):
