@@ -165,7 +165,9 @@ def is_known(name: str) -> bool:
 
 def delta(name: str) -> float:
     """The delta of every release of a table, peers' included."""
+    if name.split("/", maxsplit=1)[0] == "adult":
+        return _ADULT_DELTA
     if "/" in name:
         return _SAMPLES_DELTA
     rows = len(table(name).rows)
-    return _ADULT_DELTA if name == "adult" else 1 / (rows * math.log(rows))
+    return 1 / (rows * math.log(rows))
