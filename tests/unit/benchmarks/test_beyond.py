@@ -59,6 +59,10 @@ def test_groups_are_compared_within_themselves() -> None:
     assert found["groups"] == pytest.approx(np.mean([*first.values(), *second.values()]))
     assert found["small"] == 1.0
     assert found["counts"] == 1.0
+    twice = subgroups(real, np.repeat(real, 2, axis=0), (3, 2, 4))
+    assert set(twice.values()) == {0.0}
+    elsewhere = subgroups(np.zeros((30, 4), np.int64), np.ones((30, 4), np.int64), (2, 2, 2, 2))
+    assert set(elsewhere.values()) == {1.0}
 
 
 def test_lines_of_what_was_asked() -> None:
