@@ -53,6 +53,34 @@ ASKED = """
 
 Asked: an AUC of at least .897, .905 aimed at.
 """
+WHY = """
+What is lost between the rows' AUC and the default's, on two splits (the releases of these experiments, and draws that imitate
+them with the functions of a release; three-way TVD of 100 sets, the same ones in all of them):
+
+- **Not merging.** Real rows whose rare values are merged as in the release, and then redrawn, teach boosting .921.
+- **Little by chance in the records.** Five times as many records: .903, where one table of records had .901. As many records
+  with the model's expected labels in place of drawn ones: .904.
+- **The labels, not the other columns.** Real columns with the labels that the model expects of them: .898.
+- **Noise of what is measured of the target.** No pair with the target is measured by itself; 63 of its 78 triples are, with a
+  median noise of 127 records, other triples with 91: a table's share of the budget grows with its cells, and a target of two
+  values makes small tables.
+
+| setting | AUC, split 0 | split 1 | three-way TVD |
+| --- | --- | --- | --- |
+| release as it comes | .901 | .893 | .080, .081 |
+| fit until half the noise | .905 | .899 | .086, .087 |
+| 800 components, 2 fits | .903 | .894 | .086, .086 |
+| fit in which tables with the target weigh 4 times as much | .902 | | .095 |
+| imitated as it comes | .891 | .895 | .080, .081 |
+| tables with the target get 2 times the budget that they have | .895 | .898 | .080, .081 |
+| 4 times | .897 | .900 | .081, .081 |
+| all tables beyond single columns have the same noise | .899 | .896 | .083, .083 |
+| no triples without the target | .894 | .894 | .089, .090 |
+
+More budget for the tables of a target gains .003 to .006, and the error of all triples stays within 1 %. A fit that ends later
+gains as much, for 7 % more error in triples. None of this is in the product: nobody says which column is a target, and what
+does without a target makes triples worse.
+"""
 _REQUIRED, _AIMED = 0.897, 0.905
 
 
@@ -83,15 +111,19 @@ def section() -> Iterator[str]:
         yield from result_lines(found, name, rows, MEASURES)
     yield ASKED
     yield from asked_lines(found)
+    yield WHY
 
 
 def asked_lines(found: Found) -> Iterator[str]:
     """A line a method."""
-    yield from header("method|AUC|at least .897|at least .905")
+    yield from header("method|splits|AUC|at least .897|at least .905")
     for (name, _, epsilon), methods in found.items():
         if (name, epsilon) != ("adult", 1.0):
             continue
         for method, figures in methods.items():
-            mean = statistics.fmean(figure["gb_auc"] for figure in figures if not figure.failed)
+            areas = [figure["gb_auc"] for figure in figures if not figure.failed]
+            if not areas:
+                continue
+            mean = statistics.fmean(areas)
             verdicts = ("yes" if mean >= limit else "**no**" for limit in (_REQUIRED, _AIMED))
-            yield f"| {method} | {mean:.4f} | {' | '.join(verdicts)} |"
+            yield f"| {method} | {len(areas)} | {mean:.4f} | {' | '.join(verdicts)} |"
