@@ -74,4 +74,6 @@ def test_lines_of_what_was_asked() -> None:
         return Figure(cell=cell, delta=0.1, rows=9, columns=2, load=0, numbers={"gb_auc": auc, "ended": ended}, **facts)
 
     figures = [made(0.890, 0), made(0.906, 1), made(0.0, 2, ended="stopped"), made(0.99, 0, "affairs")]
-    assert list(beyond_page.asked_lines(grouped(figures)))[2:] == ["| default | 2 | 0.8980 | yes | **no** |"]
+    assert list(beyond_page.asked_lines(grouped(figures)))[2:] == [
+        "| default | 2 | 0.8980 | yes so far | **no** so far |"
+    ]
