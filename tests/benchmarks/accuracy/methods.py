@@ -112,6 +112,7 @@ def settings(cell: Cell) -> Settings | None:
     return _resolved(DEFAULT, cell.table, cell.epsilon) if cell.method == DEFAULT else (OURS | OTHERS).get(cell.method)
 
 
+@cache
 def _resolved(method: str, name: str, epsilon: float) -> Settings:
     cell = Cell(table=name, epsilon=epsilon, method=method, seed=0)
     return _sections(parse_configuration(configuration(cell, "table.csv")))
