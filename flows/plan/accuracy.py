@@ -107,8 +107,8 @@ def _leveled(configuration: Configuration) -> str:
             found.append(f"{names[place]} {numbers}")
     cliques = chosen if isinstance(chosen, tuple) else ()
     for places in finer_places(configuration).items() if cliques else ():
-        numbers = (f"{sum(names[a] in clique for clique in cliques):,} with {names[a]}" for a in reversed(places))
-        found.append(", ".join(numbers))
+        leveled = (f"{sum(names[a] in clique for clique in cliques):,} with {names[a]}" for a in reversed(places))
+        found.append(", ".join(leveled))
     return f", {'; '.join(found)}" if found else ""
 
 

@@ -11,7 +11,6 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from marginweave.schemas.budget import Stability
 from marginweave.schemas.configuration.attributes import Attribute, Forbidden, forbidden_labels, most_combinations
 from marginweave.schemas.configuration.columns import Column, ConstantColumn, IdentifierColumn, MeasuredColumn, Texts
-from marginweave.schemas.configuration.columns.binned import BinnedColumn
 from marginweave.schemas.configuration.evaluation import EvaluationSettings, ExpectationSettings, PublishSettings
 from marginweave.schemas.configuration.execution import Execution, Source
 from marginweave.schemas.configuration.k_tuples import DEFAULT_BOUNDS_SHARE, AggregateSettings
@@ -173,7 +172,7 @@ class Sections(Execution):
             imputed=column.impute is not None,
             width=column.width,
             is_set=column.is_set,
-            bins=len(column.bin_labels) if isinstance(column, BinnedColumn) else 0,
+            bins=column.bin_count,
         )
         return (attribute,)
 

@@ -210,14 +210,12 @@ def measurements_table(marginals: Marginals, configuration: Configuration) -> pa
     `marginal` numbers them from 1. Counts are signed; `deviation` is the standard deviation of their noise, `noise` its kind,
     `low` and `high` the ends of `count_interval`, those of 0 for a negative count. Cells stand in C order over
     `merged_values`. A missing value is null; values that were measured together, and bins that are one at the level of a
-    marginal, stand as one text, with ` | ` between them (privacy.json says which; marginals of such bins come last). There
-    are as many positions as `MarginalSettings.longest`, or more if merging made more; those beyond its own are null. DP:
-    post-processing.
+    marginal, stand as one text, with ` | ` between them (privacy.json says which). There are as many positions as
+    `MarginalSettings.longest`, or more if merging made more; those beyond its own are null. DP: post-processing.
     """
     names, drawn = marginals.domain.names, marginals.drawn
     single = [[*labels, None] for labels in marginals.domain.labels]
-    groups = _measured_together(marginals, configuration)
-    merged = [list(map(_one_text, texts)) for texts in groups]
+    merged = [list(map(_one_text, texts)) for texts in (groups := _measured_together(marginals, configuration))]
     longest = max(configuration.longest, *(len(m.attributes) for m in drawn))
     parts = []
     for i, m in enumerate(drawn):
