@@ -144,8 +144,7 @@ class Sections(Execution):
         levels = {rule.column for rule in structure.levels or ()} if self.marginals else {}
         found: dict[str, tuple[Attribute, ...]] = {}
         for name, column in self.columns.items():
-            group = structure.group_of(name)
-            if group is not None:
+            if (group := structure.group_of(name)) is not None:
                 attribute = Attribute(
                     name=group.name,
                     columns=group.columns,

@@ -215,7 +215,8 @@ def measurements_table(marginals: Marginals, configuration: Configuration) -> pa
     """
     names, drawn = marginals.domain.names, marginals.drawn
     single = [[*labels, None] for labels in marginals.domain.labels]
-    merged = [list(map(_one_text, texts)) for texts in (groups := _measured_together(marginals, configuration))]
+    groups = _measured_together(marginals, configuration)
+    merged = [list(map(_one_text, texts)) for texts in groups]
     longest = max(configuration.longest, *(len(m.attributes) for m in drawn))
     parts = []
     for i, m in enumerate(drawn):
