@@ -243,7 +243,9 @@ def _chosen(
     configuration, draw = release.configuration, release.plan.draw(DrawKind.MARGINALS)
     if not settings.selects(len(sizes)):
         return selection.fitting(
-            selection.declared_cliques(settings, configuration.names, full_sizes), sizes, selection.most_cells(draw)
+            selection.declared_cliques(settings, configuration.attributes, full_sizes),
+            sizes,
+            selection.most_cells(draw),
         ), 0.0
     noise, finer = selection.scoring(configuration, release.plan), finer_places(configuration)
     pairs = selection.scored_pairs(sizes, draw, finer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable
@@ -19,7 +20,7 @@ from marginweave.tasks.accounting.plan import defaults
 from marginweave.tasks.accounting.plan.default_records import automatic_method, in_marginals
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.aggregate.marginals import cells
-from marginweave.tasks.aggregate.noise import MARGINALS, planned_cliques, planned_sigmas, public_sizes
+from marginweave.tasks.aggregate.noise import MARGINALS, counted_sizes, planned_cliques, planned_sigmas, public_sizes
 from marginweave.tasks.mechanisms.catalogue import count_noise
 
 FEWEST, MOST = 6_366, 48_842
@@ -83,25 +84,39 @@ def _given_up(configuration: Configuration, usual: AggregateSettings | MarginalS
 def _limited(configuration: Configuration) -> str:
     """Which marginals there are, where those of many cells are left out."""
     cliques = None if configuration.marginals is None else configuration.marginals.cliques
-    if not isinstance(cliques, AllCliques) or cliques.max_cells is None:
+    if not isinstance(cliques, AllCliques) or cliques.max_cells is cliques.coarsen is None:
         return ""
-    lengths = Counter(map(len, cliques.places(public_sizes(configuration))))
+    lengths = Counter(map(len, planned_cliques(configuration, DrawKind.MARGINALS)))
     numbers = ", ".join(f"{number:,} of {length}" for length, number in sorted(lengths.items(), reverse=True))
     pairs = ", and pairs" if cliques.all > 2 else ""
-    return f", of at most {cliques.max_cells:,} cells{pairs}: {numbers}"
+    most = f", of at most {cliques.max_cells:,} cells{pairs}" if cliques.max_cells else ""
+    coarser = f", in coarser bins beyond {cliques.coarsen:,} cells" if cliques.coarsen else ""
+    return f"{most}{coarser}: {numbers}"
 
 
 def _leveled(configuration: Configuration) -> str:
-    """At which level the columns of larger marginals are counted, where they have several."""
+    """At which level the columns of larger marginals are counted, where they have several, and how often, the finest first."""
     if (settings := configuration.marginals) is None:
         return ""
-    names, finer = [attribute.name for attribute in configuration.attributes], finer_places(configuration)
+    names, finer, chosen = (
+        [attribute.name for attribute in configuration.attributes],
+        finer_places(configuration),
+        settings.cliques,
+    )
     if finer and settings.selects(len(names)):
         return f", of columns or their levels ({listed([names[a] for a in finer])})"
-    cliques, found = settings.cliques if isinstance(settings.cliques, tuple) else (), []
+    found = list[str]()
+    if isinstance(chosen, AllCliques) and chosen.coarsen:
+        of = settings.levels(public_sizes(configuration), configuration.attributes).of
+        times = Counter(itertools.chain.from_iterable(planned_cliques(configuration, DrawKind.MARGINALS)))
+        for place, bins in dict.fromkeys((a, bins) for a, bins, _ in of):
+            levels = [(place, bins), *((len(names) + i, -(-b // j)) for i, (a, b, j) in enumerate(of) if a == place)]
+            numbers = ", ".join(f"{times[at]:,} in {left:,} bins" for at, left in levels if times[at])
+            found.append(f"{names[place]} {numbers}")
+    cliques = chosen if isinstance(chosen, tuple) else ()
     for places in finer.items() if cliques else ():
-        numbers = (f"{sum(names[a] in clique for clique in cliques):,} with {names[a]}" for a in reversed(places))
-        found.append(", ".join(numbers))
+        leveled = (f"{sum(names[a] in clique for clique in cliques):,} with {names[a]}" for a in reversed(places))
+        found.append(", ".join(leveled))
     return f", {'; '.join(found)}" if found else ""
 
 
@@ -159,7 +174,7 @@ def _tables(configuration: Configuration, draw: PlannedDraw) -> list[_Table]:
         return [_Table(draw.length, number / math.comb(len(labels), draw.length), share)]
     if draw.kind not in MARGINALS:
         return []
-    sizes, cliques = public_sizes(configuration), planned_cliques(configuration, draw.kind)
+    sizes, cliques = counted_sizes(configuration), planned_cliques(configuration, draw.kind)
     return [_Table(len(clique), number, 1 / number) for clique in cliques for number in [cells(clique, sizes)]]
 
 

@@ -22,7 +22,14 @@ from marginweave.tasks.accounting.plan import defaults
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.accounting.plan.resolve import parse_configuration
 from marginweave.tasks.aggregate.marginals import cells
-from marginweave.tasks.aggregate.noise import MARGINALS, planned_cliques, planned_sigmas, public_sizes, sigma_alone
+from marginweave.tasks.aggregate.noise import (
+    MARGINALS,
+    counted_sizes,
+    planned_cliques,
+    planned_sigmas,
+    public_sizes,
+    sigma_alone,
+)
 from marginweave.tasks.engine.local import available_cores
 from marginweave.tasks.mechanisms.catalogue import count_noise
 
@@ -83,9 +90,9 @@ def _at(configuration: Configuration, rows: int) -> SizeForecast:
 
 def planned_tables(configuration: Configuration, plan: BudgetPlan) -> list[Table]:
     """The tables that are measured, and of sets still to choose as many as there may be. DP: arithmetic on public numbers."""
-    sizes, settings = public_sizes(configuration), configuration.marginals
+    settings, sizes = configuration.marginals, counted_sizes(configuration)
     found = [Table(cells(clique, sizes), sigma) for clique, sigma, _ in _queries(configuration, plan)]
-    pairs = list(itertools.combinations(sizes, 2))
+    pairs = list(itertools.combinations(public_sizes(configuration), 2))
     for draw in plan.draws:
         if settings is None or draw.kind not in (DrawKind.MARGINALS, DrawKind.MEASURE):
             continue
@@ -108,11 +115,11 @@ def _words(distances: list[float], unknown: str, parts: Sequence[float] = ()) ->
 
 def _distances(configuration: Configuration, plan: BudgetPlan, rows: int) -> dict[int, list[float]]:
     """The expected distance of every column and pair, by their number of columns; as the verdict has it."""
-    sizes, precisions = public_sizes(configuration), defaultdict[Clique, float](float)
-    names = range(len(sizes))
+    sizes, precisions = counted_sizes(configuration), defaultdict[Clique, float](float)
+    names = range(len(configuration.attributes))
     for clique, sigma, error in _queries(configuration, plan):
         for length in (1, 2):
-            for part in itertools.combinations(clique, length):
+            for part in itertools.combinations((a for a in clique if a < len(names)), length):
                 summed = cells(clique, sizes) / cells(part, sizes)
                 precisions[part] += 1 / (error * sigma) ** 2 / summed
     found = {part: cells(part, sizes) / math.sqrt(p) / (2 * rows) for part, p in precisions.items() if p}

@@ -16,7 +16,7 @@ from marginweave.schemas.released.measurements import Clique
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.accounting.plan.marginals import rounds_of
 from marginweave.tasks.aggregate.marginals import all_cliques, cells
-from marginweave.tasks.aggregate.noise import planned_sigmas, public_sizes
+from marginweave.tasks.aggregate.noise import counted_sizes, planned_sigmas, public_sizes
 from marginweave.tasks.aggregate.selection import declared_cliques
 from marginweave.tasks.encode.repair import Repair
 from marginweave.tasks.estimate.graphical import check_model_size
@@ -77,10 +77,10 @@ def _check_marginals(
         together = math.prod(sorted(sizes)[-2:])
     else:
         if settings.has_larger(len(sizes)):
-            cliques = declared_cliques(settings, [attribute.name for attribute in configuration.attributes], sizes)
+            cliques = declared_cliques(settings, configuration.attributes, sizes)
             if not cliques:
                 raise InputError("aggregate.cliques.max_cells leaves no marginal to measure; use a larger one")
-        together = sum(cells(clique, sizes) for clique in cliques)
+        together = sum(cells(clique, counted_sizes(configuration)) for clique in cliques)
     if together > MAX_CELLS:
         raise InputError(
             f"the marginals have {together} cells together, more than {MAX_CELLS}; use coarser bins, fewer values, fewer "

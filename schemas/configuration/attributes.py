@@ -35,7 +35,8 @@ class Attribute:
 
     `columns` are the source columns, in the order of the group; `labels` the public values, empty for a private domain
     (`private`); `optional` whether a record can lack a value, `imputed` whether a draw then takes its place; `width` the most
-    values that one record has, above 1 for sets alone (`is_set`). `of_set`: one value of a set, counted by itself as
+    values that one record has, above 1 for sets alone (`is_set`). `bins`: so many of the
+    first labels are bins of a number or date, from low to high. `of_set`: one value of a set, counted by itself as
     `column=value`, which a record has or lacks.
     """
 
@@ -48,6 +49,7 @@ class Attribute:
     width: int = 1
     is_set: bool = False
     of_set: bool = False
+    bins: int = 0
 
 
 def most_combinations(widths: Iterable[int], length: int) -> int:

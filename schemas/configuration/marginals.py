@@ -10,6 +10,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BeforeValidator, Field, TypeAdapter, model_validator
 
 from marginweave.schemas.budget import NoiseSetting
+from marginweave.schemas.configuration.attributes import Attribute
+from marginweave.schemas.configuration.bin_levels import BinLevels
 from marginweave.schemas.configuration.columns import Texts
 from marginweave.schemas.configuration.values import (
     MAX_CELLS,
@@ -31,39 +33,42 @@ class AllCliques(FrozenModel):
     """All marginals of `all` attributes that have at most `max_cells` cells, and what is left of those that have more.
 
     That is their subsets with at most so many cells, as far as no other marginal contains them; pairs however many cells they
-    have, so that no dependence of two attributes is lost, unless only pairs are asked for.
+    have, so that no dependence of two attributes is lost, unless only pairs are asked for. In marginals of more than
+    `coarsen` cells, numbers and dates have coarser bins, until there are no more cells (`BinLevels.within`); what such a
+    marginal does not have at its finest is measured in shorter ones as well.
     """
 
     all: PositiveWhole
     max_cells: PositiveWhole | None = None
+    coarsen: PositiveWhole | None = None
 
-    def places(self, sizes: Sequence[int]) -> Iterator[tuple[int, ...]]:
-        """Places of the attributes of each marginal, of the most attributes first. DP: arithmetic on public sizes."""
+    def places(self, levels: BinLevels) -> Iterator[tuple[int, ...]]:
+        """Places of the attributes or levels of each marginal, the longest first. DP: arithmetic on public sizes."""
         contained: set[tuple[int, ...]] = set()
-        longest = min(self.all, len(sizes))
+        longest = min(self.all, levels.attributes)
         for length in range(longest, min(longest, 2) - 1, -1):
-            there = set(contained)
-            for places in itertools.combinations(range(len(sizes)), length):
-                if self.max_cells is None:
-                    yield places
-                elif places not in contained and (
-                    length == 2 < self.all or math.prod(sizes[j] for j in places) <= self.max_cells
-                ):
-                    yield places
-                    there.add(places)
-            if self.max_cells is None:  # whatever is shorter is contained
+            inside = {part for places in contained for part in itertools.combinations(places, length - 1)}
+            for places in itertools.combinations(range(levels.attributes), length):
+                if places in contained:
+                    continue
+                is_pair = length == 2 < self.all
+                at = places if is_pair or self.coarsen is None else levels.within(places, self.coarsen)
+                if is_pair or self.max_cells is None or math.prod(levels.sizes[j] for j in at) <= self.max_cells:
+                    yield at
+                    inside.update(itertools.combinations([j for j in at if j < levels.attributes], length - 1))
+            if self.max_cells is None and self.coarsen is None:  # whatever is shorter is contained
                 return
-            contained = {part for places in there for part in itertools.combinations(places, length - 1)}
+            contained = inside
 
     def looked_at(self, columns: int) -> int:
         """How many sets of attributes `places` looks at."""
         longest = min(self.all, columns)
-        shortest = longest if self.max_cells is None else min(longest, 2)
+        shortest = longest if self.max_cells is None and self.coarsen is None else min(longest, 2)
         return sum(math.comb(columns, length) for length in range(shortest, longest + 1))
 
-    def cells(self, sizes: Sequence[int]) -> Iterator[int]:
+    def cells(self, levels: BinLevels) -> Iterator[int]:
         """Cells of each marginal, in the order of `places`."""
-        return (math.prod(sizes[j] for j in places) for places in self.places(sizes))
+        return (math.prod(levels.sizes[j] for j in places) for places in self.places(levels))
 
 
 class AdaptiveCliques(FrozenModel):
@@ -104,7 +109,8 @@ def _cliques(value: Any) -> Any:
         return AdaptiveCliques()
     if value != "selected" and not isinstance(value, AllCliques | AdaptiveCliques):
         raise ValueError(
-            "must be selected, adaptive, {adaptive: k, …}, {all: k, max_cells: …} or a list of lists of two and more attributes"
+            "must be selected, adaptive, {adaptive: k, …}, {all: k, max_cells: …, coarsen: …} or a list of lists of two and "
+            "more attributes"
         )
     return value
 
@@ -148,6 +154,11 @@ class MarginalSettings(PaperPreset):
     def adaptive(self) -> AdaptiveCliques | None:
         """How marginals are chosen in rounds, or None."""
         return self.cliques if isinstance(self.cliques, AdaptiveCliques) else None
+
+    def levels(self, sizes: Sequence[int], attributes: Sequence[Attribute]) -> BinLevels:
+        """The attributes of so many codes, and the levels that larger marginals are counted at."""
+        coarsens = isinstance(self.cliques, AllCliques) and self.cliques.coarsen is not None
+        return BinLevels.make(sizes, attributes) if coarsens else BinLevels(sizes=tuple(sizes))
 
     def selects(self, attributes: int) -> bool:
         """Whether marginals are chosen by what was drawn; one attribute alone leaves nothing to choose."""

@@ -144,8 +144,7 @@ class Sections(Execution):
         levels = {rule.column for rule in structure.levels or ()} if self.marginals else {}
         found: dict[str, tuple[Attribute, ...]] = {}
         for name, column in self.columns.items():
-            group = structure.group_of(name)
-            if group is not None:
+            if (group := structure.group_of(name)) is not None:
                 attribute = Attribute(
                     name=group.name,
                     columns=group.columns,
@@ -172,6 +171,7 @@ class Sections(Execution):
             imputed=column.impute is not None,
             width=column.width,
             is_set=column.is_set,
+            bins=column.bin_count,
         )
         return (attribute,)
 

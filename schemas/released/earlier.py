@@ -15,8 +15,8 @@ _WORDS = {"confirm", "public", "label", "description", "titles"}  # of a column,
 def usable_marginals(configuration: Configuration, statement: PrivacyStatement) -> tuple[MarginalStatement, ...]:
     """The marginals of the release that `statement` is of, whose counts tell of the attributes of `configuration`, as declared.
 
-    Attributes of private domains, bounds or bins are left out: what was bought differs between releases. Both count rows as
-    they are, prepared by the same public rules.
+    Attributes of private domains, bounds or bins are left out: what was bought differs between releases, and so are marginals
+    in coarser bins, which tell of no cell here. Both count rows as they are, prepared by the same public rules.
 
     Raises:
         InputError: another account or unit, records that differ, a shared attribute that is declared differently, or nothing
@@ -49,7 +49,7 @@ def usable_marginals(configuration: Configuration, statement: PrivacyStatement) 
             )
     bought = {*configuration.bought_before, *configuration.private_columns}
     same = (ours.keys() & theirs.keys()) - bought
-    found = tuple(m for m in statement.marginals or () if same.issuperset(m.attributes))
+    found = tuple(m for m in statement.marginals or () if same.issuperset(m.attributes) and not m.joined)
     if not found:
         raise InputError(
             f"{named} has no marginal whose columns are all declared here, with public values; leave it out"

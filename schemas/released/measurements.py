@@ -17,6 +17,7 @@ from marginweave.schemas.released.aggregates import Domain
 
 Clique = tuple[int, ...]
 Counts = NDArray[np.int64] | NDArray[np.float64]
+Levels = tuple[NDArray[np.int64] | None, ...]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -26,7 +27,8 @@ class Measurement:
     `counts` has one axis for each of `attributes` (which increase); an attribute that can be missing has the missing value as
     its last code. `deviation` is the standard deviation of the noise of one cell, in records, `noise` its kind. `complete` is
     False where the contribution of a record was bounded across marginals, so that the cells together fall short of the record
-    count. Raises InputError where these do not fit together.
+    count. `levels`, where there are any, has the coarser code of every code of an attribute that is counted coarser, and None
+    for one that is not. Raises InputError where these do not fit together.
     """
 
     attributes: Clique
@@ -34,11 +36,28 @@ class Measurement:
     deviation: float
     complete: bool = True
     noise: NoiseName = "rounded-gaussian"
+    levels: Levels = ()
 
     def __post_init__(self) -> None:
         check_attributes(self.attributes, self.counts.shape)
         if not 0 < self.deviation < math.inf:
             raise InputError(f"deviation ({self.deviation}) must be positive")
+        levels = zip(self.levels, self.counts.shape, strict=True) if self.levels else ()
+        if any(level is not None and int(level.max()) + 1 != size for level, size in levels):
+            raise InputError(f"levels of attributes {self.attributes} must have the sizes of the counts")
+
+    @property
+    def coarser(self) -> dict[int, NDArray[np.int64]]:
+        """The coarser code of every code, of each attribute that is counted coarser."""
+        levels = zip(self.attributes, self.levels, strict=True) if self.levels else ()
+        return {attribute: level for attribute, level in levels if level is not None}
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """How many codes each attribute has, at its finest."""
+        coarser = self.coarser
+        sizes = zip(self.attributes, self.counts.shape, strict=True)
+        return tuple(len(coarser[a]) if a in coarser else size for a, size in sizes)
 
     @property
     def total(self) -> float:
@@ -102,7 +121,7 @@ class Marginals:
     is one). `larger` are over the codes that rare values were merged into (`selection.compress`). `consistent` are all of
     them over these codes, and behind them known tables and columns beside their levels, after `make_consistent`; empty before.
     `pooled` are the drawn ones together with those of earlier releases, over the codes of `one_way` and `larger` and in their
-    order; empty without any.
+    order; empty without any. `coarse` are drawn marginals with columns at a coarser level, beside `larger`, in no other.
     """
 
     domain: Domain
@@ -110,6 +129,12 @@ class Marginals:
     larger: tuple[Measurement, ...]
     consistent: tuple[Measurement, ...] = ()
     pooled: tuple[Measurement, ...] = ()
+    coarse: tuple[Measurement, ...] = ()
+
+    @property
+    def drawn(self) -> tuple[Measurement, ...]:
+        """All that were drawn, those at a coarser level last."""
+        return (*self.one_way, *self.larger, *self.coarse)
 
     @property
     def measured(self) -> tuple[tuple[Measurement, ...], tuple[Measurement, ...]]:

@@ -90,6 +90,9 @@ class MarginalStatement(Described):
     cells: int = Field(description="Number of its cells, missing values included.")
     deviation: float = Field(description="Standard deviation of the noise of a cell, in records.")
     noise: NoiseName = Field(description="Kind of this noise.")
+    joined: dict[str, int] | None = optional(
+        "By attribute in coarser bins, how many neighboring bins are counted as one."
+    )
 
 
 class ReleasedBins(Described):

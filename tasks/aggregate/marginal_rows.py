@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from marginweave.schemas.arrays import Counts
+import numpy as np
+
+from marginweave.schemas.arrays import Counts, Integers
 from marginweave.schemas.draws import DrawKind, PlannedDraw
-from marginweave.schemas.released.measurements import Clique, Mask
+from marginweave.schemas.released.measurements import Clique, Mask, Measurement
 from marginweave.tasks.aggregate import domain, payloads
 from marginweave.tasks.aggregate.domain import Compression
 from marginweave.tasks.aggregate.marginals import measure_marginals, split_noise
@@ -16,29 +18,35 @@ from marginweave.tasks.checkpoint.codecs import pack_codes, unpack_codes
 from marginweave.tasks.checkpoint.draws import PreparedDraw
 from marginweave.tasks.digests import counts_digest, fractions_digest, text_digest
 from marginweave.tasks.draw import draw_once
-from marginweave.tasks.encode.codes import Codes, EncodedBlocks
+from marginweave.tasks.encode.codes import Codes, EncodedBlocks, code_type
 from marginweave.tasks.encode.task import open_encoded
 from marginweave.tasks.mechanisms.randomness import DrawBits
 from marginweave.tasks.references import RunReference, StageResult
 from marginweave.tasks.structure.zeros import domain_sizes, structural_masks
+
+Level = tuple[int, Integers]
+"""An attribute, and the coarser code of each of its codes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
     """Encoded rows over the released domain, block by block; the missing value is the last code where there is one. Private.
 
-    With a compression rare values are merged. A pass over the blocks can be repeated.
+    With a compression rare values are merged, and behind the attributes are their `levels`, each a function of the merged code
+    of one. A pass over the blocks can be repeated.
     """
 
     encoded: EncodedBlocks
     private: Mapping[int, tuple[str, ...]]
     sizes: tuple[int, ...]
     compression: Compression | None = None
+    levels: Sequence[Level] = ()
 
     def __iter__(self) -> Iterator[tuple[Codes, ...]]:
         for table in self.encoded:
             codes = domain.recode(table, self.private).codes
-            yield codes if self.compression is None else domain.compress_codes(codes, self.compression)
+            merged = codes if self.compression is None else domain.compress_codes(codes, self.compression)
+            yield (*merged, *(coarse.astype(code_type(len(coarse)))[merged[a]] for a, coarse in self.levels))
 
 
 def released_rows(reference: RunReference, encoded: StageResult) -> Rows:
@@ -50,9 +58,42 @@ def released_rows(reference: RunReference, encoded: StageResult) -> Rows:
 
 
 def compressed_rows(reference: RunReference, encoded: StageResult) -> Rows:
-    """The rows with rare values merged."""
-    compression = drawn_compression(reference)
-    return replace(released_rows(reference, encoded), compression=compression, sizes=compression.sizes)
+    """The rows with rare values merged, and at their levels."""
+    compression, levels = drawn_compression(reference), drawn_levels(reference)
+    rows = released_rows(reference, encoded)
+    return replace(rows, compression=compression, sizes=drawn_sizes(reference), levels=levels)
+
+
+def drawn_sizes(reference: RunReference) -> tuple[int, ...]:
+    """Codes of each attribute with rare values merged, and of each level. DP: arithmetic on released codes."""
+    levels = (int(coarse.max()) + 1 for _, coarse in drawn_levels(reference))
+    return (*drawn_compression(reference).sizes, *levels)
+
+
+def drawn_levels(reference: RunReference) -> tuple[Level, ...]:
+    """The levels that larger marginals are counted at (`BinLevels`), over merged codes. DP: post-processing."""
+    settings, attributes = reference.configuration.marginal_settings, reference.configuration.attributes
+    levels = settings.levels(domain_sizes(attributes, released_labels(reference)), attributes)
+    return levels.codes(drawn_compression(reference).codes)
+
+
+def by_level(
+    drawn: Sequence[Measurement], levels: Sequence[Level], attributes: int
+) -> tuple[tuple[Measurement, ...], tuple[Measurement, ...]]:
+    """Drawn marginals of attributes alone, and those with levels, in the order and with the codes of their attributes."""
+    coarse = []
+    for m in (m for m in drawn if m.attributes[-1] >= attributes):
+        of = [levels[a - attributes] if a >= attributes else (a, None) for a in m.attributes]
+        order = sorted(range(len(of)), key=lambda axis: of[axis][0])
+        coarse.append(
+            replace(
+                m,
+                attributes=tuple(of[axis][0] for axis in order),
+                counts=np.ascontiguousarray(m.counts.transpose(order), np.int64),
+                levels=tuple(of[axis][1] for axis in order),
+            )
+        )
+    return tuple(m for m in drawn if m.attributes[-1] < attributes), tuple(coarse)
 
 
 def drawn_compression(reference: RunReference) -> Compression:

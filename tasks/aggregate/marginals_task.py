@@ -89,10 +89,9 @@ def measure_larger(reference: RunReference, encoded: StageResult) -> StageResult
     stated stays the planned one. DP: the planned cost of `marginals`, one ledger event.
     """
     draw = reference.plan.draw(DrawKind.MARGINALS)
-    if standing(reference, draw).state == State.RESERVED:
-        sizes = marginal_rows.drawn_compression(reference).sizes
-        if not _cliques(reference, sizes):
-            reference.ledger.draws.return_unused(reference.manifest.release, [str(draw)])
+    is_reserved = standing(reference, draw).state == State.RESERVED
+    if is_reserved and not _cliques(reference, marginal_rows.drawn_sizes(reference)):
+        reference.ledger.draws.return_unused(reference.manifest.release, [str(draw)])
 
     def prepare() -> PreparedDraw:
         rows = marginal_rows.compressed_rows(reference, encoded)
@@ -119,7 +118,8 @@ def collect_marginals(reference: RunReference) -> StageResult:
         names = tuple(attribute.name for attribute in reference.resolved.attributes)
         domain = Domain(names=names, labels=marginal_rows.released_labels(reference))
         one_way = payloads.unpack_measurements(payload)
-        return payloads.pack_marginals(Marginals(domain=domain, one_way=one_way, larger=larger))
+        finest, coarse = marginal_rows.by_level(larger, marginal_rows.drawn_levels(reference), len(names))
+        return payloads.pack_marginals(Marginals(domain=domain, one_way=one_way, larger=finest, coarse=coarse))
 
     return reference.derived.checkpoint("collect", inputs, compute)
 
@@ -141,7 +141,7 @@ def _larger(reference: RunReference, prepare: Callable[[], PreparedDraw] | None 
 
 
 def _cliques(reference: RunReference, sizes: Sequence[int]) -> tuple[Clique, ...]:
-    """What is measured over merged codes of `sizes`: nothing that is drawn before it can make it too large.
+    """What is measured over merged codes of `sizes`, those of levels behind them: nothing drawn before makes it too large.
 
     `max_cells` is about the released domain, so that there are never more marginals than `plan` has counted.
     """
@@ -149,7 +149,7 @@ def _cliques(reference: RunReference, sizes: Sequence[int]) -> tuple[Clique, ...
     draw = reference.plan.draw(DrawKind.MARGINALS)
     if not settings.selects(len(attributes)):
         domain = domain_sizes(attributes, marginal_rows.released_labels(reference))
-        declared = selection.declared_cliques(settings, [attribute.name for attribute in attributes], domain)
+        declared = selection.declared_cliques(settings, attributes, domain)
         return selection.fitting(declared, sizes, selection.most_cells(draw))
     scores = unpack_arrays(draw_once(reference, reference.plan.draw(DrawKind.SCORES))[0])[0]["scores"]
     fits = selection.synthesizable(reference.configuration, sizes, marginal_rows.drawn_masks(reference))

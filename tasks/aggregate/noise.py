@@ -39,14 +39,22 @@ def public_sizes(configuration: Configuration) -> tuple[int, ...]:
     return domain_sizes(configuration.attributes, [attribute.labels for attribute in configuration.attributes])
 
 
+def counted_sizes(configuration: Configuration) -> tuple[int, ...]:
+    """`public_sizes`, and behind them those of the levels that larger marginals are counted at (`BinLevels`)."""
+    return configuration.marginal_settings.levels(public_sizes(configuration), configuration.attributes).sizes
+
+
 def planned_cliques(configuration: Configuration, kind: DrawKind) -> tuple[Clique, ...]:
-    """The marginals that a draw of `MARGINALS` measures; none where they are chosen by noisy scores, and not known yet."""
+    """The marginals that a draw of `MARGINALS` measures; none where they are chosen by noisy scores, and not known yet.
+
+    They are over attributes and levels of `counted_sizes`.
+    """
     settings, sizes = configuration.marginal_settings, public_sizes(configuration)
     if kind is DrawKind.ONE_WAY:
         return all_cliques(sizes, 1)
     if settings.selects(len(sizes)):
         return ()
-    return declared_cliques(settings, [attribute.name for attribute in configuration.attributes], sizes)
+    return declared_cliques(settings, configuration.attributes, sizes)
 
 
 def planned_sigmas(configuration: Configuration, plan: BudgetPlan, draw: PlannedDraw) -> tuple[Fraction | float, ...]:
@@ -58,7 +66,7 @@ def planned_sigmas(configuration: Configuration, plan: BudgetPlan, draw: Planned
     if draw.mechanism == "exponential":
         return ()
     if draw.kind in MARGINALS:
-        settings, sizes = configuration.marginal_settings, public_sizes(configuration)
+        settings, sizes = configuration.marginal_settings, counted_sizes(configuration)
         noise, cliques = marginal_noise(draw, configuration.stability), planned_cliques(configuration, draw.kind)
         return tuple(map(noise.sigma, split_noise(noise, draw.parameter, cliques, sizes, settings.allocation)))
     if draw.kind is DrawKind.SCORES:
@@ -173,7 +181,7 @@ def _of_marginals(configuration: Configuration, plan: BudgetPlan, draw: PlannedD
     terms: Terms = {"allocation": settings.allocation}
     if configuration.private_columns:
         return terms  # how many cells there are follows from what is discovered
-    cliques, sizes = planned_cliques(configuration, draw.kind), public_sizes(configuration)
+    cliques, sizes = planned_cliques(configuration, draw.kind), counted_sizes(configuration)
     if not cliques or (draw.kind is DrawKind.MARGINALS and settings.compress != "none"):
         return terms  # chosen, or over merged values
     noise = marginal_noise(draw, configuration.stability)

@@ -31,7 +31,7 @@ Table = NDArray[np.int64]
 _HEAD_BYTES = 1 << 14
 _MARGINAL_BYTES = 1 << 10
 _LEVEL_PARTS = ("columns", "values", "counts")
-_MARGINAL_PARTS = ("one_way", "larger", "consistent", "pooled")
+_MARGINAL_PARTS = ("one_way", "larger", "consistent", "pooled", "coarse")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,8 +136,10 @@ def _domain(meta: Mapping[str, Any]) -> Domain:
 
 
 def _parts(groups: Mapping[str, Sequence[Measurement]]) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """Arrays by group and number, and beside them what else a marginal has."""
-    arrays = {f"{name}-{i:06d}": m.counts for name, group in groups.items() for i, m in enumerate(group)}
+    """Arrays by group and number, the levels of an attribute behind its number, and beside them what else a marginal has."""
+    numbered = [(f"{name}-{i:06d}", m) for name, group in groups.items() for i, m in enumerate(group)]
+    arrays = {name: m.counts for name, m in numbered}
+    arrays |= {f"{name}-level-{a}": level for name, m in numbered for a, level in m.coarser.items()}
     return arrays, {
         name: [[m.attributes, m.deviation, m.complete, m.noise] for m in group] for name, group in groups.items()
     }
@@ -151,8 +153,10 @@ def _measurements(arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any], n
             deviation=deviation,
             complete=complete,
             noise=noise,
+            levels=levels if any(level is not None for level in levels) else (),
         )
         for i, (attributes, deviation, complete, noise) in enumerate(meta[name])
+        for levels in [tuple(arrays.get(f"{name}-{i:06d}-level-{a}") for a in attributes)]
     )
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.schemas.budget import Stability
+from marginweave.schemas.configuration.attributes import Attribute
 from marginweave.schemas.configuration.marginals import AllCliques, MarginalSettings
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.synthesis import PgmSynthesis
@@ -210,11 +211,16 @@ def scoring(configuration: Configuration, plan: BudgetPlan) -> IndifNoise:
     return plan_indif(pairs, plan.draw(DrawKind.SCORES).noise_multiplier, configuration.stability)
 
 
-def declared_cliques(settings: MarginalSettings, names: Sequence[str], sizes: Sequence[int]) -> tuple[Clique, ...]:
-    """The larger marginals that the configuration names: all of one length, or a list. DP: arithmetic on released sizes."""
+def declared_cliques(
+    settings: MarginalSettings, attributes: Sequence[Attribute], sizes: Sequence[int]
+) -> tuple[Clique, ...]:
+    """The larger marginals that the configuration names: all of one length, or a list. DP: arithmetic on released sizes.
+
+    They are over attributes, which have so many codes, and levels of these (`MarginalSettings.levels`).
+    """
     if isinstance(settings.cliques, AllCliques):
-        return tuple(settings.cliques.places(sizes))
-    place = {name: j for j, name in enumerate(names)}
+        return tuple(settings.cliques.places(settings.levels(sizes, attributes)))
+    place = {attribute.name: j for j, attribute in enumerate(attributes)}
     return tuple(tuple(sorted(place[name] for name in clique)) for clique in settings.cliques)
 
 

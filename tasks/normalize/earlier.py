@@ -140,7 +140,7 @@ def _tables(configuration: Configuration, statement: PrivacyStatement, cells: pa
 def read_measurements(
     table: pa.Table, facts: Sequence[MarginalStatement], domain: Domain, configuration: Configuration
 ) -> Marginals:
-    """The marginals that `measurements_table` wrote; `facts` are the `marginals` of privacy.json.
+    """The marginals that `measurements_table` wrote, but those in coarser bins; `facts` are the `marginals` of privacy.json.
 
     Raises:
         InputError: cells that are not those of the marginals.
@@ -159,5 +159,5 @@ def read_measurements(
 
     one_way = tuple(measured(i, None) for i in range(len(facts))[:single])
     sizes = compression_of(Marginals(domain=domain, one_way=one_way, larger=()), configuration)[1].sizes
-    larger = tuple(measured(i, sizes) for i in range(len(facts))[single:])
+    larger = tuple(measured(i, sizes) for i in range(len(facts))[single:] if not facts[i].joined)
     return Marginals(domain=domain, one_way=one_way, larger=larger)

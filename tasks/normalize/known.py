@@ -60,7 +60,9 @@ def with_known(
     told |= {table.attributes: table for table in exact}
     found = [*told.values(), *(m for m in drawn if not is_told(m))]
     for table in (m for m in known if not is_told(m)):
-        same = next((m for m in found if m.attributes == table.attributes and type(m) is Measurement), None)
+        same = next(
+            (m for m in found if m.attributes == table.attributes and type(m) is Measurement and not m.levels), None
+        )
         found = [m for m in found if m is not same] + [table if same is None else _mean(same, table, total)]
     least = min(m.deviation for m in drawn)
     fitted = [replace(m, deviation=max(m.deviation, least)) for m in sorted(found, key=lambda m: len(m.attributes))]

@@ -39,7 +39,7 @@ def normalize_marginals(marginals: Marginals, configuration: Configuration) -> M
     """
     masks, compression = compression_of(marginals, configuration)
     measured = measured_marginals(marginals, compression)
-    drawn = estimate_total(measured) if marginals.pooled else _total(marginals, configuration)[0]
+    drawn = estimate_total([*measured, *marginals.coarse]) if marginals.pooled else _total(marginals, configuration)[0]
     total = total_of_rows(configuration) or drawn
     known = known_marginals(configuration, measured, total, compression)
     shared, beside = _with_levels(configuration, measured, compression)
@@ -165,9 +165,8 @@ def _total(marginals: Marginals, configuration: Configuration) -> tuple[float, f
     """The number of records and its sigma, of marginals over the codes that they were measured in."""
     if configuration.resize is not None:
         return float(configuration.resize.records), 0.0
-    drawn = [*marginals.one_way, *marginals.larger]
-    precision = sum(1 / (m.counts.size * m.deviation**2) for m in drawn)
-    return estimate_total(drawn), precision**-0.5
+    precision = sum(1 / (m.counts.size * m.deviation**2) for m in marginals.drawn)
+    return estimate_total(marginals.drawn), precision**-0.5
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -215,13 +215,14 @@ def measurements_table(marginals: Marginals, configuration: Configuration) -> pa
 
     `marginal` numbers them from 1. Counts are signed; `deviation` is the standard deviation of their noise, `noise` its kind,
     `low` and `high` the ends of `count_interval`, those of 0 for a negative count. Cells stand in C order over
-    `merged_values`. A missing value is null; values that were measured together stand as one text, with ` | ` between them
-    (privacy.json lists them). There are as many positions as `MarginalSettings.longest`, or more if merging made more; those
-    beyond its own are null. DP: post-processing.
+    `merged_values`. A missing value is null; values that were measured together, and bins that are one at the level of a
+    marginal, stand as one text, with ` | ` between them (privacy.json says which). There are as many positions as
+    `MarginalSettings.longest`, or more if merging made more; those beyond its own are null. DP: post-processing.
     """
-    names, drawn = marginals.domain.names, [*marginals.one_way, *marginals.larger]
+    names, drawn = marginals.domain.names, marginals.drawn
     single = [[*labels, None] for labels in marginals.domain.labels]
-    merged = [[_one_text(texts) for texts in groups] for groups in _measured_together(marginals, configuration)]
+    groups = _measured_together(marginals, configuration)
+    merged = [list(map(_one_text, texts)) for texts in groups]
     longest = max(configuration.longest, *(len(m.attributes) for m in drawn))
     parts = []
     for i, m in enumerate(drawn):
@@ -236,7 +237,8 @@ def measurements_table(marginals: Marginals, configuration: Configuration) -> pa
             "low": pa.array(inside.low, pa.int64()),
             "high": pa.array(inside.high, pa.int64()),
         }
-        values = [pa.array(labels[a], pa.string()).take(pa.array(c)) for a, c in zip(m.attributes, cells, strict=True)]
+        own = [_coarse_texts(groups[a], m.coarser[a]) if a in m.coarser else labels[a] for a in m.attributes]
+        values = [pa.array(texts, pa.string()).take(pa.array(c)) for texts, c in zip(own, cells, strict=True)]
         columns = [pa.repeat(names[a], m.counts.size) for a in m.attributes]
         parts.append(with_combinations(numbers, list(zip(columns, values, strict=True)), longest))
     return pa.concat_tables(parts).combine_chunks()
@@ -248,7 +250,10 @@ def marginal_facts(marginals: Marginals, configuration: Configuration) -> Margin
     `draw` is `rounds` where marginals were chosen in rounds: `deviation` is what all of their shares leave. `not_measured` are
     marginals that the configuration names and that had too many cells once private values were known.
     """
-    names, drawn = marginals.domain.names, [*marginals.one_way, *marginals.larger]
+    names, attributes = marginals.domain.names, configuration.attributes
+    levels = configuration.marginal_settings.levels(domain_sizes(attributes, marginals.domain.labels), attributes)
+    coarse = zip(levels.of, levels.codes(compression_of(marginals, configuration)[1].codes), strict=True)
+    joined = {(a, codes.tobytes()): number for (_, _, number), (a, codes) in coarse}
     larger = "marginals" if rounds_of(configuration) is None else "rounds"
     groups = zip(names, _measured_together(marginals, configuration), strict=True)
     together = {name: tuple(tuple(texts) for texts in found if len(texts) > 1) for name, found in groups}
@@ -260,8 +265,9 @@ def marginal_facts(marginals: Marginals, configuration: Configuration) -> Margin
                 cells=m.counts.size,
                 deviation=m.deviation,
                 noise=m.noise,
+                joined={names[a]: joined[a, level.tobytes()] for a, level in m.coarser.items()} or None,
             )
-            for i, m in enumerate(drawn)
+            for i, m in enumerate(marginals.drawn)
         ),
         measured_together={name: merged for name, merged in together.items() if merged},
         not_measured=tuple(tuple(names[a] for a in clique) for clique in _not_measured(marginals, configuration)),
@@ -273,8 +279,8 @@ def _not_measured(marginals: Marginals, configuration: Configuration) -> list[Cl
     assert settings is not None
     if settings.selects(len(attributes)) or not settings.has_larger(len(attributes)):
         return []
-    measured = {m.attributes for m in marginals.larger}
-    declared = declared_cliques(settings, domain.names, domain_sizes(attributes, domain.labels))
+    measured, sizes = {m.attributes for m in marginals.drawn}, domain_sizes(attributes, domain.labels)
+    declared = map(settings.levels(sizes, attributes).columns, declared_cliques(settings, attributes, sizes))
     return [clique for clique in declared if clique not in measured]
 
 
@@ -285,6 +291,14 @@ def _measured_together(marginals: Marginals, configuration: Configuration) -> li
         texts = np.array([*labels, None], object)[: len(codes)]
         found.append([texts[codes == merged].tolist() for merged in range(int(codes.max()) + 1)])
     return found
+
+
+def _coarse_texts(groups: Sequence[Sequence[str | None]], level: Integers) -> list[str | None]:
+    """The text of each code of a level, over the merged codes that have these labels."""
+    inside: list[list[str | None]] = [[] for _ in range(int(level.max()) + 1)]
+    for labels, coarse in zip(groups, level.tolist(), strict=True):
+        inside[coarse] += labels
+    return list(map(_one_text, inside))
 
 
 def _one_text(labels: Sequence[str | None]) -> str | None:

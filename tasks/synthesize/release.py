@@ -60,9 +60,9 @@ class EstimationInput:
 
     @property
     def complete(self) -> Sequence[Measurement]:
-        """Measurements without unknown cells: as drawn, or what k-tuples stand for, suppressed cells included."""
+        """Measurements without unknown cells or coarser levels: as drawn, or what k-tuples stand for, suppressed cells too."""
         censored = any(isinstance(m, CensoredMeasurement) for m in self.measurements)
-        return self.consistent() if censored else self.measurements
+        return self.consistent() if censored else [m for m in self.measurements if not m.levels]
 
 
 def sampler(known: EstimationInput, settings: DenseSynthesis, model: Mixture | None = None) -> RecordSampler:
@@ -227,7 +227,8 @@ def estimation_input(
     if isinstance(counts, Marginals):
         masks, compression = compression_of(counts, configuration)
         total = counts.consistent[0].total
-        measured, noisy = with_known(measured_marginals(counts, compression), configuration, total, compression)
+        drawn = [*measured_marginals(counts, compression), *counts.coarse]
+        measured, noisy = with_known(drawn, configuration, total, compression)
         return EstimationInput(
             measurements=measured,
             consistent=lambda: counts.consistent,

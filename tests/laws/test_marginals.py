@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from marginweave.schemas.budget import Stability
+from marginweave.schemas.configuration.bin_levels import BinLevels
 from marginweave.schemas.configuration.marginals import AllCliques
 from marginweave.schemas.errors import InputError, StageError
 from marginweave.tasks.aggregate.marginals import all_cliques, budget_shares, cells, measure_marginals, split_noise
@@ -200,14 +201,14 @@ def test_declared_marginals_hold_all_that_has_few_enough_cells(sizes: list[int],
     """They are the sets of 2 to k attributes with at most so many cells, and beside larger sets all pairs, that are part of no
     other such set."""
     length = min(length, len(sizes))
-    found = [*AllCliques(all=length, max_cells=most).places(sizes)]
+    found = [*AllCliques(all=length, max_cells=most).places(BinLevels(sizes=tuple(sizes)))]
     lengths = range(2, length + 1)
     every = [c for k in lengths for c in itertools.combinations(range(len(sizes)), k)]
     few = [set(c) for c in every if cells(c, sizes) <= most or len(c) == 2 < length]
     assert len(found) == len(set(found))
     assert {frozenset(c) for c in found} == {frozenset(c) for c in few if not any(c < other for other in few)}
     assert all(list(places) == sorted(places) for places in found)
-    assert [*AllCliques(all=length).places(sizes)] == [*all_cliques(sizes, length)]
+    assert [*AllCliques(all=length).places(BinLevels(sizes=tuple(sizes)))] == [*all_cliques(sizes, length)]
 
 
 def test_all_cliques_within_a_cell_limit() -> None:

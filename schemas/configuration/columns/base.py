@@ -110,6 +110,11 @@ class ColumnBase(BaseModel, frozen=True):
         return 1
 
     @property
+    def bin_count(self) -> int:
+        """How many of the labels, the first ones, are bins."""
+        return 0
+
+    @property
     def private(self) -> bool:
         """Whether the values are discovered under the budget."""
         return getattr(self, "domain", None) == "private"

@@ -91,6 +91,11 @@ class BinnedColumn(MeasuredColumn, frozen=True):
         """Names of the bins."""
         return self.labels
 
+    @property
+    def bin_count(self) -> int:
+        """How many of the labels, the first ones, are bins."""
+        return len(self.bin_labels)
+
     @abstractmethod
     def runs(self, missing: Sequence[str]) -> tuple[Run, ...] | None:
         """What the missing codes leave of the points of the bins; None where none of them is such a point."""

@@ -125,20 +125,20 @@ def mixture_hindrance(aggregate: Counting, attributes: Sequence[Attribute]) -> s
     cliques = aggregate.cliques if isinstance(aggregate, MarginalSettings) else None
     if isinstance(cliques, AllCliques) and cliques.looked_at(len(sizes)) > _MOST_SETS:
         return "so many sets of columns"
-    so_far = itertools.accumulate(_seconds(aggregate, sizes))
+    so_far = itertools.accumulate(_seconds(aggregate, sizes, attributes))
     if any(seconds > MOST_SECONDS for seconds in so_far):  # there may be millions more
         return "so many columns and values"
     return None
 
 
-def _seconds(aggregate: Counting, sizes: Mapping[str, int]) -> Iterator[float]:
+def _seconds(aggregate: Counting, sizes: Mapping[str, int], attributes: Sequence[Attribute]) -> Iterator[float]:
     """What each table takes, from short ones to long ones.
 
     All of the longest k-tuples are looked at, and fitted as many as there is time for. Marginals that are still to
     be selected may be all.
     """
     if isinstance(aggregate, MarginalSettings):
-        yield from map(fitting_seconds, _marginals(aggregate, sizes))
+        yield from map(fitting_seconds, _marginals(aggregate, sizes, attributes))
         return
     longest = aggregate.reporting_length or min(3, len(sizes))
     for length in range(1, longest + 1):
@@ -146,7 +146,7 @@ def _seconds(aggregate: Counting, sizes: Mapping[str, int]) -> Iterator[float]:
         yield from map(takes, table_cells(sizes, length, MAX_TABLE))
 
 
-def _marginals(aggregate: MarginalSettings, sizes: Mapping[str, int]) -> Iterator[int]:
+def _marginals(aggregate: MarginalSettings, sizes: Mapping[str, int], attributes: Sequence[Attribute]) -> Iterator[int]:
     """Cells of each marginal, single attributes first: of pairs still to be selected all, of rounds the largest."""
     yield from sizes.values()
     if isinstance(aggregate.cliques, tuple):
@@ -161,7 +161,7 @@ def _marginals(aggregate: MarginalSettings, sizes: Mapping[str, int]) -> Iterato
         return
     chosen = aggregate.cliques if isinstance(aggregate.cliques, AllCliques) else AllCliques(all=2)
     if chosen.all > 1:
-        yield from chosen.cells(tuple(sizes.values()))
+        yield from chosen.cells(aggregate.levels(tuple(sizes.values()), attributes))
 
 
 def table_cells(sizes: Mapping[str, int], length: int, most: int) -> Iterator[int]:

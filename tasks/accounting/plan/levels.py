@@ -1,4 +1,4 @@
-"""Which sets of all columns are counted together, and at which level where `structure.levels` has coarser ones."""
+"""Which sets of all columns are counted together, and at which level: where `structure.levels` has coarser ones, or of bins."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from marginweave.schemas.configuration.bin_levels import BinLevels
 from marginweave.schemas.configuration.level_places import finer_places
 from marginweave.schemas.configuration.marginals import AllCliques, MarginalSettings
 from marginweave.schemas.configuration.sections import Sections
@@ -28,12 +29,16 @@ def with_levels(section: Mapping[str, Any], configuration: Sections, rows: float
         return dict(section)
     sizes = public_codes(configuration.attributes)
     columns = len(sizes) - len(finer_places(configuration))
-    pairs = max(1, math.comb(columns, 2))
     lengths = range(2, min(cliques.all, columns) + 1)
-    limits = {length: _MOST_NOISE * rows * math.sqrt(pairs / math.comb(columns, length)) for length in lengths}
+    limits = {length: _most_cells(rows, length, columns) for length in lengths}
     found = level_sets(tuple(sizes.values()), finer_places(configuration), limits, cliques.max_cells)
     names = list(sizes)
     return {**section, "cliques": [[names[a] for a in clique] for clique in found] or {"all": 1}}
+
+
+def _most_cells(rows: float, length: int, columns: int) -> float:
+    """How many cells a set of so many columns may have, of all of them; `rows` is that of `with_levels`."""
+    return _MOST_NOISE * rows * math.sqrt(max(1, math.comb(columns, 2)) / math.comb(columns, length))
 
 
 def level_sets(
@@ -80,8 +85,9 @@ def triples(configuration: Sections, rows: float) -> Iterator[Mapping[str, Any]]
     length = min(3, len(sizes) - len(finer_places(configuration)))
     if not 2 <= length <= len(sizes) <= _TRIPLES_COLUMNS:
         return
-    if finer_places(configuration):
-        yield from _leveled_triples(configuration, length, rows)
+    coarsen = None if finer_places(configuration) else _coarsen(configuration, length, rows)
+    if coarsen or finer_places(configuration):
+        yield from _triples_at_levels(configuration, length, rows, coarsen)
         return
     found, pairs = (sorted(map(math.prod, itertools.combinations(sizes, number))) for number in (length, 2))
     so_far = list(itertools.accumulate(map(fitting_seconds, found)))
@@ -96,13 +102,32 @@ def triples(configuration: Sections, rows: float) -> Iterator[Mapping[str, Any]]
             return
 
 
-def _leveled_triples(configuration: Sections, length: int, rows: float) -> Iterator[Mapping[str, Any]]:
+# Triples are coarsened where there are at most so many times as many rows as the noise of a pair, and no other sets.
+_FEW_ROWS, _COARSENED = 2_000.0, 3
+
+
+def _coarsen(configuration: Sections, length: int, rows: float) -> int | None:
+    """Beyond how many cells sets have coarser bins; None where that changes nothing, or is not known to help."""
+    levels = BinLevels.make(tuple(public_codes(configuration.attributes).values()), configuration.attributes)
+    if length < _COARSENED or rows > _FEW_ROWS or configuration.synthesize.method == "gum":
+        return None
+    most = round(_most_cells(rows, length, levels.attributes))
+    sets = itertools.combinations(range(levels.attributes), length)
+    return most if any(levels.within(places, most) != places for places in sets) else None
+
+
+def _triples_at_levels(
+    configuration: Sections, length: int, rows: float, coarsen: int | None
+) -> Iterator[Mapping[str, Any]]:
+    """With the levels that are declared, or with coarser bins beyond `coarsen` cells; as many as can be fitted."""
     sizes = public_codes(configuration.attributes)
     for most in (None, *(round(8192 * 0.75**step) for step in range(20))):
-        section = with_levels(
-            {"method": "marginals", "cliques": {"all": length, "max_cells": most}}, configuration, rows
-        )
-        cells = (math.prod(sizes[name] for name in clique) for clique in section["cliques"])
+        chosen = AllCliques(all=length, max_cells=most, coarsen=coarsen)
+        section: dict[str, Any] = {"method": "marginals", "cliques": chosen.model_dump(exclude_none=True)}
+        cells = chosen.cells(BinLevels.make(tuple(sizes.values()), configuration.attributes))
+        if coarsen is None:
+            section = with_levels(section, configuration, rows)
+            cells = iter([math.prod(sizes[name] for name in clique) for clique in section["cliques"]])
         if sum(map(fitting_seconds, cells)) <= _TRIPLES_SECONDS:
             yield section
             return

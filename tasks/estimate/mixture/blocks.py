@@ -7,8 +7,9 @@ rules, so a mixture keeps them whose components each have a box, without a table
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
@@ -33,9 +34,18 @@ class Block:
     attributes: Clique
     cells: Integers
 
-    def places(self, attributes: Sequence[int], sizes: Sequence[int]) -> Integers:
-        """The flat cell of a table of some of the attributes that each combination falls into, shape (cells,)."""
-        columns = tuple(self.cells[:, self.attributes.index(a)] for a in attributes)
+    def places(
+        self,
+        attributes: Sequence[int],
+        sizes: Sequence[int] | Mapping[int, int],
+        coarser: Mapping[int, Integers] = MappingProxyType({}),
+    ) -> Integers:
+        """The flat cell of a table of some of the attributes that each combination falls into, shape (cells,).
+
+        An attribute in `coarser` has the coarser code of each of its codes, and `sizes` of these.
+        """
+        codes = ((a, self.cells[:, self.attributes.index(a)]) for a in attributes)
+        columns = tuple(coarser[a][mine] if a in coarser else mine for a, mine in codes)
         return np.ravel_multi_index(columns, tuple(sizes[a] for a in attributes)).astype(np.int64)
 
 

@@ -182,7 +182,7 @@ def _warm_start(start: Mixture, model: Mixture, settings: MixtureSynthesis) -> l
 
 def check_marginals(measurements: Sequence[Measurement], sizes: Sequence[int], masks: Sequence[Mask]) -> None:
     """Raise InputError unless marginals and masks have the shapes that `sizes` say, and every attribute is in a marginal."""
-    shaped = [(m.attributes, m.counts.shape) for m in measurements]
+    shaped = [(m.attributes, m.shape) for m in measurements]
     for attributes, shape in [*shaped, *((k.attributes, k.sizes) for k in masks)]:
         if max(attributes, default=-1) >= len(sizes) or tuple(sizes[a] for a in attributes) != shape:
             raise InputError(f"marginal or mask of attributes {attributes} must have the shape that sizes say")
@@ -226,6 +226,8 @@ def _trust(measurements: Sequence[Measurement]) -> dict[int, float]:
     alone, all_of_them = defaultdict[int, float](float), defaultdict[int, float](float)
     for m in measurements:
         for attribute, size in zip(m.attributes, m.counts.shape, strict=True):
+            if attribute in m.coarser:  # which tells the codes of one coarser code not apart
+                continue
             precision = size / m.counts.size / m.deviation**2
             all_of_them[attribute] += precision
             alone[attribute] += precision if len(m.attributes) == 1 else 0.0

@@ -137,7 +137,8 @@ def _best_sources(measurements: Sequence[Measurement]) -> dict[Clique, Measureme
 
     found: dict[Clique, Measurement] = {}
     for m in measurements:
-        for part in (*combinations(m.attributes, 1), *combinations(m.attributes, 2)):
+        finest = [a for a in m.attributes if a not in m.coarser]
+        for part in (*combinations(finest, 1), *combinations(finest, 2)):
             if part not in found or variance(m, part) < variance(found[part], part):
                 found[part] = m
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,25 +101,32 @@ class FeatureLayout:
     def __init__(self, blocks: tuple[Block, ...], sizes: Sequence[int]) -> None:
         self.blocks, self._sizes = blocks, sizes
         self.features: list[Feature] = []
-        self._index: dict[Clique, int] = {}
+        self._index: dict[tuple[tuple[int, bytes], ...], int] = {}
         for attribute in np.argsort(sizes, kind="stable").tolist():
-            self._place((attribute,))
+            self._place((attribute,), {})
 
     @property
     def width(self) -> int:
         """Columns of all features."""
         return self.features[-1].columns.stop if self.features else 0
 
-    def _place(self, attributes: Clique) -> tuple[tuple[int, ...], list[int]]:
-        """The features that a table of these attributes is a product of, and its attributes in the order of these."""
+    def _place(self, attributes: Clique, coarser: Mapping[int, Integers]) -> tuple[tuple[int, ...], list[int]]:
+        """The features that a table of these attributes is a product of, and its attributes in the order of these.
+
+        A feature with attributes that are counted `coarser` has the sums of the finest one: what a record is counted as at a
+        coarser level follows from its own code.
+        """
         chosen: dict[int, Clique] = {}
         for number, block in enumerate(self.blocks):
             if mine := tuple(a for a in block.attributes if a in attributes):
-                if mine not in self._index:
-                    columns = slice(self.width, self.width + math.prod(self._sizes[a] for a in mine))
-                    self._index[mine] = len(self.features)
-                    self.features.append(Feature(block=number, places=block.places(mine, self._sizes), columns=columns))
-                chosen[self._index[mine]] = mine
+                key = tuple((a, coarser[a].tobytes() if a in coarser else b"") for a in mine)
+                if key not in self._index:
+                    sizes = {a: int(coarser[a].max()) + 1 if a in coarser else self._sizes[a] for a in mine}
+                    columns = slice(self.width, self.width + math.prod(sizes.values()))
+                    self._index[key] = len(self.features)
+                    places = block.places(mine, sizes, coarser)
+                    self.features.append(Feature(block=number, places=places, columns=columns))
+                chosen[self._index[key]] = mine
         return tuple(sorted(chosen)), [a for feature in sorted(chosen) for a in chosen[feature]]
 
     def target(
@@ -127,12 +134,14 @@ class FeatureLayout:
         attributes: Clique,
         counts: NDArray[np.generic],
         weight: NDArray[np.generic],
+        *,
         hidden: Flags | None = None,
         cut: float = 0.0,
         sigma: float = 1.0,
+        coarser: Mapping[int, Integers] | None = None,
     ) -> FeatureTarget:
         """Counts and weights over increasing attributes as a target; cells that no block allows have no weight."""
-        features, order = self._place(attributes)
+        features, order = self._place(attributes, coarser or {})
         axes = [attributes.index(a) for a in order]
         shape = tuple(self.features[f].width for f in features)
 
@@ -158,5 +167,5 @@ class FeatureLayout:
         counts, sigma = m.counts * scale, m.deviation * scale
         weight = np.full(m.counts.shape, sigma**-2)
         if isinstance(m, CensoredMeasurement):
-            return self.target(m.attributes, counts, weight * m.released, m.hidden, m.cut, sigma)
-        return self.target(m.attributes, counts, weight, sigma=sigma)
+            return self.target(m.attributes, counts, weight * m.released, hidden=m.hidden, cut=m.cut, sigma=sigma)
+        return self.target(m.attributes, counts, weight, sigma=sigma, coarser=m.coarser)

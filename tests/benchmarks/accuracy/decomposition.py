@@ -84,9 +84,9 @@ class Decomposed(InProcess):
         with ExitStack() as stack:
             stack.enter_context(mock.patch.object(in_process, "configuration", configuration))
             if variant.is_whole:
-                stack.enter_context(mock.patch.object(in_process, "delta", lambda _: CERTAIN))
+                stack.enter_context(mock.patch.object(in_process, "delta", return_value=CERTAIN))
             if variant.is_exact:
-                stack.enter_context(mock.patch.object(RoundedGaussian, "add", lambda _, counts, *__, **___: counts))
+                stack.enter_context(mock.patch.object(RoundedGaussian, "add", lambda _, counts, *__: counts))
             return replace(super().run(usual), cell=cell)
 
 

@@ -121,6 +121,8 @@ def _resolved(method: str, name: str, epsilon: float) -> Settings:
 def _sections(made: Configuration) -> Settings:
     """Both sections with every default, as JSON has them."""
     aggregate = made.aggregate.model_dump(mode="json")
+    if isinstance(aggregate.get("cliques"), dict) and aggregate["cliques"].get("coarsen", 0) is None:
+        del aggregate["cliques"]["coarsen"]  # figures are older than the key
     if "reporting_length" in aggregate:
         aggregate["reporting_length"] = made.reporting_length
     return {"aggregate": aggregate, "synthesize": made.synthesize.model_dump(mode="json", exclude={"seed"})}
