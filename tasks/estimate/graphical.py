@@ -16,6 +16,7 @@ from marginweave.schemas.arrays import Flags, Floats, Records
 from marginweave.schemas.configuration.record_search import tied_parts
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Clique, Mask, Measurement
+from marginweave.tasks.progress import listener
 
 _BYTES = 8  # a cell
 
@@ -261,12 +262,14 @@ def fit_tree(
 
     domain = mbi.Domain(range(len(sizes)), sizes)
     together = [mask for mask in masks if len(mask.attributes) > 1]
+    say, steps = listener(), itertools.count(mbi.estimation.CALLBACK_EVERY, mbi.estimation.CALLBACK_EVERY)
     model = mbi.estimation.MirrorDescent().estimate(
         domain,
         [_measured(mbi, m, total) for m in measurements],
         total,
         _constraints(mbi, domain, together),
         iters=iterations,
+        callback_fn=lambda _: say(f"step {next(steps)} ({iterations} at most)"),
         tol=_TOLERANCE,
     )
     return Tree.of(_tables(mbi, domain, model, masks), sizes)

@@ -20,6 +20,7 @@ from marginweave.schemas.configuration.synthesis import PgmSynthesis
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Measurement
 from marginweave.tasks.estimate.graphical import fit_tree, model_cells
+from marginweave.tasks.progress import LISTENER
 from marginweave.tasks.structure.zeros import broken_records
 from tests.support.graphical_tables import MASKS, PAIRS, SIZES, decomposable, marginal, mask, measurements_of
 from tests.support.released_tuples import WITH_MISSING, four_columns, random_rows, released
@@ -57,6 +58,16 @@ def test_noise_is_averaged_by_precision() -> None:
         graphical_sampler([*measurements_of(table), off], SIZES, 10_000, 10_000.0, PgmSynthesis(iterations=3000))
     )
     assert np.abs(cell_counts(made, (0, 1), SIZES) - marginal(table, (0, 1))).sum() < 60
+
+
+def test_a_fit_says_how_far_it_is() -> None:
+    heard: list[str] = []
+    asked = LISTENER.set(heard.append)
+    try:
+        fit_tree(measurements_of(decomposable(300.0), noise=9.0), SIZES, 300.0, (), 120)
+    finally:
+        LISTENER.reset(asked)
+    assert heard[:2] == ["step 50 (120 at most)", "step 100 (120 at most)"]
 
 
 def test_an_incomplete_marginal_is_scaled_up() -> None:

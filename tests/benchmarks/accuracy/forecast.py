@@ -36,12 +36,12 @@ NEAR = 0.25
 SECTION = """
 ## Forecast
 
-What `plan` expects of the default's synthetic records, beside the mean of what was measured: a law of six numbers for pairs and
-six for triples (`flows/plan/expected.py`), fitted to all of these cells. Samples of small tables were released at more epsilons
-for it, once each (`forecast.jsonl`). **Within 25 %: {old} cells of the two benchmarks, and {new} of these samples.** Where the
-law is fitted without the table that it is asked about, which is what a table of yours is: {held} within 25 %, {wide} within a
-factor of 1.5. It is for 9 to 31 columns, 500 to 48,842 rows and epsilon .3 to 10, up to 3 below 5,000 rows: with more epsilon,
-records of 1,000 rows were farther off than it says, by up to a factor of 2.5. `plan` says nothing beyond.
+What `plan` expects of the default's synthetic records, beside the mean of what was measured: a law of seven numbers for pairs
+and seven for triples (`flows/plan/expected.py`), fitted to all of these cells. Samples of small tables were released at more
+epsilons for it, once each (`forecast.jsonl`). **Within 25 %: {old} cells of the two benchmarks, and {new} of these samples.**
+Where the law is fitted without the table that it is asked about, which is what a table of yours is: {held} within 25 %, {wide}
+within a factor of 1.5. It is for 9 to 31 columns, 500 to 48,842 rows and epsilon .3 to 10, up to 3 below 5,000 rows: with more
+epsilon, records of 1,000 rows were farther off than it says, by up to a factor of 2.5. `plan` says nothing beyond.
 """
 LENGTHS = (2, 3)
 
