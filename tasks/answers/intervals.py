@@ -33,7 +33,7 @@ class Reach:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Interval:
+class EstimateInterval:
     """An estimate, None where there is none, and both ends of its interval; `sd` is the sigma of the noise of a count."""
 
     estimate: float | None
@@ -42,7 +42,7 @@ class Interval:
     sd: float | None = None
 
 
-def count_interval_of(estimate: float, variance: float, reach: Reach) -> Interval:
+def count_interval_of(estimate: float, variance: float, reach: Reach) -> EstimateInterval:
     """A count as it is shown: whole and not negative, like the truth.
 
     x = m + noise, so m lies within h of x. Noise is whole where it comes from one table, so the ends move out by 1/2 and are
@@ -52,7 +52,7 @@ def count_interval_of(estimate: float, variance: float, reach: Reach) -> Interva
     sigma = math.sqrt(max(variance, 0.0))
     half, centre = reach.of(sigma) + (0.5 if sigma else 0.0), max(estimate, 0.0)
     low, high = max(math.ceil(centre - half - 1e-9), 0), math.floor(centre + half + 1e-9)
-    return Interval(estimate=round(centre), low=low, high=high, sd=sigma)
+    return EstimateInterval(estimate=round(centre), low=low, high=high, sd=sigma)
 
 
 def ratio_interval(

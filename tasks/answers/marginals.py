@@ -18,7 +18,13 @@ from marginweave.schemas.errors import InputError
 from marginweave.schemas.question import Question
 from marginweave.tasks.answers.answer import Answer
 from marginweave.tasks.answers.codes import MISSING, Chosen, Codes, ValueRange
-from marginweave.tasks.answers.intervals import Interval, Reach, count_interval_of, quantile_bins, ratio_interval
+from marginweave.tasks.answers.intervals import (
+    EstimateInterval,
+    Reach,
+    count_interval_of,
+    quantile_bins,
+    ratio_interval,
+)
 from marginweave.tasks.answers.least_squares import Estimates, LeastSquares, NotMeasuredError, Weights
 
 Factor = tuple[int, Floats]
@@ -53,7 +59,7 @@ class MarginalAnswers:
         numbers = self.codes.numbers(question.column) if question.column else None
         for group in self.codes.groups(question):
             own, flag = [_factor(chosen) for chosen in group.chosen], ""
-            found: Interval | None = None
+            found: EstimateInterval | None = None
             try:
                 found, flag = self._answer(question, where, own, numbers)
             except NotMeasuredError as error:
@@ -74,7 +80,7 @@ class MarginalAnswers:
 
     def _answer(
         self, question: Question, where: list[Factor], own: list[Factor], numbers: ValueRange | None
-    ) -> tuple[Interval, str]:
+    ) -> tuple[EstimateInterval, str]:
         reach = Reach(level=question.level, pure=self.squares.measured.pure)
         sampled = question.of == "population"
         if numbers is not None:
@@ -106,7 +112,9 @@ class MarginalAnswers:
             covariance=np.full((len(queries), len(queries)), solved.covariance[0, 0]),
         )
 
-    def _mean(self, records: list[Factor], numbers: ValueRange, reach: Reach, *, sampled: bool) -> tuple[Interval, str]:
+    def _mean(
+        self, records: list[Factor], numbers: ValueRange, reach: Reach, *, sampled: bool
+    ) -> tuple[EstimateInterval, str]:
         """The mean; where values were measured together, each of them lies anywhere in their range."""
         try:
             return _mean(self, records, numbers, reach, sampled=sampled)
@@ -146,21 +154,21 @@ def _factor(chosen: Chosen) -> Factor:
     return chosen.place, chosen.codes.astype(np.float64)
 
 
-def _share(solved: Estimates, reach: Reach, *, sampled: bool) -> tuple[Interval, str]:
+def _share(solved: Estimates, reach: Reach, *, sampled: bool) -> tuple[EstimateInterval, str]:
     records = max(float(solved.values[1]), 0.0)
     ends = ratio_interval(
         solved.values, solved.covariance, reach, (0.0, records, -records) if sampled else (0.0, 0.0, 0.0)
     )
     if ends is None:
-        return Interval(estimate=None, low=0.0, high=1.0), _TOO_FEW
+        return EstimateInterval(estimate=None, low=0.0, high=1.0), _TOO_FEW
     low, high = (min(max(end, 0.0), 1.0) for end in ends)
     estimate = float(solved.values[0] / solved.values[1])
-    return Interval(estimate=min(max(estimate, low), high), low=low, high=high), ""
+    return EstimateInterval(estimate=min(max(estimate, low), high), low=low, high=high), ""
 
 
 def _mean(
     answers: MarginalAnswers, records: list[Factor], numbers: ValueRange, reach: Reach, *, sampled: bool
-) -> tuple[Interval, str]:
+) -> tuple[EstimateInterval, str]:
     """The mean of midpoints, between the means of lower and of upper ends, each with its noise."""
     known = np.isfinite(numbers.low)
     low, high = np.where(known, numbers.low, 0.0), np.where(known, numbers.high, 0.0)
@@ -175,18 +183,18 @@ def _mean(
         sampling = (max(squares, total**2 / count), -2 * total, count) if sampled and count > 0 else (0.0, 0.0, 0.0)
         found = ratio_interval(solved.values[both], solved.covariance[np.ix_(both, both)], reach, sampling)
         if found is None:
-            return Interval(
+            return EstimateInterval(
                 estimate=None, low=float(np.nanmin(numbers.low)), high=float(np.nanmax(numbers.high))
             ), _TOO_FEW
         ends.append(found[place])
     least, most = (min(max(end, float(np.nanmin(numbers.low))), float(np.nanmax(numbers.high))) for end in ends)
     estimate = float(solved.values[2]) / count
-    return Interval(estimate=min(max(estimate, least), most), low=least, high=most), ""
+    return EstimateInterval(estimate=min(max(estimate, least), most), low=least, high=most), ""
 
 
 def _quantile(
     answers: MarginalAnswers, records: list[Factor], numbers: ValueRange, reach: Reach, q: float, *, sampled: bool
-) -> tuple[Interval, str]:
+) -> tuple[EstimateInterval, str]:
     """The values between which the quantile lies, found by the intervals of the shares below; a bin counts with its ends."""
     order = np.argsort(np.where(np.isfinite(numbers.low), numbers.low, np.inf), kind="stable")
     order = order[: int(np.isfinite(numbers.low).sum())]
@@ -207,11 +215,11 @@ def _quantile(
     lows, highs = numbers.low[order], numbers.high[order]
     few = total <= reach.of(math.sqrt(max(float(solved.covariance[-1, -1]), 0.0)))
     if few or not len(chosen):
-        return Interval(estimate=None, low=float(lows[0]), high=float(highs[-1])), _TOO_FEW
+        return EstimateInterval(estimate=None, low=float(lows[0]), high=float(highs[-1])), _TOO_FEW
     counts = np.maximum.accumulate(np.clip(solved.values[:-1], 0.0, None))
     place = int(np.searchsorted(counts, q * counts[-1]))
     before = counts[place - 1] if place else 0.0
     share = (q * counts[-1] - before) / (counts[place] - before) if counts[place] > before else 0.5
     low, high = float(lows[chosen[0]]), float(highs[chosen[-1]])
     estimate = float(lows[place] + share * (highs[place] - lows[place]))
-    return Interval(estimate=min(max(estimate, low), high), low=low, high=high), ""
+    return EstimateInterval(estimate=min(max(estimate, low), high), low=low, high=high), ""

@@ -13,7 +13,6 @@ from marginweave.schemas.errors import InputError
 from marginweave.schemas.question import read_condition, read_question
 from marginweave.schemas.released.aggregates import Domain
 from marginweave.schemas.released.measurements import Marginals, Measurement
-from marginweave.tasks.answers.answer import Answer
 from marginweave.tasks.answers.codes import Codes
 from marginweave.tasks.answers.least_squares import LeastSquares
 from marginweave.tasks.answers.marginals import MarginalAnswers
@@ -67,7 +66,7 @@ def opened(changes: dict[str, Any], cliques: Any, sd: float = 1e-3, sampled: str
     return answers, dict(zip(places, rows, strict=True))
 
 
-def ask(answers: MarginalAnswers, *where: str, **content: Any) -> list[Answer]:
+def ask(answers: MarginalAnswers, *where: str, **content: Any) -> list[Any]:
     question = read_question({"where": [read_condition(text) for text in where], **content}, "query:")
     return list(answers.ask(question))
 
