@@ -7,7 +7,6 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, fields
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -86,8 +85,10 @@ def table(
         raise InputError("table shows one to three columns; use query --by for more")
     question = read_question({"by": columns, "level": level}, "table:")
     answers = _answers(home, released, (question,))
-    if as_json or as_csv or len(columns) == 1 or not _cross(answers, columns):
+    if as_json or as_csv or len(columns) == 1:
         _show(answers, as_json=as_json, as_csv=as_csv)
+    else:
+        _cross(answers, columns)
 
 
 def _answers(home: Path, released: str, questions: Sequence[Question]) -> list[Answer]:
@@ -117,40 +118,52 @@ def _show(answers: Sequence[Answer], *, as_json: bool, as_csv: bool) -> None:
             labels = (answer.group.get(name, "") for name in names)
             writer.writerow([answer.question, *labels, *(getattr(answer, name) for name in others)])
         return
-    shown = table_of("question", "group", "estimate", "low", "high", "how", "note")
+    several = len({(answer.question, answer.of, answer.level) for answer in answers}) > 1
+    shown = table_of(*(["question"] if several else []), "group", "estimate", "low", "high", "how", "note")
     for answer in answers:
         group = ", ".join(f"{name} {label}" for name, label in answer.group.items())
         numbers = (_number(value) for value in (answer.estimate, answer.low, answer.high))
-        shown.add_row(
-            answer.question,
-            printable(group),
-            *numbers,
-            answer.how if answer.low is not None else "",
-            printable(answer.flag),
-        )
+        how = answer.how if answer.low is not None else ""
+        question = [printable(f"{answer.question}, {answer.of}, {answer.level:.0%}")] if several else []
+        shown.add_row(*question, printable(group), *numbers, how, printable(answer.flag))
     _print(shown)
     first = answers[0]
-    out.print(f"low to high covers the truth of the {first.of} with probability {first.level:g}, each row by itself.")
+    if several:
+        out.print(
+            "low to high covers the truth with the probability that stands beside the question, each row by itself."
+        )
+    else:
+        asked = f"{first.question[0].upper()}{first.question[1:]} of the {first.of}"
+        out.print(
+            f"{printable(asked)}: low to high covers the truth with probability {first.level:g}, each row by itself."
+        )
 
 
-def _cross(answers: Sequence[Answer], columns: Sequence[str]) -> bool:
-    """Print a cross-table for each value of a third column; False where it is wider than a terminal."""
+def _cross(answers: Sequence[Answer], columns: Sequence[str]) -> None:
+    """Print a cross-table for each value of a third column, in parts where it is wider than a terminal."""
     first, second, *_ = columns
     heads = list(dict.fromkeys(answer.group[second] for answer in answers))
     cells = {tuple(answer.group.values()): _cell(answer) for answer in answers}
-    widths = [max(len(head), *(len(text) for key, text in cells.items() if key[1] == head)) for head in heads]
-    if sum(widths) + len(widths) + max(len(key[0]) for key in cells) + len(first) > WIDTH:
-        return False
-    for third, some in groupby(sorted(cells, key=lambda key: key[2:]), key=lambda key: key[2:]):
+    corner = f"{first} / {second}"
+    left = max(len(corner), *(len(key[0]) for key in cells))
+    parts: list[list[str]] = [[]]
+    for head in heads:
+        room = WIDTH - left
+        for own in (*parts[-1], head):
+            room -= 2 + max(len(own), *(len(text) for key, text in cells.items() if key[1] == own))
+        if room < 0 and parts[-1]:
+            parts.append([])
+        parts[-1].append(head)
+    for third in dict.fromkeys(key[2:] for key in cells):
         if third:
             out.print(f"{columns[2]} {printable(third[0])}")
-        shown = table_of(f"{first} / {second}", *map(printable, heads))
-        for label, row in groupby(list(some), key=lambda key: key[0]):
-            shown.add_row(printable(label), *(cells[key] for key in row))
-        _print(shown)
+        for part in parts:
+            shown = table_of(corner, *map(printable, part))
+            for label in dict.fromkeys(key[0] for key in cells):
+                shown.add_row(printable(label), *(cells[label, head, *third] for head in part))
+            _print(shown)
     marked = " * noise alone may have made it." if any(answer.flag for answer in answers) else ""
     out.print(f"Each count with its {answers[0].level:.0%} interval.{marked}")
-    return True
 
 
 def _cell(answer: Answer) -> str:

@@ -56,7 +56,11 @@ def count_interval_of(estimate: float, variance: float, reach: Reach) -> Estimat
 
 
 def ratio_interval(
-    values: Floats, covariance: Floats, reach: Reach, sampling: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    values: Floats,
+    covariance: Floats,
+    reach: Reach,
+    limits: tuple[float, float],
+    sampling: tuple[float, float, float] = (0.0, 0.0, 0.0),
 ) -> tuple[float, float] | None:
     """The ratios R for which N - R D is not further from 0 than noise goes; None where that bounds them on no side.
 
@@ -67,9 +71,12 @@ def ratio_interval(
         values: N and D.
         covariance: theirs, shape (2, 2).
         reach: how far noise goes.
+        limits: between which a ratio lies. An N beyond them counts as at the limit, which is nearer to every ratio between:
+            the interval only grows, and is never empty.
         sampling: s_0, s_1, s_2: variance s_0 + s_1 R + s_2 R^2 of the table as a sample, beside that of the noise.
     """
-    (n, d), z2 = values, reach.of(1.0) ** 2
+    d, z2 = float(values[1]), reach.of(1.0) ** 2
+    n = min(max(float(values[0]), limits[0] * d), limits[1] * d)
     if reach.pure:  # relative to a large deviation, where steps of whole numbers do not count
         z2 = (reach.of(1e6) / 1e6) ** 2
     c = n * n - z2 * (covariance[0, 0] + sampling[0])
@@ -78,7 +85,8 @@ def ratio_interval(
     if d <= 0 or d * d <= z2 * covariance[1, 1] or a <= 0:
         return None
     root = math.sqrt(max(b * b - 4 * a * c, 0.0))
-    return (-b - root) / (2 * a), (-b + root) / (2 * a)
+    low, high = (min(max(end / (2 * a), limits[0]), limits[1]) for end in (-b - root, root - b))
+    return low, high
 
 
 def quantile_bins(below: Floats, sigmas: Floats, reach: Reach) -> Flags:

@@ -156,14 +156,12 @@ def _factor(chosen: Chosen) -> Factor:
 
 def _share(solved: Estimates, reach: Reach, *, sampled: bool) -> tuple[EstimateInterval, str]:
     records = max(float(solved.values[1]), 0.0)
-    ends = ratio_interval(
-        solved.values, solved.covariance, reach, (0.0, records, -records) if sampled else (0.0, 0.0, 0.0)
-    )
+    sampling = (0.0, records, -records) if sampled else (0.0, 0.0, 0.0)
+    ends = ratio_interval(solved.values, solved.covariance, reach, (0.0, 1.0), sampling)
     if ends is None:
         return EstimateInterval(estimate=None, low=0.0, high=1.0), _TOO_FEW
-    low, high = (min(max(end, 0.0), 1.0) for end in ends)
     estimate = float(solved.values[0] / solved.values[1])
-    return EstimateInterval(estimate=min(max(estimate, low), high), low=low, high=high), ""
+    return EstimateInterval(estimate=min(max(estimate, ends[0]), ends[1]), low=ends[0], high=ends[1]), ""
 
 
 def _mean(
@@ -175,21 +173,18 @@ def _mean(
     middle = (low + high) / 2
     weights = [low, high, middle, middle**2, known.astype(np.float64)]
     solved = answers.solve([[*records, (numbers.place, vector)] for vector in weights])
+    limits = float(np.nanmin(numbers.low)), float(np.nanmax(numbers.high))
     count, squares = float(solved.values[4]), float(solved.values[3])
     ends: list[float] = []
     for place in (0, 1):
-        both = [place, 4]
-        total = float(solved.values[place])
+        both, total = [place, 4], float(solved.values[place])
         sampling = (max(squares, total**2 / count), -2 * total, count) if sampled and count > 0 else (0.0, 0.0, 0.0)
-        found = ratio_interval(solved.values[both], solved.covariance[np.ix_(both, both)], reach, sampling)
+        found = ratio_interval(solved.values[both], solved.covariance[np.ix_(both, both)], reach, limits, sampling)
         if found is None:
-            return EstimateInterval(
-                estimate=None, low=float(np.nanmin(numbers.low)), high=float(np.nanmax(numbers.high))
-            ), _TOO_FEW
+            return EstimateInterval(estimate=None, low=limits[0], high=limits[1]), _TOO_FEW
         ends.append(found[place])
-    least, most = (min(max(end, float(np.nanmin(numbers.low))), float(np.nanmax(numbers.high))) for end in ends)
     estimate = float(solved.values[2]) / count
-    return EstimateInterval(estimate=min(max(estimate, least), most), low=least, high=most), ""
+    return EstimateInterval(estimate=min(max(estimate, ends[0]), ends[1]), low=ends[0], high=ends[1]), ""
 
 
 def _quantile(

@@ -159,10 +159,20 @@ def test_ratios_are_covered_however_noisy_their_denominator_is(records: float) -
     covariance = np.array([[60.0, 40.0], [40.0, 100.0]])
     truth, hits = np.array([0.3 * records, records]), 0
     for values in rng.multivariate_normal(truth, covariance, 4000):
-        found = ratio_interval(values, covariance, Reach(level=0.95))
+        found = ratio_interval(values, covariance, Reach(level=0.95), (0.0, 1.0))
         hits += found is None or found[0] <= 0.3 <= found[1]
     assert binom.ppf(FALSE_ALARM, 4000, 0.95) <= hits
     assert records < 100 or hits <= binom.isf(FALSE_ALARM, 4000, 0.95)
+
+
+@pytest.mark.parametrize(("beyond", "at"), [(-60.0, 0.0), (190.0, 100.0)])
+def test_a_ratio_beyond_its_limits_has_the_interval_of_the_limit(beyond: float, at: float) -> None:
+    """No interval is narrower, or empty, because noise took a count further from what is possible."""
+    covariance, reach = np.array([[60.0, 40.0], [40.0, 100.0]]), Reach(level=0.8)
+    found, wanted = (ratio_interval(np.array([n, 100.0]), covariance, reach, (0.0, 1.0)) for n in (beyond, at))
+    assert found is not None
+    assert found == wanted
+    assert found[1] - found[0] > 0.05
 
 
 def test_shares_of_a_population_are_covered() -> None:
@@ -172,8 +182,8 @@ def test_shares_of_a_population_are_covered() -> None:
     for _ in range(4000):
         table = np.array([rng.binomial(300, 0.2), 300.0])
         values = table + rng.normal(0, 3, 2)
-        wide = ratio_interval(values, covariance, Reach(level=0.95), (0.0, values[1], -values[1]))
-        alone = ratio_interval(values, covariance, Reach(level=0.95))
+        wide = ratio_interval(values, covariance, Reach(level=0.95), (0.0, 1.0), (0.0, values[1], -values[1]))
+        alone = ratio_interval(values, covariance, Reach(level=0.95), (0.0, 1.0))
         assert wide is not None
         assert alone is not None
         hits += wide[0] <= 0.2 <= wide[1]

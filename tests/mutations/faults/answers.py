@@ -22,6 +22,13 @@ FAULTS = (
         killed_by=(_DENSE,),
     ),
     Fault(
+        name="a share that noise took below 0 has an empty interval",
+        file="tasks/answers/intervals.py",
+        text="n = min(max(float(values[0]), limits[0] * d), limits[1] * d)",
+        instead="n = float(values[0])",
+        killed_by=("tests/laws/test_answers.py::test_a_ratio_beyond_its_limits_has_the_interval_of_the_limit",),
+    ),
+    Fault(
         name="the ends of a count in whole numbers do not move out",
         file="tasks/answers/intervals.py",
         text="half, centre = reach.of(sigma) + (0.5 if sigma else 0.0), max(estimate, 0.0)",
