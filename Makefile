@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loads
 # Hundreds of processes import the same modules and rewrite the same asserts: compiled once, whatever the shell has set.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test test-unit test-long test-versions kernels lint bench bench-accuracy audit-dependencies release clean
+.PHONY: help run test test-unit test-long test-versions kernels lint style mypy basedpyright bench bench-accuracy audit-dependencies release clean
 
 help: ## show the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -38,12 +38,19 @@ bench-accuracy: $(VENV)/.ready-test ## measure accuracy beside peers from PyPI: 
 test-unit: $(VENV)/.ready-test ## run the unit tests, one room at a time
 	@$(PYTEST) tests/unit
 
-lint: $(VENV)/.ready-lint ## style, types and the import contract
+# The longest first, where there are several cores (--jobs).
+lint: basedpyright mypy style ## style, types and the import contract
+
+basedpyright: $(VENV)/.ready-lint
+	@$(BIN)/basedpyright --level error
+
+mypy: $(VENV)/.ready-lint
+	@$(BIN)/mypy -p marginweave
+
+style: $(VENV)/.ready-lint
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/lint-imports --no-cache
-	@$(BIN)/mypy -p marginweave
-	@$(BIN)/basedpyright --level error
 
 # Laws that call nearly every kernel that numba compiles: 100 CPU seconds on a clean checkout, which each worker would spend again.
 KERNELS := tests/laws/test_rules_between_columns.py tests/laws/test_sensitivity.py tests/laws/test_gum.py \

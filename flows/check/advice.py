@@ -127,7 +127,7 @@ def rule_finding(rule: BrokenRule, *, stops: bool, drops: bool = False) -> tuple
     """What to say of a declared rule that rows break, and of what it is said; `stops` or `drops` where a run does that."""
     words, advice = _RULES.get(rule.rule, ("break the rule", "Compare the rule with its source, or correct the rows."))
     if drops and rule.rule in ("structural zeros", "applies", "ordered", "at_most"):
-        advice = f"Those whose bins break it are dropped. {advice.partition('. ')[2]}"
+        advice = f"Those whose bins break it are among the rows that `repair: drop` drops. {advice.partition('. ')[2]}"
     text = f"{percent(rule.share)} of the rows {words}."
     usual = Severity.NOTE if rule.rule == "max_values" else Severity.LOOK
     severity = Severity.STOPS if stops else usual
@@ -145,11 +145,11 @@ _RULES = {
     ),
     "ordered": (
         "are out of order",
-        "A later value becomes the nearest that is in order. Compare the rule with its source, or correct the rows.",
+        "Where bins break it, the later becomes the nearest in order. Compare the rule with its source, or correct the rows.",
     ),
     "at_most": (
         "have parts that add up to more than `structure.at_most` says",
-        "The column becomes the nearest value that holds its parts. Compare the rule with its source, or correct the rows.",
+        "Where bins break it, the column becomes the nearest above. Compare the rule with its source, or correct the rows.",
     ),
     "group": (
         "have a combination that the group does not list",
@@ -176,6 +176,18 @@ _RULES = {
         "Of more, a random choice is kept. Raise `max_values` if more are usual: noise grows with it.",
     ),
 }
+
+
+def drop_finding(share: float) -> Remark:
+    """What to say of the rows that a run drops."""
+    return Remark(
+        severity=Severity.LOOK,
+        share=share,
+        text=f"{percent(share)} of the rows are dropped: their bins break one rule between columns or more.",
+        advice="The release is about the others alone. Compare the rules with their source, or correct the rows.",
+    )
+
+
 NO_ROWS = Remark(
     severity=Severity.STOPS,
     share=1.0,

@@ -12,6 +12,7 @@ from marginweave.flows.check.advice import (
     SIZE,
     Remark,
     column_findings,
+    drop_finding,
     id_finding,
     rule_finding,
     suite_finding,
@@ -23,7 +24,7 @@ from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.structure import Structure
 from marginweave.schemas.released.evaluation import BrokenRule
 from marginweave.tasks.checkpoint.codecs import plain_table
-from marginweave.tasks.evaluate.rules import add_rules, broken_rules
+from marginweave.tasks.evaluate.rules import add_rules, broken_rules, dropped_records
 from marginweave.tasks.validate.draft_unit import SUBJECT, are_subjects
 from marginweave.tasks.validate.expectations import Suite
 from marginweave.tasks.validate.look import Look, Repetition
@@ -94,6 +95,7 @@ class Inspection:
     looks: dict[str, Look] = field(default_factory=dict)
     ids: dict[str, Repetition] = field(default_factory=dict)
     rules: list[tuple[tuple[BrokenRule, ...], int]] = field(default_factory=list)
+    dropped: int = 0
     unmet: dict[str, None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -133,6 +135,7 @@ class Inspection:
         if configuration.structure is not None or any(column.is_set for column in configuration.columns.values()):
             table = block.select(list(dict.fromkeys((*configuration.raw_names, *self._computed))))
             self.rules.append((broken_rules(table, configuration), block.num_rows))
+            self.dropped += dropped_records(table, configuration)
         if self.suite is not None and block.num_rows:
             import pandas as pd
 
@@ -165,6 +168,8 @@ class Inspection:
                 found.append(CheckedRow(subject=name, missing=look.missing / look.cells, findings=findings))
         found += self.id_rows()
         structure = configuration.structure or Structure()
+        if structure.repair == "drop":
+            found.append(CheckedRow(subject="repair: drop", findings=(drop_finding(self.dropped / cells),)))
         stopping = {group.name for group in structure.grouped if group.outside == "error"}
         for rule in add_rules(self.rules) if self.rules else ():
             if rule.records and rule.rule != "never missing":  # told of the column

@@ -93,10 +93,13 @@ def _limited(configuration: Configuration) -> str:
 
 def _leveled(configuration: Configuration) -> str:
     """At which level the columns of larger marginals are counted, where they have several."""
-    chosen = None if configuration.marginals is None else configuration.marginals.cliques
-    names = [attribute.name for attribute in configuration.attributes]
-    cliques, found = chosen if isinstance(chosen, tuple) else (), []
-    for places in finer_places(configuration).items() if cliques else ():
+    if (settings := configuration.marginals) is None:
+        return ""
+    names, finer = [attribute.name for attribute in configuration.attributes], finer_places(configuration)
+    if finer and settings.selects(len(names)):
+        return f", of columns or their levels ({listed([names[a] for a in finer])})"
+    cliques, found = settings.cliques if isinstance(settings.cliques, tuple) else (), []
+    for places in finer.items() if cliques else ():
         numbers = (f"{sum(names[a] in clique for clique in cliques):,} with {names[a]}" for a in reversed(places))
         found.append(", ".join(numbers))
     return f", {'; '.join(found)}" if found else ""

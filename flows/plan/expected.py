@@ -109,5 +109,7 @@ def error_by_law(law: Law, sizes: Sequence[int], noise: float, rows: float) -> f
     """The distance where columns have so many values, and a count alone has so much noise; at most 1."""
     alone = statistics.median(sizes) ** (2 / 3) * math.sqrt(sum(size ** (2 / 3) for size in sizes))
     value = math.log(statistics.fmean(1 - 1 / size for size in sizes))
-    by_noise = (law.noise + law.turn * value) * math.log(noise / rows) + law.single * math.log(alone) + law.values * value
+    by_noise = (
+        (law.noise + law.turn * value) * math.log(noise / rows) + law.single * math.log(alone) + law.values * value
+    )
     return min(1.0, math.exp(law.constant + by_noise) + math.exp(law.misfit + law.rows * math.log(rows)))

@@ -65,6 +65,7 @@ class Repair:
         self._how = configuration.structure.repair if configuration.structure else None
         self._levels = list(level_codes(configuration))
         skipped = {j for j, attribute in enumerate(attributes) if attribute.private or attribute.is_set}
+        skipped.update(coarse for coarse, _, _ in self._levels)  # rules name the finer column alone
         public = [box for box in configuration.forbidden if skipped.isdisjoint(j for j, _ in box)]
         self._masks = masks = rule_masks(public, attributes, labels)
         order = _order(configuration)
@@ -83,11 +84,9 @@ class Repair:
     def __call__(self, table: EncodedTable, words: CellWords) -> EncodedTable:
         """The records after the map, `words` being those of the purpose. Private; DP: 1-stable, row by row."""
         codes = list(table.codes)
-        for coarse, fine, own in self._levels:  # imputed and added records have no level yet
-            codes[coarse] = own[codes[fine]].astype(codes[coarse].dtype)
         if self._how == "drop":
             kept = ~broken_records(codes, self._masks)
-            return replace(table, codes=tuple(column[kept] for column in codes))
+            codes = [column[kept] for column in codes]
         for part in self._parts:
             broken = np.flatnonzero(broken_records(codes, part.masks))
             if len(broken):
@@ -96,6 +95,8 @@ class Repair:
                 for j, code in zip(part.attributes, repaired.T, strict=True):
                     codes[j] = codes[j].copy()
                     codes[j][broken] = code
+        for coarse, fine, own in self._levels:
+            codes[coarse] = own[codes[fine]].astype(codes[coarse].dtype)
         return replace(table, codes=tuple(codes))
 
     def _repaired(self, codes: Integers, part: _Part, rows: Integers, words: CellWords) -> Integers:
@@ -169,7 +170,6 @@ def _in_order_alone(configuration: Configuration, part: Collection[int]) -> bool
     others |= {name for rule in structure.applies or () for name in (*rule.where, *rule.columns)}
     others |= {name for rule in structure.at_most or () for name in rule.columns}
     others |= {name for rule in structure.difference or () for name in (rule.since, rule.column)}
-    others |= {name for rule in structure.levels or () for name in (rule.by, rule.column)}
     ranges = all(isinstance(configuration.columns.get(name), NumberColumn | DateColumn) for name in names)
     return ranges and names.isdisjoint(others)
 
@@ -183,7 +183,6 @@ def _order(configuration: Configuration) -> list[int]:
     pairs += [pair for order in structure.ordered or () for pair in pairwise(order.columns)]
     pairs += [(part, rule.column) for rule in structure.at_most or () for part in rule.of]
     pairs += [(rule.since, rule.column) for rule in structure.difference or ()]
-    pairs += [(rule.by, rule.column) for rule in structure.levels or ()]
     before = defaultdict[str, set[str]](set)
     for name, other in pairs:
         before[other].add(name)

@@ -221,8 +221,7 @@ def _forbid(table: Floats, clique: Clique, given: Clique, possible: Flags) -> No
     )
 
 
-# A fit ends before its last step where 50 steps improve the loss by less than this share of it, twice.
-_TOLERANCE = 1e-6
+_TOLERANCE = 1e-6  # a fit ends where 50 steps improve the loss by less than this share of it, twice
 
 
 def check_installed() -> None:
@@ -262,14 +261,14 @@ def fit_tree(
 
     domain = mbi.Domain(range(len(sizes)), sizes)
     together = [mask for mask in masks if len(mask.attributes) > 1]
-    say, steps = listener(), itertools.count(mbi.estimation.CALLBACK_EVERY, mbi.estimation.CALLBACK_EVERY)
+    say, steps = listener(), itertools.count(1)
     model = mbi.estimation.MirrorDescent().estimate(
         domain,
         [_measured(mbi, m, total) for m in measurements],
         total,
         _constraints(mbi, domain, together),
         iters=iterations,
-        callback_fn=lambda _: say(f"step {next(steps)} ({iterations} at most)"),
+        callback_fn=lambda _: say(f"step {next(steps) * mbi.estimation.CALLBACK_EVERY} ({iterations} at most)"),
         tol=_TOLERANCE,
     )
     return Tree.of(_tables(mbi, domain, model, masks), sizes)

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from marginweave.schemas.configuration.attributes import Forbidden
 from marginweave.schemas.configuration.columns import SetColumn
 from marginweave.schemas.configuration.computed import ComputedColumn, DeterminedColumn
 from marginweave.schemas.configuration.conditions import step_of
@@ -40,6 +41,20 @@ def broken_rules(table: pa.Table, configuration: Configuration) -> tuple[BrokenR
         share = float(broken.sum() / max(len(broken), 1))
         rules.append(BrokenRule(rule=rule, subject=subject, records=int(broken.sum()), share=share))
     return tuple(rules)
+
+
+def dropped_records(table: pa.Table, configuration: Configuration) -> int:
+    """How many records of such a table are left out by `repair: drop`: those whose bins break a rule between columns.
+
+    Imputed values are not among them: they are drawn later. DP: as private as the table.
+    """
+    structure = configuration.structure
+    if structure is None or structure.repair != "drop":
+        return 0
+    boxes = configuration.excluded_by(structure.model_copy(update={"levels": None}))  # a level fits any record
+    left = {j for j, attribute in enumerate(configuration.attributes) if attribute.private or attribute.is_set}
+    repaired = [box for box in boxes if left.isdisjoint(j for j, _ in box)]
+    return int(_excluded(clean_table(table, configuration), configuration, repaired).sum())
 
 
 def add_rules(blocks: Sequence[tuple[tuple[BrokenRule, ...], int]]) -> tuple[BrokenRule, ...]:
@@ -76,20 +91,28 @@ def _between_columns(
     clean: pa.Table, configuration: Configuration, structure: Structure
 ) -> Iterator[tuple[str, str, Broken]]:
     if structure.forbidden:
-        yield "structural zeros", "", _excluded(clean, configuration, Structure(forbidden=structure.forbidden))
+        yield (
+            "structural zeros",
+            "",
+            _excluded(clean, configuration, configuration.excluded_by(Structure(forbidden=structure.forbidden))),
+        )
     for universe in structure.applies or ():
-        yield "applies", ", ".join(universe.columns), _excluded(clean, configuration, Structure(applies=(universe,)))
+        boxes = configuration.excluded_by(Structure(applies=(universe,)))
+        yield "applies", ", ".join(universe.columns), _excluded(clean, configuration, boxes)
     for order in structure.ordered or ():
         yield "ordered", ", ".join(order.columns), _out_of_order(clean, Structure(ordered=(order,)))
     for rule in structure.at_most or ():
         parts = np.sum([np.nan_to_num(points_of(clean.column(name).combine_chunks())) for name in rule.of], axis=0)
         beyond = parts - points_of(clean.column(rule.column).combine_chunks())
-        yield "at_most", rule.column, np.round(beyond * float(1 / step_of(configuration.columns[rule.column]))) > 0
+        yield (
+            "at_most",
+            ", ".join(rule.columns),
+            np.round(beyond * float(1 / step_of(configuration.columns[rule.column]))) > 0,
+        )
 
 
-def _excluded(clean: pa.Table, configuration: Configuration, rules: Structure) -> Broken:
-    """Records with a combination that cannot be by these rules."""
-    forbidden = configuration.excluded_by(rules)
+def _excluded(clean: pa.Table, configuration: Configuration, forbidden: Sequence[Forbidden]) -> Broken:
+    """Records with one of these combinations."""
     places = {j for box in forbidden for j, _ in box}
     names = {j: configuration.attributes[j].columns[0] for j in places}
     encoded = {j: column_codes(clean, configuration, name, None) for j, name in names.items()}

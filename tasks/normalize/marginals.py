@@ -42,28 +42,37 @@ def normalize_marginals(marginals: Marginals, configuration: Configuration) -> M
     drawn = estimate_total(measured) if marginals.pooled else _total(marginals, configuration)[0]
     total = total_of_rows(configuration) or drawn
     known = known_marginals(configuration, measured, total, compression)
+    shared, beside = _with_levels(configuration, measured, compression)
     consistent = make_consistent(
-        [*measured, *known, *_levels(configuration, measured, compression)],
+        [*shared, *known, *beside],
         [compress_mask(mask, compression) for mask in masks],
         total=total,
     )
     return replace(marginals, consistent=consistent)
 
 
-def _levels(
+def _with_levels(
     configuration: Configuration, measured: Sequence[Measurement], compression: Compression
-) -> Iterator[Measurement]:
-    """The counts of each column that has a level, with that beside them: so the tables of either agree."""
-    for coarse, fine, codes in level_codes(configuration):
+) -> tuple[Sequence[Measurement], Sequence[Measurement]]:
+    """The marginals, and the counts of each column that has levels with each of them beside it: so the tables of either agree.
+
+    These are the column's own counts once more: it and they share its precision, so that it does not count twice.
+    """
+    levels, shared, beside = list(level_codes(configuration)), list(measured), []
+    for _, fine, _ in levels:
+        tables = 1 + sum(fine == other for _, other, _ in levels)
+        shared[fine] = replace(measured[fine], deviation=measured[fine].deviation * math.sqrt(tables))
+    for coarse, fine, codes in levels:
         new, sizes = compression.codes, compression.sizes
         table = np.zeros((sizes[fine], sizes[coarse]))
         table[new[fine], new[coarse][codes[: len(new[fine])]]] = measured[fine].counts[new[fine]]
         together = (
-            replace(measured[fine], attributes=(fine, coarse), counts=table)
+            replace(shared[fine], attributes=(fine, coarse), counts=table)
             if fine < coarse
-            else replace(measured[fine], attributes=(coarse, fine), counts=table.T)
+            else replace(shared[fine], attributes=(coarse, fine), counts=table.T)
         )
-        yield together
+        beside.append(together)
+    return shared, beside
 
 
 def measured_marginals(marginals: Marginals, compression: Compression) -> tuple[Measurement, ...]:

@@ -53,6 +53,7 @@ def counts_table(
     longest: int,
     left_out: Sequence[Clique] = (),
     earlier: bool = False,
+    finer: Mapping[int, int] = MappingProxyType({}),
 ) -> pa.Table:
     """Counts of combinations, one a row: `length`, `count`, `noise_sd`, `low`, `high`, `adjusted`, pairs `column_i`, `value_i`.
 
@@ -62,12 +63,17 @@ def counts_table(
     length 0 is the empty combination: its count is the protected number of records, and its note explains the columns. There
     are `longest` positions, or R if that is more; those beyond are null. At the end each set of columns of `left_out`, of which
     only combinations above 0 are listed, has a row without values. With `earlier`, adjusted counts follow from those of earlier
-    releases, too, and the rows that they changed say so.
+    releases, too, and the rows that they changed say so. The first note also names each level, and by `finer` its column.
     """
     domain, positions = aggregates.domain, max(longest, aggregates.reporting_length)
     nothing = Level.join(0, [((), np.zeros((1, 0), np.int64), np.array([aggregates.record_count], np.int64))])
     sigma = aggregates.record_deviation
-    key = f"{_KEY}{_TUPLES if aggregates.measured is None else _ALL}."
+    names = domain.names
+    levels = "".join(
+        f" {names[a]} has coarser values of {names[b]}: either counts the same records." for a, b in finer.items()
+    )
+    differ = " Beside other columns the adjusted counts of the two may differ." if finer else ""
+    key = f"{_KEY}{_TUPLES if aggregates.measured is None else _ALL}.{levels}{differ}"
     head = _rows(domain, nothing, np.array([sigma]), count_interval(nothing.counts, sigma), positions)
     parts = [head.set_column(head.num_columns - 1, "note", [[key]])]
     for level, noise, inside in zip(aggregates.levels, aggregates.noise, intervals, strict=True):
@@ -76,7 +82,7 @@ def counts_table(
             for columns, rows in level.by_columns():
                 sigmas[rows] = aggregates.measured[columns]
         parts.append(_rows(domain, level, sigmas, inside, positions))
-    measured, names = aggregates.measured or {}, domain.names
+    measured = aggregates.measured or {}
     rest = [
         {"length": len(columns), "noise_sd": measured[columns], "adjusted": 0, "note": _LEFT_OUT}
         | {f"column_{i}": names[a] for i, a in enumerate(columns, start=1)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,15 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from marginweave.flows.check.table import Inspection
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.aggregates import Domain
 from marginweave.tasks.decode.decode import decode_table
 from marginweave.tasks.encode.codes import EncodedTable, code_type, encode_table
 from marginweave.tasks.encode.repair import Repair
+from marginweave.tasks.encode.task import encode_blocks
 from marginweave.tasks.evaluate.rules import broken_rules
 from marginweave.tasks.mechanisms.randomness import KeyedBits, RecordWords
-from marginweave.tasks.preprocess.clean import clean_table
+from marginweave.tasks.preprocess.clean import CleanBlocks, clean_table, pack_clean
+from marginweave.tasks.preprocess.rows import prepare_blocks
 from marginweave.tasks.structure.zeros import broken_records, domain_sizes, structural_masks
 from tests.support.configurations import configuration
 from tests.support.noisy_marginals import synthesized
@@ -127,6 +131,30 @@ def test_rows_whose_parts_are_too_much_are_told() -> None:
     }
     found = [rule.records for rule in broken_rules(pa.table(rows), CONFIGURATION) if rule.rule == "at_most"]
     assert found == [2, 2]
+
+
+def test_check_tells_how_many_rows_rules_drop_together(tmp_path: Path) -> None:
+    """As many as a release does, by bins; each rule by itself, under a name of its own. Rows go through in two blocks."""
+    config = configuration(
+        columns=COLUMNS, structure={**STRUCTURE, "repair": "drop"}, aggregate={"method": "marginals"}
+    )
+    rng = np.random.default_rng(5)
+    cells = {name: rng.integers(-5, 21, 200).astype(str).tolist() for name in config.source_names}
+    table = pa.table(cells | {"sex": rng.choice(["f", "m"], 200).tolist()})
+    clean = CleanBlocks(list(pack_clean(prepare_blocks([table], config, bytes(32), tmp_path))))
+    kept = sum(block.records for block in encode_blocks(clean, config, bytes(32)))
+    inspection = Inspection(config, table.column_names)
+    for start in (0, 120):
+        inspection.add(table.slice(start, 120))
+    found = {row.subject: row.findings for row in inspection.rows() if row.findings}
+    (dropped,) = found["repair: drop"]
+    assert round(dropped.share * 200) == 200 - kept > 20
+    alone = {", ".join(rule["of"]) + ", income": rule for rule in STRUCTURE["at_most"]}
+    assert {*alone} < {*found}
+    assert all("repair: drop" in remark.advice for name in alone for remark in found[name] if "add up" in remark.text)
+    assert dropped.share < sum(
+        found[name][0].share for name in alone
+    )  # of values inside bins that hold the rule none is dropped
 
 
 @pytest.mark.parametrize(

@@ -166,7 +166,8 @@ WORKERS = {
     "pool of a fork server": by_forks_of_a_server,
     "pool of spawned processes": by_spawned_processes,
 }
-SLOW = {"pool of spawned processes"}  # which share nothing that could be copied
+# They share nothing that could be copied; each of the others is a fork of the parent that has drawn, as "forks" are.
+SLOW = {"pool of spawned processes", "pool with a fork for each task"}
 
 
 def kinds_of_noise(seen: Sequence[Draws]) -> list[list[Draws]]:

@@ -29,7 +29,7 @@ from marginweave.tasks.encode.repair import Repair
 from marginweave.tasks.estimate.mixture.blocks import tie
 from marginweave.tasks.evaluate.rules import broken_rules
 from marginweave.tasks.mechanisms.randomness import KeyedBits, RecordWords
-from marginweave.tasks.normalize.marginals import compression_of, normalize_marginals
+from marginweave.tasks.normalize.marginals import compression_of, marginal_counts, normalize_marginals
 from marginweave.tasks.preprocess.clean import clean_table
 from marginweave.tasks.structure.levels import level_codes
 from marginweave.tasks.structure.zeros import domain_sizes, structural_masks
@@ -159,6 +159,38 @@ def test_records_have_the_level_of_their_column_whatever_makes_them(seed: int, s
     for row in table.to_pylist():
         assert row["sector"] == (row["industry"] and row["industry"][0])
         assert row["band"] == ("young" if row["age"] < 15 else "middle" if row["age"] < 65 else "old")
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("sd", "rules"), [(2.0, True), (60.0, True), (60.0, False)])
+def test_adjusted_counts_of_a_level_are_sums_of_those_of_its_column(seed: int, sd: float, rules: bool) -> None:
+    """Up to rounding; where nothing is clipped, they have least squares: each measurement weighs once."""
+    config = made(**({} if rules else {"structure": LEVELS}), aggregate={"method": "marginals", "compress": "none"})
+    rng, rows = np.random.default_rng(seed), records(4000, seed)
+
+    def noisy(clique: tuple[int, ...]) -> Measurement:
+        exact = count_marginals([list(rows.T)], SIZES, [clique])[0] * (1 if rules else 50)
+        drawn = rng.normal(0, sd, exact.shape).round().astype(np.int64)
+        return Measurement(attributes=clique, counts=exact + drawn, deviation=sd)
+
+    one_way = tuple(noisy((a,)) for a in range(5))
+    larger = (noisy((1, 2)), noisy((2, 3)), noisy((2, 4)), noisy((0, 2))) if rules else ()
+    drawn = Marginals(domain=Domain(names=NAMES, labels=LABELS), one_way=one_way, larger=larger)
+    known = normalize_marginals(drawn, config)
+    single = marginal_counts(known, config).levels[0]
+    tables = {columns: (single.values[held], single.counts[held]) for columns, held in single.by_columns()}
+    for fine, coarse, codes in (((3,), (1,), SECTOR), ((4,), (0,), BAND)):
+        values, numbers = tables[fine]
+        summed = np.bincount(codes[values[:, 0]], weights=numbers, minlength=SIZES[coarse[0]])
+        level = np.bincount(tables[coarse][0][:, 0], weights=tables[coarse][1], minlength=SIZES[coarse[0]])
+        assert np.abs(summed - level)[: len(LABELS[coarse[0]])].max() <= (len(codes) + 1) / 2
+        if not rules:
+            parts = np.eye(SIZES[coarse[0]])[:, codes]
+            design = np.vstack([np.eye(len(codes)), parts, 1e4 * np.ones((1, len(codes)))])
+            given = np.hstack([one_way[fine[0]].counts, one_way[coarse[0]].counts, 1e4 * known.consistent[0].total])
+            best = np.linalg.lstsq(design, given, rcond=None)[0]
+            assert np.allclose(known.consistent[fine[0]].counts, best, atol=3)
+            assert np.allclose(known.consistent[coarse[0]].counts, parts @ best, atol=3)
 
 
 def test_a_level_adds_no_cells_to_the_model() -> None:

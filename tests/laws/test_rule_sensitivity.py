@@ -11,7 +11,8 @@ import itertools
 import math
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,10 @@ from hypothesis import strategies as st
 
 from marginweave.schemas.budget import Stability
 from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.draws import DrawKind
+from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.aggregate.marginals import all_cliques, count_marginals
+from marginweave.tasks.aggregate.noise import planned_cliques, planned_sigmas, public_sizes
 from marginweave.tasks.encode.codes import EncodedTable
 from marginweave.tasks.encode.task import encode_blocks
 from marginweave.tasks.evaluate.internal import joined_tables
@@ -31,9 +35,10 @@ from marginweave.tasks.mechanisms.base import l1_sensitivity
 from marginweave.tasks.mechanisms.gaussian import marginal_sigma
 from marginweave.tasks.preprocess.clean import CleanBlocks, pack_clean
 from marginweave.tasks.preprocess.rows import prepare_blocks
+from marginweave.tasks.structure.levels import level_codes
 from marginweave.tasks.structure.zeros import broken_records, domain_sizes, structural_masks
 from tests.support.configurations import configuration
-from tests.support.ruled_table import ROWS, SETTINGS, SOURCE
+from tests.support.ruled_table import LEVELED, ROWS, SETTINGS, SOURCE
 
 KEY = bytes(range(32))
 Row = tuple[str, ...]
@@ -71,11 +76,59 @@ def test_every_neighbor_of_every_small_table() -> None:
     tables = [table for length in range(3) for table in itertools.product(range(len(rows)), repeat=length)]
     config = configs["add-remove"]
     counts = {table: counts_of(encoded([rows[i] for i in table], config), config) for table in tables}
-    for table in tables[1:]:
-        check_moves(counts[table], counts[table[:-1]], config.stability)
-        for place, row in itertools.product(range(len(table)), range(len(rows))):
-            other = (*table[:place], row, *table[place + 1 :])
-            check_moves(counts[table], counts[other], configs["replace-one"].stability)
+    for relation, declared in configs.items():
+        for one, other in _neighbors(tables[1:], len(rows), relation):
+            check_moves(counts[one], counts[other], declared.stability)
+
+
+CLIQUES: dict[str, Any] = {
+    "one level of each set": {"all": 2},
+    "both levels of a set": [["age", "job"], ["band", "job"], ["shift", "band"], ["income", "shift", "age"]],
+}
+
+
+@cache
+def _leveled_tables() -> dict[tuple[int, ...], EncodedTable]:
+    config, rows = configuration(**LEVELED), [(*row, "") for row in ROWS.values()]
+    tables = (table for length in range(3) for table in itertools.product(range(len(rows)), repeat=length))
+    return {table: encoded([rows[i] for i in table], config) for table in tables}
+
+
+@pytest.mark.parametrize("relation", ["add-remove", "replace-one"])
+@pytest.mark.parametrize("cliques", CLIQUES)
+def test_every_neighbor_moves_tables_at_levels_by_no_more_than_is_charged(cliques: str, relation: Any) -> None:
+    """All tables of a draw together, in units of their noise, between the same tables as above; one that is removed moves all.
+
+    A record has the level of what its column became.
+    """
+    aggregate = {"method": "marginals", "cliques": CLIQUES[cliques]}
+    config = configuration(**{**LEVELED, "rows": 300, "aggregate": aggregate}, privacy__neighbors=relation)
+    plan, sizes = plan_budget(config), public_sizes(config)
+    records = _leveled_tables()
+    for codes in (table.codes for table in records.values()):
+        assert all(np.array_equal(codes[coarse], own[codes[fine]]) for coarse, fine, own in level_codes(config))
+    for kind in (DrawKind.ONE_WAY, DrawKind.MARGINALS):
+        draw = plan.draw(kind)
+        measured, sigmas = planned_cliques(config, kind), np.array(planned_sigmas(config, plan, draw), np.float64)
+        assert len(measured) == len(set(measured)) == len(sigmas)
+        counts = {table: count_marginals([found.codes], sizes, measured) for table, found in records.items()}
+        charged, most = float(draw.cost.mu2), 0.0
+        for one, other in _neighbors([*records][1:], len(ROWS), relation):
+            squares = [((a - b) ** 2).sum() for a, b in zip(counts[one], counts[other], strict=True)]
+            most = max(most, moved := float((squares / sigmas**2).sum()))
+            assert moved <= charged
+            assert relation == "replace-one" or moved == pytest.approx(charged, rel=1e-3)
+        assert most > charged / 2
+
+
+def _neighbors(tables: Sequence[tuple[int, ...]], rows: int, relation: str) -> Iterator[tuple[tuple[int, ...], ...]]:
+    """Each table with its last row removed, or with each row replaced by each other."""
+    for table in tables:
+        if relation == "add-remove":
+            yield table, table[:-1]
+            continue
+        for place, row in itertools.product(range(len(table)), range(rows)):
+            yield table, (*table[:place], row, *table[place + 1 :])
 
 
 UNITS: dict[str, Any] = {
@@ -93,13 +146,19 @@ rows_ = st.one_of(
 @pytest.mark.parametrize("relation", ["add-remove", "replace-one"])
 @pytest.mark.parametrize("unit", UNITS)
 @given(
+    st.sampled_from([SETTINGS, LEVELED]),
     st.lists(st.tuples(rows_, st.sampled_from(["a", "b", ""])), max_size=8),
     st.lists(rows_, min_size=1, max_size=4),
     st.lists(rows_, min_size=1, max_size=4),
 )
 @settings(max_examples=8, deadline=None)
 def test_a_unit_changes_as_many_records_as_without_rules(
-    unit: str, relation: Any, others: list[tuple[Row, str]], mine: list[Row], theirs: list[Row]
+    unit: str,
+    relation: Any,
+    declared: dict[str, Any],
+    others: list[tuple[Row, str]],
+    mine: list[Row],
+    theirs: list[Row],
 ) -> None:
     """Theta records come, or give way to theta others, and all others stay as they are: so counts of any kind are bounded."""
     config = configuration(**SETTINGS, privacy__unit=UNITS[unit], privacy__neighbors=relation)

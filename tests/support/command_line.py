@@ -44,7 +44,7 @@ class CommandLine:
 
     def kill_after(self, config: Path, run: str, stage: str) -> None:
         """Begin a run and send it SIGKILL when it has told of the end of `stage`."""
-        command = self.command("run", config, "--run", run)
+        command = [str(self.program), "run", str(config), "--run", run]
         process = subprocess.Popen(command, cwd=self.home, env=self.variables, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         for line in process.stdout:
@@ -52,6 +52,7 @@ class CommandLine:
                 break
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
+        process.stdout.read()  # until nobody is left who could write: what is forked ends after who ordered it
         process.stdout.close()
 
     def __call__(self, *arguments: str | Path, timeout: float = 120) -> subprocess.CompletedProcess[str]:

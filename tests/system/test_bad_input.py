@@ -120,8 +120,7 @@ def test_refusals_are_quick(alone: CommandLine, tmp_path: Path) -> None:
     """Help and a refusal in under a second each: of the processor, as other processes share the machine; best of three."""
     broken = write(tmp_path, raw(privacy__epsilon=-1.0))
     for arguments in (["--help"], ["run", "--help"], ["run", str(broken)], ["plan", str(tmp_path / "absent.yaml")]):
-        best = min(_seconds(alone, arguments) for _ in range(3))
-        assert best < 1, arguments
+        assert any(_seconds(alone, arguments) < 1 for _ in range(3)), arguments
 
 
 def _seconds(cli: CommandLine, arguments: list[str]) -> float:

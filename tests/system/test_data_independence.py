@@ -222,7 +222,7 @@ def same_noise(place: Path, server: str, changes: dict[str, Any]) -> tuple[Seen,
     return first, run(place / "other", shuffled, server, changes, equal=True)
 
 
-@pytest.mark.parametrize("method", every(2, METHODS))
+@pytest.mark.parametrize("method", every(3, METHODS))
 def test_neither_order_nor_empty_rows_show(server: str, tmp_path: Path, method: str) -> None:
     """Byte for byte, but for names and moments: every published file, artifact, line and task."""
     one, other = same_noise(tmp_path, server, METHODS[method])
@@ -263,7 +263,7 @@ def test_records_that_break_rules_leave_nothing_of_that(server: str, tmp_path: P
     assert other.shape == one.shape
 
 
-@pytest.mark.parametrize("method", every(3, [*METHODS, "rounds"]))
+@pytest.mark.parametrize("method", every(4, [*METHODS, "rounds"], first=3))
 def test_tables_with_nothing_in_common_leave_the_same_shape(server: str, tmp_path: Path, method: str) -> None:
     """Names and number of files, columns and their types, tasks and their states, lines of log and progress, artifacts."""
     changes = {**METHODS, "rounds": ROUNDS}[method]
@@ -325,7 +325,7 @@ def telling(tell: Callable[[RunReference, Any], None]) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("tell", [logging_stage, task_stage, file_stage])
+@pytest.mark.parametrize("tell", every(3, [logging_stage, task_stage, file_stage]))
 def test_a_stage_that_tells_something_of_the_rows_is_found_out(
     server: str, tmp_path: Path, tell: Callable[[RunReference, Any], None]
 ) -> None:

@@ -80,7 +80,7 @@ def test_adult(marginweave: CommandLine) -> None:
     assert frame["age"].between(17, 90).sum() + frame["age"].isna().sum() == len(frame)
 
 
-@pytest.mark.long  # 31 columns in triples: its table is released below, by DPSyn and from its own files
+@pytest.mark.long  # 31 columns in triples: its table is released below, from DPSyn's own files
 def test_drug_deaths(marginweave: CommandLine) -> None:
     """A subject column, which is dropped, and both suites of expectations."""
     source, config = table("drug_deaths", "drug_deaths.csv"), EXAMPLES / "drug_deaths.yaml"
@@ -88,6 +88,7 @@ def test_drug_deaths(marginweave: CommandLine) -> None:
     assert len(frame.columns) == 31
 
 
+@pytest.mark.long  # the same
 def test_drug_deaths_by_dpsyn(marginweave: CommandLine) -> None:
     """Marginals instead of k-tuples: the same table, and the noisy marginals beside it."""
     source, config = table("drug_deaths", "drug_deaths.csv"), EXAMPLES / "drug_deaths_dpsyn.yaml"

@@ -22,6 +22,7 @@ from tests.support.command_line import CommandLine
 from tests.support.kills import ForkServer, Victim
 from tests.support.people_table import people
 from tests.support.release_checks import contents
+from tests.support.samples import every
 
 pytestmark = pytest.mark.system
 MARKER = "xq7marker"
@@ -90,7 +91,7 @@ def released(table: str) -> list[tuple[tuple[str, str], ...]]:
     return [tuple(pair for pair in row if pair[0]) for row in pairs]
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", every(3, MODES))
 def test_of_two_at_once_one_is_released_with_its_guarantee(marginweave: CommandLine, mode: str) -> None:
     cli, path = marginweave, marked(marginweave.home, mode)
     opened(cli, mode)
@@ -127,7 +128,7 @@ def test_of_two_at_once_one_is_released_with_its_guarantee(marginweave: CommandL
 
 @pytest.mark.parametrize(
     ("mode", "transition", "side"),
-    [*((mode, "begin_draw", "after") for mode in MODES), ("delta 0", "commit_draw", "before")],
+    every(3, [*((mode, "begin_draw", "after") for mode in MODES), ("delta 0", "commit_draw", "before")]),
 )
 def test_killed_at_any_draw_it_goes_on_under_what_was_charged(
     parent: ForkServer, tmp_path: Path, mode: str, transition: str, side: str

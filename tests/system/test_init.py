@@ -18,20 +18,20 @@ MARKER = "xq7marker"
 
 
 @pytest.fixture
-def table(alone: CommandLine) -> Path:
+def table(marginweave: CommandLine) -> Path:
     """A table whose only tell-tale values are seen once, in a short list, a long one, a number and an ignored column."""
     lines = [f"sex,town,income,{MARKER}name,"]
     for i in range(120):
         lines.append(f"{MARKER if i == 7 else 'f'},{MARKER}{i % 60},{7717 if i == 9 else i},{i % 2},{i}")
-    path = alone.home / "visits.csv"
+    path = marginweave.home / "visits.csv"
     path.write_text("\n".join(lines) + "\n")
     return path
 
 
-def test_the_draft_is_private_silent_and_never_overwritten(alone: CommandLine, table: Path) -> None:
-    result = alone("init", "visits.csv")
+def test_the_draft_is_private_silent_and_never_overwritten(marginweave: CommandLine, table: Path) -> None:
+    result = marginweave("init", "visits.csv")
     assert result.returncode == 0, result.stderr
-    place = alone.home / "visits.yaml"
+    place = marginweave.home / "visits.yaml"
     assert stat.S_IMODE(place.stat().st_mode) == 0o600
     assert MARKER in place.read_text()
     steps = [
@@ -46,29 +46,29 @@ def test_the_draft_is_private_silent_and_never_overwritten(alone: CommandLine, t
     for word in (MARKER, "7717", "8000", "sex", "town"):
         assert word not in result.stdout + result.stderr
     before = place.read_text()
-    again = alone("init", "visits.csv")
+    again = marginweave("init", "visits.csv")
     assert again.returncode == 2
     assert "visits.yaml exists already and is not overwritten" in again.stderr
     assert place.read_text() == before
-    assert alone("init", "visits.csv", "--output", "other.yaml").returncode == 0
+    assert marginweave("init", "visits.csv", "--output", "other.yaml").returncode == 0
 
 
-def test_nothing_runs_a_draft_before_each_line_is_confirmed_or_private(alone: CommandLine, table: Path) -> None:
+def test_nothing_runs_a_draft_before_each_line_is_confirmed_or_private(marginweave: CommandLine, table: Path) -> None:
     """Line by line: the last one that waits is refused like the first; then the plan is made, without reading the data."""
-    assert alone("init", "visits.csv").returncode == 0
-    place = alone.home / "visits.yaml"
+    assert marginweave("init", "visits.csv").returncode == 0
+    place = marginweave.home / "visits.yaml"
     lines = place.read_text().splitlines(keepends=True)
     waiting = [i for i, line in enumerate(lines) if "confirm: true" in line and not line.startswith("#")]
     assert len(waiting) >= 5
     for i in waiting:
         for command in ("run", "plan"):
-            refused = alone(command, "visits.yaml")
+            refused = marginweave(command, "visits.yaml")
             assert refused.returncode == 2
             assert "waits for confirmation" in refused.stderr
             assert MARKER not in refused.stderr.replace(f"{MARKER}name", "")
         lines[i] = answered(lines[i], '"questionnaire, page 3"')
         place.write_text("".join(lines))
-    planned = alone("plan", "visits.yaml")
+    planned = marginweave("plan", "visits.yaml")
     assert planned.returncode == 0, planned.stderr
 
 
@@ -92,55 +92,57 @@ def test_what_is_public_is_printed_as_an_assumption(marginweave: CommandLine, ta
     assert not any("'town'" in line and "questionnaire" in line for line in statement["assumptions"])
 
 
-def test_a_file_in_another_form(alone: CommandLine) -> None:
+def test_a_file_in_another_form(marginweave: CommandLine) -> None:
     """Encoding and delimiter are recognised unless they are given, and the draft says them."""
-    (alone.home / "t.csv").write_bytes("stadt;name\nKöln;a\nBonn;b\n".encode("latin-1"))
-    refused = alone("init", "t.csv", "--encoding", "utf-8")
+    (marginweave.home / "t.csv").write_bytes("stadt;name\nKöln;a\nBonn;b\n".encode("latin-1"))
+    refused = marginweave("init", "t.csv", "--encoding", "utf-8")
     assert refused.returncode == 2
     assert "is not written in utf-8" in refused.stderr
     for arguments, encoding in (
         ((), "windows-1252"),
         (("--encoding", "latin-1", "--delimiter", "semicolon"), "latin-1"),
     ):
-        result = alone("init", "t.csv", "--output", f"{encoding}.yaml", *arguments)
+        result = marginweave("init", "t.csv", "--output", f"{encoding}.yaml", *arguments)
         assert result.returncode == 0, result.stderr
-        text = (alone.home / f"{encoding}.yaml").read_text()
+        text = (marginweave.home / f"{encoding}.yaml").read_text()
         assert f"source: {{file: t.csv, encoding: {encoding}, delimiter: semicolon}}" in text
         assert "Köln" in text
 
 
-def test_questions_are_asked_on_a_terminal(alone: CommandLine, table: Path) -> None:
+def test_questions_are_asked_on_a_terminal(marginweave: CommandLine, table: Path) -> None:
     """All answered, the draft is planned as it is; a slip is asked again, and nothing of the answers is in the home."""
     unit, sex, town, name = ["", "no"], ["", "the questionnaire"], ["yes"], ["drop"]
     income = ["change", *("0", "", "", "", ""), *("0, 20000", "", "", "", "")]
     typed = [*unit, *sex, *town, *income, *name]
-    result = on_terminal(alone, "init", "visits.csv", "--ask", typed=typed)
+    result = on_terminal(marginweave, "init", "visits.csv", "--ask", typed=typed)
     assert result.returncode == 0, result.stdout
     assert "bounds ([0]) must be [minimum, maximum]" in result.stdout
-    place = alone.home / "visits.yaml"
+    place = marginweave.home / "visits.yaml"
     assert stat.S_IMODE(place.stat().st_mode) == 0o600
     text = place.read_text()
     assert "confirm" not in text
     assert "\nrows:" not in text
     assert "income: {type: number, bounds: [0, 20000], bins: {log: 12}, decimals: 0, public: the questionnaire}" in text
     assert f"{MARKER}name:" not in text
-    planned = alone("plan", "visits.yaml")
+    planned = marginweave("plan", "visits.yaml")
     assert planned.returncode == 0, planned.stderr
-    kept = [file for file in alone.home.rglob("*") if file.is_file() and file not in {place, table}]
+    kept = [file for file in marginweave.home.rglob("*") if file.is_file() and file not in {place, table}]
     assert not any(MARKER.encode() in file.read_bytes() for file in kept)
 
 
 @pytest.mark.parametrize("stop", [CTRL_C, CTRL_D])
-def test_who_stops_has_what_was_answered(alone: CommandLine, table: Path, stop: str) -> None:
-    result = on_terminal(alone, "init", "visits.csv", "--ask", typed=["row", "yes", "5000", "yes", "page 3", stop])
+def test_who_stops_has_what_was_answered(marginweave: CommandLine, table: Path, stop: str) -> None:
+    result = on_terminal(
+        marginweave, "init", "visits.csv", "--ask", typed=["row", "yes", "5000", "yes", "page 3", stop]
+    )
     assert result.returncode == 130, result.stdout
     assert "Wrote visits.yaml" in result.stdout
-    text = (alone.home / "visits.yaml").read_text()
+    text = (marginweave.home / "visits.yaml").read_text()
     assert "rows: 5000\n" in text
     waiting = [line for line in text.splitlines() if "confirm: true" in line and not line.startswith("#")]
     assert [line.split(":")[0].strip() for line in waiting] == ["income", f"{MARKER}name"]
     assert "public: page 3" in text
-    assert "waits for confirmation" in alone("plan", "visits.yaml").stderr
+    assert "waits for confirmation" in marginweave("plan", "visits.yaml").stderr
 
 
 PARAMETERS = {
@@ -152,20 +154,20 @@ PARAMETERS = {
 }
 
 
-def test_dpsyn_becomes_one_configuration_a_run(alone: CommandLine) -> None:
-    (alone.home / "parameters.json").write_text(json.dumps(PARAMETERS))
+def test_dpsyn_becomes_one_configuration_a_run(marginweave: CommandLine) -> None:
+    (marginweave.home / "parameters.json").write_text(json.dumps(PARAMETERS))
     arguments = ("init", "--from-dpsyn", "parameters.json", "--source", "people.csv")
-    result = alone(*arguments, "--public", "the challenge's web page")
+    result = marginweave(*arguments, "--public", "the challenge's web page")
     assert result.returncode == 0, result.stderr
     assert "Converted to people-1.yaml" in result.stdout
     for i, epsilon in ((1, 1), (2, 2)):
-        planned = alone("plan", f"people-{i}.yaml")
+        planned = marginweave("plan", f"people-{i}.yaml")
         assert planned.returncode == 0, planned.stderr
         assert f"epsilon {epsilon}" in planned.stdout
         assert "marginals" in planned.stdout
-    assert alone(*arguments).returncode == 2  # they exist
-    assert alone(*arguments, "--output", "unconfirmed.yaml").returncode == 0
-    assert "waits for confirmation" in alone("plan", "unconfirmed-1.yaml").stderr
+    assert marginweave(*arguments).returncode == 2  # they exist
+    assert marginweave(*arguments, "--output", "unconfirmed.yaml").returncode == 0
+    assert "waits for confirmation" in marginweave("plan", "unconfirmed-1.yaml").stderr
 
 
 @pytest.mark.parametrize(
@@ -184,8 +186,8 @@ def test_dpsyn_becomes_one_configuration_a_run(alone: CommandLine) -> None:
         (["init", "--from-dpsyn", "p.json", "--source", "x.csv", "--ask"], "--ask has no place with --from-dpsyn"),
     ],
 )
-def test_a_slip_in_the_command(alone: CommandLine, table: Path, arguments: list[str], words: str) -> None:
-    result = alone(*arguments)
+def test_a_slip_in_the_command(marginweave: CommandLine, table: Path, arguments: list[str], words: str) -> None:
+    result = marginweave(*arguments)
     assert result.returncode == 2
     assert words in result.stderr
     assert "Traceback" not in result.stderr

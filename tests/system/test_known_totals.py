@@ -16,6 +16,7 @@ from marginweave.tasks.ledger import Ledger
 from tests.support.fixed_noise import drawn_facts, fixed_noise
 from tests.support.people_table import people
 from tests.support.plain_runs import run_plainly
+from tests.support.samples import every
 
 pytestmark = pytest.mark.system
 KNOWN = [
@@ -56,7 +57,7 @@ def _released(home: Path, patch: pytest.MonkeyPatch, changes: dict[str, Any]) ->
         return run_plainly(home, people(home, 300, **changes), "r") / "release"
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", every(3, METHODS))
 def test_no_draw_depends_on_what_is_known(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     places = []
     for number, more in enumerate(({}, {"known": KNOWN})):

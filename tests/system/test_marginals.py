@@ -150,7 +150,23 @@ VARIANTS: dict[str, tuple[dict[str, object], list[str], int]] = {
 }
 
 
-@pytest.mark.parametrize(("changes", "draws", "larger"), VARIANTS.values(), ids=VARIANTS.keys())
+# What is put together of others, or told by the accountant alone.
+COMBINED = {
+    "all triples with a limit, nothing merged",
+    "single attributes",
+    "all four together, which tell of no triple",
+    "a private domain that is never missing",
+    "what auto has of a set beside a private domain",
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "draws", "larger"),
+    [
+        pytest.param(*variant, id=name, marks=pytest.mark.long if name in COMBINED else ())
+        for name, variant in VARIANTS.items()
+    ],
+)
 def test_every_kind_of_marginals_is_released(
     parent: ForkServer, new_victim: NewVictim, changes: dict[str, object], draws: list[str], larger: int
 ) -> None:
@@ -192,7 +208,7 @@ def test_every_kind_of_marginals_is_released(
 
 @pytest.mark.parametrize(
     ("number", "transition", "side"),
-    every(3, itertools.product([1, 2, 3, 4], ["begin_draw", "commit_draw"], ["before", "after"])),
+    every(5, itertools.product([1, 2, 3, 4], ["begin_draw", "commit_draw"], ["before", "after"])),
 )
 def test_a_run_killed_at_any_draw_goes_on(
     parent: ForkServer, new_victim: NewVictim, transition: str, side: str, number: int
@@ -216,13 +232,16 @@ def test_a_run_killed_at_any_draw_goes_on(
 
 @pytest.mark.parametrize(
     ("transition", "side", "number"),
-    [
-        ("begin_draw", "after", 2),
-        ("commit_draw", "before", 2),
-        ("begin_draw", "after", 3),
-        ("commit_draw", "before", 3),
-        ("begin_draw", "before", 5),
-    ],
+    every(
+        3,
+        [
+            ("begin_draw", "after", 2),
+            ("commit_draw", "before", 2),
+            ("begin_draw", "after", 3),
+            ("commit_draw", "before", 3),
+            ("begin_draw", "before", 5),
+        ],
+    ),
 )
 def test_a_run_killed_in_a_round_goes_on(
     parent: ForkServer, new_victim: NewVictim, transition: str, side: str, number: int
@@ -389,7 +408,7 @@ TUPLE_VARIANTS: dict[str, dict[str, object]] = {
 }
 
 
-@pytest.mark.parametrize("changes", TUPLE_VARIANTS.values(), ids=TUPLE_VARIANTS.keys())
+@pytest.mark.parametrize("changes", every(2, TUPLE_VARIANTS.values()), ids=TUPLE_VARIANTS.keys())
 def test_gum_takes_k_tuples(parent: ForkServer, new_victim: NewVictim, changes: dict[str, object]) -> None:
     """Every kind of column; the records follow from what is published, and a second synthesis makes the same."""
     victim = new_victim(600, aggregate__method="k-tuples", synthesize__method="gum", **changes)

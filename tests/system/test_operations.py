@@ -119,7 +119,7 @@ class Office:
 
     def killed(self, run: str) -> None:
         """A run that is killed when everything is drawn and nothing is published."""
-        command = [INSTALLED, "run", "visits.yaml", "--run", run]
+        command = ["marginweave", "run", "visits.yaml", "--run", run]
         process = subprocess.Popen(command, env=self.environment, cwd=self.home, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         for line in process.stdout:
@@ -127,6 +127,7 @@ class Office:
                 break
         process.send_signal(signal.SIGKILL)
         assert process.wait(timeout=60) == -signal.SIGKILL
+        process.stdout.read()  # until nobody is left who could write: what is forked ends after who ordered it
         process.stdout.close()
 
     def stopped(self, run: str) -> None:

@@ -15,6 +15,7 @@ from tests.support.commit_proxy import CommitProxy, Mode, commit_proxy
 from tests.support.kills import ForkServer, Victim
 from tests.support.people_table import people
 from tests.support.postgres import Server, postgres_server
+from tests.support.samples import every
 
 pytestmark = pytest.mark.system
 MODES: tuple[Mode, ...] = ("swallow the answer", "cut before")
@@ -81,7 +82,7 @@ def _cut(releases: Releases, mode: Mode, share: float | None) -> None:
     print(f"{mode}: {len(chosen)} of {commits} commits, {stopped} stopped and went on by the same command")  # noqa: T201
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", every(2, MODES))
 def test_some_commits_may_lose_their_connection(releases: Releases, mode: Mode) -> None:
     """Two of them, spread over the run."""
     _cut(releases, mode, 1 / SAMPLED)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.support.command_line import CommandLine
 from tests.support.people_table import people
+from tests.support.places import INSTALLED
 from tests.support.postgres import Server
 from tests.support.release_checks import only_run, opened
 
@@ -16,16 +18,17 @@ PASSWORD = "hidden-word"
 
 
 @pytest.fixture
-def writer(settled: CommandLine, database_server: Server, tmp_path: Path) -> CommandLine:
+def writer(settled: CommandLine, forked_program: Path, database_server: Server, tmp_path: Path) -> CommandLine:
     """A command line with a server of its own, whose ledger's tables another role has made."""
     owner = database_server.database()
     url = database_server.role(owner).replace(":@", f":{PASSWORD}@")
     cli = CommandLine(
         settled.home,
         {"MARGINWEAVE_LEDGER": url, "MARGINWEAVE_LEDGER_KEY_FILE": str(tmp_path / "keys" / "ledger.key")},
+        forked_program,
     )
     name = url.partition("://")[2].partition(":")[0]
-    as_owner = CommandLine(cli.home, {**cli.environment, "MARGINWEAVE_LEDGER_OWNER": owner})
+    as_owner = replace(cli, environment={**cli.environment, "MARGINWEAVE_LEDGER_OWNER": owner})
     made = as_owner("ledger", "upgrade", "--writer", name)
     assert made.returncode == 0, made.stderr
     assert "have version" in made.stdout
@@ -36,7 +39,7 @@ def test_a_release_through_postgresql(writer: CommandLine, tmp_path: Path) -> No
     """Opened, released, again for free, shown; and the password is in no word and no file, Prefect's database included."""
     configuration = people(tmp_path)
     opened(writer)
-    first = writer("run", configuration)
+    first = replace(writer, program=INSTALLED)("run", configuration)
     assert first.returncode == 0, first.stderr
     again = writer("run", configuration)
     assert again.returncode == 0, again.stderr
@@ -55,9 +58,8 @@ def test_a_release_through_postgresql(writer: CommandLine, tmp_path: Path) -> No
 def test_a_ledger_that_is_gone_stops_the_run(writer: CommandLine, tmp_path: Path) -> None:
     """Exit 3 before anything is drawn, without the password."""
     opened(writer)
-    away = CommandLine(
-        writer.home, {**writer.environment, "MARGINWEAVE_LEDGER": f"postgresql://writer:{PASSWORD}@127.0.0.1:9/ledger"}
-    )
+    gone = f"postgresql://writer:{PASSWORD}@127.0.0.1:9/ledger"
+    away = replace(writer, environment={**writer.environment, "MARGINWEAVE_LEDGER": gone})
     stopped = away("run", people(tmp_path))
     assert stopped.returncode == 3, stopped.stderr
     assert "the ledger postgresql://127.0.0.1:9/ledger cannot be used" in " ".join(stopped.stderr.split())

@@ -17,6 +17,7 @@ from marginweave.tasks.accounting.plan.resolve import load_configuration
 from tests.support.command_line import CommandLine
 from tests.support.configurations import quick
 from tests.support.drafts import answered
+from tests.support.samples import every
 
 pytestmark = pytest.mark.system
 Rows = list[list[str]]
@@ -44,7 +45,7 @@ def visits(place: Path) -> Rows:
 
 @pytest.mark.parametrize(
     ("table", "rows", "dropped", "doubted"),
-    [(survey, "944", set(), {"popul"}), (visits, None, {"Nr"}, set())],
+    every(2, [(survey, "944", set(), {"popul"}), (visits, None, {"Nr"}, set())]),
     ids=["survey", "visits"],
 )
 def test_a_draft_that_is_answered_is_no_trap(

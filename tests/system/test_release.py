@@ -218,7 +218,7 @@ def test_killed_in_the_middle_nothing_survives_and_resume_goes_on(
 
 
 @pytest.mark.parametrize(
-    ("sent", "ignored"), every(2, [(signal.SIGINT, False), (signal.SIGINT, True), (signal.SIGTERM, True)], first=1)
+    ("sent", "ignored"), every(3, [(signal.SIGINT, False), (signal.SIGINT, True), (signal.SIGTERM, True)], first=1)
 )
 def test_an_interrupted_terminal_stops_the_run_and_no_file_beside_it_is_run(
     settled: CommandLine, marginweave: CommandLine, tmp_path: Path, sent: signal.Signals, ignored: bool

@@ -10,12 +10,13 @@ import pytest
 
 from tests.support.command_line import CommandLine
 from tests.support.kills import ForkServer
+from tests.support.samples import every
 from tests.support.shapes import NewVictim
 
 pytestmark = pytest.mark.system
 
 
-@pytest.mark.parametrize("moment", ["begin_draw", "finish"])
+@pytest.mark.parametrize("moment", every(2, ["begin_draw", "finish"]))
 def test_a_copy_from_the_middle_of_a_release_admits_no_other(
     parent: ForkServer,
     new_victim: NewVictim,

@@ -7,6 +7,7 @@ import secrets
 import stat
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +18,18 @@ from tests.support.command_line import CommandLine
 from tests.support.people_table import people
 from tests.support.places import REPOSITORY
 from tests.support.postgres import Server
+from tests.support.prefect_api import ask
 from tests.support.protection_hook import heard, witness
 from tests.support.release_checks import only_run, opened
 
 pytestmark = pytest.mark.system
 PASSWORD = "hidden-word"
-SAVE_BLOCK = (
-    "import sys; from prefect.blocks.system import Secret; "
-    "Secret(value=sys.stdin.read().strip()).save(sys.argv[1], overwrite=True)"
-)
+SAVE_BLOCKS = """
+import json, sys
+from prefect.blocks.system import Secret
+for name, value in json.load(sys.stdin).items():
+    Secret(value=value).save(name, overwrite=True)
+"""
 
 
 def test_a_finished_home_is_closed(settled: CommandLine, tmp_path: Path) -> None:
@@ -69,6 +73,19 @@ def test_files_are_closed_whatever_the_umask(marginweave: CommandLine, tmp_path:
         assert (seen["core"], seen["dumpable"], seen["umask"] & 0o022) == ([0, 0], 0, 0o022)
 
 
+def save_blocks(cli: CommandLine, secrets_: dict[str, str]) -> None:
+    """Secret blocks by name, saved by a process that is told them on standard input."""
+    told = json.dumps(secrets_)
+    subprocess.run(
+        [sys.executable, "-c", SAVE_BLOCKS], env=cli.variables, input=told, text=True, check=True, timeout=60
+    )
+
+
+def make_pool(server: str, name: str, template: dict[str, Any]) -> None:
+    """As `prefect work-pool create` makes it, which tests/system/test_production.py types."""
+    ask(server, "/work_pools/", {"name": name, "type": "process", "base_job_template": template})
+
+
 def prefect(cli: CommandLine, *arguments: str, **more: Any) -> str:
     """Prefect's own command line; standard output."""
     command = [str(Path(sys.executable).parent / "prefect"), "--no-prompt", *arguments]
@@ -79,7 +96,7 @@ def prefect(cli: CommandLine, *arguments: str, **more: Any) -> str:
     return str(done.stdout + done.stderr)
 
 
-def deployed(cli: CommandLine, configuration: Path) -> str:
+def deployed(cli: CommandLine, server: str, configuration: Path) -> str:
     """A deployment in a pool of the repository's template; its flow run is due now."""
     deployment = {
         "name": "secrets",
@@ -89,12 +106,11 @@ def deployed(cli: CommandLine, configuration: Path) -> str:
     }
     file = cli.home / "prefect.yaml"
     file.write_text(yaml.safe_dump({"name": "test", "pull": [], "deployments": [deployment]}))
-    template = REPOSITORY / "deployments" / "work-pool.json"
-    said = prefect(
-        cli, "work-pool", "create", "with-secrets", "--type", "process", "--base-job-template", str(template)
-    )
-    said += prefect(cli, "deploy", "--prefect-file", str(file), "--all")
-    return said + prefect(cli, "deployment", "run", "marginweave release/secrets")
+    make_pool(server, "with-secrets", json.loads((REPOSITORY / "deployments" / "work-pool.json").read_text()))
+    said = prefect(cli, "deploy", "--prefect-file", str(file), "--all")
+    (made,) = ask(server, "/deployments/filter", {"deployments": {"name": {"any_": ["secrets"]}}})
+    ask(server, f"/deployments/{made['id']}/create_flow_run", {"state": {"type": "SCHEDULED"}})
+    return said
 
 
 def everything_prefect_shows(url: str) -> str:
@@ -108,31 +124,24 @@ def everything_prefect_shows(url: str) -> str:
 
 
 def test_secrets_from_prefect_blocks(
-    alone: CommandLine, server: str, database_server: Server, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+    alone: CommandLine, server: str, forked_program: Path, database_server: Server, tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:  # fmt: skip
     """Ledger URL and key live in Secret blocks; a worker that has neither releases; both turn up nowhere else."""
     owner = database_server.database()
     url = database_server.role(owner).replace(":@", f":{PASSWORD}@")
     key = secrets.token_hex(32)
-    steward = CommandLine(alone.home, {"MARGINWEAVE_LEDGER": url, "MARGINWEAVE_LEDGER_KEY": key})
+    steward = CommandLine(alone.home, {"MARGINWEAVE_LEDGER": url, "MARGINWEAVE_LEDGER_KEY": key}, forked_program)
     role = url.partition("://")[2].partition(":")[0]
-    made = CommandLine(steward.home, {**steward.environment, "MARGINWEAVE_LEDGER_OWNER": owner})
+    made = replace(steward, environment={**steward.environment, "MARGINWEAVE_LEDGER_OWNER": owner})
     assert made("ledger", "upgrade", "--writer", role).returncode == 0
     opened(steward)
 
     hook = tmp_path / "hook"
     api = {"PREFECT_API_URL": server, "PREFECT_HOME": str(alone.home / "prefect"), "MARGINWEAVE_LEDGER": ""}
     worker = CommandLine(alone.home, {**api, **witness(hook)})
-    for name, value in (("marginweave-ledger", url), ("marginweave-ledger-key", key)):
-        subprocess.run(
-            [sys.executable, "-c", SAVE_BLOCK, name],
-            env=worker.variables,
-            input=value,
-            text=True,
-            check=True,
-            timeout=60,
-        )
-    said = deployed(worker, people(tmp_path))
+    save_blocks(worker, {"marginweave-ledger": url, "marginweave-ledger-key": key})
+    said = deployed(worker, server, people(tmp_path))
     said += prefect(worker, "worker", "start", "--pool", "with-secrets", "--type", "process", "--run-once")
     assert (only_run(worker) / "release" / "privacy.json").is_file(), said
 
@@ -150,15 +159,10 @@ def test_secrets_from_prefect_blocks(
 
 def test_a_block_in_a_deployment_would_be_written_down(alone: CommandLine, server: str) -> None:
     """Why the references stand in the pool: `prefect deploy` resolves those of a deployment, and keeps the secret readable."""
+    from prefect.workers.process import ProcessWorker
+
     cli = CommandLine(alone.home, {"PREFECT_API_URL": server, "PREFECT_HOME": str(alone.home / "prefect")})
-    subprocess.run(
-        [sys.executable, "-c", SAVE_BLOCK, "told"],
-        env=cli.variables,
-        input="shown-word",
-        text=True,
-        check=True,
-        timeout=60,
-    )
+    save_blocks(cli, {"told": "shown-word"})
     deployment = {
         "name": "told",
         "entrypoint": "marginweave.flows.release.release",
@@ -166,7 +170,7 @@ def test_a_block_in_a_deployment_would_be_written_down(alone: CommandLine, serve
         "work_pool": {"name": "telling", "job_variables": {"env": {"X": "{{ prefect.blocks.secret.told }}"}}},
     }
     (cli.home / "prefect.yaml").write_text(yaml.safe_dump({"name": "test", "pull": [], "deployments": [deployment]}))
-    prefect(cli, "work-pool", "create", "telling", "--type", "process")
+    make_pool(server, "telling", ProcessWorker.get_default_base_job_template())
     prefect(cli, "deploy", "--prefect-file", str(cli.home / "prefect.yaml"), "--all")
     assert "shown-word" in everything_prefect_shows(server)
 

@@ -103,7 +103,8 @@ def test_what_a_killed_run_left_in_prefect_is_ended_by_the_next_start(
     assert after[own]["state_type"] == "COMPLETED"
 
 
-def test_servers_that_start_at_once_in_a_new_home_all_start(tmp_path: Path) -> None:
+@pytest.mark.parametrize("servers", every(2, [2, 4]))
+def test_servers_that_start_at_once_in_a_new_home_all_start(tmp_path: Path, servers: int) -> None:
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "MARGINWEAVE_"))}
     started = [
         subprocess.Popen(
@@ -112,15 +113,15 @@ def test_servers_that_start_at_once_in_a_new_home_all_start(tmp_path: Path) -> N
             stderr=subprocess.PIPE,
             text=True,
         )
-        for number in range(4)
+        for number in range(servers)
     ]
     ended = [(process.communicate(timeout=240)[1], process.returncode) for process in started]
-    assert [code for _, code in ended] == [0] * 4, ended
+    assert [code for _, code in ended] == [0] * servers, ended
 
 
-def test_two_of_one_name_in_a_new_home_are_one_run(alone: CommandLine, tmp_path: Path) -> None:
-    """Each with a server of its own: the other says that the run is in progress, or finds it finished and charges nothing."""
-    cli, path = opened(alone), people(tmp_path)
+def test_two_of_one_name_with_servers_of_their_own_are_one_run(settled: CommandLine, tmp_path: Path) -> None:
+    """The other says that the run is in progress, or finds it finished and charges nothing."""
+    cli, path = opened(settled), people(tmp_path)
     both = []
     for _ in range(2):
         both.append(

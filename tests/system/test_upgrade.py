@@ -1,8 +1,9 @@
-"""An upgrade in the middle of runs, rehearsed with two wheels of different versions that are built on the spot."""
+"""An upgrade in the middle of runs, rehearsed with a wheel that is built on the spot and installed as several versions."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -38,8 +39,8 @@ main()
 
 
 def _built(place: Path, version: str) -> Path:
-    """A wheel of this code under another version, installed in a folder of its own."""
-    copy = place / f"source-{version}"
+    """A wheel of this code under another version, installed in a folder."""
+    copy = place / "source"
     tracked = subprocess.run(
         ["git", "ls-files", "-z"], cwd=REPOSITORY, capture_output=True, text=True, check=True
     ).stdout
@@ -53,15 +54,35 @@ def _built(place: Path, version: str) -> Path:
     site = place / f"site-{version}"
     options = ["--quiet", "--no-deps", "--no-build-isolation", "--disable-pip-version-check"]
     subprocess.run([sys.executable, "-m", "pip", "install", *options, "--target", site, copy], check=True)
+    _keep_compiled(site / "marginweave")
     return site
+
+
+def _keep_compiled(package: Path) -> None:
+    """Bring along the kernels that numba has compiled here: it knows them by size and time of their source."""
+    for index in REPOSITORY.glob("tasks/**/__pycache__/*.nb[ic]"):
+        source = index.parents[1] / f"{index.name.partition('.')[0]}.py"
+        target = package / index.parents[1].relative_to(REPOSITORY)
+        shutil.copy(index, target / "__pycache__")
+        times = source.stat()
+        os.utime(target / source.name, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+def _copied(site: Path, version: str) -> Path:
+    """The same wheel as another version."""
+    other = site.with_name(f"site-{version}")
+    shutil.copytree(site, other)
+    (metadata,) = other.glob("marginweave-*.dist-info/METADATA")
+    metadata.write_text(re.sub(r"(?m)^Version: .*$", f"Version: {version}", metadata.read_text(), count=1))
+    return other
 
 
 @pytest.fixture(scope="module")
 def sites(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The version that begins runs, one with the same rules, and the same with a splitting rule of its own."""
     place = tmp_path_factory.mktemp("wheels")
-    made = {"old": _built(place, "7.1"), "new": _built(place, "7.2"), "other": place / "site-other"}
-    shutil.copytree(made["new"], made["other"])
+    old = _built(place, "7.1")
+    made = {"old": old, "new": _copied(old, "7.2"), "other": _copied(old, "7.3")}
     rule = made["other"] / "marginweave" / "tasks" / "accounting" / "plan" / "k_tuples.py"
     text, before = rule.read_text(), "tuple(p / least * scale for p in proportions)"
     assert text.count(before) == 1

@@ -19,8 +19,8 @@ from pathlib import Path
 
 from platformdirs import user_cache_path
 
+from tests.benchmarks.accuracy import beyond_page, forecast
 from tests.benchmarks.accuracy.figures import Cell, Figure, append, current, is_done, is_hopeless, read
-from tests.benchmarks.accuracy.forecast import section
 from tests.benchmarks.accuracy.measures import MEASURES
 from tests.benchmarks.accuracy.methods import DEFAULT, METHODS, PEERS, default_method, refusal, settings
 from tests.benchmarks.accuracy.page import render
@@ -31,6 +31,7 @@ from tests.support.places import REPOSITORY
 
 PAGE = REPOSITORY / "docs" / "accuracy.md"
 FIGURES = Path(__file__).with_name("figures.jsonl")
+SECTIONS = (beyond_page.section, forecast.section)
 EPSILONS = (0.3, 1.0, 3.0, 10.0)
 SEEDS = 3
 HANGS = 20  # times its CPU seconds: a busy machine is no reason to stop, a program that waits for ever is
@@ -105,7 +106,7 @@ def _described(figure: Figure) -> str:
 
 def _write(figures: Path) -> None:
     kept = current(read(figures), settings)
-    PAGE.write_text(render(kept.values(), default_method, section), encoding="utf-8")
+    PAGE.write_text(render(kept.values(), default_method, *SECTIONS), encoding="utf-8")
 
 
 def _print(line: str) -> None:

@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from decimal import Decimal
 from unittest import mock
 
+import numpy as np
+
 from marginweave.schemas.ledger.accounts import Account
 from marginweave.tasks.ledger import Ledger
 from tests.benchmarks.accuracy.figures import Cell
-from tests.benchmarks.accuracy.methods import configuration
+from tests.benchmarks.accuracy.methods import OTHERS, configuration
 from tests.benchmarks.accuracy.runs import Rows, Runner, fresh, rows_of
 from tests.benchmarks.accuracy.tables import delta, table
 from tests.benchmarks.scale.watch import Watched
@@ -29,7 +31,9 @@ class InProcess(Runner):
     """Runs cells of ours here, those of peers as `Runner` does."""
 
     def our_rows(self, cell: Cell) -> tuple[Watched, Rows]:
-        """A release in a home and with a ledger of its own."""
+        """A release in a home and with a ledger of its own; of a yardstick its share of the rows."""
+        if share := OTHERS.get(cell.method, {}).get("share"):
+            return _share_of_rows(cell, share)
         home = fresh(self.folder / "home")
         ledger, config = home / "ledger" / "ledger.sqlite", home / "accuracy.yaml"
         epsilon, own = (Decimal(repr(number)) for number in (cell.epsilon, delta(cell.table)))
@@ -50,3 +54,12 @@ class InProcess(Runner):
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
         seen = Watched(wall=wall, cpu=cpu, peak=0.0, start=0.0, server_cpu=0.0, server_peak=0.0, stages=(), ended="")
         return seen, rows_of(home / "runs" / "cell" / "release" / "synthetic.csv", cell.table)
+
+
+def _share_of_rows(cell: Cell, share: float) -> tuple[Watched, Rows]:
+    """A random share of the rows; no release."""
+    rows, began = table(cell.table).rows, time.process_time()
+    chosen = np.random.default_rng(cell.seed).permutation(len(rows))[: int(share * len(rows))]
+    cpu = time.process_time() - began
+    seen = Watched(wall=cpu, cpu=cpu, peak=0.0, start=0.0, server_cpu=0.0, server_peak=0.0, stages=(), ended="")
+    return seen, [rows[i] for i in chosen]

@@ -33,11 +33,12 @@ OURS: dict[str, Settings] = {
     "adaptive-mixture": {"aggregate": {**_MARGINALS, "cliques": "adaptive"}, "synthesize": _MIXTURE},
     "marginals-pgm": {"aggregate": _MARGINALS, "synthesize": {"method": "pgm"}},
 }
-INDEPENDENT, DEFAULT, DPSYN, SUBSAMPLE = "independent", "default", "dpsyn", "subsample"
-# What other benchmarks have beside them: the settings of DPSyn's papers; and, as a yardstick, a share of the rows themselves.
+INDEPENDENT, DEFAULT, DPSYN, SUBSAMPLE, ROWS = "independent", "default", "dpsyn", "subsample", "rows"
+# What other benchmarks have beside them: the settings of DPSyn's papers; and, as yardsticks, a share of the rows themselves.
 OTHERS: dict[str, Settings] = {
     DPSYN: {"aggregate": {**_MARGINALS, "preset": "paper"}, "synthesize": {**_GUM, "preset": "paper"}},
     SUBSAMPLE: {"share": 0.4},
+    ROWS: {"share": 1.0},
 }
 
 
@@ -111,6 +112,7 @@ def settings(cell: Cell) -> Settings | None:
     return _resolved(DEFAULT, cell.table, cell.epsilon) if cell.method == DEFAULT else (OURS | OTHERS).get(cell.method)
 
 
+@cache
 def _resolved(method: str, name: str, epsilon: float) -> Settings:
     cell = Cell(table=name, epsilon=epsilon, method=method, seed=0)
     return _sections(parse_configuration(configuration(cell, "table.csv")))

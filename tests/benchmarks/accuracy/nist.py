@@ -17,17 +17,15 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
 from platformdirs import user_cache_path
 
 from tests.benchmarks.accuracy.environments import PLACE, environment
 from tests.benchmarks.accuracy.figures import Cell, Figure, append, current, is_done, is_hopeless, read
 from tests.benchmarks.accuracy.in_process import InProcess
-from tests.benchmarks.accuracy.methods import DEFAULT, OTHERS, PEERS, SUBSAMPLE, settings
+from tests.benchmarks.accuracy.methods import DEFAULT, PEERS, SUBSAMPLE, settings
 from tests.benchmarks.accuracy.nist_page import MEASURES, render
 from tests.benchmarks.accuracy.nist_tables import BINNED, DICTIONARY, PREFIX, SETS, TABLE, unbinned
 from tests.benchmarks.accuracy.runs import CORES, Rows, figure, fresh
@@ -70,21 +68,10 @@ class Scored(InProcess):
         return figure(cell, numbers | ({} if ended else self.score(cell, rows)) | {"ended": ended})
 
     def _rows(self, cell: Cell) -> tuple[Watched, Rows]:
-        if cell.method == SUBSAMPLE:
-            return _subsample(cell)
         if cell.method not in PEERS:
             return self.our_rows(cell)
         seen, rows = self._peers_rows(replace(cell, table=cell.table + BINNED))
         return seen, unbinned(table(cell.table).header, rows, cell.seed)
-
-
-def _subsample(cell: Cell) -> tuple[Watched, Rows]:
-    """A share of the rows; no release."""
-    rows, began = table(cell.table).rows, time.process_time()
-    chosen = np.random.default_rng(cell.seed).permutation(len(rows))[: int(OTHERS[SUBSAMPLE]["share"] * len(rows))]
-    cpu = time.process_time() - began
-    seen = Watched(wall=cpu, cpu=cpu, peak=0.0, start=0.0, server_cpu=0.0, server_peak=0.0, stages=(), ended="")
-    return seen, [rows[i] for i in chosen]
 
 
 def main() -> None:

@@ -54,8 +54,8 @@ less than both standard deviations together. The best method is picked after the
 """
 
 
-def render(figures: Iterable[Figure], default: Default, forecast: Callable[[], Iterable[str]] = tuple) -> str:
-    """The page; `default` says which method the default is on a table at an epsilon, `forecast` is the section of it."""
+def render(figures: Iterable[Figure], default: Default, *further: Callable[[], Iterable[str]]) -> str:
+    """The page; `default` says which method the default is on a table at an epsilon, `further` makes more sections."""
     every = list(figures)
     summaries = summarize(every)
     beside = list(default_lines(summaries, default))
@@ -75,7 +75,8 @@ def render(figures: Iterable[Figure], default: Default, forecast: Callable[[], I
         of = epsilons[0][0].figures[0]
         parts.append(f"\n## {table}\n\n{of.rows:,} rows, {of.columns} columns, delta {of.delta:.3g}.\n")
         parts += result_lines(epsilons)
-    parts += forecast()
+    for section in further:
+        parts += section()
     return "\n".join(parts) + "\n"
 
 

@@ -154,13 +154,13 @@ def _spread(values: Mapping[int, float]) -> Spread:
     return Spread(mean=statistics.fmean(values.values()), deviation=spread)
 
 
-def result_lines(found: Found, table: str, rows: int) -> Iterator[str]:
+def result_lines(found: Found, table: str, rows: int, measures: Mapping[str, str] = MEASURES) -> Iterator[str]:
     """A line an epsilon and method."""
-    yield from header(f"epsilon|method|samples|{'|'.join(MEASURES.values())}|CPU s")
+    yield from header(f"epsilon|method|samples|{'|'.join(measures.values())}|CPU s")
     for (_, _, epsilon), methods in ((key, value) for key, value in found.items() if key[:2] == (table, rows)):
         for method, figures in methods.items():
             cpu = statistics.fmean(f["cpu"] for f in figures)
-            shown = [str(_spread(values)) if (values := _values(figures, key)) else "" for key in MEASURES]
+            shown = [str(_spread(values)) if (values := _values(figures, key)) else "" for key in measures]
             failed = next((f.failed for f in figures if f.failed), "")
             cells = [f"{failed} {shown[0]}".strip(), *shown[1:]]
             yield f"| {epsilon:g} | {method} | {len(figures)} | {' | '.join(cells)} | {cpu:.0f} |"

@@ -148,7 +148,7 @@ def sample_name(name: str, rows: int, number: int) -> str:
 
 @cache
 def table(name: str) -> Table:
-    """One of `TABLES` or `OTHERS`, or a sample of it (`sample_name`), of all rows where it has no more."""
+    """One of `TABLES` or `OTHERS`, or a random sample of it (`sample_name`), of all rows where it has no more."""
     if "/" not in name:
         return (_LOADERS | OTHERS)[name]()
     of, rows, number = name.split("/")
@@ -160,12 +160,14 @@ def table(name: str) -> Table:
 
 def is_known(name: str) -> bool:
     """Whether there is such a table."""
-    return name in TABLES or name in OTHERS or name.split("/", maxsplit=1)[0] in SAMPLED
+    return name.split("/", maxsplit=1)[0] in (*TABLES, *OTHERS)
 
 
 def delta(name: str) -> float:
     """The delta of every release of a table, peers' included."""
+    if name.split("/", maxsplit=1)[0] == "adult":
+        return _ADULT_DELTA
     if "/" in name:
         return _SAMPLES_DELTA
     rows = len(table(name).rows)
-    return _ADULT_DELTA if name == "adult" else 1 / (rows * math.log(rows))
+    return 1 / (rows * math.log(rows))

@@ -97,8 +97,8 @@ FAULTS = (
     Fault(
         name="records that break a rule are kept where they are to be dropped",
         file="tasks/encode/repair.py",
-        text="tuple(column[kept] for column in codes)",
-        instead="tuple(codes)",
+        text="codes = [column[kept] for column in codes]",
+        instead="codes = list(codes)",
         killed_by=("tests/laws/test_rules_between_columns.py::test_a_record_is_dropped_by_itself",),
     ),
     Fault(

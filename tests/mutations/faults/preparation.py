@@ -10,6 +10,7 @@ _RESIZED = "tests/unit/preprocess/test_resize.py::test_90_of_100_at_one_and_a_ha
 _UNDECLARED = "tests/unit/preprocess/test_undeclared.py"
 _COMPUTED = "tests/laws/test_computed_columns.py"
 _LEVELS = "tests/laws/test_levels.py"
+_SENSITIVITY = "tests/laws/test_rule_sensitivity.py"
 _DRAWN = "test_a_cell_without_a_value_becomes_a_draw_with_its_own_word"
 
 FAULTS = (
@@ -101,6 +102,23 @@ FAULTS = (
         text="len(set(columns_of(c, finer))) == length",
         instead="len(set(c)) == length",
         killed_by=(f"{_LEVELS}::test_no_set_has_two_levels_of_a_column",),
+    ),
+    Fault(
+        name="the counts of a column with levels weigh twice",
+        file="tasks/normalize/marginals.py",
+        text="deviation=measured[fine].deviation * math.sqrt(tables)",
+        instead="deviation=measured[fine].deviation",
+        killed_by=(f"{_LEVELS}::test_adjusted_counts_of_a_level_are_sums_of_those_of_its_column",),
+    ),
+    Fault(
+        name="the level of a record is that of another one",
+        file="tasks/encode/repair.py",
+        text="own[codes[fine]].astype",
+        instead="own[np.sort(codes[fine])].astype",
+        killed_by=(
+            f"{_LEVELS}::test_every_row_has_the_level_of_its_own_column",
+            f"{_SENSITIVITY}::test_every_neighbor_moves_tables_at_levels_by_no_more_than_is_charged",
+        ),
     ),
     Fault(
         name="records of a model may have another level than their column",

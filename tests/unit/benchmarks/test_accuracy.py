@@ -298,7 +298,7 @@ def test_the_page_is_made_of_the_figures() -> None:
     After a change of methods, of the default or of the page: python -m tests.benchmarks.accuracy --seeds 0 --write
     """
     kept = current(read(program.FIGURES), settings)
-    assert program.PAGE.read_text(encoding="utf-8") == render(kept.values(), methods.default_method, forecast.section)
+    assert program.PAGE.read_text(encoding="utf-8") == render(kept.values(), methods.default_method, *program.SECTIONS)
 
 
 @pytest.mark.usefixtures("tables")
