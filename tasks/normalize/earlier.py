@@ -59,16 +59,26 @@ def with_earlier(marginals: Marginals, declared: Configuration, resolved: Config
     Raises:
         StageError: a file is missing or was changed.
     """
-    files, tables = dict(earlier_files(declared, read)), list[EarlierTable]()
-    for number, _ in enumerate(declared.earlier, 1):
-        stated, cells = (files[earlier_name(number, name)] for name in EARLIER_FILES)
-        tables += _tables(declared, PrivacyStatement.from_json(stated), pq.read_table(io.BytesIO(cells)))
+    tables = earlier_tables(declared, read)
     if not tables:
         return marginals
     single, larger = ([t for t in tables if (len(t.codes) == 1) == alone] for alone in (True, False))
     one_way = pool(marginals.one_way, single)
     compression = compression_of(replace(marginals, pooled=one_way), resolved)[1]  # shares by pooled counts
     return replace(marginals, pooled=(*one_way, *pool(marginals.larger, larger, compression)))
+
+
+def earlier_tables(configuration: Configuration, read: Read) -> list[EarlierTable]:
+    """The marginals of the earlier releases of a configuration, as they were drawn; `read` gives the kept files by name.
+
+    Raises:
+        StageError: a file is missing or was changed.
+    """
+    files, tables = dict(earlier_files(configuration, read)), list[EarlierTable]()
+    for number, _ in enumerate(configuration.earlier, 1):
+        stated, cells = (files[earlier_name(number, name)] for name in EARLIER_FILES)
+        tables += _tables(configuration, PrivacyStatement.from_json(stated), pq.read_table(io.BytesIO(cells)))
+    return tables
 
 
 def pool(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutations.fault import Fault
 from tests.mutations.faults import (
     accounting,
+    answers,
     counting,
     drawing,
     keyed,
@@ -31,5 +32,6 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
     "Charges and draws": drawing.FAULTS,
     "A restored ledger, and answers that are lost": restoring.FAULTS,
     "What leaves": leaks.FAULTS,
+    "Answers with intervals": answers.FAULTS,
 }
 FAULTS: dict[str, Fault] = {fault.name: fault for faults in SECTIONS.values() for fault in faults}

@@ -1,0 +1,185 @@
+"""`marginweave query` and `table`: numbers with intervals from a release alone."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+
+from marginweave.flows.cli.console import Home, out, printable, table_of
+from marginweave.schemas.errors import InputError
+
+if TYPE_CHECKING:
+    from marginweave.schemas.question import Question
+    from marginweave.tasks.answers.answer import Answer
+
+WIDTH = 100
+_Released = Annotated[str, typer.Argument(metavar="RUN|FOLDER", help="Name of a run, or the folder of a release.")]
+_Where = Annotated[list[str] | None, typer.Option(metavar="CONDITION", help="Records that meet it: 'age >= 60'.")]
+_By = Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="An answer for each value of it.")]
+_Level = Annotated[str, typer.Option(help="How often an interval covers the truth.")]
+_Json = Annotated[bool, typer.Option("--json", help="Print the answers as JSON.")]
+_Csv = Annotated[bool, typer.Option("--csv", help="Print the answers as CSV.")]
+
+
+def query(  # noqa: PLR0913, PLR0917 - one option for each key of a question
+    released: _Released,
+    where: _Where = None,
+    by: _By = None,
+    count: Annotated[bool, typer.Option("--count", help="How many records [default].")] = False,
+    share: Annotated[bool, typer.Option("--share", help="The share of each group that meets --where.")] = False,
+    mean: Annotated[str | None, typer.Option(metavar="COLUMN", help="The mean of a number.")] = None,
+    median: Annotated[str | None, typer.Option(metavar="COLUMN", help="The median of a number.")] = None,
+    quantile: Annotated[str | None, typer.Option(metavar="COLUMN:Q", help="Another quantile: income:.9.")] = None,
+    of: Annotated[str, typer.Option(metavar="table|population", help="What the answer is about.")] = "table",
+    level: _Level = ".95",
+    questions: Annotated[Path | None, typer.Option("--file", help="A YAML file with a list `questions`.")] = None,
+    as_json: _Json = False,
+    as_csv: _Csv = False,
+    home: Home = Path(),
+) -> None:
+    """Ask a release for a number and how far the truth may be from it: post-processing, free of charge.
+
+    Example: `marginweave query affairs-1a2b3c4d --where "age >= 30" --by religious --share`
+    """
+    from marginweave.schemas.question import read_condition, read_question, read_questions
+
+    options: dict[str, Any] = {"of": of, "level": level}
+    asked = {"by": by, "count": count, "share": share, "mean": mean, "median": median, "quantile": quantile}
+    given = {name: value for name, value in asked.items() if value}
+    if questions is not None and (where or given):
+        raise InputError("--file has the questions: leave out --where, --by and what is asked for")
+    if questions is not None:
+        found = read_questions(questions, options)
+    else:
+        found = (
+            read_question({**options, **given, "where": [read_condition(text) for text in where or ()]}, "query:"),
+        )
+    _show(_answers(home, released, found), as_json=as_json, as_csv=as_csv)
+
+
+def table(
+    released: _Released,
+    columns: Annotated[list[str], typer.Argument(metavar="COLUMN [COLUMN [COLUMN]]", help="One to three columns.")],
+    level: _Level = ".95",
+    as_json: _Json = False,
+    as_csv: _Csv = False,
+    home: Home = Path(),
+) -> None:
+    """Show the counts of all combinations of one to three columns with their intervals: post-processing, free of charge.
+
+    A count that noise alone may have made is marked with *.
+
+    Example: `marginweave table affairs-1a2b3c4d age children`
+    """
+    from marginweave.schemas.question import read_question
+
+    if len(columns) > 3:
+        raise InputError("table shows one to three columns; use query --by for more")
+    question = read_question({"by": columns, "level": level}, "table:")
+    answers = _answers(home, released, (question,))
+    if as_json or as_csv or len(columns) == 1:
+        _show(answers, as_json=as_json, as_csv=as_csv)
+    else:
+        _cross(answers, columns)
+
+
+def _answers(home: Path, released: str, questions: Sequence[Question]) -> list[Answer]:
+    """All answers; raises InputError where a release has none of them."""
+    from marginweave.flows.postprocess.answers import open_answers
+
+    opened = open_answers(home, released)
+    answers = [answer for question in questions for answer in opened.ask(question)]
+    if all(answer.low is None for answer in answers):
+        raise InputError(answers[0].flag)
+    return answers
+
+
+def _show(answers: Sequence[Answer], *, as_json: bool, as_csv: bool) -> None:
+    """Print answers as a table, JSON or CSV."""
+    if as_json and as_csv:
+        raise InputError("--json and --csv are two ways to print the same; use one")
+    if as_json:
+        typer.echo(json.dumps([asdict(answer) for answer in answers], indent=1, ensure_ascii=False))
+        return
+    if as_csv:
+        names = list(dict.fromkeys(name for answer in answers for name in answer.group))
+        others = [field.name for field in fields(answers[0]) if field.name not in ("question", "group")]
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(["question", *names, *others])
+        for answer in answers:
+            labels = (answer.group.get(name, "") for name in names)
+            writer.writerow([answer.question, *labels, *(getattr(answer, name) for name in others)])
+        return
+    several = len({(answer.question, answer.of, answer.level) for answer in answers}) > 1
+    shown = table_of(*(["question"] if several else []), "group", "estimate", "low", "high", "how", "note")
+    for answer in answers:
+        group = ", ".join(f"{name} {label}" for name, label in answer.group.items())
+        numbers = (_number(value) for value in (answer.estimate, answer.low, answer.high))
+        how = answer.how if answer.low is not None else ""
+        question = [printable(f"{answer.question}, {answer.of}, {answer.level:.0%}")] if several else []
+        shown.add_row(*question, printable(group), *numbers, how, printable(answer.flag))
+    _print(shown)
+    first = answers[0]
+    if several:
+        out.print(
+            "low to high covers the truth with the probability that stands beside the question, each row by itself."
+        )
+    else:
+        asked = f"{first.question[0].upper()}{first.question[1:]} of the {first.of}"
+        out.print(
+            f"{printable(asked)}: low to high covers the truth with probability {first.level:g}, each row by itself."
+        )
+
+
+def _cross(answers: Sequence[Answer], columns: Sequence[str]) -> None:
+    """Print a cross-table for each value of a third column, in parts where it is wider than a terminal."""
+    first, second, *_ = columns
+    heads = list(dict.fromkeys(answer.group[second] for answer in answers))
+    cells = {tuple(answer.group.values()): _cell(answer) for answer in answers}
+    corner = f"{first} / {second}"
+    left = max(len(corner), *(len(key[0]) for key in cells))
+    parts: list[list[str]] = [[]]
+    for head in heads:
+        room = WIDTH - left
+        for own in (*parts[-1], head):
+            room -= 2 + max(len(own), *(len(text) for key, text in cells.items() if key[1] == own))
+        if room < 0 and parts[-1]:
+            parts.append([])
+        parts[-1].append(head)
+    for third in dict.fromkeys(key[2:] for key in cells):
+        if third:
+            out.print(f"{columns[2]} {printable(third[0])}")
+        for part in parts:
+            shown = table_of(corner, *map(printable, part))
+            for label in dict.fromkeys(key[0] for key in cells):
+                shown.add_row(printable(label), *(cells[label, head, *third] for head in part))
+            _print(shown)
+    marked = " * noise alone may have made it." if any(answer.flag for answer in answers) else ""
+    out.print(f"Each count with its {answers[0].level:.0%} interval.{marked}")
+
+
+def _cell(answer: Answer) -> str:
+    if answer.low is None:
+        return "not measured"
+    mark = "*" if answer.flag else ""
+    return f"{_number(answer.estimate)}{mark} ({_number(answer.low)}–{_number(answer.high)})"
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if float(value).is_integer() and abs(value) >= 2 else f"{value:.4g}"
+
+
+def _print(shown: Table) -> None:
+    from rich.console import Console
+
+    Console(highlight=False, markup=False, width=WIDTH).print(shown)

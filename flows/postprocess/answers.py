@@ -1,0 +1,84 @@
+"""Opens what a release has for answers: the measurements as they were drawn, from its folder alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from marginweave.flows.run.lookup import finished_run
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.errors import InputError
+from marginweave.schemas.released.aggregates import Domain, LevelNoise
+from marginweave.schemas.released.statement import PrivacyStatement
+from marginweave.tasks.answers.codes import Codes
+from marginweave.tasks.answers.least_squares import LeastSquares
+from marginweave.tasks.answers.marginals import MarginalAnswers
+from marginweave.tasks.answers.tables import axes_of, noisy_tables
+from marginweave.tasks.answers.tuples import TupleAnswers
+from marginweave.tasks.checkpoint.files import read_file
+from marginweave.tasks.normalize.earlier import earlier_tables, read_measurements
+from marginweave.tasks.normalize.known import total_of_rows
+from marginweave.tasks.publish.tables import read_counts
+from marginweave.tasks.structure.zeros import domain_sizes
+
+Answers = MarginalAnswers | TupleAnswers
+
+
+def open_answers(home: Path, named: str) -> Answers:
+    """What answers questions to a finished run of this name, or to the release in the folder `named`.
+
+    Raises:
+        InputError: there is neither.
+    """
+    folder = Path(named)
+    return read_answers(folder if (folder / "privacy.json").is_file() else finished_run(home, named)[0].release)
+
+
+def read_answers(place: Path) -> Answers:
+    """What answers questions to the release in the folder `place`. DP: post-processing.
+
+    Raises:
+        InputError: the folder has no complete release.
+        StageError: a file of an earlier release is missing or was changed.
+    """
+    try:
+        statement = PrivacyStatement.from_json((place / "privacy.json").read_bytes())
+        declared = Configuration.from_canonical(statement.configuration)
+        configuration = declared.with_bounds(statement.bounds, statement.bought_bins)
+        domain = Domain(names=tuple(statement.domain), labels=tuple(statement.domain.values()))
+        codes = Codes(
+            configuration=configuration, domain=domain, sizes=domain_sizes(configuration.attributes, domain.labels)
+        )
+        if configuration.marginals is None:
+            noise = tuple(LevelNoise(**dict(item)) for item in statement.noise)
+            aggregates, intervals = read_counts(pq.read_table(place / "aggregates.parquet"), domain, noise)
+            return TupleAnswers(aggregates=aggregates, intervals=intervals, codes=codes)
+        cells = pq.read_table(place / "measurements.parquet")
+        drawn = read_measurements(cells, statement.marginals or (), domain, configuration)
+    except (OSError, ValueError, KeyError, TypeError, pa.ArrowInvalid):
+        raise InputError(
+            f"{place} does not hold a complete release (privacy.json and aggregates.parquet or measurements.parquet)"
+        ) from None
+    earlier, resize = earlier_tables(declared, lambda name: read_file(place / name)), configuration.resize
+    total = total_of_rows(configuration) if resize is None else float(resize.records)
+    names = configuration.attributes
+    return MarginalAnswers(
+        squares=LeastSquares(noisy_tables(drawn, configuration, earlier, total)),
+        codes=codes,
+        axes=axes_of(configuration, codes.sizes),
+        sets=[
+            tuple(names[a].name for a in m.attributes) for m in (*drawn.larger, *(one.measurement for one in earlier))
+        ],
+        sampled=_sampled(configuration),
+    )
+
+
+def _sampled(configuration: Configuration) -> str | None:
+    """Why the table is no simple sample of a population, as far as the configuration tells."""
+    if configuration.resize is not None:
+        return "the rows were resampled (resize)"
+    if configuration.stability.records > 1:
+        return "a subject has several records, which are no independent draws"
+    return None

@@ -1,0 +1,1 @@
+"""Service: numbers with honest intervals from released measurements alone."""

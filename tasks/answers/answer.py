@@ -1,0 +1,29 @@
+"""An answer: an estimate, how far the truth may be from it, and whether it should be used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+How = Literal["measured", "model", "both"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What a release says to a question, of one group of records.
+
+    `low` to `high` covers the truth with probability `level`. `noise_sd` is the standard deviation of the noise of a count, in
+    records. `how` says where it is from: measured tables alone, the fitted model, or both. Where nothing can be said,
+    estimate and ends are None. `flag` says why it should not be used; empty where it can be.
+    """
+
+    question: str
+    group: dict[str, str] = field(default_factory=dict)
+    estimate: float | None
+    low: float | None
+    high: float | None
+    noise_sd: float | None = None
+    level: float
+    of: Literal["table", "population"] = "table"
+    how: How = "measured"
+    flag: str = ""

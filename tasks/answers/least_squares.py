@@ -1,0 +1,233 @@
+"""Generalised least squares over all measured tables at once, for queries inside what was measured.
+
+A query weighs the records by a product of weights, one factor for each axis. On the cells of a table that has all of its
+axes it is a sum over sets B of axes of residual queries: products of centered weights over B. White noise on the cells of a
+table is independent for different B, so each B is estimated by itself: by the mean of all tables that have B, weighted by
+inverse variance (ResidualPlanner: Xiao, He, Zhang, Kifer 2023; GReM: Mullins et al. 2024). Where the tables of B divide each
+of its axes in one way, no linear unbiased estimate has less variance.
+
+One axis by itself and the number of records are solved exactly although tables divide an axis in several ways (values merged,
+levels). With t the counts of the axis and S_k t its sums over part k, the tables say w_k |S_k t - T_k|^2 - (w_k / m_k) (sum t -
+sum T_k)^2 of it, T_k the pooled table of m_k blocks, 1/w_k the variance of a cell. The second term and what all cells of all
+tables add up to are of the number of records n alone, and given n the axes are independent of each other and of larger B.
+
+Sets of axes that tables divide in several ways are estimated by those that divide them as the table that the query is read in:
+unbiased, with the variance that is stated, which may be larger than the least one.
+DP: post-processing of released counts.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from marginweave.schemas.arrays import Floats, Integers
+from marginweave.tasks.answers.tables import NoisyTables, Part
+
+Weights = Mapping[int, Floats]
+"""Of some queries the weights of the codes of each axis, shape (queries, codes); an axis that is left out weighs all by 1."""
+
+
+class NotMeasuredError(Exception):
+    """No measured table has all axes of a query; or each has values of them merged, of which some weigh more than others."""
+
+    def __init__(self, *, merged: bool) -> None:
+        super().__init__("not measured")
+        self.merged = merged
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Estimates:
+    """Estimates of some queries, shape (queries,), and their covariance, shape (queries, queries)."""
+
+    values: Floats
+    covariance: Floats
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Axis:
+    """What is known of the counts t of an axis, given their sum n: t = t_0 + n d, with the covariance of t_0.
+
+    Both are over blocks, the coarsest division that is at least as fine as every part but the whole: `means` t_0, `slopes` d,
+    `covariance`. Inside a block the pooled counts `inside` decide, whose cells have the variance `variance`. `precision` and
+    `total` say what the axis tells of n.
+    """
+
+    blocks: Part
+    means: Floats
+    slopes: Floats
+    covariance: Floats
+    inside: Floats
+    variance: float
+    precision: float
+    total: float
+
+    def estimates(self, weights: Floats) -> tuple[Floats, Floats, Floats]:
+        """For weights of the codes, shape (queries, codes): at n = 0, for each record, and their covariance given n."""
+        sizes = np.bincount(self.blocks.blocks)
+        level = self.blocks.sums(weights) / sizes
+        rest = weights - level[:, self.blocks.blocks]
+        covariance = level @ self.covariance @ level.T + rest @ rest.T * self.variance
+        return level @ self.means + rest @ self.inside, level @ self.slopes, covariance
+
+
+class LeastSquares:
+    """Answers queries from measured tables; what tables say of a set of axes is pooled once."""
+
+    def __init__(self, measured: NoisyTables) -> None:
+        self.measured = measured
+        self._holders: dict[int, set[int]] = defaultdict(set)
+        for number, table in enumerate(measured.tables):
+            for part in table.parts:
+                self._holders[part].add(number)
+        self._pooled: dict[tuple[int, ...], tuple[Floats, float]] = {}
+        self._axes: dict[int, _Axis] = {}
+
+    def solve(self, weights: Weights) -> Estimates:
+        """Estimates of queries, at least one.
+
+        Raises:
+            NotMeasuredError: no measured table has all of their axes, divided at least as the weights are.
+        """
+        if not weights:
+            total, variance = self.total
+            return Estimates(values=np.array([total]), covariance=np.array([[variance]]))
+        signatures = self._signatures(weights)
+        found = [self._solved(weights, signature) for signature in signatures]
+        return min(found, key=lambda one: float(np.trace(one.covariance)))
+
+    @cached_property
+    def total(self) -> tuple[float, float]:
+        """The number of records and its variance; 0 where it is public."""
+        if self.measured.total is not None:
+            return self.measured.total, 0.0
+        counts, precision = self._pool(())
+        said = [(precision, float(counts))]
+        for axis in self.measured.sizes:
+            known = self._axis(axis)
+            said.append((known.precision, known.total))
+            for part in self._parts_of(axis):
+                table, weight = self._pool((part,))
+                said.append((-weight / table.size, float(table.sum())))
+        precision = sum(weight for weight, _ in said)
+        return sum(weight * total for weight, total in said) / precision, 1 / precision
+
+    def _signatures(self, weights: Weights) -> list[tuple[int, ...]]:
+        """The parts, one for each axis, over which queries with these weights can be read in a measured table."""
+        axes, parts = set(weights), self.measured.parts
+        if len(axes) == 1:
+            return [(self.measured.whole[axis],) for axis in axes]
+        found: dict[tuple[int, ...], bool] = {}
+        for table in self.measured.tables:
+            inside = tuple(part for part in table.parts if parts[part].axis in axes)
+            if len(inside) == len(axes) and inside not in found:
+                found[inside] = all(_fits(parts[part], weights[parts[part].axis]) for part in inside)
+        if not any(found.values()):
+            raise NotMeasuredError(merged=bool(found))
+        return [signature for signature, fits in found.items() if fits]
+
+    def _solved(self, weights: Weights, signature: tuple[int, ...]) -> Estimates:
+        parts, total = self.measured.parts, self.total
+        means, centered = dict[int, Floats](), dict[int, Floats]()
+        for number in signature:
+            part = parts[number]
+            values = part.values(weights[part.axis])
+            means[number] = values.mean(axis=1)
+            centered[number] = values - means[number][:, None]
+        queries = len(next(iter(means.values())))
+        slopes, estimates, covariance = np.ones(queries), np.zeros(queries), np.zeros((queries, queries))
+        for number in signature:
+            slopes = slopes * means[number]
+        for length in range(1, len(signature) + 1):
+            for inside in itertools.combinations(signature, length):
+                scale = np.ones(queries)
+                for number in set(signature) - set(inside):
+                    scale = scale * means[number]
+                if length == 1:
+                    part = parts[inside[0]]
+                    at_zero, each, own = self._axis(part.axis).estimates(centered[inside[0]][:, part.blocks])
+                    slopes = slopes + scale * each
+                else:
+                    at_zero, own = self._residual(inside, centered)
+                estimates += scale * at_zero
+                covariance += np.outer(scale, scale) * own
+        return Estimates(
+            values=estimates + slopes * total[0], covariance=covariance + np.outer(slopes, slopes) * total[1]
+        )
+
+    def _residual(self, inside: tuple[int, ...], centered: Mapping[int, Floats]) -> tuple[Floats, Floats]:
+        """Estimates and covariance of products of centered weights of these parts."""
+        table, precision = self._pool(inside)
+        queries = len(centered[inside[0]])
+        left, own = np.broadcast_to(table, (queries, *table.shape)), np.full((queries, queries), 1 / precision)
+        for number in reversed(inside):
+            left = np.einsum("k...a,ka->k...", left, centered[number])
+            own = own * (centered[number] @ centered[number].T)
+        return left, own
+
+    def _pool(self, parts: tuple[int, ...]) -> tuple[Floats, float]:
+        """What all tables with these parts say of a table over them, and the precision of its cells, which is one for all."""
+        if parts not in self._pooled:
+            tables = self.measured.tables
+            holders = set.intersection(*(self._holders[part] for part in parts)) if parts else set(range(len(tables)))
+            size = math.prod(self.measured.parts[part].size for part in parts)
+            summed, precision = np.zeros([self.measured.parts[part].size for part in parts]), 0.0
+            for number in sorted(holders):
+                table = tables[number]
+                others = tuple(axis for axis, part in enumerate(table.parts) if part not in parts)
+                weight = size / (table.counts.size * table.variance)
+                summed += weight * table.counts.sum(axis=others)
+                precision += weight
+            self._pooled[parts] = summed / precision, precision
+        return self._pooled[parts]
+
+    def _parts_of(self, axis: int) -> list[int]:
+        return [
+            number for number, part in enumerate(self.measured.parts) if part.axis == axis and self._holders[number]
+        ]
+
+    def _axis(self, axis: int) -> _Axis:
+        if axis not in self._axes:
+            whole = self.measured.whole[axis]
+            inside, exact = self._pool((whole,))
+            coarser = [number for number in self._parts_of(axis) if number != whole]
+            blocks = _refinement(axis, self.measured.sizes[axis], [self.measured.parts[n].blocks for n in coarser])
+            sizes = np.bincount(blocks.blocks)
+            precision, told = np.diag(exact / sizes), exact / sizes * blocks.sums(inside)
+            for number in coarser:
+                table, weight = self._pool((number,))
+                one_hot = np.eye(self.measured.parts[number].size)[:, self.measured.parts[number].blocks]
+                sums = blocks.values(one_hot).T
+                precision, told = precision + weight * sums @ sums.T, told + weight * sums @ table
+            inverse = np.asarray(np.linalg.inv(precision), np.float64)
+            means, spread = inverse @ told, inverse.sum(axis=0)
+            slopes = spread / spread.sum()
+            self._axes[axis] = _Axis(
+                blocks=blocks,
+                means=means - slopes * means.sum(),
+                slopes=slopes,
+                covariance=np.asarray(inverse - np.outer(spread, slopes), np.float64),
+                inside=inside,
+                variance=1 / exact,
+                precision=1 / float(spread.sum()),
+                total=float(means.sum()),
+            )
+        return self._axes[axis]
+
+
+def _fits(part: Part, weights: Floats) -> bool:
+    """Whether codes of one block weigh the same."""
+    return bool(np.array_equal(part.values(weights)[:, part.blocks], weights))
+
+
+def _refinement(axis: int, size: int, parts: Sequence[Integers]) -> Part:
+    """The coarsest part of an axis that is at least as fine as all of these; one block without any."""
+    if not parts:
+        return Part(axis=axis, blocks=np.zeros(size, np.int64))
+    return Part(axis=axis, blocks=np.unique(np.stack(parts), axis=1, return_inverse=True)[1].reshape(-1))

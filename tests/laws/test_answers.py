@@ -1,0 +1,206 @@
+"""Answers have the estimate and the variance of generalised least squares, and intervals that cover as often as they say."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binom, chi2
+
+from marginweave.tasks.answers.intervals import Reach, count_interval_of, quantile_bins, ratio_interval
+from marginweave.tasks.answers.least_squares import LeastSquares, NotMeasuredError
+from marginweave.tasks.evaluate.intervals import count_interval
+from marginweave.tasks.mechanisms.laplace import DiscreteLaplace
+from tests.support.dense_least_squares import Survey, random_weights
+
+FALSE_ALARM = 1e-6
+SIGMAS = st.sampled_from([0.7, 2.0, 5.0, 30.0])
+SMALL = Survey(
+    sizes=(3, 5, 4),
+    sets=(
+        *(((a,), sigma, False) for a, sigma in enumerate((3.0, 5.0, 8.0))),
+        *(((0, 1), 4.0, False), ((1, 2), 6.0, False), ((0, 1, 2), 12.0, False), ((0, 1), 9.0, False)),
+    ),
+    merged=((0, 1, 2), (0, 1, 2, 3, 4), (0, 1, 2, 3)),
+)
+
+
+@st.composite
+def surveys(draw: st.DrawFn, *, level: bool = False) -> Survey:
+    """Two to four attributes of different sizes, every one measured alone, some sets of them, values merged in the sets."""
+    sizes = tuple(draw(st.permutations([2, 3, 4, 5]))[: 3 if level else draw(st.integers(2, 4))])
+    merged = tuple(tuple(np.minimum(np.arange(s), draw(st.integers(1, s)) - 1).tolist()) for s in sizes)
+    attributes = range(len(sizes))
+    fine, codes = None, ()
+    if level:
+        fine = draw(st.sampled_from(list(attributes)))
+        codes = tuple(min(code, 1) for code in range(sizes[fine]))
+        sizes, merged = (*sizes, 2), (*merged, (0, 1))
+        attributes = [*(a for a in attributes if a != fine), len(sizes) - 1]
+    larger = [c for k in range(2, len(attributes) + 1) for c in itertools.combinations(attributes, k)]
+    chosen = draw(st.lists(st.sampled_from(larger), min_size=1, max_size=5))
+    sets = [((a,), draw(SIGMAS), False) for a in range(len(sizes))] + [(c, draw(SIGMAS), True) for c in chosen]
+    return Survey(sizes=sizes, sets=tuple(sets), merged=merged, fine=fine, level=codes)
+
+
+def compare(survey: Survey, seed: int, *, known: bool, level: bool = False) -> None:
+    """Every single attribute, every measured set, and the number of records, against the dense system."""
+    rng = np.random.default_rng(seed)
+    table = rng.poisson(40, survey.cells).astype(np.float64)
+    squares = survey.measure(table, rng, known=known)
+    asked: list[dict[int, Any]] = [
+        {},
+        *(random_weights(survey, [a], rng, merged=False) for a in range(len(survey.cells))),
+    ]
+    for clique, _, merges in survey.sets:
+        if len(clique) > 1:
+            weights = random_weights(survey, [a for a in clique if a < len(survey.cells)], rng, merged=merges)
+            if level and len(survey.cells) in clique and survey.fine is not None:
+                weights[survey.fine] = rng.normal(size=(2, 2))[:, np.array(survey.level)]
+            asked.append(weights)
+    for weights in asked:
+        found = squares.solve({axis: weights[axis] for axis in sorted(weights)})
+        values, covariance = survey.dense(squares, survey.products(weights), float(table.sum()) if known else None)
+        scale = max(float(np.abs(covariance).max()), 1e-3)
+        assert np.allclose(found.values, values, rtol=1e-7, atol=1e-5)
+        assert np.allclose(found.covariance, covariance, rtol=1e-6, atol=1e-6 * scale)
+
+
+@given(survey=surveys(), seed=st.integers(0, 2**32 - 1), known=st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_estimate_and_variance_are_those_of_the_dense_system(survey: Survey, seed: int, known: bool) -> None:
+    """Overlapping sets, unequal noise, merged values, the number of records noisy or known: the least variance there is."""
+    compare(survey, seed, known=known)
+
+
+@given(survey=surveys(level=True), seed=st.integers(0, 2**32 - 1), known=st.booleans())
+@settings(max_examples=30, deadline=None)
+def test_a_level_is_tied_to_its_column(survey: Survey, seed: int, known: bool) -> None:
+    """What is measured of a level tells of the column, and the other way round."""
+    compare(survey, seed, known=known, level=True)
+
+
+def test_what_is_in_no_set_or_merged_is_not_answered() -> None:
+    survey = Survey(
+        sizes=(2, 4, 3),
+        sets=(*(((a,), 2.0, False) for a in range(3)), ((0, 1), 2.0, True)),
+        merged=((0, 1), (0, 1, 2, 2), (0, 1, 2)),
+    )
+    squares = survey.measure(np.ones(survey.cells), np.random.default_rng(1))
+    ones = {a: np.ones((1, size)) for a, size in enumerate(survey.sizes)}
+    for weights, merged in (({0: ones[0], 2: ones[2]}, False), ({0: ones[0], 1: np.array([[0.0, 0, 0, 1]])}, True)):
+        with pytest.raises(NotMeasuredError) as refusal:
+            squares.solve(weights)
+        assert refusal.value.merged == merged
+    assert squares.solve({0: ones[0], 1: np.array([[0.0, 0, 1, 1]])}).values.shape == (1,)
+
+
+def _repeated(count: int, sigma_scale: float = 1.0) -> tuple[list[LeastSquares], np.ndarray[Any, Any]]:
+    rng = np.random.default_rng(11)
+    table = rng.poisson(6, SMALL.cells).astype(np.float64)
+    survey = Survey(
+        sizes=SMALL.sizes, merged=SMALL.merged, sets=tuple((c, s * sigma_scale, m) for c, s, m in SMALL.sets)
+    )
+    return [survey.measure(table, rng) for _ in range(count)], table
+
+
+def test_unclipped_errors_have_the_variance_that_is_stated() -> None:
+    """400 releases, one cell of a triple: the sum of squared errors by the variance is chi^2; false alarms 1e-6."""
+    releases, table = _repeated(400)
+    weights = {a: np.eye(size)[[1]] for a, size in enumerate(SMALL.sizes)}
+    solved = [squares.solve(weights) for squares in releases]
+    errors = sum((one.values[0] - table[1, 1, 1]) ** 2 / one.covariance[0, 0] for one in solved)
+    assert chi2.ppf(FALSE_ALARM / 2, len(solved)) < errors < chi2.isf(FALSE_ALARM / 2, len(solved))
+
+
+@pytest.mark.parametrize("scale", [0.1, 0.3, 1.0])
+def test_counts_as_shown_cover_at_least_what_they_say(scale: float) -> None:
+    """300 releases, one count each, chosen by turns among cells of a pair: whole, clipped at 0; false alarms 1e-6."""
+    releases, table = _repeated(300, scale)
+    hits, pairs = 0, table.sum(axis=2)
+    for number, squares in enumerate(releases):
+        a, b = number % SMALL.sizes[0], number % SMALL.sizes[1]
+        found = squares.solve({0: np.eye(SMALL.sizes[0])[[a]], 1: np.eye(SMALL.sizes[1])[[b]]})
+        shown = count_interval_of(float(found.values[0]), float(found.covariance[0, 0]), Reach(level=0.95))
+        assert shown.low == int(shown.low) >= 0
+        hits += shown.low <= pairs[a, b] <= shown.high
+    assert hits >= binom.ppf(FALSE_ALARM, len(releases), 0.95)
+
+
+@given(count=st.integers(-200, 5000), sigma=st.floats(0.05, 500), level=st.sampled_from([0.8, 0.95, 0.999]))
+@settings(max_examples=300, deadline=None)
+def test_a_count_from_one_cell_covers_what_the_exact_interval_does(count: int, sigma: float, level: float) -> None:
+    """That of `evaluate.intervals`, which is exact, lies inside, and the ends are at most one record further out."""
+    exact = count_interval(np.array([count]), sigma, level=level)
+    found = count_interval_of(float(count), sigma**2 + 1 / 12, Reach(level=level))
+    assert found.low <= exact.low[0] <= found.low + 1
+    assert found.high - 1 <= exact.high[0] <= found.high
+
+
+def test_sums_of_laplace_noise_are_covered() -> None:
+    """One cell and a sum of three with discrete Laplace noise at two levels: 4,000 draws each; false alarms 1e-6."""
+    rng, sigma = np.random.default_rng(5), 4.0
+    p = np.exp(-2 * np.arcsinh(1 / (np.sqrt(2) * sigma)))
+    for cells, level in itertools.product((1, 3), (0.95, 0.99)):
+        noise = (rng.geometric(1 - p, (4000, cells)) - rng.geometric(1 - p, (4000, cells))).sum(axis=1)
+        half = Reach(level=level, pure=True).of(sigma * cells**0.5)
+        assert (np.abs(noise) <= half + 0.5).sum() >= binom.ppf(FALSE_ALARM, 4000, level)
+        assert half >= DiscreteLaplace.reach(sigma * cells**0.5, level)
+
+
+@pytest.mark.parametrize("records", [25.0, 400.0])
+def test_ratios_are_covered_however_noisy_their_denominator_is(records: float) -> None:
+    """4,000 draws of a share of .3 with correlated noise; an unbounded set covers all. False alarms 1e-6."""
+    rng = np.random.default_rng(7)
+    covariance = np.array([[60.0, 40.0], [40.0, 100.0]])
+    truth, hits = np.array([0.3 * records, records]), 0
+    for values in rng.multivariate_normal(truth, covariance, 4000):
+        found = ratio_interval(values, covariance, Reach(level=0.95), (0.0, 1.0))
+        hits += found is None or found[0] <= 0.3 <= found[1]
+    assert binom.ppf(FALSE_ALARM, 4000, 0.95) <= hits
+    assert records < 100 or hits <= binom.isf(FALSE_ALARM, 4000, 0.95)
+
+
+@pytest.mark.parametrize(("beyond", "at"), [(-60.0, 0.0), (190.0, 100.0)])
+def test_a_ratio_beyond_its_limits_has_the_interval_of_the_limit(beyond: float, at: float) -> None:
+    """No interval is narrower, or empty, because noise took a count further from what is possible."""
+    covariance, reach = np.array([[60.0, 40.0], [40.0, 100.0]]), Reach(level=0.8)
+    found, wanted = (ratio_interval(np.array([n, 100.0]), covariance, reach, (0.0, 1.0)) for n in (beyond, at))
+    assert found is not None
+    assert found == wanted
+    assert found[1] - found[0] > 0.05
+
+
+def test_shares_of_a_population_are_covered() -> None:
+    """Tables of 300 are drawn, a share of .2, then noise: 4,000 times; without the sampling variance it fails."""
+    rng, hits, narrow = np.random.default_rng(8), 0, 0
+    covariance = np.array([[9.0, 0.0], [0.0, 9.0]])
+    for _ in range(4000):
+        table = np.array([rng.binomial(300, 0.2), 300.0])
+        values = table + rng.normal(0, 3, 2)
+        wide = ratio_interval(values, covariance, Reach(level=0.95), (0.0, 1.0), (0.0, values[1], -values[1]))
+        alone = ratio_interval(values, covariance, Reach(level=0.95), (0.0, 1.0))
+        assert wide is not None
+        assert alone is not None
+        hits += wide[0] <= 0.2 <= wide[1]
+        narrow += alone[0] <= 0.2 <= alone[1]
+    assert binom.ppf(FALSE_ALARM, 4000, 0.94) <= hits <= binom.isf(FALSE_ALARM, 4000, 0.97)
+    assert narrow < binom.ppf(FALSE_ALARM, 4000, 0.95)
+
+
+@pytest.mark.parametrize("q", [0.5, 0.9])
+def test_quantiles_are_covered(q: float) -> None:
+    """4,000 draws of noisy counts of 12 values: the quantile is among those that are left; false alarms 1e-6."""
+    rng, sigma = np.random.default_rng(9), 6.0
+    counts = np.array([3, 8, 20, 31, 40, 44, 39, 30, 18, 9, 5, 1], np.float64)
+    truth = int(np.searchsorted(np.cumsum(counts), q * counts.sum()))
+    contrast = np.tril(np.ones((12, 12))) - q
+    sigmas = np.sqrt((contrast**2).sum(axis=1)) * sigma
+    below = (counts + rng.normal(0, sigma, (4000, 12))) @ contrast.T
+    found = [quantile_bins(one, sigmas, Reach(level=0.95)) for one in below]
+    assert sum(bool(one[truth]) for one in found) >= binom.ppf(FALSE_ALARM, 4000, 0.95)
+    assert np.mean([one.sum() for one in found]) < 5

@@ -1,0 +1,38 @@
+"""Faults of answers: an estimate that is not the best one, an interval that covers less than it says."""
+
+from __future__ import annotations
+
+from tests.mutations.fault import Fault
+
+_DENSE = "tests/laws/test_answers.py::test_estimate_and_variance_are_those_of_the_dense_system"
+
+FAULTS = (
+    Fault(
+        name="a sum of many cells of a table counts for as exact as one cell",
+        file="tasks/answers/least_squares.py",
+        text="weight = size / (table.counts.size * table.variance)",
+        instead="weight = 1 / table.variance",
+        killed_by=(_DENSE,),
+    ),
+    Fault(
+        name="answers forget that the number of records is noisy",
+        file="tasks/answers/least_squares.py",
+        text="covariance=covariance + np.outer(slopes, slopes) * total[1]",
+        instead="covariance=covariance",
+        killed_by=(_DENSE,),
+    ),
+    Fault(
+        name="a share that noise took below 0 has an empty interval",
+        file="tasks/answers/intervals.py",
+        text="n = min(max(float(values[0]), limits[0] * d), limits[1] * d)",
+        instead="n = float(values[0])",
+        killed_by=("tests/laws/test_answers.py::test_a_ratio_beyond_its_limits_has_the_interval_of_the_limit",),
+    ),
+    Fault(
+        name="the ends of a count in whole numbers do not move out",
+        file="tasks/answers/intervals.py",
+        text="half, centre = reach.of(sigma) + (0.5 if sigma else 0.0), max(estimate, 0.0)",
+        instead="half, centre = reach.of(sigma), max(estimate, 0.0)",
+        killed_by=("tests/laws/test_answers.py::test_a_count_from_one_cell_covers_what_the_exact_interval_does",),
+    ),
+)

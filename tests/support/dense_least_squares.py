@@ -1,0 +1,124 @@
+"""Measured tables of a small made-up domain, and generalised least squares over all of its cells at once, as an oracle."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from marginweave.schemas.released.measurements import Clique, Measurement
+from marginweave.tasks.answers.least_squares import LeastSquares
+from marginweave.tasks.answers.tables import tables_of
+from marginweave.tasks.normalize.earlier import EarlierTable
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Survey:
+    """Tables to measure: of attributes with `sizes`, the last one a level of `fine` by `level` where that is given.
+
+    `sets` have attributes, the sigma of the noise, and whether values are merged as `merged` says.
+    """
+
+    sizes: tuple[int, ...]
+    sets: tuple[tuple[Clique, float, bool], ...]
+    merged: tuple[tuple[int, ...], ...]
+    fine: int | None = None
+    level: tuple[int, ...] = ()
+
+    @property
+    def axes(self) -> dict[int, tuple[int, Array]]:
+        found = {a: (a, np.arange(size)) for a, size in enumerate(self.sizes)}
+        return found if self.fine is None else found | {len(self.sizes) - 1: (self.fine, np.array(self.level))}
+
+    @property
+    def cells(self) -> tuple[int, ...]:
+        """The shape of the whole table."""
+        return self.sizes if self.fine is None else self.sizes[:-1]
+
+    def codes(self, clique: Clique, merges: bool) -> tuple[Array, ...]:
+        return tuple(np.array(self.merged[a]) if merges else np.arange(self.sizes[a]) for a in clique)
+
+    def design(self, clique: Clique, merges: bool) -> Array:
+        """Which cells of the whole table each cell of a measured one sums."""
+        codes = self.codes(clique, merges)
+        shape = [int(c.max()) + 1 for c in codes]
+        rows = np.zeros((math.prod(shape), math.prod(self.cells)))
+        for number, cell in enumerate(itertools.product(*map(range, self.cells))):
+            own = [self.axes[a][1][cell[self.axes[a][0]]] for a in clique]
+            rows[np.ravel_multi_index([c[v] for c, v in zip(codes, own, strict=True)], shape), number] = 1
+        return rows
+
+    def measure(self, table: Array, rng: np.random.Generator, *, known: bool = False) -> LeastSquares:
+        """Noisy tables of a table, with rounded normal noise."""
+        found = []
+        for clique, sigma, merges in self.sets:
+            exact = self.design(clique, merges) @ table.ravel()
+            counts = exact.astype(np.int64) + np.rint(rng.normal(0, sigma, exact.shape)).astype(np.int64)
+            codes = self.codes(clique, merges)
+            shaped = counts.reshape([int(c.max()) + 1 for c in codes])
+            m = Measurement(attributes=clique, counts=shaped, deviation=sigma)
+            found.append(EarlierTable(measurement=m, codes=codes))
+        return LeastSquares(tables_of(found, self.sizes, self.axes, float(table.sum()) if known else None))
+
+    def dense(self, squares: LeastSquares, queries: Array, total: float | None = None) -> tuple[Array, Array]:
+        """Best linear unbiased estimates of queries, shape (queries, cells), and their covariance, by one large system.
+
+        With a known total the record count is a constraint: what is left varies among tables that add up to it.
+        """
+        size = math.prod(self.cells)
+        information, said = np.zeros((size, size)), np.zeros(size)
+        for (clique, sigma, merges), table in zip(self.sets, squares.measured.tables, strict=True):
+            design, variance = self.design(clique, merges), sigma**2 + 1 / 12
+            assert np.isclose(table.variance, variance)
+            information += design.T @ design / variance
+            said += design.T @ self._counts(squares, clique, merges, table.counts) / variance
+        start, basis = np.zeros(size), np.eye(size)
+        if total is not None:
+            start = np.full(size, total / size)
+            basis = np.linalg.svd(np.ones((1, size)))[2][1:].T
+        inverse = np.linalg.pinv(basis.T @ information @ basis, rcond=1e-11, hermitian=True)
+        solved = start + basis @ inverse @ basis.T @ (said - information @ start)
+        return queries @ solved, queries @ basis @ inverse @ basis.T @ queries.T
+
+    def _counts(self, squares: LeastSquares, clique: Clique, merges: bool, counts: Array) -> Array:
+        """The counts of a table over parts, in the order of its own codes."""
+        number = [place for place, (c, _, m) in enumerate(self.sets) if (c, m) == (clique, merges)]
+        parts = next(squares.measured.tables[n].parts for n in number if squares.measured.tables[n].counts is counts)
+        order = [
+            next(i for i, p in enumerate(parts) if squares.measured.parts[p].axis == self.axes[a][0]) for a in clique
+        ]
+        moved = counts.transpose(order)
+        for place, (a, codes) in enumerate(zip(clique, self.codes(clique, merges), strict=True)):
+            axis, of_axis = self.axes[a]
+            blocks = squares.measured.parts[parts[order[place]]].blocks
+            own = codes[of_axis] if self.fine is not None else codes
+            back = np.zeros(int(codes.max()) + 1, np.int64)
+            back[own[: len(blocks)]] = blocks
+            moved = np.take(moved, back, axis=place)
+            assert axis == squares.measured.parts[parts[order[place]]].axis
+        return moved.ravel()
+
+    def products(self, weights: Mapping[int, Array]) -> Array:
+        """Queries over the cells of the whole table from weights by axis."""
+        count = len(next(iter(weights.values()))) if weights else 1
+        found = np.ones((count, *self.cells))
+        for axis, own in weights.items():
+            found = found * own.reshape([count, *(size if a == axis else 1 for a, size in enumerate(self.cells))])
+        return found.reshape(count, -1)
+
+
+def random_weights(
+    survey: Survey, axes: Sequence[int], rng: np.random.Generator, *, merged: bool, queries: int = 2
+) -> dict[int, Array]:
+    """Weights that are the same for merged values, where these are asked together."""
+    found = {}
+    for axis in axes:
+        own = rng.normal(size=(queries, survey.cells[axis]))
+        found[axis] = own[:, np.array(survey.merged[axis])] if merged else own
+    return found

@@ -1,0 +1,49 @@
+"""`marginweave query` and `table` on releases that exist, as a reader of them types it; no ledger, no server, no source."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.support.command_line import CommandLine
+from tests.support.homes import unpack_home
+
+pytestmark = pytest.mark.system
+
+
+def _releases(home: Path) -> dict[str, Path]:
+    """The folder of a release of marginals and of one of k-tuples, copied away from their runs."""
+    found = {}
+    for file in sorted(home.glob("runs/*/release/privacy.json")):
+        kind = "marginals" if (file.parent / "measurements.parquet").exists() else "k-tuples"
+        found.setdefault(kind, file.parent)
+    return found
+
+
+@pytest.mark.parametrize("name", ["gdp", "laplace"])
+def test_answers_from_a_folder_alone(alone: CommandLine, tmp_path: Path, name: str) -> None:
+    for kind, place in _releases(unpack_home(name, tmp_path)).items():
+        copy = shutil.copytree(place, alone.home / kind)
+        total = alone("query", copy, "--json")
+        assert total.returncode == 0, total.stderr
+        (answer,) = json.loads(total.stdout)
+        assert answer["low"] <= answer["estimate"] <= answer["high"]
+        assert (answer["how"], answer["level"], answer["flag"]) == ("measured", 0.95, "")
+        column = next(iter(json.loads((copy / "privacy.json").read_text())["domain"]))
+        shown = alone("table", copy, column)
+        assert shown.returncode == 0, shown.stderr
+        assert all(len(line) <= 100 for line in shown.stdout.splitlines())
+        listed = alone("query", copy, "--by", column, "--level", ".8", "--csv")
+        rows = list(csv.DictReader(io.StringIO(listed.stdout)))
+        assert len(rows) > 1
+        assert {row["level"] for row in rows} == {"0.8"}
+        assert column in rows[0]
+        refused = alone("query", copy, "--where", "nothing = 1")
+        assert refused.returncode == 2
+        assert refused.stderr.startswith("marginweave: 'nothing' is no column that was counted")
+        assert "Traceback" not in refused.stderr

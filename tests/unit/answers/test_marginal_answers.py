@@ -1,0 +1,161 @@
+"""Answers to questions, from measurements with next to no noise: what is asked is what is counted."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.errors import InputError
+from marginweave.schemas.question import read_condition, read_question
+from marginweave.schemas.released.aggregates import Domain
+from marginweave.schemas.released.measurements import Marginals, Measurement
+from marginweave.tasks.answers.codes import Codes
+from marginweave.tasks.answers.least_squares import LeastSquares
+from marginweave.tasks.answers.marginals import MarginalAnswers
+from marginweave.tasks.answers.tables import axes_of, noisy_tables
+from marginweave.tasks.normalize.marginals import compression_of
+from marginweave.tasks.structure.zeros import domain_sizes
+from tests.support.configurations import configuration
+from tests.support.noisy_marginals import measure_merged
+
+CLIQUES = (("sex", "region"), ("region", "age", "grade"))
+EXTRA: dict[str, Any] = {
+    "columns__area": {"type": "category", "values": ["coast", "land"]},
+    "columns__signs": {"type": "set", "values": ["cough", "fever"], "max_values": 2},
+    "structure": {
+        "levels": [{"column": "area", "by": "region", "mapping": {"north": "coast", "south": "land", "west": "coast"}}]
+    },
+}
+
+
+def opened(changes: dict[str, Any], cliques: Any, sd: float = 1e-3, sampled: str | None = None) -> tuple[Any, ...]:
+    """Answers of a made-up table, its rows as codes, and its attributes by name."""
+    config: Configuration = configuration(
+        aggregate={"method": "marginals", "cliques": [list(c) for c in cliques]}, **changes
+    )
+    labels = tuple(a.labels for a in config.attributes)
+    sizes, rng = domain_sizes(config.attributes, labels), np.random.default_rng(3)
+    rows = [np.minimum(rng.geometric(0.3, 2000) - 1, n - 1) for n in sizes]
+    places = {a.name: j for j, a in enumerate(config.attributes)}
+    if "area" in places:
+        rows[places["area"]] = np.array([0, 1, 0, 2])[rows[places["region"]]]
+
+    def counted(clique: tuple[int, ...]) -> Measurement:
+        counts = np.zeros([sizes[a] for a in clique], np.int64)
+        np.add.at(counts, tuple(rows[a] for a in clique), 1)
+        noise = rng.normal(0, sd, counts.shape).round().astype(np.int64)
+        return Measurement(attributes=clique, counts=counts + noise, deviation=sd)
+
+    one_way = tuple(counted((a,)) for a in range(len(sizes)))
+    domain = Domain(names=tuple(places), labels=labels)
+    plain = Marginals(domain=domain, one_way=one_way, larger=())
+    merged = compression_of(plain, config)[1]
+    larger = tuple(measure_merged(counted(tuple(sorted(places[n] for n in c))), merged) for c in cliques)
+    drawn = Marginals(domain=domain, one_way=one_way, larger=larger)
+    answers = MarginalAnswers(
+        squares=LeastSquares(noisy_tables(drawn, config)),
+        codes=Codes(configuration=config, domain=domain, sizes=sizes),
+        axes=axes_of(config, sizes),
+        sets=cliques,
+        sampled=sampled,
+    )
+    return answers, dict(zip(places, rows, strict=True))
+
+
+def ask(answers: MarginalAnswers, *where: str, **content: Any) -> list[Any]:
+    question = read_question({"where": [read_condition(text) for text in where], **content}, "query:")
+    return list(answers.ask(question))
+
+
+def test_counts_shares_and_groups() -> None:
+    answers, rows = opened({}, CLIQUES)
+    inside = (rows["age"] >= 2) & (rows["age"] < 5) & np.isin(rows["region"], (0, 2))
+    (found,) = ask(answers, "age >= 30", "region in north, west")
+    assert found.low <= inside.sum() <= found.high
+    assert found.high - found.low <= 30
+    by = ask(answers, "age >= 30", by=["region"], share=True)
+    assert [one.group["region"] for one in by] == ["north", "south", "west", "(missing)"]
+    for code, one in enumerate(by):
+        group = rows["region"] == code
+        truth = ((rows["age"] >= 2) & (rows["age"] < 5) & group).sum() / max(group.sum(), 1)
+        assert one.low is not None
+        assert one.low <= truth <= one.high
+        assert one.group["region"] != "north" or one.high - one.low < 0.05
+    (missing,) = ask(answers, "age =")
+    assert missing.low <= (rows["age"] == 5).sum() <= missing.high
+    (total,) = ask(answers)
+    assert total.low <= 2000 <= total.high
+
+
+def test_means_and_quantiles_hold_the_truth_wherever_in_its_bin_a_value_lies() -> None:
+    answers, rows = opened({}, CLIQUES)
+    edges, known = np.array([0, 18, 30, 50, 65, 100.0]), rows["age"] < 5
+    lower, upper = edges[rows["age"][known]], edges[rows["age"][known] + 1]
+    (mean,) = ask(answers, mean="age")
+    assert mean.low <= lower.mean()
+    assert upper.mean() <= mean.high
+    assert mean.estimate == pytest.approx((lower + upper).mean() / 2, rel=0.01)
+    for q in (0.1, 0.5, 0.9):
+        (found,) = ask(answers, quantile=f"age:{q}")
+        assert found.low <= np.quantile(lower, q, method="inverted_cdf") <= found.high
+        assert found.low <= np.quantile(upper, q, method="inverted_cdf") <= found.high
+        assert found.low <= found.estimate <= found.high
+    grades = rows["grade"][rows["grade"] < 7] + 1.0
+    (exact,) = ask(answers, mean="grade")
+    assert exact.high - exact.low < 0.1
+    assert exact.low <= grades.mean() <= exact.high
+    (whole,) = ask(answers, mean="grade", of="population")
+    error = grades.std() / len(grades) ** 0.5
+    assert whole.high - whole.low > 2 * 1.9 * error > exact.high - exact.low
+
+
+def test_levels_and_values_of_sets() -> None:
+    answers, rows = opened(EXTRA, (("sex", "area"), ("sex", "signs=fever")))
+    for area, sex in itertools.product(range(2), range(2)):
+        (found,) = ask(answers, f"area = {['coast', 'land'][area]}", f"sex = {'fm'[sex]}")
+        assert found.low <= ((rows["area"] == area) & (rows["sex"] == sex)).sum() <= found.high
+    (fever,) = ask(answers, "signs = fever", "sex = m")
+    assert fever.low <= ((rows["signs=fever"] == 0) & (rows["sex"] == 1)).sum() <= fever.high
+    (both,) = ask(answers, "region in north, west", "area = coast")
+    assert both.low <= (rows["area"] == 0).sum() <= both.high
+    with pytest.raises(InputError, match="a condition must name one"):
+        ask(answers, "signs in cough, fever")
+
+
+def test_what_is_not_measured_is_refused_by_name() -> None:
+    answers, _ = opened({}, CLIQUES)
+    (found,) = ask(answers, "sex = f", "grade = 1")
+    assert (found.estimate, found.low) == (None, None)
+    assert found.flag.startswith("not measured: grade, sex are in no measured set together; nearest: sex, region")
+    for wrong, said in (
+        ("salary > 3", "no column that was counted"),
+        ("age > 20", "inside a bin"),
+        ("sex = x", "no value"),
+    ):
+        with pytest.raises(InputError, match=said):
+            ask(answers, wrong)
+    with pytest.raises(InputError, match="has no numbers"):
+        ask(answers, mean="region")
+
+
+def test_merged_values_are_asked_for_together_and_a_mean_takes_their_range() -> None:
+    answers, rows = opened({}, CLIQUES, sd=60.0)
+    rare = [a for a in ask(answers, by=["region", "grade"]) if a.estimate is None]
+    assert rare
+    assert all("ask for all of them at once" in one.flag and "grade: " in one.flag for one in rare)
+    wide = ask(answers, "region = north", mean="grade")
+    truth = rows["grade"][(rows["region"] == 0) & (rows["grade"] < 7)].mean() + 1
+    assert wide[0].estimate is None or wide[0].low <= truth <= wide[0].high
+
+
+def test_counts_that_noise_may_have_made_are_flagged_and_a_population_may_be_refused() -> None:
+    answers, _ = opened({}, CLIQUES, sd=40.0, sampled="a subject has several records")
+    shown = ask(answers, by=["region", "sex"])
+    assert any(one.flag.startswith("do not use: noise alone reaches") for one in shown)
+    assert all(one.flag or one.estimate > 60 for one in shown)
+    with pytest.raises(InputError, match="a subject has several records"):
+        ask(answers, "sex = f", share=True, of="population")
