@@ -85,7 +85,7 @@ def triples(configuration: Sections, rows: float) -> Iterator[Mapping[str, Any]]
     length = min(3, len(sizes) - len(finer_places(configuration)))
     if not 2 <= length <= len(sizes) <= _TRIPLES_COLUMNS:
         return
-    coarsen = None if finer_places(configuration) else _coarsen(configuration, length, rows)
+    coarsen = _coarsen(configuration, length, rows)
     if coarsen or finer_places(configuration):
         yield from _triples_at_levels(configuration, length, rows, coarsen)
         return
@@ -109,8 +109,8 @@ _FEW_ROWS, _COARSENED = 2_000.0, 3
 def _coarsen(configuration: Sections, length: int, rows: float) -> int | None:
     """Beyond how many cells sets have coarser bins; None where that changes nothing, or is not known to help."""
     levels = BinLevels.make(tuple(public_codes(configuration.attributes).values()), configuration.attributes)
-    if length < _COARSENED or rows > _FEW_ROWS or configuration.synthesize.method == "gum":
-        return None
+    if length < _COARSENED or rows > _FEW_ROWS or configuration.synthesize.method == "gum" or configuration.structure:
+        return None  # of rules between columns: a fit took more than three times as long (docs/methods.md)
     most = round(_most_cells(rows, length, levels.attributes))
     sets = itertools.combinations(range(levels.attributes), length)
     return most if any(levels.within(places, most) != places for places in sets) else None
