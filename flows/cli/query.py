@@ -95,7 +95,7 @@ def _answers(home: Path, released: str, questions: Sequence[Question]) -> list[A
     """All answers; raises InputError where a release has none of them."""
     from marginweave.flows.postprocess.answers import open_answers
 
-    opened = open_answers(home, released)
+    opened = open_answers(home, released, lambda text: typer.echo(f"marginweave: {text}", err=True))
     answers = [answer for question in questions for answer in opened.ask(question)]
     if all(answer.low is None for answer in answers):
         raise InputError(answers[0].flag)
@@ -162,14 +162,17 @@ def _cross(answers: Sequence[Answer], columns: Sequence[str]) -> None:
             for label in dict.fromkeys(key[0] for key in cells):
                 shown.add_row(printable(label), *(cells[label, head, *third] for head in part))
             _print(shown)
-    marked = " * noise alone may have made it." if any(answer.flag for answer in answers) else ""
-    out.print(f"Each count with its {answers[0].level:.0%} interval.{marked}")
+    marked = " * noise alone may have made it." if any(answer.flag.startswith("do not") for answer in answers) else ""
+    rests = (
+        " ~ rests on the model, not on a measured table." if any(answer.how == "model" for answer in answers) else ""
+    )
+    out.print(f"Each count with its {answers[0].level:.0%} interval.{marked}{rests}")
 
 
 def _cell(answer: Answer) -> str:
     if answer.low is None:
         return "not measured"
-    mark = "*" if answer.flag else ""
+    mark = ("~" if answer.how == "model" else "") + ("*" if answer.flag.startswith("do not") else "")
     return f"{_number(answer.estimate)}{mark} ({_number(answer.low)}–{_number(answer.high)})"
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,21 +26,27 @@ from marginweave.tasks.normalize.known import total_of_rows
 from marginweave.tasks.publish.tables import read_counts
 from marginweave.tasks.structure.zeros import domain_sizes
 
+if TYPE_CHECKING:
+    from marginweave.tasks.answers.model import ModelAnswers  # numba
+
 Answers = MarginalAnswers | TupleAnswers
 
 
-def open_answers(home: Path, named: str) -> Answers:
+def open_answers(home: Path, named: str, say: Callable[[str], None] = lambda _: None) -> Answers:
     """What answers questions to a finished run of this name, or to the release in the folder `named`.
+
+    `say` hears of what takes long.
 
     Raises:
         InputError: there is neither.
     """
     folder = Path(named)
-    return read_answers(folder if (folder / "privacy.json").is_file() else finished_run(home, named)[0].release)
+    there = (folder / "privacy.json").is_file()
+    return read_answers(folder if there else finished_run(home, named)[0].release, say)
 
 
-def read_answers(place: Path) -> Answers:
-    """What answers questions to the release in the folder `place`. DP: post-processing.
+def read_answers(place: Path, say: Callable[[str], None] = lambda _: None) -> Answers:
+    """What answers questions to the release in the folder `place`; `say` hears of what takes long. DP: post-processing.
 
     Raises:
         InputError: the folder has no complete release.
@@ -63,15 +72,23 @@ def read_answers(place: Path) -> Answers:
         ) from None
     earlier, resize = earlier_tables(declared, lambda name: read_file(place / name)), configuration.resize
     total = total_of_rows(configuration) if resize is None else float(resize.records)
-    names = configuration.attributes
+    names, measured = configuration.attributes, noisy_tables(drawn, configuration, earlier, total)
+
+    @cache
+    def model() -> ModelAnswers | None:
+        from marginweave.flows.postprocess.model_answers import open_model  # numba
+
+        return open_model(place, measured, say)
+
     return MarginalAnswers(
-        squares=LeastSquares(noisy_tables(drawn, configuration, earlier, total)),
+        squares=LeastSquares(measured),
         codes=codes,
         axes=axes_of(configuration, codes.sizes),
         sets=[
             tuple(names[a].name for a in m.attributes) for m in (*drawn.larger, *(one.measurement for one in earlier))
         ],
         sampled=_sampled(configuration),
+        model=model,
     )
 
 

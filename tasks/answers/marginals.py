@@ -6,9 +6,10 @@ DP: post-processing of released counts.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from marginweave.schemas.arrays import Floats, Integers
 from marginweave.schemas.configuration.values import listed
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.question import Question
-from marginweave.tasks.answers.answer import Answer
+from marginweave.tasks.answers.answer import Answer, How
 from marginweave.tasks.answers.codes import MISSING, Chosen, Codes, ValueRange
 from marginweave.tasks.answers.intervals import (
     EstimateInterval,
@@ -27,9 +28,13 @@ from marginweave.tasks.answers.intervals import (
 )
 from marginweave.tasks.answers.least_squares import Estimates, LeastSquares, NotMeasuredError, Weights
 
+if TYPE_CHECKING:
+    from marginweave.tasks.answers.model import ModelAnswers  # numba
+
 Factor = tuple[int, Floats]
 """An attribute, by its place, and the weight of each of its codes."""
 
+_RESTS = "rests on the model"
 _TOO_FEW = "do not use: too few records for their noise"
 
 
@@ -38,14 +43,15 @@ class MarginalAnswers:
     """Answers questions inside measured sets of attributes, which are `sets`, each by its names.
 
     `axes` has the axis of each attribute, and its code for each code of the axis. `sampled` says why the table is no simple
-    sample of a population; None where it may be one.
+    sample of a population; None where it may be one. `model` is asked for what is outside; None where there is none.
     """
 
-    squares: LeastSquares
+    squares: LeastSquares | ModelAnswers
     codes: Codes
     axes: dict[int, tuple[int, Integers]]
     sets: Sequence[tuple[str, ...]]
     sampled: str | None = None
+    model: Callable[[], ModelAnswers | None] = lambda: None
 
     def ask(self, question: Question) -> Iterator[Answer]:
         """An answer for each group of a question.
@@ -58,14 +64,8 @@ class MarginalAnswers:
         where = [_factor(chosen) for chosen in self.codes.conditions(question)]
         numbers = self.codes.numbers(question.column) if question.column else None
         for group in self.codes.groups(question):
-            own, flag = [_factor(chosen) for chosen in group.chosen], ""
-            found: EstimateInterval | None = None
-            try:
-                found, flag = self._answer(question, where, own, numbers)
-            except NotMeasuredError as error:
-                flag = self._refusal(
-                    [*where, *own, *([(numbers.place, numbers.low)] if numbers else [])], merged=error.merged
-                )
+            own = [_factor(chosen) for chosen in group.chosen]
+            found, flag, how = self._best(question, where, own, numbers)
             yield Answer(
                 question=question.words,
                 group=group.labels,
@@ -75,8 +75,25 @@ class MarginalAnswers:
                 noise_sd=found.sd if found else None,
                 level=question.level,
                 of=question.of,
+                how=how,
                 flag=flag,
             )
+
+    def _best(
+        self, question: Question, where: list[Factor], own: list[Factor], numbers: ValueRange | None
+    ) -> tuple[EstimateInterval | None, str, How]:
+        """The answer by what was measured, else by the model, else the reason why there is none."""
+        try:
+            return *self._answer(question, where, own, numbers), "measured"
+        except NotMeasuredError as error:
+            merged, model = error.merged, None if error.merged else self.model()
+        if model is not None:
+            with suppress(NotMeasuredError):
+                found, flag = replace(self, squares=model)._answer(question, where, own, numbers)  # noqa: SLF001 - its own
+                return found, flag or _RESTS, "model"
+            merged = True
+        asked = [*where, *own, *([(numbers.place, numbers.low)] if numbers else [])]
+        return None, self._refusal(asked, merged=merged), "measured"
 
     def _answer(
         self, question: Question, where: list[Factor], own: list[Factor], numbers: ValueRange | None

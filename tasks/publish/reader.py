@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +18,7 @@ from numpy.typing import NDArray
 
 from marginweave.schemas.configuration.columns.category import ValuedColumn
 from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.configuration.synthesis import AnySynthesis
+from marginweave.schemas.configuration.synthesis import AnySynthesis, MixtureSynthesis
 from marginweave.schemas.errors import InputError, StageError
 from marginweave.schemas.released.aggregates import Aggregates, Domain, LevelNoise
 from marginweave.schemas.released.measurements import Marginals
@@ -30,6 +32,9 @@ from marginweave.tasks.normalize.marginals import listed_counts, marginal_counts
 from marginweave.tasks.preprocess.clean import clean_table
 from marginweave.tasks.publish.tables import read_counts
 
+if TYPE_CHECKING:
+    from marginweave.tasks.estimate.mixture.model import Mixture  # numba
+
 RecordCodes = tuple[NDArray[np.integer], ...]
 
 MOST_RECORDS = 20_000
@@ -42,7 +47,8 @@ MOST_VALUES = 25
 class PublishedRelease:
     """A release: its configuration, its counts, its privacy statement, and its marginals where these were measured.
 
-    `intervals` has one item a length, aligned with the counts of `aggregates.levels`.
+    `intervals` has one item a length, aligned with the counts of `aggregates.levels`. `model` is the fitted mixture as a table
+    (`model_table`); None where there is none, or where version 0.1.0 left it out.
     """
 
     configuration: Configuration
@@ -50,6 +56,7 @@ class PublishedRelease:
     intervals: tuple[Intervals, ...]
     statement: PrivacyStatement
     marginals: Marginals | None = None
+    model: pa.Table | None = None
 
     @classmethod
     def read(cls, place: Path) -> PublishedRelease:
@@ -74,6 +81,7 @@ class PublishedRelease:
                 marginals = normalize_marginals(drawn, configuration)
                 aggregates, _ = listed_counts(marginal_counts(marginals, configuration), 1)
                 intervals = marginal_intervals(aggregates, marginals, configuration)
+            model = pq.read_table(place / "model.parquet") if (place / "model.parquet").exists() else None
         except (OSError, ValueError, KeyError, TypeError, pa.ArrowInvalid):
             raise InputError(
                 f"{place} does not hold a complete release (privacy.json and aggregates.parquet or measurements.parquet)"
@@ -84,12 +92,29 @@ class PublishedRelease:
             intervals=intervals,
             statement=statement,
             marginals=marginals,
+            model=model,
         )
 
     def settings(self, records: int | None, seed: int | None) -> AnySynthesis:
         """The settings of its synthesis with another number of records, or another seed, where these are given."""
         changes = {key: value for key, value in (("records", records), ("seed", seed)) if value is not None}
         return self.configuration.synthesize.model_copy(update=changes)
+
+    @property
+    def counts(self) -> Aggregates | Marginals:
+        """What its records are made from."""
+        return self.marginals or self.aggregates
+
+    @cached_property
+    def mixture(self) -> Mixture | None:
+        """The fitted model, where the release has it. Raises InputError where its rows are others."""
+        if self.model is None or not isinstance(self.configuration.synthesize, MixtureSynthesis):
+            return None
+        from marginweave.tasks.publish.fitted import read_model  # numba
+        from marginweave.tasks.synthesize.release import estimation_input  # numba
+
+        known, _ = estimation_input(self.counts, self.configuration)
+        return read_model(self.model, known, self.configuration.synthesize)
 
     def synthesize(self, settings: AnySynthesis) -> Iterator[pa.Table]:
         """New records from the released counts, in blocks, at least one. DP: post-processing.
@@ -99,7 +124,7 @@ class PublishedRelease:
         """
         from marginweave.tasks.synthesize.release import synthesize_blocks  # numba
 
-        blocks = synthesize_blocks(self.marginals or self.aggregates, self.configuration, settings)
+        blocks = synthesize_blocks(self.counts, self.configuration, settings, self.mixture)
         domain, counts, types = self.aggregates.domain, label_counts(self.aggregates), self.statement.types or {}
         for block, codes in enumerate(blocks):
             table = decode_table(codes, domain, self.configuration, settings.seed, block, counts, types=types)

@@ -17,8 +17,9 @@ from tests.support.command_line import CommandLine
 
 RELEASED = {
     *(f"{table}.{kind}" for table in ("aggregates", "synthetic") for kind in ("csv", "parquet")),
-    *("evaluation.json", "privacy.json", "report.html", "explore.html"),
+    *("evaluation.json", "privacy.json", "report.html", "explore.html", "model.parquet"),
 }
+"""What a release of k-tuples with a mixture has."""
 
 
 def opened(cli: CommandLine, epsilon: float = 1.0) -> CommandLine:

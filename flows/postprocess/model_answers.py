@@ -1,0 +1,89 @@
+"""Opens the fitted model of a release for answers outside measured sets, and keeps beside the release what that takes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from marginweave.schemas.configuration.synthesis import MixtureSynthesis
+from marginweave.schemas.errors import MachineError
+from marginweave.tasks.answers.model import DRAWS, ModelAnswers, misfit
+from marginweave.tasks.answers.tables import NoisyTables
+from marginweave.tasks.checkpoint.codecs import pack_arrays, unpack_arrays
+from marginweave.tasks.checkpoint.files import at_place, read_file, replace_file
+from marginweave.tasks.estimate.mixture.draws import PASSES, draw_models
+from marginweave.tasks.estimate.mixture.fit import normal
+from marginweave.tasks.estimate.mixture.model import Mixture
+from marginweave.tasks.publish.reader import PublishedRelease
+from marginweave.tasks.synthesize.release import EstimationInput, estimation_input
+
+
+def open_model(place: Path, measured: NoisyTables, say: Callable[[str], None]) -> ModelAnswers | None:
+    """What answers from the model of the release in the folder `place`; None where it has none. DP: post-processing.
+
+    The first time, models are drawn, and kept in a folder beside the release, where that can be written.
+
+    Raises:
+        InputError: the release is not complete.
+    """
+    published = PublishedRelease.read(place)
+    settings, model = published.configuration.synthesize, published.mixture
+    if model is None or not isinstance(settings, MixtureSynthesis):
+        return None
+    known, compression = estimation_input(published.counts, published.configuration)
+    assert compression is not None  # marginals have one
+    sections, columns = published.configuration.marginals, len(published.configuration.attributes)
+    chosen = sections is not None and sections.selects(columns)
+    drawn, tau = _drawn(place, model, known, settings, say, chosen=chosen)
+    sets = [[measured.parts[number] for number in table.parts] for table in measured.tables]
+    return ModelAnswers(
+        measured=measured,
+        model=model.conditioned(),
+        drawn=[one.conditioned() for one in drawn],
+        codes=compression.codes,
+        inside=[frozenset(p.axis for p in own) for own in sets if all(p.size >= model.sizes[p.axis] for p in own)],
+        misfit=tau,
+    )
+
+
+def _drawn(
+    place: Path,
+    model: Mixture,
+    known: EstimationInput,
+    settings: MixtureSynthesis,
+    say: Callable[[str], None],
+    *,
+    chosen: bool,
+) -> tuple[list[Mixture], dict[int, float]]:
+    """Models drawn from noise alone, and misfit: those that are kept, if they are of these files, or new ones."""
+    contents = [read_file(place / name) or b"" for name in ("model.parquet", "measurements.parquet")]
+    of = hashlib.sha256(b"".join([*contents, f"{DRAWS} {PASSES}".encode()])).hexdigest()
+    kept = place.resolve().with_name(f"{place.resolve().name}-answers") / "models.npz"
+    content = read_file(kept)
+    if content is not None:
+        arrays, meta = unpack_arrays(content)
+        if meta["of"] == of:
+            return list(_unpacked(model, arrays)), {int(length): tau for length, tau in meta["misfit"].items()}
+    say(f"drawing {DRAWS} models for what was not measured: once, then they are kept in {kept.parent}")
+    generator = np.random.default_rng(settings.seed)  # post-processing
+    tau = misfit(known.measurements, model, settings, generator, chosen=chosen)
+    drawn = list(draw_models(model, known.measurements, DRAWS, generator))
+    arrays = {"weights": np.stack([one.weights for one in drawn]).astype(np.float32)}
+    for b in range(len(model.blocks)):  # 16 bits are enough for a spread
+        arrays[f"shares-{b:05d}"] = np.stack([one.shares[b] for one in drawn]).astype(np.float16)
+    with suppress(MachineError):
+        with at_place(kept.parent, "created"):
+            kept.parent.mkdir(0o700, exist_ok=True)
+        replace_file(kept, pack_arrays(arrays, {"of": of, "misfit": {str(n): value for n, value in tau.items()}}))
+    return list(_unpacked(model, arrays)), tau
+
+
+def _unpacked(model: Mixture, arrays: dict[str, np.ndarray]) -> Iterator[Mixture]:
+    for i, weights in enumerate(arrays["weights"]):
+        shares = (arrays[f"shares-{b:05d}"][i].astype(np.float64) for b in range(len(model.blocks)))
+        yield replace(model, weights=normal(weights.astype(np.float64)), shares=tuple(map(normal, shares)))

@@ -1,0 +1,167 @@
+"""Answers from the fitted mixture, for what no measured set holds: with the spread of drawn models and a misfit.
+
+Of a query with weights w_a of the codes of its columns, p_a the shares of these codes in the model, the part that is left when
+all weights are centered, (w_a - mean w_a), is what a set of columns has in common beyond its parts. A table whose cells deviate
+from the model by n sqrt(product of p_a) times noise of variance tau^2 changes that part by a variance of n^2 tau^2 product of
+V_a, V_a = sum p_a (w_a - mean w_a)^2; so misfit adds it for each set of columns that no measured set holds, and parts of
+different sets are added as if independent. tau^2 is found from measured sets that a fit did not see (`misfit`).
+DP: post-processing of released counts.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from marginweave.schemas.arrays import Floats, Integers
+from marginweave.schemas.configuration.synthesis import MixtureSynthesis
+from marginweave.schemas.released.measurements import Measurement
+from marginweave.tasks.answers.least_squares import Estimates, NotMeasuredError, Weights
+from marginweave.tasks.answers.tables import NoisyTables, Part
+from marginweave.tasks.estimate.mixture.draws import expected_counts
+from marginweave.tasks.estimate.mixture.fit import fit_mixture
+from marginweave.tasks.estimate.mixture.model import Mixture
+
+WIDER = 1.25
+"""Refitted from the model, answers vary by .8 to 1 of what they do from new starts (docs/inference.md)."""
+DRAWS = 50
+_FOLDS = 4
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ModelAnswers:
+    """Estimates of queries from a model, a stand-in for `LeastSquares` where that has none.
+
+    `model` is conditioned, and so are the `drawn` ones. `codes` has the model's code of each code of an attribute. `inside`
+    are the sets of attributes that were measured, `misfit` has tau^2 by the number of columns.
+    """
+
+    measured: NoisyTables
+    model: Mixture
+    drawn: Sequence[Mixture]
+    codes: Sequence[Integers]
+    inside: Sequence[frozenset[int]]
+    misfit: Mapping[int, float]
+
+    def solve(self, weights: Weights) -> Estimates:
+        """Estimates of queries, at least one, and their covariance. Raises NotMeasuredError where merged values differ."""
+        own = {axis: self._merged(axis, vectors) for axis, vectors in weights.items()}
+        values = _answers(self.model, own)
+        around = np.stack([_answers(drawn, own) for drawn in self.drawn]) - values
+        noise = WIDER**2 * (around.T @ around) / len(around)
+        return Estimates(values=values, covariance=noise + self._misfit(own, len(values)))
+
+    def _merged(self, axis: int, vectors: Floats) -> Floats:
+        part = Part(axis=axis, blocks=self.codes[axis])
+        found = part.values(vectors)
+        if not np.array_equal(found[:, part.blocks], vectors):
+            raise NotMeasuredError(merged=True)
+        return found
+
+    def _misfit(self, weights: Weights, queries: int) -> Floats:
+        means, spreads = dict[int, Floats](), dict[int, Floats]()
+        for axis, vectors in weights.items():
+            shares = self.model.marginal((axis,)) / self.model.total
+            means[axis] = vectors @ shares
+            centered = vectors - means[axis][:, None]
+            spreads[axis] = (centered * shares) @ centered.T
+        found = np.zeros((queries, queries))
+        for length in range(2, len(weights) + 1):
+            for columns in itertools.combinations(sorted(weights), length):
+                if any(one.issuperset(columns) for one in self.inside):
+                    continue
+                part = np.full((queries, queries), self.model.total**2 * _of_order(self.misfit, length))
+                for axis in weights:
+                    part *= spreads[axis] if axis in columns else np.outer(means[axis], means[axis])
+                found += part
+        return found
+
+
+def _of_order(misfit: Mapping[int, float], length: int) -> float:
+    """tau^2 of so many columns; beyond what was measured, that of the most columns that were."""
+    return misfit[min(length, max(misfit))] if misfit else 0.0
+
+
+def _answers(model: Mixture, weights: Weights) -> Floats:
+    """What a model answers to queries, shape (queries,)."""
+    product = np.asarray(model.weights[:, None] * model.total)
+    for block, shares in zip(model.blocks, model.shares, strict=True):
+        mine = [(place, a) for place, a in enumerate(block.attributes) if a in weights]
+        if mine:
+            of_cells = np.prod([weights[a][:, block.cells[:, place]] for place, a in mine], axis=0)
+            product = product * (shares @ of_cells.T)
+    found: Floats = product.sum(axis=0)
+    return found
+
+
+def misfit(
+    measurements: Sequence[Measurement],
+    model: Mixture,
+    settings: MixtureSynthesis,
+    generator: np.random.Generator,
+    *,
+    chosen: bool,
+) -> dict[int, float]:
+    """tau^2 by the number of columns, from larger sets that are left out of a fit, a quarter of them at a time.
+
+    Of each set of columns that a left-out table alone holds, random contrasts of the table less the model: their squares, less
+    the variance of the noise, over n^2 times the product of V_a. The error of the fit from its own noise is in it. Sets
+    that were `chosen` are those that depend most, and those that were not depend less: of them the median of all sets is taken,
+    else the mean. None is below 0. DP: post-processing.
+    """
+    masks, large = [*model.masks, *model.inside, *model.codes], [m for m in measurements if len(m.attributes) > 1]
+    order, found = generator.permutation(len(large)), dict[int, list[tuple[float, float]]]()
+    for fold in range(min(_FOLDS, len(large))):
+        left_out = [large[i] for i in order[fold::_FOLDS]]
+        kept = [m for m in measurements if not any(m is other for other in left_out)]
+        if not set(range(len(model.sizes))) <= {a for m in kept for a in m.attributes}:
+            continue
+        fitted = fit_mixture(kept, model.sizes, model.total, masks, settings)
+        inside = [set(m.attributes) for m in kept]
+        for m in left_out:
+            if m.complete and not m.levels and type(m) is Measurement:
+                for length, squares in _contrasts(m, fitted, inside, generator):
+                    found.setdefault(length, []).append(squares)
+    return {length: max(_middle(np.array(own), chosen=chosen), 0.0) for length, own in found.items()}
+
+
+def _middle(sums: Floats, *, chosen: bool) -> float:
+    """Of squares above noise and their scale, shape (sets, 2), the ratio of sums; where sets were chosen, their median."""
+    if chosen:
+        return float(np.median(sums[:, 0] / sums[:, 1]))
+    return float(sums[:, 0].sum() / sums[:, 1].sum())
+
+
+_CONTRASTS = 20
+
+
+def _contrasts(
+    m: Measurement, model: Mixture, inside: Iterable[set[int]], generator: np.random.Generator
+) -> list[tuple[int, tuple[float, float]]]:
+    """Of each set of columns that only this table has, sums over contrasts: of squares above noise, and of their scale."""
+    residual = np.asarray(m.counts - expected_counts(m, model.marginal(m.attributes), model.total), np.float64)
+    shares = [np.asarray(model.marginal((a,)) / model.total, np.float64) for a in m.attributes]
+    found = list[tuple[int, tuple[float, float]]]()
+    for length in range(2, len(m.attributes) + 1):
+        for places in itertools.combinations(range(len(m.attributes)), length):
+            columns = {m.attributes[place] for place in places}
+            if any(one >= columns for one in inside):
+                continue
+            above = scale = 0.0
+            for _ in range(_CONTRASTS):
+                vectors = [np.ones(size) for size in m.counts.shape]
+                spread = model.total**2
+                for place in places:
+                    asked = (generator.random(len(shares[place])) < 0.5).astype(np.float64)
+                    vectors[place] = asked - asked @ shares[place]
+                    spread *= float(shares[place] @ vectors[place] ** 2)
+                value = residual
+                for vector in reversed(vectors):
+                    value = value @ vector
+                above += float(value) ** 2 - m.deviation**2 * float(np.prod([v @ v for v in vectors]))
+                scale += spread
+            found.append((length, (above, scale)))
+    return found

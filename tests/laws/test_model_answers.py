@@ -1,0 +1,81 @@
+"""Answers from the model: linear in it, wide where a set of columns was not measured, and silent on merged values."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from marginweave.schemas.configuration.synthesis import MixtureSynthesis
+from marginweave.schemas.released.measurements import Measurement
+from marginweave.tasks.answers.least_squares import NotMeasuredError
+from marginweave.tasks.answers.model import WIDER, ModelAnswers, misfit
+from marginweave.tasks.answers.tables import NoisyTables
+from marginweave.tasks.estimate.mixture.model import Mixture
+
+SIZES, RECORDS = (3, 4, 2), 1000.0
+NOTHING = NoisyTables(sizes={}, parts=(), whole={}, tables=())
+
+
+def _mixture(seed: int) -> Mixture:
+    rng = np.random.default_rng(seed)
+    return Mixture.of(rng.dirichlet(np.ones(5)), [rng.dirichlet(np.ones(s), 5) for s in SIZES], SIZES, RECORDS, [])
+
+
+def _answers(**changes: object) -> ModelAnswers:
+    given = {
+        "measured": NOTHING,
+        "model": _mixture(1),
+        "drawn": [_mixture(2), _mixture(3), _mixture(4)],
+        "codes": [np.arange(s) for s in SIZES],
+        "inside": [frozenset({0, 1})],
+        "misfit": {2: 0.01},
+    }
+    return ModelAnswers(**{**given, **changes})  # type: ignore[arg-type]
+
+
+def test_an_answer_is_what_the_model_expects_and_its_spread_that_of_drawn_models() -> None:
+    weights = {0: np.array([[1.0, 0, 1], [0, 1, 0]]), 1: np.array([[0, 1.0, 1, 0], [1, 1, 0, 0]])}
+    answers = _answers()
+
+    def expected(model: Mixture) -> np.ndarray:
+        return np.einsum("ab,qa,qb->q", model.marginal((0, 1)), weights[0], weights[1])
+
+    solved = answers.solve(weights)
+    assert np.allclose(solved.values, expected(answers.model))
+    around = np.stack([expected(m) for m in answers.drawn]) - expected(answers.model)
+    assert np.allclose(solved.covariance, WIDER**2 * around.T @ around / 3)  # inside: no misfit
+
+
+def test_misfit_widens_what_no_set_holds_by_what_its_columns_have_in_common() -> None:
+    weights = {0: np.array([[1.0, 0, 1]]), 2: np.array([[0.0, 1]])}
+    alone, more = _answers(misfit={}).solve(weights), _answers().solve(weights)
+    model = _answers().model
+    p, q = (float(model.marginal((a,)) @ weights[a][0]) / RECORDS for a in (0, 2))
+    assert np.isclose(more.covariance - alone.covariance, RECORDS**2 * 0.01 * p * (1 - p) * q * (1 - q))
+    assert np.array_equal(more.values, alone.values)
+
+
+def test_values_that_were_measured_together_are_not_told_apart() -> None:
+    merged = [np.array([0, 1, 2]), np.array([0, 1, 2, 3, 3]), np.array([0, 1])]
+    answers = _answers(codes=merged)
+    assert answers.solve({1: np.array([[1.0, 0, 0, 1, 1]])}).values.shape == (1,)
+    with pytest.raises(NotMeasuredError):
+        answers.solve({1: np.array([[1.0, 0, 0, 1, 0]])})
+
+
+def test_misfit_is_found_where_left_out_tables_differ_from_what_the_rest_says() -> None:
+    """Columns that depend, of which every table is needed; and independent ones, where noise alone remains."""
+    settings, rng = MixtureSynthesis(components=10, fits=1), np.random.default_rng(5)
+    found = []
+    for strength in (0.0, 0.9):
+        first = rng.integers(0, 3, 4000)
+        others = [np.where(rng.random(4000) < strength, first % s, rng.integers(0, s, 4000)) for s in (4, 2)]
+        records, measured = [first, *others], []
+        for c in ((0,), (1,), (2,), (0, 1), (0, 2), (1, 2)):
+            table = np.zeros([SIZES[a] for a in c], np.int64)
+            np.add.at(table, tuple(records[a] for a in c), 1)
+            noisy = table + np.rint(rng.normal(0, 5, table.shape)).astype(np.int64)
+            measured.append(Measurement(attributes=c, counts=noisy, deviation=5.0))
+        model = Mixture.of(np.ones(1), [np.full((1, s), 1 / s) for s in SIZES], SIZES, 4000.0, [])
+        found.append(misfit(measured, model, settings, np.random.default_rng(1), chosen=False)[2])
+    assert found[0] < 0.005 < 0.02 < found[1]
