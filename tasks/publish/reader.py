@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from marginweave.schemas.configuration.columns.category import ValuedColumn
 from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.configuration.synthesis import AnySynthesis
+from marginweave.schemas.configuration.synthesis import MAX_RECORDS, AnySynthesis, MixtureSynthesis
 from marginweave.schemas.errors import InputError, StageError
 from marginweave.schemas.released.aggregates import Aggregates, Domain, LevelNoise
 from marginweave.schemas.released.measurements import Marginals
@@ -30,12 +31,16 @@ from marginweave.tasks.normalize.marginals import listed_counts, marginal_counts
 from marginweave.tasks.preprocess.clean import clean_table
 from marginweave.tasks.publish.tables import read_counts
 
+if TYPE_CHECKING:
+    from marginweave.tasks.estimate.mixture.model import Mixture
+
 RecordCodes = tuple[NDArray[np.integer], ...]
 
 MOST_RECORDS = 20_000
 """Records that the explorer's page holds."""
 MOST_VALUES = 25
 """Values of an attribute that the report shows."""
+_RECORDS = 5  # of a set, for each of the table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,19 +96,53 @@ class PublishedRelease:
         changes = {key: value for key, value in (("records", records), ("seed", seed)) if value is not None}
         return self.configuration.synthesize.model_copy(update=changes)
 
-    def synthesize(self, settings: AnySynthesis) -> Iterator[pa.Table]:
+    def synthesize(
+        self, settings: AnySynthesis, model: Mixture | None = None, *, independent: bool = False
+    ) -> Iterator[pa.Table]:
         """New records from the released counts, in blocks, at least one. DP: post-processing.
 
         Raises:
-            InputError, StageError: as `synthesize_blocks`.
+            InputError, StageError: as `synthesize_blocks`, which has `model` and `independent`.
         """
         from marginweave.tasks.synthesize.release import synthesize_blocks  # numba
 
-        blocks = synthesize_blocks(self.marginals or self.aggregates, self.configuration, settings)
-        domain, counts, types = self.aggregates.domain, label_counts(self.aggregates), self.statement.types or {}
+        counts = self.marginals or self.aggregates
+        blocks = synthesize_blocks(counts, self.configuration, settings, model, independent=independent)
+        domain, labels, types = self.aggregates.domain, label_counts(self.aggregates), self.statement.types or {}
         for block, codes in enumerate(blocks):
-            table = decode_table(codes, domain, self.configuration, settings.seed, block, counts, types=types)
+            table = decode_table(codes, domain, self.configuration, settings.seed, block, labels, types=types)
             yield typed_table(table, domain, self.configuration, types)
+
+    def sets(self, settings: AnySynthesis, number: int, *, population: bool) -> Iterator[Iterator[pa.Table]]:
+        """Records of `number` models drawn around the fitted one, for `marginweave.inference`. DP: post-processing.
+
+        The models differ as releases of the same table would, or of other samples of the `population`. With five records for
+        each of the table, unless the settings say how many, the variance between sets is about six times that inside one.
+
+        Raises:
+            InputError: the records are not made by a mixture, or as `synthesize_blocks`.
+        """
+        from marginweave.tasks.estimate.mixture.draws import draw_models  # numba
+        from marginweave.tasks.synthesize.release import estimation_input, fit_known
+
+        if not isinstance(settings, MixtureSynthesis):
+            raise InputError(
+                f"--sets needs a model, and the records of this release are made by {settings.method}: leave `synthesize.method` "
+                "to auto, or set it to mixture"
+            )
+        known, _ = estimation_input(self.marginals or self.aggregates, self.configuration)
+        if settings.records == "count":
+            settings = settings.model_copy(update={"records": min(_RECORDS * round(known.total), MAX_RECORDS)})
+        seeds = np.random.SeedSequence(settings.seed)  # post-processing
+        models = draw_models(
+            fit_known(known, settings),
+            known.measurements,
+            number,
+            np.random.default_rng(seeds),  # post-processing
+            round(max(known.total, 1.0)) if population else None,
+        )
+        for seed, model in zip(seeds.generate_state(number, np.uint64).tolist(), models, strict=True):
+            yield self.synthesize(settings.model_copy(update={"seed": seed}), model, independent=True)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
