@@ -122,7 +122,7 @@ def fit_mixture(
     ends = np.cumsum([len(block.cells) for block in blocks[:-1]])
     parts = np.split(np.concatenate([shares for shares, _ in fitted]), ends, axis=1)
     weights = np.concatenate([weights for _, weights in fitted]) / len(fitted)
-    fitted_model = replace(unfitted, weights=weights, shares=tuple(map(normal, parts)))
+    fitted_model = replace(unfitted, weights=weights, shares=tuple(map(normal, parts)), fits=len(fitted))
     return calibrate_one_way(fitted_model, measurements)
 
 

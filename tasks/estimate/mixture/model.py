@@ -60,7 +60,8 @@ class Mixture:
     Single attributes are blocks, and those that few combinations tie together. `shares[b]` has shape (components, cells of
     block b), each row adding up to 1; a component lies in one of the `boxes` (`Ties`). `masks` are structural zeros that none
     of these keeps: there p is a little off, and what is made of the model has to leave them out; those `inside` hold, those
-    of single `codes` hold after `conditioned`. `total` is the number of records.
+    of single `codes` hold after `conditioned`. `total` is the number of records. The components are those of `fits` fits, equally
+    many each, one after the other.
     """
 
     weights: Floats
@@ -72,6 +73,7 @@ class Mixture:
     masks: tuple[Mask, ...] = ()
     inside: tuple[Mask, ...] = ()
     codes: tuple[Mask, ...] = ()
+    fits: int = 1
 
     @classmethod
     def of(
@@ -211,7 +213,12 @@ def pack_mixture(model: Mixture) -> bytes:
     kinds = {f"kinds-{m:05d}-{axis:05d}": own for m, mask in enumerate(masks) for axis, own in enumerate(mask.kinds)}
     return pack_arrays(
         {"weights": model.weights, **shares, **allowed, **kinds},
-        {"sizes": model.sizes, "total": model.total, "masks": [mask.attributes for mask in masks]},
+        {
+            "sizes": model.sizes,
+            "total": model.total,
+            "masks": [mask.attributes for mask in masks],
+            "fits": model.fits,
+        },
     )
 
 
@@ -227,4 +234,5 @@ def unpack_mixture(payload: bytes) -> Mixture:
         for m, attributes in enumerate(meta["masks"])
     ]
     shares = [arrays[name] for name in sorted(arrays) if name.startswith("shares-")]
-    return Mixture.of(arrays["weights"], shares, meta["sizes"], meta["total"], masks)
+    model = Mixture.of(arrays["weights"], shares, meta["sizes"], meta["total"], masks)
+    return replace(model, fits=meta.get("fits", 1))

@@ -1,0 +1,66 @@
+"""Models drawn around a fitted one: as far apart as noise says, farther for a population, and what they are drawn from."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+
+from marginweave.schemas.configuration.synthesis import MixtureSynthesis
+from marginweave.schemas.released.measurements import CensoredMeasurement, Measurement
+from marginweave.tasks.estimate.mixture.draws import draw_models, expected_counts
+from marginweave.tasks.estimate.mixture.fit import fit_mixture
+
+SIZES, SIGMA, RECORDS = (3, 4, 2), 20.0, 3000
+SETTINGS = MixtureSynthesis(components=20, fits=2)
+
+
+def _model() -> tuple:
+    rng = np.random.default_rng(2)
+    truth = rng.dirichlet(np.full(24, 0.7)).reshape(SIZES) * RECORDS
+    cliques = [(0,), (1,), (2,), *combinations(range(3), 2)]
+    tables = [truth.sum(axis=tuple(i for i in range(3) if i not in c)) for c in cliques]
+    measured = [
+        Measurement(attributes=c, counts=np.rint(t + rng.normal(0, SIGMA, t.shape)).astype(np.int64), deviation=SIGMA)
+        for c, t in zip(cliques, tables, strict=True)
+    ]
+    return fit_mixture(measured, SIZES, float(RECORDS), [], SETTINGS), measured
+
+
+def test_draws_spread_as_the_noise_does_and_a_population_adds_its_sampling() -> None:
+    """Of a count of a half of the records: its noise has a known size in one table, a sample adds p (1 - p) n to it."""
+    model, measured = _model()
+    half = np.array([0, 1, 1, 0])
+
+    def spread(population: int | None) -> float:
+        rng = np.random.default_rng(3)
+        drawn = list(draw_models(model, measured, 60, rng, population))
+        assert all(m.fits == model.fits == 2 and m.components == 40 for m in drawn)
+        return float(np.var([m.marginal((1,)) @ half for m in drawn]))
+
+    noise, sampled = spread(None), spread(RECORDS)
+    share = float(model.marginal((1,)) @ half) / RECORDS
+    # 4 tables say something of the attribute, its own the most: variance between a third of, and all of, its own 2 sigma^2
+    assert 0.2 * 2 * SIGMA**2 < noise < 2 * SIGMA**2
+    assert 0.4 < (sampled - noise) / (share * (1 - share) * RECORDS) < 2.0
+
+
+def test_what_a_measurement_would_be_of_the_model_alone() -> None:
+    """Coarser levels are summed, an incomplete table falls short, and counts below the cut are hidden in a draw."""
+    table = np.arange(12.0).reshape(3, 4)
+    coarse = np.array([0, 0, 1])
+    level = Measurement(attributes=(0, 1), counts=np.ones((2, 4), np.int64), deviation=1.0, levels=(coarse, None))
+    assert np.array_equal(expected_counts(level, table, 66.0), np.stack([table[0] + table[1], table[2]]))
+    short = Measurement(attributes=(0, 1), counts=np.full((3, 4), 2), deviation=1.0, complete=False)
+    assert expected_counts(short, table, 66.0).sum() == 24.0
+    model, measured = _model()
+    censored = CensoredMeasurement(
+        attributes=(0, 1),
+        counts=np.zeros((3, 4), np.int64),
+        deviation=1.0,
+        released=np.ones((3, 4), bool),
+        hidden=np.zeros((3, 4), bool),
+        cut=1e9,
+    )
+    (drawn,) = draw_models(model, [*measured, censored], 1, np.random.default_rng(1))
+    assert np.isfinite(drawn.weights).all()
