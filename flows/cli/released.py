@@ -26,7 +26,7 @@ _Attacks = Annotated[
 _By = Annotated[str, typer.Option(help="Who decides; it stays in the ledger.")]
 
 
-def synthesize(
+def synthesize(  # noqa: PLR0917 - one option for each thing that can be wanted
     run_name: RunName,
     records: _Records = None,
     seed: Annotated[

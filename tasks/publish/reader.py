@@ -127,8 +127,8 @@ class PublishedRelease:
 
         if not isinstance(settings, MixtureSynthesis):
             raise InputError(
-                f"--sets needs a model, and the records of this release are made by {settings.method}: leave `synthesize.method` "
-                "to auto, or set it to mixture"
+                f"--sets needs a model, and the records of this release are made by {settings.method}: set synthesize.method "
+                "to mixture or auto in its configuration, and release again"
             )
         known, _ = estimation_input(self.marginals or self.aggregates, self.configuration)
         if settings.records == "count":

@@ -71,8 +71,8 @@ def sampler(
     """What makes records by the method of the settings.
 
     GUM takes consistent counts, the others those that were drawn. `model` is the result of `fit_known` on the same input, if
-    there is one; `independent` records of it are random draws, not as near to it as records can be. DP: post-processing. Raises InputError as `Gum`, `fit_known`, `Mixture.conditioned`, `choose_measurements`
-    and `fit_tree`.
+    there is one; `independent` records of it are random draws, not as near to it as records can be. DP: post-processing. Raises
+    InputError as `Gum`, `fit_known`, `Mixture.conditioned`, `choose_measurements` and `fit_tree`.
     """
     total = max(known.total, 1.0)
     if isinstance(settings, GumSynthesis):

@@ -184,7 +184,9 @@ def main() -> None:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.accuracy.regressions", description=(__doc__ or "")[:57])
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks.accuracy.regressions", description=(__doc__ or "")[:57]
+    )
     parser.add_argument("--studies", nargs="*", choices=STUDIES, default=tuple(STUDIES))
     parser.add_argument("--epsilons", nargs="*", type=float, default=EPSILONS)
     parser.add_argument("--samples", type=int, default=60, help="how many of each; 60; 0 for --write alone")

@@ -35,7 +35,9 @@ def section(figures: Figures, names: Mapping[str, Sequence[str]]) -> Iterator[st
             f"**{study}, epsilon {epsilon:g}**: {len(some)} of {ASKED} samples of {some[0]['settings']['rows']:,} rows, "
             f"{some[0]['settings']['sets']} sets each, {cpu:.0f} CPU s for the sets of a release.\n"
         )
-        yield from header("coefficient|measured with the target|truth|sets cover|one table covers|the rows cover|width: sets / rows")
+        yield from header(
+            "coefficient|measured with the target|truth|sets cover|one table covers|the rows cover|width: sets / rows"
+        )
         places = range(len(names[study]))
         for place in places:
             shares = " | ".join(_percent(_covered(some, kind, [place])) for kind in _KINDS)
