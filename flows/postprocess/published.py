@@ -150,11 +150,12 @@ def _tables(
         yield "", published.synthesize(settings)
         return
     from marginweave.flows.postprocess.answers import not_a_sample
+    from marginweave.tasks.publish.several_sets import synthetic_sets
 
     reason = not_a_sample(published.configuration)
     if wanted.of == "population" and reason:
         raise InputError(f"--of population is not possible: {reason}; ask --of table")
-    sets = published.sets(settings, wanted.sets, population=wanted.of == "population")
+    sets = synthetic_sets(published, settings, wanted.sets, population=wanted.of == "population")
     yield from ((f"set-{number:02}", tables) for number, tables in enumerate(sets, 1))
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from marginweave.schemas.configuration.columns.category import ValuedColumn
 from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.configuration.synthesis import MAX_RECORDS, AnySynthesis, MixtureSynthesis
+from marginweave.schemas.configuration.synthesis import AnySynthesis, MixtureSynthesis
 from marginweave.schemas.errors import InputError, StageError
 from marginweave.schemas.released.aggregates import Aggregates, Domain, LevelNoise
 from marginweave.schemas.released.measurements import Marginals
@@ -32,7 +33,7 @@ from marginweave.tasks.preprocess.clean import clean_table
 from marginweave.tasks.publish.tables import read_counts
 
 if TYPE_CHECKING:
-    from marginweave.tasks.estimate.mixture.model import Mixture
+    from marginweave.tasks.estimate.mixture.model import Mixture  # numba
 
 RecordCodes = tuple[NDArray[np.integer], ...]
 
@@ -40,14 +41,14 @@ MOST_RECORDS = 20_000
 """Records that the explorer's page holds."""
 MOST_VALUES = 25
 """Values of an attribute that the report shows."""
-_RECORDS = 5  # of a set, for each of the table
 
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedRelease:
     """A release: its configuration, its counts, its privacy statement, and its marginals where these were measured.
 
-    `intervals` has one item a length, aligned with the counts of `aggregates.levels`.
+    `intervals` has one item a length, aligned with the counts of `aggregates.levels`. `model` is the fitted mixture as a table
+    (`model_table`); None where there is none, or where version 0.1.0 left it out.
     """
 
     configuration: Configuration
@@ -55,6 +56,7 @@ class PublishedRelease:
     intervals: tuple[Intervals, ...]
     statement: PrivacyStatement
     marginals: Marginals | None = None
+    model: pa.Table | None = None
 
     @classmethod
     def read(cls, place: Path) -> PublishedRelease:
@@ -79,6 +81,7 @@ class PublishedRelease:
                 marginals = normalize_marginals(drawn, configuration)
                 aggregates, _ = listed_counts(marginal_counts(marginals, configuration), 1)
                 intervals = marginal_intervals(aggregates, marginals, configuration)
+            model = pq.read_table(place / "model.parquet") if (place / "model.parquet").exists() else None
         except (OSError, ValueError, KeyError, TypeError, pa.ArrowInvalid):
             raise InputError(
                 f"{place} does not hold a complete release (privacy.json and aggregates.parquet or measurements.parquet)"
@@ -89,12 +92,29 @@ class PublishedRelease:
             intervals=intervals,
             statement=statement,
             marginals=marginals,
+            model=model,
         )
 
     def settings(self, records: int | None, seed: int | None) -> AnySynthesis:
         """The settings of its synthesis with another number of records, or another seed, where these are given."""
         changes = {key: value for key, value in (("records", records), ("seed", seed)) if value is not None}
         return self.configuration.synthesize.model_copy(update=changes)
+
+    @property
+    def counts(self) -> Aggregates | Marginals:
+        """What its records are made from."""
+        return self.marginals or self.aggregates
+
+    @cached_property
+    def mixture(self) -> Mixture | None:
+        """The fitted model, where the release has it. Raises InputError where its rows are others."""
+        if self.model is None or not isinstance(self.configuration.synthesize, MixtureSynthesis):
+            return None
+        from marginweave.tasks.publish.fitted import read_model  # numba
+        from marginweave.tasks.synthesize.release import estimation_input  # numba
+
+        known, _ = estimation_input(self.counts, self.configuration)
+        return read_model(self.model, known, self.configuration.synthesize)
 
     def synthesize(
         self, settings: AnySynthesis, model: Mixture | None = None, *, independent: bool = False
@@ -106,43 +126,12 @@ class PublishedRelease:
         """
         from marginweave.tasks.synthesize.release import synthesize_blocks  # numba
 
-        counts = self.marginals or self.aggregates
-        blocks = synthesize_blocks(counts, self.configuration, settings, model, independent=independent)
+        model = self.mixture if model is None else model
+        blocks = synthesize_blocks(self.counts, self.configuration, settings, model, independent=independent)
         domain, labels, types = self.aggregates.domain, label_counts(self.aggregates), self.statement.types or {}
         for block, codes in enumerate(blocks):
             table = decode_table(codes, domain, self.configuration, settings.seed, block, labels, types=types)
             yield typed_table(table, domain, self.configuration, types)
-
-    def sets(self, settings: AnySynthesis, number: int, *, population: bool) -> Iterator[Iterator[pa.Table]]:
-        """Records of `number` models drawn around the fitted one, for `marginweave.inference`. DP: post-processing.
-
-        The models differ as releases of the same table would, or of other samples of the `population`. With five records for
-        each of the table, unless the settings say how many, the variance between sets is about six times that inside one.
-
-        Raises:
-            InputError: the records are not made by a mixture, or as `synthesize_blocks`.
-        """
-        from marginweave.tasks.estimate.mixture.draws import draw_models  # numba
-        from marginweave.tasks.synthesize.release import estimation_input, fit_known
-
-        if not isinstance(settings, MixtureSynthesis):
-            raise InputError(
-                f"--sets needs a model, and the records of this release are made by {settings.method}: set synthesize.method "
-                "to mixture or auto in its configuration, and release again"
-            )
-        known, _ = estimation_input(self.marginals or self.aggregates, self.configuration)
-        if settings.records == "count":
-            settings = settings.model_copy(update={"records": min(_RECORDS * round(known.total), MAX_RECORDS)})
-        seeds = np.random.SeedSequence(settings.seed)  # post-processing
-        models = draw_models(
-            fit_known(known, settings),
-            known.measurements,
-            number,
-            np.random.default_rng(seeds),  # post-processing
-            round(max(known.total, 1.0)) if population else None,
-        )
-        for seed, model in zip(seeds.generate_state(number, np.uint64).tolist(), models, strict=True):
-            yield self.synthesize(settings.model_copy(update={"seed": seed}), model, independent=True)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -100,7 +100,7 @@ def with_combinations(
     numbers: dict[str, pa.Array], pairs: Sequence[tuple[pa.Array, pa.Array]], positions: int
 ) -> pa.Table:
     """The columns of `numbers`, then `column_i` and `value_i` of each position: those of `pairs`, null beyond them."""
-    nothing = pa.nulls(len(numbers["count"]), pa.string())
+    nothing = pa.nulls(len(next(iter(numbers.values()))), pa.string())
     columns = dict(numbers)
     for i in range(positions):
         columns[f"column_{i + 1}"], columns[f"value_{i + 1}"] = pairs[i] if i < len(pairs) else (nothing, nothing)
@@ -221,8 +221,8 @@ def measurements_table(marginals: Marginals, configuration: Configuration) -> pa
     """
     names, drawn = marginals.domain.names, marginals.drawn
     single = [[*labels, None] for labels in marginals.domain.labels]
-    groups = _measured_together(marginals, configuration)
-    merged = [list(map(_one_text, texts)) for texts in groups]
+    groups = measured_together(marginals, configuration)
+    merged = [list(map(one_text, texts)) for texts in groups]
     longest = max(configuration.longest, *(len(m.attributes) for m in drawn))
     parts = []
     for i, m in enumerate(drawn):
@@ -255,7 +255,7 @@ def marginal_facts(marginals: Marginals, configuration: Configuration) -> Margin
     coarse = zip(levels.of, levels.codes(compression_of(marginals, configuration)[1].codes), strict=True)
     joined = {(a, codes.tobytes()): number for (_, _, number), (a, codes) in coarse}
     larger = "marginals" if rounds_of(configuration) is None else "rounds"
-    groups = zip(names, _measured_together(marginals, configuration), strict=True)
+    groups = zip(names, measured_together(marginals, configuration), strict=True)
     together = {name: tuple(tuple(texts) for texts in found if len(texts) > 1) for name, found in groups}
     return MarginalsStatement(
         marginals=tuple(
@@ -284,7 +284,7 @@ def _not_measured(marginals: Marginals, configuration: Configuration) -> list[Cl
     return [clique for clique in declared if clique not in measured]
 
 
-def _measured_together(marginals: Marginals, configuration: Configuration) -> list[list[list[str | None]]]:
+def measured_together(marginals: Marginals, configuration: Configuration) -> list[list[list[str | None]]]:
     """For each attribute the labels behind every merged code, in its order; None is a missing value."""
     found = []
     for labels, codes in zip(marginals.domain.labels, compression_of(marginals, configuration)[1].codes, strict=True):
@@ -298,9 +298,9 @@ def _coarse_texts(groups: Sequence[Sequence[str | None]], level: Integers) -> li
     inside: list[list[str | None]] = [[] for _ in range(int(level.max()) + 1)]
     for labels, coarse in zip(groups, level.tolist(), strict=True):
         inside[coarse] += labels
-    return list(map(_one_text, inside))
+    return list(map(one_text, inside))
 
 
-def _one_text(labels: Sequence[str | None]) -> str | None:
+def one_text(labels: Sequence[str | None]) -> str | None:
     """The label, or the labels of values that were measured together in one text."""
     return labels[0] if len(labels) == 1 else SEPARATOR.join(_MISSING if x is None else x for x in labels)

@@ -16,10 +16,12 @@ from marginweave.tasks.aggregate.payloads import unpack_aggregates, unpack_margi
 from marginweave.tasks.checkpoint.codecs import Unpacked, unpack_codes, unpack_table
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place, read_file, replace_file
 from marginweave.tasks.engine.local import LocalEngine
+from marginweave.tasks.estimate.mixture.model import unpack_mixture
 from marginweave.tasks.evaluate.intervals import Intervals, marginal_intervals, release_intervals
 from marginweave.tasks.normalize.earlier import earlier_files
 from marginweave.tasks.normalize.marginals import listed_counts
-from marginweave.tasks.normalize.task import released_counts
+from marginweave.tasks.normalize.task import load_counts, released_counts
+from marginweave.tasks.publish.fitted import MODEL, model_table
 from marginweave.tasks.publish.pages import internal_report, release_pages
 from marginweave.tasks.publish.reader import PublishedRelease, show_records
 from marginweave.tasks.publish.statement import privacy_statement, with_types
@@ -58,6 +60,10 @@ def publish(
     )
     blocks = Unpacked(unpack_codes, reference.load_blocks(parts["synthesize"]))
     shown = show_records(blocks, evaluation.records, aggregates.domain, reference.resolved)
+    if (fitted := parts.get("fit")) is not None:
+        model = unpack_mixture(reference.load(fitted))
+        table = model_table(model, load_counts(reference, parts["normalize"]), reference.resolved)
+        counts[MODEL] = parquet_bytes(table)
     files = {
         **counts,
         "evaluation.json": evaluation.to_json(),

@@ -60,8 +60,8 @@ class Mixture:
     Single attributes are blocks, and those that few combinations tie together. `shares[b]` has shape (components, cells of
     block b), each row adding up to 1; a component lies in one of the `boxes` (`Ties`). `masks` are structural zeros that none
     of these keeps: there p is a little off, and what is made of the model has to leave them out; those `inside` hold, those
-    of single `codes` hold after `conditioned`. `total` is the number of records. The components are those of `fits` fits, equally
-    many each, one after the other.
+    of single `codes` hold after `conditioned`. `total` is the number of records. Each of `fits` fits has as many
+    of the components, one fit after the other.
     """
 
     weights: Floats
