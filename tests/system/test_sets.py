@@ -80,7 +80,7 @@ def test_sets_of_a_release(alone: CommandLine, monkeypatch: pytest.MonkeyPatch) 
     assert "is not an empty folder" in refusal(alone, "--sets", "2")
     assert "give --sets" in refusal(alone, "--of", "table")
     assert "--of (nation) must be" in refusal(alone, "--sets", "2", "--of", "nation")
-    assert "1 is not in the range" in refusal(alone, "--sets", "1")
+    assert "greater than or equal to 2" in refusal(alone, "--sets", "1")
 
 
 def test_no_sets_without_a_model(alone: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
