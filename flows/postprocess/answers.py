@@ -87,12 +87,12 @@ def read_answers(place: Path, say: Callable[[str], None] = lambda _: None) -> An
         sets=[
             tuple(names[a].name for a in m.attributes) for m in (*drawn.larger, *(one.measurement for one in earlier))
         ],
-        sampled=_sampled(configuration),
+        sampled=not_a_sample(configuration),
         model=model,
     )
 
 
-def _sampled(configuration: Configuration) -> str | None:
+def not_a_sample(configuration: Configuration) -> str | None:
     """Why the table is no simple sample of a population, as far as the configuration tells."""
     if configuration.resize is not None:
         return "the rows were resampled (resize)"

@@ -116,18 +116,21 @@ class PublishedRelease:
         known, _ = estimation_input(self.counts, self.configuration)
         return read_model(self.model, known, self.configuration.synthesize)
 
-    def synthesize(self, settings: AnySynthesis) -> Iterator[pa.Table]:
+    def synthesize(
+        self, settings: AnySynthesis, model: Mixture | None = None, *, independent: bool = False
+    ) -> Iterator[pa.Table]:
         """New records from the released counts, in blocks, at least one. DP: post-processing.
 
         Raises:
-            InputError, StageError: as `synthesize_blocks`.
+            InputError, StageError: as `synthesize_blocks`, which has `model` and `independent`.
         """
         from marginweave.tasks.synthesize.release import synthesize_blocks  # numba
 
-        blocks = synthesize_blocks(self.counts, self.configuration, settings, self.mixture)
-        domain, counts, types = self.aggregates.domain, label_counts(self.aggregates), self.statement.types or {}
+        model = self.mixture if model is None else model
+        blocks = synthesize_blocks(self.counts, self.configuration, settings, model, independent=independent)
+        domain, labels, types = self.aggregates.domain, label_counts(self.aggregates), self.statement.types or {}
         for block, codes in enumerate(blocks):
-            table = decode_table(codes, domain, self.configuration, settings.seed, block, counts, types=types)
+            table = decode_table(codes, domain, self.configuration, settings.seed, block, labels, types=types)
             yield typed_table(table, domain, self.configuration, types)
 
 

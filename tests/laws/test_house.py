@@ -20,7 +20,8 @@ import pytest
 
 from tests.support.places import REPOSITORY
 
-PRODUCT = sorted(p for folder in ("flows", "tasks", "schemas") for p in (REPOSITORY / folder).rglob("*.py"))
+PACKAGE = sorted((REPOSITORY / "src" / "marginweave").glob("*.py"))
+PRODUCT = PACKAGE + sorted(p for folder in ("flows", "tasks", "schemas") for p in (REPOSITORY / folder).rglob("*.py"))
 SEES_PRIVATE_ROWS = {
     "validate",
     "preprocess",
@@ -35,7 +36,7 @@ SEES_PRIVATE_ROWS = {
 }
 
 
-MOST_CODE_LINES = 32_800
+MOST_CODE_LINES = 33_100
 TEXTS = {path: path.read_text(encoding="utf-8") for path in PRODUCT}
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
@@ -109,7 +110,7 @@ def test_noise_meets_counts_in_one_module() -> None:
 
 
 def test_the_wheel_holds_what_is_tracked(tmp_path: Path) -> None:
-    """Every source file of the three folders is in the wheel under marginweave/, with its version, and nothing else is."""
+    """Every source file of the package and its three folders is in the wheel under marginweave/, and nothing else is."""
     shutil.rmtree(REPOSITORY / "build", ignore_errors=True)  # setuptools would add files of an earlier build
     build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
     subprocess.run([*build, "--wheel-dir", str(tmp_path), "."], cwd=REPOSITORY, check=True, capture_output=True)
@@ -119,7 +120,7 @@ def test_the_wheel_holds_what_is_tracked(tmp_path: Path) -> None:
     tracked = subprocess.run(
         ["git", "ls-files", "flows", "tasks", "schemas"], cwd=REPOSITORY, check=True, capture_output=True, text=True
     ).stdout.split()
-    assert held == {*tracked, "__init__.py"}
+    assert held == {*tracked, *(path.name for path in PACKAGE)}
 
 
 # where the version of pyproject.toml is repeated, and how

@@ -43,13 +43,13 @@ def draw_models(
     for _ in range(number):
         tables = expected
         if population is not None:
-            records = _records(model, population, generator)  # post-processing
+            records = independent_records(model, population, generator)  # post-processing
             tables = [_counted(model, records, m.attributes) for m in measurements]
         drawn = [_noisy(m, table, model.total, generator) for m, table in zip(measurements, tables, strict=True)]
         yield fit_mixture(drawn, model.sizes, model.total, masks, settings, model, noise=0.0)
 
 
-def _records(model: Mixture, number: int, generator: np.random.Generator) -> list[Integers]:
+def independent_records(model: Mixture, number: int, generator: np.random.Generator) -> list[Integers]:
     """Independent records of a model, the codes of each attribute; those that its masks forbid are left out."""
     owners = np.repeat(np.arange(model.components), generator.multinomial(number, model.weights / model.weights.sum()))
     records = np.zeros((number, len(model.sizes)), np.int64, order="F")

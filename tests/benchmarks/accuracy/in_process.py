@@ -9,9 +9,12 @@ import json
 import os
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from decimal import Decimal
+from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -21,7 +24,7 @@ from marginweave.tasks.ledger import Ledger
 from tests.benchmarks.accuracy.figures import Cell
 from tests.benchmarks.accuracy.methods import OTHERS, configuration
 from tests.benchmarks.accuracy.runs import Rows, Runner, fresh, rows_of
-from tests.benchmarks.accuracy.tables import delta, table
+from tests.benchmarks.accuracy.tables import Table, delta, table
 from tests.benchmarks.scale.watch import Watched
 from tests.support.run_fork_server import run_by_stages
 
@@ -35,25 +38,30 @@ class InProcess(Runner):
         if share := OTHERS.get(cell.method, {}).get("share"):
             return _share_of_rows(cell, share)
         home = fresh(self.folder / "home")
-        ledger, config = home / "ledger" / "ledger.sqlite", home / "accuracy.yaml"
-        epsilon, own = (Decimal(repr(number)) for number in (cell.epsilon, delta(cell.table)))
-        account = Account(dataset="accuracy", epsilon=epsilon, delta=own, unit="row", neighbors="add-remove")
-        Ledger.create(ledger, environment={}).accounts.open(account, actor="benchmark")
-        table(cell.table).write(home / "table.csv")
-        source = str(home / "table.csv")
-        config.write_text(json.dumps(configuration(cell, source)), encoding="utf-8")
-        wall, cpu = time.perf_counter(), time.process_time()
-        records = sys.modules["marginweave.flows.run.prefect_records"]
-        with (
-            (home / "log").open("w", encoding="utf-8") as log,
-            redirect_stdout(log),
-            mock.patch.dict(os.environ, {"MARGINWEAVE_LEDGER": str(ledger)}),
-            mock.patch.object(records, "_emit"),
-        ):
-            run_by_stages({"config": str(config), "run": "cell", "home": str(home)})
-        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-        seen = Watched(wall=wall, cpu=cpu, peak=0.0, start=0.0, server_cpu=0.0, server_peak=0.0, stages=(), ended="")
+        own = delta(cell.table)
+        seen = release_here(home, configuration(cell, str(home / "table.csv")), table(cell.table), (cell.epsilon, own))
         return seen, rows_of(home / "runs" / "cell" / "release" / "synthetic.csv", cell.table)
+
+
+def release_here(home: Path, config: Mapping[str, Any], source: Table, budget: tuple[float, float]) -> Watched:
+    """Release a table as run `cell` of an empty home, by a configuration whose source is its table.csv."""
+    ledger, file = home / "ledger" / "ledger.sqlite", home / "accuracy.yaml"
+    epsilon, own = (Decimal(repr(number)) for number in budget)
+    account = Account(dataset="accuracy", epsilon=epsilon, delta=own, unit="row", neighbors="add-remove")
+    Ledger.create(ledger, environment={}).accounts.open(account, actor="benchmark")
+    source.write(home / "table.csv")
+    file.write_text(json.dumps(config), encoding="utf-8")
+    wall, cpu = time.perf_counter(), time.process_time()
+    records = sys.modules["marginweave.flows.run.prefect_records"]
+    with (
+        (home / "log").open("w", encoding="utf-8") as log,
+        redirect_stdout(log),
+        mock.patch.dict(os.environ, {"MARGINWEAVE_LEDGER": str(ledger)}),
+        mock.patch.object(records, "_emit"),
+    ):
+        run_by_stages({"config": str(file), "run": "cell", "home": str(home)})
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    return Watched(wall=wall, cpu=cpu, peak=0.0, start=0.0, server_cpu=0.0, server_peak=0.0, stages=(), ended="")
 
 
 def _share_of_rows(cell: Cell, share: float) -> tuple[Watched, Rows]:
