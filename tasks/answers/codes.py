@@ -123,6 +123,8 @@ class Codes:
             wanted = [len(column.labels) if label is None else column.labels.index(label) for label in labels]
             return Chosen(place=place, codes=np.isin(codes, wanted))
         for code in (code for box in forbidden_codes([((place, labels),)], self.domain.labels) for code in box[0][1]):
+            if code == len(flags) and isinstance(asked, Condition):  # "any but": also missing, where the column can be
+                continue
             if code == len(flags):
                 raise InputError(
                     f"a condition names the missing value of column {name!r}, which is never missing; leave it out"

@@ -71,6 +71,16 @@ def ask(answers: MarginalAnswers, *where: str, **content: Any) -> list[Any]:
     return list(answers.ask(question))
 
 
+@pytest.mark.parametrize(("changes", "lacking"), [({}, True), ({"columns__region__missing": []}, False)])
+def test_any_but_a_value_also_of_a_column_that_is_never_missing(changes: dict[str, Any], lacking: bool) -> None:
+    """`!=` counts a missing value where there is one, and asks for none elsewhere."""
+    answers, rows = opened(changes, CLIQUES)
+    assert (rows["region"].max() == 3) == lacking
+    for condition, codes in (("region != north", (0,)), ("region not in north, south", (0, 1))):
+        (found,) = ask(answers, condition)
+        assert abs(found.estimate - (~np.isin(rows["region"], codes)).sum()) <= 1
+
+
 def test_counts_shares_and_groups() -> None:
     answers, rows = opened({}, CLIQUES)
     inside = (rows["age"] >= 2) & (rows["age"] < 5) & np.isin(rows["region"], (0, 2))
