@@ -85,7 +85,9 @@ def swap_refine(records: Records, owners: Integers, model: Mixture, generator: n
     rows = np.ascontiguousarray(records)
     scale = np.float32(len(records) / model.total)
     with threadpool_limits(1):  # many small products: threads would wait for each other
-        residual = -scale * np.concatenate([*model.marginals(chosen)], dtype=np.float32)  # count - expected of every cell
+        residual = -scale * np.concatenate(
+            [*model.marginals(chosen)], dtype=np.float32
+        )  # count - expected of every cell
     _count(rows, tables, residual)
     starts = np.flatnonzero(np.diff(owners, prepend=-1, append=model.components))
     beside = [_beside(chosen, block.attributes, len(model.sizes)) for block in model.blocks]
