@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
-from marginweave.schemas.arrays import Integers, Records
+from marginweave.schemas.arrays import Flags, Integers, Records
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.released.measurements import Mask
+from marginweave.schemas.released.measurements import Clique, Mask
 from marginweave.tasks.estimate.mixture.draws import independent_records
 from marginweave.tasks.estimate.mixture.model import Mixture
 from marginweave.tasks.estimate.rounding import apportion, round_shares
@@ -50,17 +53,26 @@ def _shuffle(cells: Integers, numbers: Integers, generator: np.random.Generator)
 # After each sweep, with fewer exchanges a record the next one would bring pairs closer by less than .0001 of total variation
 # distance (adult, a model of 600 components, 2,000 to 250,000 records). Full shards have one sweep, small tables three.
 _ENOUGH = (0.2, 0.03, np.inf)
-# Most codes of all attributes together for which pairs are counted (64 MB a shard); beyond, records are not refined.
-_MOST_CODES = 4096
+# Most cells of all tables whose counts are refined (32 MB a shard), and most that a sweep looks at: triples of large shards are
+# left to chance, which is little there. Where even pairs have more cells, records are not refined.
+_MOST_CELLS, _MOST_LOOKS = 2**23, 2 * 10**8
+
+
+class _Tables(NamedTuple):
+    """Tables of two or three attributes, flat, one after another; a pair has its first attribute twice, with the stride 0."""
+
+    attributes: Integers
+    strides: Integers
+    starts: Integers
 
 
 def swap_refine(records: Records, owners: Integers, model: Mixture, generator: np.random.Generator) -> None:
-    """Swap values between records of a component, in place, where that brings the counts of pairs closer to the model's.
+    """Swap values between records of a component, in place, where that brings pairs and triples closer to the model's counts.
 
     Own method; evidence: `_ENOUGH` and docs/accuracy.md. Within a component all blocks are independent, so which of its records
     holds which of its values is chance alone: any exchange leaves the components, and every single value's count, as they are.
-    Accepted is what lowers sum |count - expected| over all pairs of attributes: what chance added to the model's error goes, up
-    to rounding. DP: post-processing.
+    Accepted is what lowers sum |count - expected| over all cells of all pairs and, where there is room, triples of attributes,
+    the smallest first: what chance added to the model's error goes, up to rounding. DP: post-processing.
 
     Args:
         records: codes, shape (records, attributes), component by component.
@@ -68,96 +80,146 @@ def swap_refine(records: Records, owners: Integers, model: Mixture, generator: n
         model: what the records were sampled from.
         generator: public choices.
     """
-    offsets = np.cumsum([0, *model.sizes])
-    if len(records) < 2 or offsets[-1] > _MOST_CODES:
+    chosen = _refined(model.sizes, len(records))
+    if len(records) < 2 or not chosen:
         return
-    residual = _residual(records, model, offsets)
+    tables = _tables(chosen, model.sizes)
+    rows = np.ascontiguousarray(records)
+    scale = np.float32(len(records) / model.total)
+    with threadpool_limits(1):  # many small products: threads would wait for each other
+        residual = -scale * np.concatenate(
+            [*model.marginals(chosen)], dtype=np.float32
+        )  # count - expected of every cell
+    _count(rows, tables, residual)
     starts = np.flatnonzero(np.diff(owners, prepend=-1, append=model.components))
-    ends = np.cumsum([0, *(len(block.attributes) for block in model.blocks)])
-    blocks = (ends, np.array([a for block in model.blocks for a in block.attributes], np.int64))
+    beside = [_beside(chosen, block.attributes, len(model.sizes)) for block in model.blocks]
+    near = np.concatenate([places for places, _ in beside])
+    ends = np.cumsum([0, *(len(places) for places, _ in beside)])
+    blocks = (ends, near, np.array([inside for _, inside in beside]))
     for enough in _ENOUGH:
-        if _sweep(records, starts, offsets, blocks, residual, generator) <= enough * len(records):
-            return
+        if _sweep(rows, starts, tables, blocks, residual, generator) <= enough * len(rows):
+            break
+    records[:] = rows
 
 
-def _residual(records: Records, model: Mixture, offsets: Integers) -> NDArray[np.float32]:
-    """Records with a pair of codes, less what the model expects: shape (codes, codes), symmetric; 0 inside an attribute."""
-    residual = np.zeros((offsets[-1], offsets[-1]), np.float32)
-    scale = len(records) / model.total
-    for a, b in itertools.combinations(range(len(model.sizes)), 2):
-        expected = model.marginal((a, b)) * scale
-        counts = np.bincount(records[:, a] * model.sizes[b] + records[:, b], minlength=expected.size)
-        table = counts.reshape(expected.shape) - expected
-        residual[offsets[a] : offsets[a + 1], offsets[b] : offsets[b + 1]] = table
-        residual[offsets[b] : offsets[b + 1], offsets[a] : offsets[a + 1]] = table.T
-    return residual
+def _refined(sizes: Sequence[int], records: int) -> list[Clique]:
+    """Which sets of attributes are refined: all pairs, then triples, those of few cells first."""
+    pairs = list(itertools.combinations(range(len(sizes)), 2))
+    left = _MOST_CELLS - sum(math.prod(sizes[a] for a in pair) for pair in pairs)
+    if left < 0:
+        return []
+    if records * len(sizes) * math.comb(len(sizes) - 1, 2) > _MOST_LOOKS:
+        return list[Clique](pairs)
+    triples = sorted((math.prod(sizes[a] for a in t), t) for t in itertools.combinations(range(len(sizes)), 3))
+    cells = itertools.accumulate(number for number, _ in triples)
+    return [*pairs, *sorted(t for (_, t), number in zip(triples, cells, strict=True) if number <= left)]
+
+
+def _tables(chosen: Sequence[Clique], sizes: Sequence[int]) -> _Tables:
+    strides = [[*(math.prod(sizes[a] for a in t[i + 1 :]) for i in range(len(t))), 0][:3] for t in chosen]
+    cells = [math.prod(sizes[a] for a in t) for t in chosen]
+    return _Tables(np.array([(*t, t[0])[:3] for t in chosen]), np.array(strides), np.cumsum([0, *cells[:-1]]))
+
+
+def _beside(chosen: Sequence[Clique], block: Clique, attributes: int) -> tuple[Integers, Flags]:
+    """The tables that an exchange of a block may change, and which attributes the block has."""
+    places = [i for i, t in enumerate(chosen) if not {*block}.isdisjoint(t) and not {*t} <= {*block}]
+    return np.array(places, np.int64), np.isin(np.arange(attributes), block)
+
+
+@njit(cache=True, nogil=True)
+def _count(records: Records, tables: _Tables, found: NDArray[np.float32]) -> None:
+    """Add the cells of records to all tables."""
+    for table in range(len(tables.starts)):
+        (a, b, c), (x, y, z) = tables.attributes[table], tables.strides[table]
+        for one in records:
+            found[tables.starts[table] + one[a] * x + one[b] * y + one[c] * z] += 1
 
 
 @njit(cache=True, nogil=True)
 def _sweep(
     records: Records,
     starts: Integers,
-    offsets: Integers,
-    blocks: tuple[Integers, Integers],
+    tables: _Tables,
+    blocks: tuple[Integers, Integers, Flags],
     residual: NDArray[np.float32],
     generator: np.random.Generator,
 ) -> int:
     """Try as many exchanges as there are records and blocks, of random partners; how many were made.
 
-    Block b, which is exchanged as a whole, has `attributes[ends[b] : ends[b + 1]]`, where `blocks` are ends and attributes.
+    Block b, which is exchanged as a whole, has the attributes `inside[b]` and may change the tables
+    `near[ends[b] : ends[b + 1]]`, where `blocks` are ends, near and inside.
     """
-    (ends, attributes), made = blocks, 0
+    (ends, near, inside), made = blocks, 0
     for k in range(len(starts) - 1):
         first, number = starts[k], starts[k + 1] - starts[k]
-        for _ in range(number * (len(ends) - 1) if number > 1 else 0):
-            i = first + int(generator.random() * number)
-            j = first + int(generator.random() * number)
-            b = int(generator.random() * (len(ends) - 1))
-            block = attributes[ends[b] : ends[b + 1]]
-            if _gain(records[i], records[j], block, offsets, residual) < 0:
-                _exchange(records[i], records[j], block, offsets, residual)
+        for _ in range(number * len(inside) if number > 1 else 0):
+            one = records[first + int(generator.random() * number)]
+            other = records[first + int(generator.random() * number)]
+            b = int(generator.random() * len(inside))
+            if _same(one, other, inside[b], True) or _same(one, other, inside[b], False):
+                continue
+            places = near[ends[b] : ends[b + 1]]
+            if _gain(one, other, inside[b], places, tables, residual) < 0:
+                _exchange(one, other, inside[b], places, tables, residual)
                 made += 1
     return made
 
 
 @njit(cache=True, nogil=True)
-def _gain(one: Records, other: Records, block: Integers, offsets: Integers, residual: NDArray[np.float32]) -> float:
-    """Change of sum |count - expected| if two records exchanged the values of a block.
-
-    Before, they hold (u, p) and (v, q) of a pair of attributes; after, (v, p) and (u, q). So r = count - expected falls by 1 at
-    (u, p) and (v, q) and rises by 1 at (v, p) and (u, q), and each changes the sum by |r - 1| - |r| or |r + 1| - |r|. With
-    u != v and p != q these are four different cells, so the changes add up; otherwise nothing changes.
-    """
-    change = 0.0
-    for a in block:
-        u, v = offsets[a] + one[a], offsets[a] + other[a]
-        if u == v:
-            continue
-        for x in range(len(one)):
-            p, q = offsets[x] + one[x], offsets[x] + other[x]
-            if p == q or x in block:
-                continue
-            change += abs(residual[u, p] - 1) - abs(residual[u, p]) + abs(residual[v, p] + 1) - abs(residual[v, p])
-            change += abs(residual[v, q] - 1) - abs(residual[v, q]) + abs(residual[u, q] + 1) - abs(residual[u, q])
-    return float(change)
+def _same(one: Integers, other: Integers, inside: Flags, where: bool) -> bool:
+    for a in range(len(one)):  # noqa: SIM110 - compiled
+        if inside[a] == where and one[a] != other[a]:
+            return False
+    return True
 
 
 @njit(cache=True, nogil=True)
-def _exchange(one: Records, other: Records, block: Integers, offsets: Integers, residual: NDArray[np.float32]) -> None:
-    for a in block:
-        u, v = offsets[a] + one[a], offsets[a] + other[a]
-        for x in range(len(one)):
-            p, q = offsets[x] + one[x], offsets[x] + other[x]
-            if u == v or p == q or x in block:
-                continue
-            # a record with `beside` has `target` in place of `source`
-            for source, target, beside in ((u, v, p), (v, u, q)):
-                residual[source, beside] -= 1
-                residual[beside, source] -= 1
-                residual[target, beside] += 1
-                residual[beside, target] += 1
-    for a in block:
-        one[a], other[a] = other[a], one[a]
+def _cells(one: Integers, other: Integers, inside: Flags, table: int, tables: _Tables) -> tuple[int, int, int, int]:
+    """The cells of two records in a table, and those that they would have with each other's values `inside`."""
+    i = j = after_i = after_j = tables.starts[table]
+    for k in range(3):
+        a = tables.attributes[table, k]
+        u, v = one[a] * tables.strides[table, k], other[a] * tables.strides[table, k]
+        i += u
+        j += v
+        after_i += v if inside[a] else u
+        after_j += u if inside[a] else v
+    return i, j, after_i, after_j
+
+
+@njit(cache=True, nogil=True)
+def _gain(
+    one: Integers, other: Integers, inside: Flags, places: Integers, tables: _Tables, residual: NDArray[np.float32]
+) -> float:
+    """Change of sum |count - expected| if two records exchanged the values of a block.
+
+    Of each table they leave two cells and enter two others, or nothing changes: r = count - expected falls or rises by 1,
+    and the sum by |r - 1| - |r| or |r + 1| - |r|.
+    """
+    change = 0.0
+    for table in places:
+        i, j, after_i, after_j = _cells(one, other, inside, table, tables)
+        if after_i != i != after_j:
+            change += abs(residual[i] - 1) - abs(residual[i]) + abs(residual[j] - 1) - abs(residual[j])
+            change += abs(residual[after_i] + 1) - abs(residual[after_i])
+            change += abs(residual[after_j] + 1) - abs(residual[after_j])
+    return change
+
+
+@njit(cache=True, nogil=True)
+def _exchange(
+    one: Integers, other: Integers, inside: Flags, places: Integers, tables: _Tables, residual: NDArray[np.float32]
+) -> None:
+    for table in places:
+        i, j, after_i, after_j = _cells(one, other, inside, table, tables)
+        residual[i] -= 1
+        residual[j] -= 1
+        residual[after_i] += 1
+        residual[after_j] += 1
+    for a in range(len(one)):
+        if inside[a]:
+            one[a], other[a] = other[a], one[a]
 
 
 _ROUNDS = 50

@@ -294,12 +294,13 @@ def test_dealt_records_have_the_one_way_counts_of_the_model() -> None:
 
 @pytest.mark.parametrize("masks", [[], [forbidding((0, 2), 3)]], ids=["free", "tied"])
 def test_arranged_records_have_the_pairs_of_the_model(masks: list[Mask]) -> None:
-    """What chance added to the distance from the model's pairs goes to a third; components and values stay as they are."""
+    """What chance added to the distance from pairs and triples of the model goes to a third; components and values stay."""
     model = fit_mixture([*MEASURED, *WIDE], SIZES, 300.0, masks, SMALL)
     records, owners = sample_stratified(model, 8000, np.random.default_rng(0))
     before = records.copy()
     swap_refine(records, owners, model, np.random.default_rng(1))
-    assert off(records, model) < off(before, model) / 3
+    for length in (2, 3):
+        assert off(records, model, length) < off(before, model, length) / 3
     for k in range(model.components):
         for block in model.blocks:
             one, other = (rows[owners == k][:, block.attributes] for rows in (before, records))
@@ -307,22 +308,30 @@ def test_arranged_records_have_the_pairs_of_the_model(masks: list[Mask]) -> None
     assert (records != before).any(axis=0).all()
 
 
-def off(records: np.ndarray, model: Mixture) -> float:
-    """Sum over the pairs of blocks' attributes of |count - expected|."""
+def off(records: np.ndarray, model: Mixture, length: int) -> float:
+    """Sum over pairs or triples of different blocks' attributes of |count - expected|."""
     found = 0.0
-    for one, other in itertools.combinations(model.blocks, 2):
-        for a, b in itertools.product(one.attributes, other.attributes):
-            counts = np.zeros((SIZES[a], SIZES[b]))
-            np.add.at(counts, (records[:, a], records[:, b]), 1)
-            found += np.abs(counts - model.marginal((a, b)) * len(records) / model.total).sum()
+    for blocks in itertools.combinations(model.blocks, length):
+        for attributes in itertools.product(*(block.attributes for block in blocks)):
+            counts = np.zeros([SIZES[a] for a in attributes])
+            np.add.at(counts, tuple(records[:, attributes].T), 1)
+            found += np.abs(counts - model.marginal(attributes) * len(records) / model.total).sum()
     return found
 
 
-def test_more_codes_than_fit_stay_as_they_were_dealt(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("masks", [[], [forbidding((0, 2), 3)], [forbidding((3,), 2)]], ids=["free", "tied", "codes"])
+def test_marginals_at_once_are_those_one_by_one(masks: list[Mask]) -> None:
+    model = fit_mixture([*MEASURED, *WIDE], SIZES, 300.0, masks, SMALL).conditioned()
+    cliques = [c for k in (1, 2, 3) for c in itertools.combinations(range(len(SIZES)), k)]
+    for clique, found in zip(cliques, model.marginals(cliques), strict=True):
+        assert found == pytest.approx(model.marginal(clique).ravel(), rel=1e-9, abs=1e-12)
+
+
+def test_more_cells_than_fit_stay_as_they_were_dealt(monkeypatch: pytest.MonkeyPatch) -> None:
     model = fit_mixture(MEASURED + WIDE, SIZES, 300.0, [], SMALL)
     records, owners = sample_stratified(model, 500, np.random.default_rng(0))
     before = records.copy()
-    monkeypatch.setattr("marginweave.tasks.synthesize.mixture._MOST_CODES", sum(SIZES) - 1)
+    monkeypatch.setattr("marginweave.tasks.synthesize.mixture._MOST_CELLS", 9)
     swap_refine(records, owners, model, np.random.default_rng(1))
     assert np.array_equal(records, before)
 

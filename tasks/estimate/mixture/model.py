@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from marginweave.schemas.arrays import Flags, Floats, Integers
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.released.measurements import Mask, allowed_cells
+from marginweave.schemas.released.measurements import Clique, Mask, allowed_cells
 from marginweave.tasks.checkpoint.codecs import pack_arrays, unpack_arrays
 from marginweave.tasks.estimate.mixture.blocks import Block, tie
 
@@ -114,6 +115,22 @@ class Mixture:
         table = _mixed(self.weights, [factor for _, factor in parts]).reshape([self.sizes[a] for a in order])
         found = self._allowed(np.transpose(table, [order.index(a) for a in attributes]), attributes)
         return np.ascontiguousarray(found * (self.total / found.sum()))
+
+    def marginals(self, cliques: Sequence[Clique]) -> Iterator[Floats]:
+        """`marginal` of each, flat; without ties those in a row that differ in the last attribute alone are computed together.
+
+        DP: post-processing.
+        """
+        if self.masks or len(self.blocks) < len(self.sizes):
+            yield from (self.marginal(clique).ravel() for clique in cliques)
+            return
+        of = {block.attributes[0]: shares for block, shares in zip(self.blocks, self.shares, strict=True)}
+        for first, group in itertools.groupby(cliques, key=lambda clique: clique[:-1]):
+            last = [of[clique[-1]] for clique in group]
+            table = _mixed(self.weights, [*(of[a] for a in first), np.concatenate(last, axis=1)])
+            ends = np.cumsum([shares.shape[1] for shares in last])
+            for found in np.split(table.reshape(-1, ends[-1]), ends[:-1], axis=1):
+                yield found.ravel() * (self.total / found.sum())
 
     def probabilities(self, attributes: Sequence[int], codes: Sequence[Integers]) -> Floats:
         """Probability p of each of some combinations, shape (n,), without the table of all; fastest where they are in order.

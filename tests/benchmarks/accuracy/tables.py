@@ -1,4 +1,4 @@
-"""The tables of the benchmark: categorical, as text, with the public values of every column."""
+"""The tables of the benchmark: as text, with the public values of every column."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ from tests.support.places import DATA, EXAMPLES
 
 # what the published numbers for adult.csv are for; every other table has 1 / (n ln n), but for samples
 _ADULT_DELTA, _SAMPLES_DELTA = 1e-9, 1e-6
+# Its columns whose codes are numbers in order; the other codes stand for categories.
+_ADULT_NUMBERS = ("age", "fnlwgt", "education-num", "capital-gain", "capital-loss", "hours-per-week")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """A categorical table as text, and the public values of its columns; "" is a missing value.
+    """A table as text, and the public values of its columns; "" is a missing value. A column of `numbers` has those from 0 on.
 
     A sample also has rows of the same table that are `outside` it.
     """
@@ -33,6 +35,7 @@ class Table:
     rows: list[list[str]]
     domain: dict[str, list[str]]
     outside: list[list[str]] = field(default_factory=list)
+    numbers: tuple[str, ...] = ()
 
     @classmethod
     def load(cls, name: str) -> Table:
@@ -45,7 +48,7 @@ class Table:
         kind = "domain.json" if name == "adult" else f"{name.removesuffix('_cat')}_domain.json"
         declared = json.loads((folder / kind).read_text(encoding="utf-8"))
         domain = {n: [str(v) for v in range(d)] if isinstance(d, int) else sorted(d) for n, d in declared.items()}
-        return cls(header=tuple(header), rows=rows, domain=domain)
+        return cls(header=tuple(header), rows=rows, domain=domain, numbers=_ADULT_NUMBERS if name == "adult" else ())
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -65,12 +68,21 @@ class Table:
         return np.array([[n[v] for v in c] for n, c in zip(numbers, columns, strict=True)], np.int64).T
 
     def columns(self) -> dict[str, dict[str, object]]:
-        """The section `columns` of a configuration: a column whose domain has no missing value cannot be missing."""
+        """The section `columns` of a configuration: a column whose domain has no missing value cannot be missing.
+
+        A number has a bin for each of its values.
+        """
         never: dict[str, object] = {"missing": [], "outside": "error"}
         return {
-            name: {"type": "category", "values": [v for v in values if v]} | ({} if "" in values else never)
+            name: self._number(name)
+            if name in self.numbers
+            else {"type": "category", "values": [v for v in values if v]} | ({} if "" in values else never)
             for name, values in ((name, self.domain[name]) for name in self.header)
         }
+
+    def _number(self, name: str) -> dict[str, object]:
+        bins = {"min": -0.5, "max": len(self.domain[name]) - 0.5, "step": 1}
+        return {"type": "number", "bins": bins, "decimals": 0, "missing": []}
 
     def more(self) -> dict[str, Any]:
         """Further sections of a configuration: none, where nothing is known of columns together."""

@@ -32,6 +32,7 @@ from tests.benchmarks.accuracy.runs import Runner
 from tests.benchmarks.accuracy.summaries import Spread, summarize, verdict
 from tests.benchmarks.accuracy.tables import Table, fair, table
 from tests.benchmarks.scale.page import NOT_YET
+from tests.support.configurations import configuration as small_configuration
 from tests.support.places import DATA
 
 SIZES = (2, 3, 5, 4)
@@ -87,6 +88,17 @@ def test_the_survey_is_binned_by_its_public_edges() -> None:
     assert (codes < survey.sizes).all()
     none = survey.domain["affairs"][0]
     assert 0.6 < sum(row[8] == none for row in survey.rows) / 6366 < 0.7
+
+
+def test_a_number_has_a_bin_for_each_of_its_values() -> None:
+    """In the order of the domain; what is drawn in a bin is its whole number alone. Peers get the same texts."""
+    counted = Table(header=("n", "b"), rows=[], domain={"n": ["0", "1", "2"], "b": ["x", "y"]}, numbers=("n",))
+    made = small_configuration(columns=counted.columns(), missing=[], aggregate={})
+    number: Any = made.columns["n"]
+    assert (made.attributes[0].bins, len(made.attributes[0].labels), number.decimals) == (3, 3, 0)
+    assert np.searchsorted(number.edges, range(3)).tolist() == [1, 2, 3]
+    assert made.attributes[1].labels == ("x", "y")
+    assert counted.codes([["2", "x"], ["0", "y"]]).tolist() == [[2, 0], [0, 1]]
 
 
 @pytest.fixture
