@@ -85,8 +85,8 @@ def combine(
     its share of 1/M, so v goes. Where T <= 0, v takes its place, with M - 1 degrees of freedom: take more sets, or more records
     a set.
 
-    Conditions; `marginweave synthesize --sets` is made for the first three. Regressions that were measured so far cover too seldom
-    (docs/inference.md), as the models are biased:
+    Conditions; `marginweave synthesize --sets` is made for the first three. Regressions measured so far cover
+    too seldom (docs/inference.md), as the models are biased:
 
     1. Each set is drawn from a model of its own, and the models differ as much as estimates from repeated releases would.
        Tables made by `--seed` alone come from one model: then b shows nothing of the noise, and intervals are far too narrow.
