@@ -45,8 +45,8 @@ def synthesize(  # noqa: PLR0917 - one option for each thing that can be wanted
 ) -> None:
     """Make new synthetic records from a finished release: post-processing, free of charge.
 
-    One table of them, analysed as if it were real, gives intervals that are too narrow. For regressions and the like make
-    --sets, five times as many records each, and combine them by `marginweave.inference`.
+    --sets makes tables for analyses to be combined by `marginweave.inference`. How often their intervals cover is in
+    docs/inference.md: for regressions so far too seldom.
 
     Example: `marginweave synthesize affairs-1a2b3c4d --sets 20`
     """

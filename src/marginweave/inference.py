@@ -1,4 +1,4 @@
-"""Estimates and honest intervals from several synthetic tables of one release: `analyze` and `combine`.
+"""Estimates and intervals from several synthetic tables of one release: `analyze` and `combine`.
 
 `marginweave synthesize RUN --sets 20` writes the tables. Analyse each of them as if it were real, and combine:
 
@@ -85,7 +85,8 @@ def combine(
     its share of 1/M, so v goes. Where T <= 0, v takes its place, with M - 1 degrees of freedom: take more sets, or more records
     a set.
 
-    Conditions, all of which `marginweave synthesize --sets` meets but the last two:
+    Conditions; `marginweave synthesize --sets` is made for the first three. Regressions measured so far cover
+    too seldom (docs/inference.md), as the models are biased:
 
     1. Each set is drawn from a model of its own, and the models differ as much as estimates from repeated releases would.
        Tables made by `--seed` alone come from one model: then b shows nothing of the noise, and intervals are far too narrow.
