@@ -15,7 +15,8 @@ from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.aggregates import Aggregates
 from marginweave.schemas.released.measurements import Marginals
 from marginweave.tasks.estimate.mixture.model import Mixture
-from marginweave.tasks.publish.tables import measured_together, one_text, with_combinations
+from marginweave.tasks.publish.measured_tables import measured_together, one_text
+from marginweave.tasks.publish.tables import with_combinations
 
 if TYPE_CHECKING:
     from marginweave.tasks.synthesize.release import EstimationInput  # numba

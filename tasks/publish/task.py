@@ -22,11 +22,12 @@ from marginweave.tasks.normalize.earlier import earlier_files
 from marginweave.tasks.normalize.marginals import listed_counts
 from marginweave.tasks.normalize.task import load_counts, released_counts
 from marginweave.tasks.publish.fitted import MODEL, model_table
+from marginweave.tasks.publish.measured_tables import marginal_facts, measurements_table
 from marginweave.tasks.publish.pages import internal_report, release_pages
 from marginweave.tasks.publish.reader import PublishedRelease, show_records
 from marginweave.tasks.publish.statement import privacy_statement, with_types
 from marginweave.tasks.publish.synthetic import write_synthetic
-from marginweave.tasks.publish.tables import counts_table, csv_bytes, marginal_facts, measurements_table, parquet_bytes
+from marginweave.tasks.publish.tables import counts_table, csv_bytes, parquet_bytes
 from marginweave.tasks.references import DerivedReference, RunReference, StageResult
 from marginweave.tasks.stage import stage_task
 
@@ -60,12 +61,9 @@ def publish(
     )
     blocks = Unpacked(unpack_codes, reference.load_blocks(parts["synthesize"]))
     shown = show_records(blocks, evaluation.records, aggregates.domain, reference.resolved)
-    if (fitted := parts.get("fit")) is not None:
-        model = unpack_mixture(reference.load(fitted))
-        table = model_table(model, load_counts(reference, parts["normalize"]), reference.resolved)
-        counts[MODEL] = parquet_bytes(table)
     files = {
         **counts,
+        **_model_file(reference, parts),
         "evaluation.json": evaluation.to_json(),
         "privacy.json": statement.to_json(),
         **dict(earlier_files(configuration, reference.read_kept)),
@@ -80,6 +78,13 @@ def publish(
     tables = LocalEngine().map(lambda block: unpack_table(decoded[block]), range(len(decoded)))  # verified on all cores
     digests |= write_synthetic(place, tables, configuration, reference.types)
     return {f"release/{name}": digest for name, digest in digests.items()}
+
+
+def _model_file(reference: DerivedReference, parts: dict[str, StageResult]) -> dict[str, bytes]:
+    if (fitted := parts.get("fit")) is None:
+        return {}
+    model, counts = unpack_mixture(reference.load(fitted)), load_counts(reference, parts["normalize"])
+    return {MODEL: parquet_bytes(model_table(model, counts, reference.resolved))}
 
 
 def counts_and_marginals(

@@ -28,7 +28,7 @@ from marginweave.tasks.aggregate.payloads import pack_marginals, unpack_marginal
 from marginweave.tasks.estimate.mixture.fit import fit_mixture
 from marginweave.tasks.normalize.earlier import read_measurements
 from marginweave.tasks.normalize.marginals import compression_of, normalize_marginals
-from marginweave.tasks.publish.tables import marginal_facts, measurements_table
+from marginweave.tasks.publish.measured_tables import marginal_facts, measurements_table
 from marginweave.tasks.synthesize.release import estimation_input
 from tests.support.configurations import configuration
 

@@ -27,7 +27,8 @@ from marginweave.tasks.mechanisms.gaussian import noise_sigma
 from marginweave.tasks.mechanisms.randomness import fresh_bits
 from marginweave.tasks.normalize.earlier import read_measurements
 from marginweave.tasks.normalize.marginals import listed_counts, marginal_counts, normalize_marginals
-from marginweave.tasks.publish.tables import counts_table, marginal_facts, measurements_table
+from marginweave.tasks.publish.measured_tables import marginal_facts, measurements_table
+from marginweave.tasks.publish.tables import counts_table
 from marginweave.tasks.publish.wording import reader_warnings
 from marginweave.tasks.structure.zeros import structural_masks
 from tests.support.configurations import configuration
