@@ -27,6 +27,8 @@ _SLACK = 4.0
 _SLOW = 0.02
 
 
+# The first pass after which boxes are balanced: before, what components do not fit yet would tell of the boxes.
+_SETTLED = 8
 _OUTSIDE = np.float32(-1e30)  # projected to 0
 
 
@@ -90,7 +92,7 @@ class Descent:
                 if _is_near(self._chi.sum(axis=0), expected):
                     return
                 self.move(block, slope, _DAMPING / iteration)
-            if len(self._boxes.supports) > 1 and iteration & (iteration - 1) == 0:
+            if len(self._boxes.supports) > 1 and iteration >= _SETTLED and iteration & (iteration - 1) == 0:
                 self.balance()
             found = float(self._chi.sum())
             if before - found < noise * max(spread, _SLOW * (found - expected.sum())):

@@ -26,13 +26,6 @@ FAULTS = (
         killed_by=("tests/laws/test_bin_levels.py::test_a_level_joins_neighboring_bins_alone",),
     ),
     Fault(
-        name="the axes of a marginal in coarser bins are those of its levels",
-        file="tasks/aggregate/marginal_rows.py",
-        text="sorted(range(len(of)), key=lambda axis: of[axis][0])",
-        instead="sorted(range(len(of)), key=lambda axis: (m.counts.shape[axis], of[axis][0]))",
-        killed_by=("tests/laws/test_bin_levels.py::test_a_table_in_coarser_bins_is_the_sum_of_the_finest_one",),
-    ),
-    Fault(
         name="a record with one combination too many is not bounded",
         file="tasks/aggregate/bounded_counts.py",
         text="np.flatnonzero(contributions > self.bound)",

@@ -50,8 +50,8 @@ FAULTS = (
     Fault(
         name="an earlier release changes the published number of records",
         file="tasks/normalize/marginals.py",
-        text="    drawn = [*marginals.one_way, *marginals.larger]\n    precision",
-        instead="    drawn = [*(marginals.pooled or marginals.one_way), *marginals.larger]\n    precision",
+        text="return estimate_total(marginals.drawn), precision",
+        instead="return estimate_total([*(marginals.pooled or marginals.one_way), *marginals.larger]), precision",
         killed_by=(f"{_EARLIER}::test_no_draw_depends_on_an_earlier_release",),
     ),
     Fault(
