@@ -41,7 +41,8 @@ def public_sizes(configuration: Configuration) -> tuple[int, ...]:
 
 def counted_sizes(configuration: Configuration) -> tuple[int, ...]:
     """`public_sizes`, and behind them those of the levels that larger marginals are counted at (`BinLevels`)."""
-    return configuration.marginal_settings.levels(public_sizes(configuration), configuration.attributes).sizes
+    sizes, settings = public_sizes(configuration), configuration.marginals
+    return sizes if settings is None else settings.levels(sizes, configuration.attributes).sizes
 
 
 def planned_cliques(configuration: Configuration, kind: DrawKind) -> tuple[Clique, ...]:
