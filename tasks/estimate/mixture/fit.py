@@ -142,27 +142,24 @@ def _cold_start(
         return [(np.ascontiguousarray(mine.T, F32), equal, alone) for mine in shares]
     inside = [tree.within(mine) for mine in zip(*by_block, strict=True)]
     independent = np.stack([mine.independent for mine in inside], axis=1)
-    mass = _box_masses(independent, model.blocks, measurements, model.total)
+    mass = _box_masses(independent, model.blocks, tree.one_way)
     return [_start_in_boxes(inside, mass, supports, settings.components, generator) for generator in generators]
 
 
-def _box_masses(shares: Floats, blocks: Sequence[Block], measurements: Sequence[Measurement], total: float) -> Floats:
+def _box_masses(shares: Floats, blocks: Sequence[Block], one_way: Sequence[Floats]) -> Floats:
     """The share of the records that each box has by single columns, where attributes are independent in it, shape (boxes,).
 
-    Nonnegative least squares (C. Lawson, R. Hanson 1974) of the counts of single attributes, each by its precision. Larger
-    tables would say more of how far independent attributes are from the truth than of the boxes. `shares` are those of the
-    cells of all blocks, shape (cells, boxes).
+    Nonnegative least squares (C. Lawson, R. Hanson 1974) of the counts of single attributes. Larger tables would say more of
+    how far independent attributes are from the truth than of the boxes. `shares` are those of the cells of all blocks, shape
+    (cells, boxes).
     """
-    ends = np.cumsum([len(block.cells) for block in blocks])
-    rows, counts = [], []
-    for m in (m for m in measurements if len(m.attributes) == 1):
+    expected, ends = [], np.cumsum([len(block.cells) for block in blocks])
+    for attribute, counts in enumerate(one_way):
         parts = zip(blocks, np.split(shares, ends[:-1]), strict=True)
-        block, cells = next((block, cells) for block, cells in parts if m.attributes[0] in block.attributes)
-        expected = np.zeros((m.counts.size, shares.shape[1]))
-        np.add.at(expected, block.cells[:, block.attributes.index(m.attributes[0])], cells)
-        rows.append(total / m.deviation * expected)
-        counts.append(np.asarray(m.counts, np.float64) / m.deviation)
-    found, _ = nnls(np.concatenate(rows), np.concatenate(counts))
+        block, cells = next((block, cells) for block, cells in parts if attribute in block.attributes)
+        expected.append(np.zeros((len(counts), shares.shape[1])))
+        np.add.at(expected[-1], block.cells[:, block.attributes.index(attribute)], cells)
+    found, _ = nnls(np.concatenate(expected), np.concatenate([counts / counts.sum() for counts in one_way]))
     return normal(np.maximum(found, _LEAST_MASS))
 
 

@@ -59,8 +59,8 @@ class TreeStart:
     ) -> None:
         self._blocks = blocks
         best = _best_sources(measurements)
-        one_way = [_table(best[a,], (a,), total) + _NEVER for a in range(len(sizes))]
-        self._base = [_cells(block, one_way) for block in blocks]
+        self.one_way = [_table(best[a,], (a,), total) + _NEVER for a in range(len(sizes))]
+        self._base = [_cells(block, self.one_way) for block in blocks]
         pairs: dict[Clique, tuple[Clique, Floats]] = {}
         for one, other in combinations(range(len(blocks)), 2):
             across = product(blocks[one].attributes, blocks[other].attributes)
