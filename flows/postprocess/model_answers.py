@@ -73,7 +73,7 @@ def _drawn(
     generator = np.random.default_rng(settings.seed)  # post-processing
     tau = misfit(known.measurements, model, settings, generator, chosen=chosen)
     drawn = list(draw_models(model, known.measurements, DRAWS, generator))
-    arrays = {"weights": np.stack([one.weights for one in drawn]).astype(np.float32)}
+    arrays: dict[str, np.ndarray] = {"weights": np.stack([one.weights for one in drawn]).astype(np.float32)}
     for b in range(len(model.blocks)):  # 16 bits are enough for a spread
         arrays[f"shares-{b:05d}"] = np.stack([one.shares[b] for one in drawn]).astype(np.float16)
     with suppress(MachineError):

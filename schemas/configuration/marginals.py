@@ -47,7 +47,8 @@ class AllCliques(FrozenModel):
         contained: set[tuple[int, ...]] = set()
         longest = min(self.all, levels.attributes)
         for length in range(longest, min(longest, 2) - 1, -1):
-            inside = {part for places in contained for part in itertools.combinations(places, length - 1)}
+            shorter = max(length - 1, 0)
+            inside = {part for places in contained for part in itertools.combinations(places, shorter)}
             for places in itertools.combinations(range(levels.attributes), length):
                 if places in contained:
                     continue
@@ -55,7 +56,7 @@ class AllCliques(FrozenModel):
                 at = places if is_pair or self.coarsen is None else levels.within(places, self.coarsen)
                 if is_pair or self.max_cells is None or math.prod(levels.sizes[j] for j in at) <= self.max_cells:
                     yield at
-                    inside.update(itertools.combinations([j for j in at if j < levels.attributes], length - 1))
+                    inside.update(itertools.combinations([j for j in at if j < levels.attributes], shorter))
             if self.max_cells is None and self.coarsen is None:  # whatever is shorter is contained
                 return
             contained = inside

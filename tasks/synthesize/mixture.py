@@ -165,7 +165,7 @@ def _sweep(
 
 
 @njit(cache=True, nogil=True)
-def _same(one: Integers, other: Integers, inside: Flags, where: bool) -> bool:
+def _same(one: Records, other: Records, inside: Flags, where: bool) -> bool:
     for a in range(len(one)):  # noqa: SIM110 - compiled
         if inside[a] == where and one[a] != other[a]:
             return False
@@ -173,7 +173,7 @@ def _same(one: Integers, other: Integers, inside: Flags, where: bool) -> bool:
 
 
 @njit(cache=True, nogil=True)
-def _cells(one: Integers, other: Integers, inside: Flags, table: int, tables: _Tables) -> tuple[int, int, int, int]:
+def _cells(one: Records, other: Records, inside: Flags, table: int, tables: _Tables) -> tuple[int, int, int, int]:
     """The cells of two records in a table, and those that they would have with each other's values `inside`."""
     i = j = after_i = after_j = tables.starts[table]
     for k in range(3):
@@ -188,7 +188,7 @@ def _cells(one: Integers, other: Integers, inside: Flags, table: int, tables: _T
 
 @njit(cache=True, nogil=True)
 def _gain(
-    one: Integers, other: Integers, inside: Flags, places: Integers, tables: _Tables, residual: NDArray[np.float32]
+    one: Records, other: Records, inside: Flags, places: Integers, tables: _Tables, residual: NDArray[np.float32]
 ) -> float:
     """Change of sum |count - expected| if two records exchanged the values of a block.
 
@@ -207,7 +207,7 @@ def _gain(
 
 @njit(cache=True, nogil=True)
 def _exchange(
-    one: Integers, other: Integers, inside: Flags, places: Integers, tables: _Tables, residual: NDArray[np.float32]
+    one: Records, other: Records, inside: Flags, places: Integers, tables: _Tables, residual: NDArray[np.float32]
 ) -> None:
     for table in places:
         i, j, after_i, after_j = _cells(one, other, inside, table, tables)

@@ -49,7 +49,7 @@ def patients() -> tuple[np.ndarray, list[Mask]]:
     for a, b, allowed in (
         (0, 2, lambda one, other: ~((one == 1) & (other == 2))),
         (1, 2, lambda one, other: ~(((one > 3) & (other == 2)) | ((one > 0) & (other == 3)))),
-        *((1, c, lambda one, other, last=SIZES[c] - 1: (one == 0) == (other == last)) for c in (3, 4, 5, 6, 7)),
+        *((1, c, lambda one, other: (one == 0) == (other == other.max())) for c in (3, 4, 5, 6, 7)),
     ):
         masks.append(Mask(attributes=(a, b), allowed=allowed(*np.indices((SIZES[a], SIZES[b])))))
     wage, pension, all_income = np.indices(SIZES[5:8])

@@ -173,7 +173,7 @@ def main() -> None:
         for number, name, epsilon in samples:
             if (name, epsilon, number) in read():
                 continue
-            found = measure(name, epsilon, number, Path(place))
+            found = measure(str(name), float(epsilon), int(number), Path(place))
             with FIGURES.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(found) + "\n")
             sys.stdout.write(f"{name} {epsilon:g} sample {number}: {found['cpu']:.0f} CPU s\n")
