@@ -73,14 +73,14 @@ def _drawn(
     generator = np.random.default_rng(settings.seed)  # post-processing
     tau = misfit(known.measurements, model, settings, generator, chosen=chosen)
     drawn = list(draw_models(model, known.measurements, DRAWS, generator))
-    arrays: dict[str, np.ndarray] = {"weights": np.stack([one.weights for one in drawn]).astype(np.float32)}
+    found: dict[str, np.ndarray] = {"weights": np.stack([one.weights for one in drawn]).astype(np.float32)}
     for b in range(len(model.blocks)):  # 16 bits are enough for a spread
-        arrays[f"shares-{b:05d}"] = np.stack([one.shares[b] for one in drawn]).astype(np.float16)
+        found[f"shares-{b:05d}"] = np.stack([one.shares[b] for one in drawn]).astype(np.float16)
     with suppress(MachineError):
         with at_place(kept.parent, "created"):
             kept.parent.mkdir(0o700, exist_ok=True)
-        replace_file(kept, pack_arrays(arrays, {"of": of, "misfit": {str(n): value for n, value in tau.items()}}))
-    return list(_unpacked(model, arrays)), tau
+        replace_file(kept, pack_arrays(found, {"of": of, "misfit": {str(n): value for n, value in tau.items()}}))
+    return list(_unpacked(model, found)), tau
 
 
 def _unpacked(model: Mixture, arrays: dict[str, np.ndarray]) -> Iterator[Mixture]:
