@@ -15,7 +15,7 @@ from marginweave.inference import read_sets
 from marginweave.schemas.ledger.accounts import Account
 from marginweave.tasks.ledger import Ledger
 from tests.support.command_line import CommandLine
-from tests.support.people_table import people, visits
+from tests.support.people_table import people
 from tests.support.plain_runs import run_plainly
 
 pytestmark = pytest.mark.system
@@ -87,12 +87,3 @@ def test_no_sets_without_a_model(alone: CommandLine, monkeypatch: pytest.MonkeyP
     place = release(alone, monkeypatch, people, "row", synthesize__method="aggregate-seeded")
     assert "made by aggregate-seeded" in refusal(alone, "--sets", "2")
     assert not (place / "sets-0").exists()
-
-
-def test_no_population_of_several_records(alone: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = release(alone, monkeypatch, visits, "subject", aggregate={"method": "marginals"})
-    assert "a subject has several records" in refusal(alone, "--sets", "2")
-    assert not (place / "sets-0").exists()
-    made = alone("synthesize", "r", "--sets", "2", "--of", "table")
-    assert made.returncode == 0, made.stderr
-    assert len(read_sets(place / "sets-0")) == 2
