@@ -101,7 +101,7 @@ def misfit(
     measurements: Sequence[Measurement],
     model: Mixture,
     settings: MixtureSynthesis,
-    generator: np.random.Generator,
+    generator: np.random.Generator,  # post-processing
     *,
     chosen: bool,
 ) -> dict[int, float]:
