@@ -81,7 +81,7 @@ def expected_counts(m: Measurement, table: Floats, total: float) -> Floats:
 
 def _noisy(m: Measurement, table: Floats, total: float, generator: np.random.Generator) -> Measurement:
     """A measurement of a table as it might have been: with fresh noise, and hidden where it is below the cut then."""
-    counts = expected_counts(m, table, total)  # of a released model: noise here is post-processing, and protects nothing
+    counts = expected_counts(m, table, total)  # of a released model: post-processing
     if m.noise == "discrete-laplace":
         noise = generator.laplace(0.0, m.deviation / np.sqrt(2), counts.shape)
     else:
