@@ -32,15 +32,26 @@ def round_shares(shares: Floats, numbers: Integers, generator: np.random.Generat
     """
     counts = np.zeros(shares.shape, np.int64)
     behind = generator.random(shares.shape[1]) - 0.5
-    for k in generator.permutation(np.flatnonzero(numbers)):
-        expected = shares[k] * numbers[k]
-        counts[k] = expected
-        behind += expected - counts[k]
-        more = int(numbers[k] - counts[k].sum())
-        chosen = np.argsort(np.where(expected > counts[k], -behind, np.inf), kind="stable")[:more]
-        counts[k, chosen] += 1
-        behind[chosen] -= 1
+    _diffuse(shares, numbers, generator.permutation(np.flatnonzero(numbers)), behind, counts)
     return counts
+
+
+@njit(cache=True, nogil=True)
+def _diffuse(shares: Floats, numbers: Integers, order: Integers, behind: Floats, counts: Integers) -> None:
+    """Fill in rows of `counts` in an order, and how far behind each cell is."""
+    for k in order:
+        more = numbers[k]
+        keys = np.full(len(behind), np.inf)
+        for i in range(len(behind)):
+            expected = shares[k, i] * numbers[k]
+            counts[k, i] = int(expected)
+            behind[i] += expected - counts[k, i]
+            more -= counts[k, i]
+            if expected > counts[k, i]:
+                keys[i] = -behind[i]
+        for i in np.argsort(keys, kind="mergesort")[: max(more, 0)]:  # stable
+            counts[k, i] += 1
+            behind[i] -= 1
 
 
 def project_simplex(values: Floats, total: float) -> Floats:

@@ -55,7 +55,7 @@ def _shuffle(cells: Integers, numbers: Integers, generator: np.random.Generator)
 _ENOUGH = (0.2, 0.03, np.inf)
 # Most cells of all tables whose counts are refined (32 MB a shard), and most that a sweep looks at: triples of large shards are
 # left to chance, which is little there. Where even pairs have more cells, records are not refined.
-_MOST_CELLS, _MOST_LOOKS = 2**23, 2 * 10**8
+_MOST_CELLS, _MOST_LOOKS = 2**23, 10**8
 
 
 class _Tables(NamedTuple):

@@ -3,7 +3,8 @@
 All three-column marginals of a made-up table of 14 columns at epsilon 1, counted, measured, made consistent, fitted and
 sampled by the shipped functions, in one process. Each part stands beside numpy's `bincount` of the same marginals, which is
 what counting them costs without this project, and counting also beside a plain copy of the codes that it reads. CPU seconds of
-all threads, the least of a few times. With `--check` a ratio that is half as much again as `RATIOS` ends it with exit code 1.
+all threads, the least of a few times. With `--check` a ratio that is half as much again as `RATIOS`, in three measurements one
+after another, ends it with exit code 1: what else the machine does passes, a slower part stays.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ from tests.benchmarks.scale.figures import Figure, figure
 from tests.support.synthesized import every_record
 
 T = TypeVar("T")
-NAME, ROWS, CLASSES, SLOWER = "limits", 100_000, 12, 1.5
+NAME, ROWS, CLASSES, SLOWER, TRIES = "limits", 100_000, 12, 1.5, 3
 SIZES = (9, 8, 16, 12, 7, 14, 6, 5, 2, 7, 6, 9, 30, 2)
-# CPU seconds over those of numpy's bincount of the same marginals, as measured on 2026-11-25.
-RATIOS = {"counts": 0.25, "noise": 0.2, "consistent counts": 4.3, "fit": 11.3, "records": 3.5}
+# CPU seconds over those of numpy's bincount of the same marginals, as measured on 2026-11-26.
+RATIOS = {"counts": 0.25, "noise": 0.25, "consistent counts": 4.6, "fit": 13.0, "records": 2.6}
 
 
 def table(rows: int = ROWS) -> list[NDArray[np.uint8]]:
@@ -104,17 +105,25 @@ def ratios(found: Figure) -> dict[str, float]:
     return {name: value / seconds["numpy's bincount"] for name, value in seconds.items()}
 
 
+def slower(beside: Mapping[str, float]) -> list[str]:
+    """The parts whose ratio has grown by half."""
+    return [f"{name}: {beside[name]:.2f}, was {was}" for name, was in RATIOS.items() if beside[name] > SLOWER * was]
+
+
 def main() -> None:
     """Measure, print, and end with 1 where a ratio has grown."""
     parser = argparse.ArgumentParser(prog="tests.benchmarks.scale.limits", description=__doc__)
     parser.add_argument("--check", action="store_true")
-    check, found = parser.parse_args().check, measured()
-    beside = ratios(found)
-    for name, ratio in beside.items():
-        print(f"{name:20} {found['seconds'][name]:7.3f} s CPU ({ratio:6.2f} x bincount)")  # noqa: T201 - a benchmark prints
-    slower = [f"{name}: {beside[name]:.2f}, was {was}" for name, was in RATIOS.items() if beside[name] > SLOWER * was]
-    if check and slower:
-        sys.exit("slower than before: " + "; ".join(slower))
+    check, least = parser.parse_args().check, dict[str, float]()
+    for _ in range(TRIES):
+        found = measured()
+        beside = ratios(found)
+        for name, ratio in beside.items():
+            print(f"{name:20} {found['seconds'][name]:7.3f} s CPU ({ratio:6.2f} x bincount)")  # noqa: T201 - a benchmark prints
+        least = {name: min(ratio, least.get(name, ratio)) for name, ratio in beside.items()}
+        if not check or not slower(least):
+            return
+    sys.exit("slower than before: " + "; ".join(slower(least)))
 
 
 if __name__ == "__main__":
