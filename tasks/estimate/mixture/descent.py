@@ -217,11 +217,7 @@ def move_shares(
     cells, number = shares.shape
     curvature = np.empty((len(of.places), number), np.float32)
     memory = np.empty((len(of.rest) + len(of.one)) * number, np.float32)
-    moved, here = np.empty(cells, np.float32), np.empty(len(slope), np.float32)
-    of_feature = np.empty(len(slope), np.int64)
-    for f in range(len(of.places)):
-        for c in range(cells):
-            of_feature[of.places[f, c]] = f
+    moved = np.empty(cells, np.float32)
     for k in range(number):
         _bend(k, components.weights, grams, of, memory, curvature)
         steep = np.float32(0.0)
@@ -229,19 +225,13 @@ def move_shares(
             steep += of.spread[f] * curvature[f, k]
         if steep <= 0.0:
             continue
-        here[:] = slope[:, k]
-        moved[:] = 0.0
-        for f in range(len(of.places)):
-            for c in range(cells):
-                moved[c] += here[of.places[f, c]]
+        _add_down(slope[:, k].copy(), of.places, moved)
         for c in range(cells):
             moved[c] = shares[c, k] - moved[c] / (steep * np.float32(1.0 + damping))
-        for c in range(cells):
             if not components.supports[components.of[k], c]:
                 moved[c] = _OUTSIDE
         to_simplex(moved, 1.0)
-        here[:] = 0.0
-        _follow(k, moved, shares, slope, of.places, here, of_feature, curvature)
+        _follow(k, moved, shares, slope, of, curvature)
 
 
 @njit(cache=True, nogil=True, fastmath=True)
@@ -272,28 +262,33 @@ def _bend(
 
 
 @njit(cache=True, nogil=True, fastmath=True)
+def _add_down(slope: Float32s, places: Integers, down: Float32s) -> None:  # pragma: no cover - compiled
+    """Slopes of the cells of a block, from those of one component by the cells of its features."""
+    down[:] = 0.0
+    for f in range(len(places)):
+        for c in range(len(down)):
+            down[c] += slope[places[f, c]]
+
+
+@njit(cache=True, nogil=True, fastmath=True)
 def _follow(
-    k: int,
-    moved: Float32s,
-    shares: Float32s,
-    slope: Float32s,
-    places: Integers,
-    changes: Float32s,
-    of_feature: Integers,
-    curvature: Float32s,
+    k: int, moved: Float32s, shares: Float32s, slope: Float32s, of: Curvature, curvature: Float32s
 ) -> None:  # pragma: no cover - compiled
     """Take over the moved shares of component k, and what this does to the slopes of those that come after it.
 
-    Changes of the cells of the block are added up by those of its features, which are fewer where these have few attributes.
+    What changes in the cells of the block is added up by the cells of its features first, as these are fewer.
     """
+    changes = np.zeros(len(slope), np.float32)
     for c in range(len(moved)):
         change = moved[c] - shares[c, k]
         if change != 0.0:
             shares[c, k] = moved[c]
-            for f in range(len(places)):
-                changes[places[f, c]] += change
-    for i in range(len(changes)):
-        if changes[i] != 0.0:
-            row, mine = slope[i], curvature[of_feature[i]]
-            for j in range(k + 1, len(row)):
-                row[j] += changes[i] * mine[j]
+            for f in range(len(of.places)):
+                changes[of.places[f, c]] += change
+    for f in range(len(of.places)):
+        mine = curvature[f]
+        for i in range(of.begins[f], of.begins[f + 1]):
+            if changes[i] != 0.0:
+                row = slope[i]
+                for j in range(k + 1, len(row)):
+                    row[j] += changes[i] * mine[j]
