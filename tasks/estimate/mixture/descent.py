@@ -153,8 +153,7 @@ class Descent:
             if is_whole(feature.places, feature.width):
                 factors[:] = shares
             else:
-                factors[:] = 0.0
-                np.add.at(factors, feature.places, shares)
+                _add_up(shares, feature.places, factors)
             np.matmul(factors.T, factors, out=self._grams[number])
 
 
@@ -185,6 +184,16 @@ def _is_near(chi: Floats, expected: Floats) -> bool:
     return float(chi.sum()) <= float(expected.sum()) and bool((chi <= expected + _SLACK * np.sqrt(2 * expected)).all())
 
 
+@njit(cache=True, nogil=True)
+def _add_up(shares: Float32s, places: Integers, factors: Float32s) -> None:  # pragma: no cover - compiled
+    """Factors of a feature: the sums of the shares of the cells of the block that fall into each of its cells."""
+    factors[:] = 0.0
+    for c in range(len(places)):
+        factor = factors[places[c]]
+        for k in range(len(factor)):
+            factor[k] += shares[c, k]
+
+
 @njit(cache=True, nogil=True, fastmath=True)
 def move_shares(
     shares: Float32s, slope: Float32s, components: Components, grams: Float32s, of: Curvature, damping: float
@@ -208,7 +217,11 @@ def move_shares(
     cells, number = shares.shape
     curvature = np.empty((len(of.places), number), np.float32)
     memory = np.empty((len(of.rest) + len(of.one)) * number, np.float32)
-    moved = np.empty(cells, np.float32)
+    moved, here = np.empty(cells, np.float32), np.empty(len(slope), np.float32)
+    of_feature = np.empty(len(slope), np.int64)
+    for f in range(len(of.places)):
+        for c in range(cells):
+            of_feature[of.places[f, c]] = f
     for k in range(number):
         _bend(k, components.weights, grams, of, memory, curvature)
         steep = np.float32(0.0)
@@ -216,16 +229,19 @@ def move_shares(
             steep += of.spread[f] * curvature[f, k]
         if steep <= 0.0:
             continue
+        here[:] = slope[:, k]
+        moved[:] = 0.0
+        for f in range(len(of.places)):
+            for c in range(cells):
+                moved[c] += here[of.places[f, c]]
         for c in range(cells):
-            down = np.float32(0.0)
-            for f in range(len(of.places)):
-                down += slope[of.places[f, c], k]
-            moved[c] = shares[c, k] - down / (steep * np.float32(1.0 + damping))
+            moved[c] = shares[c, k] - moved[c] / (steep * np.float32(1.0 + damping))
         for c in range(cells):
             if not components.supports[components.of[k], c]:
                 moved[c] = _OUTSIDE
         to_simplex(moved, 1.0)
-        _follow(k, moved, shares, slope, of.places, curvature)
+        here[:] = 0.0
+        _follow(k, moved, shares, slope, of.places, here, of_feature, curvature)
 
 
 @njit(cache=True, nogil=True, fastmath=True)
@@ -257,14 +273,27 @@ def _bend(
 
 @njit(cache=True, nogil=True, fastmath=True)
 def _follow(
-    k: int, moved: Float32s, shares: Float32s, slope: Float32s, places: Integers, curvature: Float32s
+    k: int,
+    moved: Float32s,
+    shares: Float32s,
+    slope: Float32s,
+    places: Integers,
+    changes: Float32s,
+    of_feature: Integers,
+    curvature: Float32s,
 ) -> None:  # pragma: no cover - compiled
-    """Take over the moved shares of component k, and what this does to the slopes of those that come after it."""
+    """Take over the moved shares of component k, and what this does to the slopes of those that come after it.
+
+    Changes of the cells of the block are added up by those of its features, which are fewer where these have few attributes.
+    """
     for c in range(len(moved)):
         change = moved[c] - shares[c, k]
         if change != 0.0:
             shares[c, k] = moved[c]
             for f in range(len(places)):
-                row, mine = slope[places[f, c]], curvature[f]
-                for i in range(k + 1, len(row)):
-                    row[i] += change * mine[i]
+                changes[places[f, c]] += change
+    for i in range(len(changes)):
+        if changes[i] != 0.0:
+            row, mine = slope[i], curvature[of_feature[i]]
+            for j in range(k + 1, len(row)):
+                row[j] += changes[i] * mine[j]
