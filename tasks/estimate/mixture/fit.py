@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 from marginweave.schemas.arrays import Flags, Floats
 from marginweave.schemas.configuration.synthesis import MixtureSynthesis
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.released.measurements import Mask, Measurement
+from marginweave.schemas.released.measurements import CensoredMeasurement, Mask, Measurement
 from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.estimate.mixture.blocks import Block, block_supports
 from marginweave.tasks.estimate.mixture.descent import Boxes, Descent
@@ -202,16 +202,17 @@ _CALIBRATIONS = (
 
 
 def calibrate_one_way(model: Mixture, measurements: Sequence[Measurement]) -> Mixture:
-    """The model with every attribute calibrated to its own counts, as far as these are more exact than the larger tables.
+    """The model with every attribute calibrated to its own counts, as far as it is farther from these than noise explains.
 
-    Own method; evidence: docs/accuracy.md. A fit ends where all its counts are as near as their noise allows, and the most
-    exact ones, those of single attributes, are left farther behind than they need be. The target is the mean of the model's
-    counts m and of y, the nearest to those measured: (v y + w m) / (v + w), v = 1 / sigma^2 and w the sum over all larger
-    tables with the attribute of 1 / (sigma^2 cells / codes), the precision of their sums. Shares of a code are multiplied
-    by target over m in all components (iterative proportional fitting), so that dependence stays as it is. DP: post-processing.
+    Own method; evidence: docs/accuracy.md. A fit that ends before its counts are as near as their noise allows leaves the most
+    exact ones, those of single attributes, farthest behind. The target is the mean m + t (y - m) of the model's counts m and of
+    y, the nearest to those measured; t is what `_trust` says. Shares of a code are multiplied by target over m in all
+    components (iterative proportional fitting), so that dependence stays as it is. DP: post-processing.
     """
     weights, shares = model.weights, [part.copy() for part in model.shares]
-    trust = _trust(measurements)
+    trust = _trust(model, measurements)
+    if not any(trust.values()):
+        return model
     for _ in range(_CALIBRATIONS):
         for measurement in (m for m in measurements if len(m.attributes) == 1):
             attribute, size = measurement.attributes[0], len(measurement.counts)
@@ -227,14 +228,26 @@ def calibrate_one_way(model: Mixture, measurements: Sequence[Measurement]) -> Mi
     return replace(model, weights=weights, shares=tuple(shares))
 
 
-def _trust(measurements: Sequence[Measurement]) -> dict[int, float]:
-    """Of all that is known of the counts of an attribute, the part that a table of it alone tells."""
+def _trust(model: Mixture, measurements: Sequence[Measurement]) -> dict[int, float]:
+    """How much a table of an attribute alone says of its counts, beside the model.
+
+    Where chi^2 of all such tables is at most their number of cells, as for the truth, the model is as near as can be seen, and
+    what is left is noise: 0. Else 1 - cells / chi^2 (James and Stein 1961: the positive part), but no more than the part of all
+    precision that the table has: v / (v + w), v = 1 / sigma^2 and w the sum over all larger tables with the attribute of
+    1 / (sigma^2 cells / codes), the precision of their sums.
+    """
     alone, all_of_them = defaultdict[int, float](float), defaultdict[int, float](float)
+    chi, cells = 0.0, 0
     for m in measurements:
+        if len(m.attributes) == 1:
+            known = m.released if isinstance(m, CensoredMeasurement) else np.ones(len(m.counts), np.bool_)
+            distance = (m.counts - model.marginal(m.attributes) / m.scale(model.total))[known] / m.deviation
+            chi, cells = chi + float(distance @ distance), cells + len(distance)
         for attribute, size in zip(m.attributes, m.counts.shape, strict=True):
             if attribute in m.coarser:  # which tells the codes of one coarser code not apart
                 continue
             precision = size / m.counts.size / m.deviation**2
             all_of_them[attribute] += precision
             alone[attribute] += precision if len(m.attributes) == 1 else 0.0
-    return {attribute: alone[attribute] / known for attribute, known in all_of_them.items()}
+    surprise = max(0.0, 1 - cells / chi) if chi else 0.0
+    return {attribute: min(surprise, alone[attribute] / known) for attribute, known in all_of_them.items()}
