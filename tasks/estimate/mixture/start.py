@@ -154,20 +154,11 @@ def _table(best: Measurement, attributes: Clique, total: float) -> Floats:
     return project_simplex(counts.sum(axis=others), total)
 
 
-_ADJUSTMENTS = 30
-
-
 def _cells(block: Block, one_way: Sequence[Floats]) -> Floats:
-    """Shares of the cells of a block if its attributes were independent but for the structural zeros.
-
-    Of those that have the counts of single attributes the nearest to equal ones: iterative proportional fitting.
-    """
-    shares = np.full(len(block.cells), 1 / len(block.cells))
-    for _ in range(_ADJUSTMENTS if len(block.attributes) > 1 else 1):
-        for attribute, codes in zip(block.attributes, block.cells.T, strict=True):
-            wanted = one_way[attribute] / one_way[attribute].sum()
-            found = np.bincount(codes, weights=shares, minlength=len(wanted))
-            shares *= np.divide(wanted, found, out=np.zeros(len(found)), where=found > 0)[codes]
+    """Shares of the cells of a block if its attributes were independent but for the structural zeros."""
+    shares = np.ones(len(block.cells))
+    for attribute, codes in zip(block.attributes, block.cells.T, strict=True):
+        shares *= (one_way[attribute] / one_way[attribute].sum())[codes]
     return np.asarray(shares / shares.sum())
 
 
