@@ -77,18 +77,19 @@ def test_single_columns_are_met_whatever_the_boxes() -> None:
 
 
 def grouped(mask: Mask) -> Mask:
-    """The same over kinds of codes."""
+    """The same over kinds of codes, and one more kind of each attribute that no code has."""
     table, kinds = mask.table(), []
     for axis, size in enumerate(mask.sizes):
         rows = np.moveaxis(table, axis, 0).reshape(size, -1)
         _, first, own = np.unique(rows, axis=0, return_index=True, return_inverse=True)
         kinds.append(own.reshape(-1).astype(np.int64))
         table = np.take(table, first, axis=axis)
-    return Mask(attributes=mask.attributes, allowed=table, kinds=tuple(kinds))
+    unused = np.pad(table, [(0, 1)] * table.ndim, constant_values=True)
+    return Mask(attributes=mask.attributes, allowed=unused, kinds=tuple(kinds))
 
 
 def test_boxes_keep_what_applies_together_however_rules_are_written() -> None:
-    """A column that has one code where another has one is in boxes, not in a table of both; a level is in its column's table."""
+    """A column that has one code where another has one is in boxes, not in a table of both; a level is in that of its column."""
     _, masks = patients()
     ties, others = tie(SIZES, masks), tie(SIZES, [grouped(mask) for mask in masks])
     assert [block.attributes for block in ties.blocks if len(block.attributes) > 1] == [(5, 6, 7), (9, 10)]

@@ -117,8 +117,9 @@ def _is_function(mask: Mask) -> bool:
     """Whether one of two attributes follows from the other, as a level does: together they have no more cells than that one."""
     if mask.allowed.ndim != 2:
         return False
-    first, second = [np.bincount(own) for own in mask.kinds] if mask.kinds else map(np.ones, mask.allowed.shape)
-    return bool((mask.allowed @ second <= 1).all() or (first @ mask.allowed <= 1).all())
+    sizes = mask.allowed.shape
+    first, second = map(np.bincount, mask.kinds or map(np.arange, sizes), [None, None], sizes)  # codes of each kind
+    return bool((mask.allowed @ second <= 1)[first > 0].all() or (first @ mask.allowed <= 1)[second > 0].all())
 
 
 def _joined(parts: Sequence[Block], mask: Mask, most: int) -> Block | None:
