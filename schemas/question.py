@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, TypeAdapter, ValidationError, model_validator
+from pydantic import BeforeValidator, ValidationError, model_validator
 
 from marginweave.schemas.configuration.conditions import Allowed
+from marginweave.schemas.configuration.parse import broken_rules, shortened, together
 from marginweave.schemas.configuration.values import FrozenModel, OpenFraction, number
 from marginweave.schemas.configuration.yaml_source import read_yaml
 from marginweave.schemas.errors import InputError
@@ -25,6 +26,8 @@ def _listed(value: Any) -> Any:
 
 
 def _pairs(value: Any) -> Any:
+    if isinstance(value, str):
+        raise ValueError("must be conditions by their columns, such as {age: {from: 60}}")
     return tuple(value.items()) if isinstance(value, dict) else value
 
 
@@ -118,35 +121,36 @@ def read_condition(text: str) -> tuple[str, Any]:
     return found["column"], {"but": values} if sign in ("!=", "notin") else values
 
 
-def read_question(content: Mapping[str, Any], place: str) -> Question:
-    """The question of what was written; `place` is what errors call it. Raises InputError for what is none."""
+def read_question(content: Mapping[str, Any], option: str = "") -> Question:
+    """The question of what was written; `option` stands before a key in errors. Raises InputError for what is none."""
     try:
         return Question.model_validate(content)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise InputError(
-            f"{place}{f', {where},' if where else ''} {first['msg'].removeprefix('Value error, ')}"
-        ) from None
+        found = [{**item, "loc": _keys(item["loc"], content, option)} for item in error.errors(include_url=False)]
+    raise InputError(together(broken_rules(found, Question)))
 
 
-def read_questions(path: Path, defaults: Mapping[str, Any]) -> tuple[Question, ...]:
-    """The questions of the list `questions` in a YAML file; what one leaves out is taken from `defaults`.
+def _keys(loc: tuple[int | str, ...], content: Mapping[str, Any], option: str) -> tuple[int | str, ...]:
+    """The keys of what was written: pydantic numbers the conditions, which were turned into pairs."""
+    first, *below = loc or ("",)
+    if first == "where" and len(below) > 1 and isinstance(content["where"], dict):
+        below = [list(content["where"])[int(below[0])], *below[2:]]
+    return (f"{option}{first}", *below) if loc else ()
+
+
+def read_questions(path: Path, defaults: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """What each question of the list `questions` in a YAML file is called and says, with what it leaves out from `defaults`.
 
     Raises:
-        InputError: there is no such list, or what stands in it is no question.
+        InputError: there is no such list, or what stands in it is no mapping.
     """
-    content = read_yaml(path, as_text=True)
+    content = read_yaml(path, "file of questions", as_text=True)
     asked = content.get("questions")
     if set(content) != {"questions"} or not isinstance(asked, list) or not asked:
         raise InputError(f"{path} must have one key, questions, with a list of questions")
-    listed = TypeAdapter(list[dict[str, Any]])
-    try:
-        entries = listed.validate_python(asked)
-    except ValidationError:
+    others = [str(i) for i, entry in enumerate(asked, start=1) if not isinstance(entry, dict)]
+    if others:
         raise InputError(
-            f"{path} must have a mapping for each question, such as {{where: {{age: {{from: 60}}}}}}"
-        ) from None
-    return tuple(
-        read_question({**defaults, **entry}, f"{path}: question {i}") for i, entry in enumerate(entries, start=1)
-    )
+            f"{path}: question {', '.join(others)} must be a mapping, such as {{where: {{age: {{from: 60}}}}, share: true}}"
+        )
+    return {f"question {i} ({shortened(entry)})": {**defaults, **entry} for i, entry in enumerate(asked, start=1)}

@@ -59,6 +59,7 @@ def open_account(
     `marginweave ledger open census-2026 --epsilon 4 --delta 1e-6 --per quarter=1,2.5e-7`
     """
     from marginweave.tasks.ledger import Ledger, ledger_location
+    from marginweave.tasks.ledger.keys import KEY_VARIABLE, environment_key, key_file
 
     if config is None and (epsilon is None or delta is None):
         raise InputError("--epsilon and --delta must be given, or --for CONFIG, whose own they are then")
@@ -80,7 +81,8 @@ def open_account(
     )
     if account.policy is not None:
         out.print(f"Its policy, which guarantees nothing: {account.policy}")
-    out.print("Back up the ledger's key. Without it you cannot make further releases")
+    place = KEY_VARIABLE if environment_key(os.environ) else key_file(location)
+    out.print(f"Back up the ledger's key, which is in {place}. Without it you cannot make further releases")
 
 
 def _proposed(dataset: str, config: Path | None) -> Account:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from marginweave.flows.cli.console import Home, out, printable, table_of
+from marginweave.flows.cli.console import Home, out, printable, table_of, tell
 from marginweave.schemas.errors import InputError
 
 if TYPE_CHECKING:
-    from marginweave.schemas.question import Question
     from marginweave.tasks.answers.answer import Answer
 
 WIDTH = 100
@@ -49,19 +48,15 @@ def query(  # noqa: PLR0913, PLR0917 - one option for each key of a question
 
     Example: `marginweave query affairs-1a2b3c4d --where "age >= 30" --by religious --share`
     """
-    from marginweave.schemas.question import read_condition, read_question, read_questions
+    from marginweave.schemas.question import read_condition, read_questions
 
     options: dict[str, Any] = {"of": of, "level": level}
     asked = {"by": by, "count": count, "share": share, "mean": mean, "median": median, "quantile": quantile}
     given = {name: value for name, value in asked.items() if value}
     if questions is not None and (where or given):
         raise InputError("--file has the questions: leave out --where, --by and what is asked for")
-    if questions is not None:
-        found = read_questions(questions, options)
-    else:
-        found = (
-            read_question({**options, **given, "where": [read_condition(text) for text in where or ()]}, "query:"),
-        )
+    alone = {"": {**options, **given, "where": [read_condition(text) for text in where or ()]}}
+    found = alone if questions is None else read_questions(questions, options)
     _show(_answers(home, released, found), as_json=as_json, as_csv=as_csv)
 
 
@@ -79,24 +74,35 @@ def table(
 
     Example: `marginweave table affairs-1a2b3c4d age children`
     """
-    from marginweave.schemas.question import read_question
-
     if len(columns) > 3:
         raise InputError("table shows one to three columns; use query --by for more")
-    question = read_question({"by": columns, "level": level}, "table:")
-    answers = _answers(home, released, (question,))
+    answers = _answers(home, released, {"": {"by": columns, "level": level}})
     if as_json or as_csv or len(columns) == 1:
         _show(answers, as_json=as_json, as_csv=as_csv)
     else:
         _cross(answers, columns)
 
 
-def _answers(home: Path, released: str, questions: Sequence[Question]) -> list[Answer]:
-    """All answers; raises InputError where a release has none of them."""
-    from marginweave.flows.postprocess.answers import open_answers
+def _answers(home: Path, released: str, questions: Mapping[str, Mapping[str, Any]]) -> list[Answer]:
+    """All answers to questions by what they are called, "" the one of the options.
 
-    opened = open_answers(home, released, lambda text: typer.echo(f"marginweave: {text}", err=True))
-    answers = [answer for question in questions for answer in opened.ask(question)]
+    Each that is refused is told. Raises InputError where one is, or where a release has none of the answers.
+    """
+    from marginweave.flows.postprocess.answers import open_answers
+    from marginweave.schemas.question import read_question
+
+    opened, refused = open_answers(home, released, tell), 0
+    answers: list[Answer] = []
+    for name, content in questions.items():
+        try:
+            answers += opened.ask(read_question(content, "" if name else "--"))
+        except InputError as error:
+            if not name:
+                raise
+            refused += 1
+            tell(f"{name}: {error}")
+    if refused:
+        raise InputError(f"{refused} of {len(questions)} questions were refused, and none is answered: correct them")
     if all(answer.low is None for answer in answers):
         raise InputError(answers[0].flag)
     return answers

@@ -9,19 +9,20 @@ long as the square root of x says, up to 9: then passes gain too little.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.synthesis import MixtureSynthesis, SynthesisSettings
 from marginweave.tasks.aggregate.noise import public_sizes
-from marginweave.tasks.estimate.mixture.blocks import tie
+from marginweave.tasks.estimate.mixture.blocks import Ties, tie
 from marginweave.tasks.structure.zeros import domain_sizes, structural_masks
 
 # Wall seconds of the start of Prefect's server in a home that has had one, and of our imports.
 SERVER, _IMPORTS = 6.0, 5.0
 _IMPORTED = 0.45  # gigabytes of these
 _FIT, _FIT_TABLE, _MOST_SIGMAS = 1.55e-5, 3e-3, 9.0  # of 2,400 components, by cells and tables
+_TIED = 4e-4  # of 2,400 components, by cells of columns that rules tie together and sets of these columns
 _TUPLES = 1.5  # counts that were clipped are fitted so many times as long
 _CONSISTENCY, _CONSISTENCY_SIGMAS = 4e-5, 0.2
 _ROUND, _SWAP = 2.5e-4, 1.5e-8  # a round of choices, and a record of a mixture, by columns^2
@@ -60,11 +61,13 @@ def run_cost(configuration: Configuration, tables: Sequence[Table], rows: int, c
         sigmas = sum(rows / table.sigma for table in tables) / cells
         fitted = _FIT * cells * math.sqrt(min(sigmas, _MOST_SIGMAS)) + _FIT_TABLE * len(tables)
         fitted *= _TUPLES if configuration.marginals is None else 1.0
+        tied = [*_tied_cells(configuration)]
+        fitted += _TIED * sum(combinations * sets for combinations, sets in tied)
         parallel = fitted * settings.components * settings.fits / 2400 + _SWAP * rows * columns**2
         serial += _CONSISTENCY * cells * math.sqrt(min(sigmas, _CONSISTENCY_SIGMAS))
         if configuration.marginals is not None and configuration.marginals.adaptive is not None:
             serial += _ROUND * configuration.marginals.adaptive.rounds * columns**2
-        memory += 3e-7 * cells + 2e-3 * columns
+        memory += 3e-7 * cells + 2e-3 * columns + 1e-4 * sum(combinations for combinations, _ in tied)
     elif isinstance(settings, SynthesisSettings):
         length = 2 if configuration.marginals is not None else configuration.reporting_length
         parallel = rows * (_GROW * columns * 3.0 ** max(0, length - 3) + _GROW_CODE * sum(public_sizes(configuration)))
@@ -76,6 +79,24 @@ def run_cost(configuration: Configuration, tables: Sequence[Table], rows: int, c
     )
 
 
+def _ties(configuration: Configuration) -> Ties:
+    attributes = configuration.attributes
+    labels = [attribute.labels for attribute in attributes]
+    masks = [mask for mask in structural_masks(configuration, labels) if len(mask.attributes) > 1]
+    return tie(domain_sizes(attributes, labels), masks)
+
+
+def _tied_cells(configuration: Configuration) -> Iterator[tuple[int, int]]:
+    """Of columns that rules tie together the combinations, and how many sets of them are measured, alone or with others."""
+    if not configuration.forbidden:
+        return
+    settings, columns = configuration.marginals, len(configuration.attributes)
+    longest = configuration.reporting_length if settings is None else settings.longest(columns)
+    for block in _ties(configuration).blocks:
+        if (width := len(block.attributes)) > 1:
+            yield len(block.cells), sum(math.comb(width, length) for length in range(1, longest + 1))
+
+
 _MANY_CELLS = 1024
 
 
@@ -83,10 +104,7 @@ def slow_rules(configuration: Configuration) -> str:
     """What makes a fit long: columns that rules between them tie together in many combinations; nothing where none do."""
     if not configuration.forbidden or not isinstance(configuration.synthesize, MixtureSynthesis):
         return ""
-    attributes = configuration.attributes
-    labels = [attribute.labels for attribute in attributes]
-    masks = [mask for mask in structural_masks(configuration, labels) if len(mask.attributes) > 1]
-    ties = tie(domain_sizes(attributes, labels), masks)
+    ties, attributes = _ties(configuration), configuration.attributes
     wide = [block for block in ties.blocks if len(block.attributes) > 1 and len(block.cells) > _MANY_CELLS]
     if not wide and not ties.across:
         return ""

@@ -41,8 +41,21 @@ def open_answers(home: Path, named: str, say: Callable[[str], None] = lambda _: 
         InputError: there is neither.
     """
     folder = Path(named)
-    there = (folder / "privacy.json").is_file()
-    return read_answers(folder if there else finished_run(home, named)[0].release, say)
+    if (folder / "privacy.json").is_file():
+        return read_answers(folder, say)
+    if folder.name != named or (folder.exists() and not (home / "runs" / named).exists()):
+        raise InputError(f"{named} {_no_release(folder)}")
+    return read_answers(finished_run(home, named)[0].release, say)
+
+
+def _no_release(folder: Path) -> str:
+    """Why the answers cannot be had from `folder`, and what folder below or above it has a release."""
+    if not folder.exists():
+        return "does not exist: give the folder of a release, or the name of a run; `marginweave runs` lists the runs"
+    near = [place for pattern in ("*", "*/*", "runs/*/release") for place in sorted(folder.glob(pattern))]
+    near += [place for up in folder.absolute().parents[:2] for place in (up, up / "release")]
+    near = [place for place in near if (place / "privacy.json").is_file()]
+    return "is not the folder of a release, which has a file privacy.json" + (f"; {near[0]} is one" if near else "")
 
 
 def read_answers(place: Path, say: Callable[[str], None] = lambda _: None) -> Answers:

@@ -64,8 +64,8 @@ def with_code_lists(raw: Mapping[str, Any], below: Path) -> dict[str, Any]:
         found["structure"] = {**structure, **read}
     if isinstance(raw.get("known"), list):
         found["known"] = [
-            _with_counts(with_release(known, below, f"known.{place}.release"), below, f"known.{place}.table")
-            for place, known in enumerate(raw["known"])
+            _with_counts(with_release(known, below, f"known, entry {n}: release"), below, f"known, entry {n}: table")
+            for n, known in enumerate(raw["known"], start=1)
         ]
     return found
 

@@ -1,8 +1,9 @@
-"""One readable message where a configuration breaks a rule."""
+"""One readable message where a configuration, or another file that a user wrote, breaks a rule."""
 
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterable
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -22,8 +23,8 @@ _TYPES = {
     "string": "a text",
     "int": "a whole number",
     "bool": "true or false",
-    "dict": "a mapping",
-    "model": "a mapping",
+    "dict": "a mapping (key: value)",
+    "model": "a mapping (key: value)",
     "tuple": "a list",
     "list": "a list",
     "byte_size": "a size, such as 80MB",
@@ -31,29 +32,57 @@ _TYPES = {
 
 
 def refusal(error: ValidationError, text: str = "") -> InputError:
-    """The first rule that is broken, by key, and how many more are: `privacy.epsilon (-1.0) must be positive (and 1 more)`.
+    """The rules that are broken, by key: `privacy.epsilon (-1.0) must be positive. Also: rows (12k) must be a number`.
 
     All that waits in a draft for a yes is named, with its lines in the configuration's `text`.
     """
-    # An unknown key first: it is often the misspelt one that is missed elsewhere.
-    found = sorted(error.errors(include_url=False), key=lambda item: item["type"] != "extra_forbidden")
-    unique = list(dict.fromkeys(_message(dict(item)) for item in found))
+    found = error.errors(include_url=False)
+    unique = broken_rules(map(dict, found), Configuration)
     waiting = list(dict.fromkeys(_place(item["loc"]) for item in found if "drafted" in item["msg"]))
-    more = f" (and {others} more)" if (others := len(unique) - max(1, len(waiting))) else ""
     if len(waiting) > 1:
+        more = f" (and {others} more)" if (others := len(unique) - len(waiting)) else ""
         lines = lines_of(text)
         waiting.sort(key=lambda place: lines.get(place, 0))
         named = [f"{place} (line {lines[place]})" if place in lines else place for place in waiting]
-        more += f". {len(waiting)} questions are open: {listed(named, 10)}"
-    return InputError(unique[0] + more)
+        return InputError(f"{unique[0]}{more}. {len(waiting)} questions are open: {listed(named, 10)}")
+    return InputError(together(unique))
 
 
-def _message(error: dict[str, Any]) -> str:
-    key, kind, given = _place(error["loc"]), error["type"], _short(error.get("input"))
+def broken_rules(found: Iterable[dict[str, Any]], root: type[BaseModel]) -> list[str]:
+    """A sentence for each of pydantic's errors in what should be a `root`, but none twice.
+
+    An unknown key comes first. Not told: the key that is missed because it was misspelt, and that a list is too short once
+    pydantic has left out its wrong entries.
+    """
+    errors = sorted(found, key=lambda item: item["type"] != "extra_forbidden")
+    meant = {(*e["loc"][:-1], _closest(e["loc"], root)) for e in errors if e["type"] == "extra_forbidden"}
+    meant |= {e["loc"][:n] for e in errors for n in range(len(e["loc"]))}
+    told = (e for e in errors if e["type"] not in ("missing", "too_short") or e["loc"] not in meant)
+    return list(dict.fromkeys(_message(e, root) for e in told))
+
+
+def together(messages: list[str]) -> str:
+    """The first messages as one line, and how many more there are."""
+    first, *others = messages
+    more = f" (and {len(others) - 3} more)" if others[3:] else ""
+    return first + (f"{'' if first.endswith('?') else '.'} Also: {'; '.join(others[:3])}{more}" if others else "")
+
+
+def written(value: Any) -> str:
+    """A value as a configuration writes it."""
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key}: {written(inner)}' for key, inner in value.items())}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(written, value))}]"
+    return "empty" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _message(error: dict[str, Any], root: type[BaseModel]) -> str:
+    key, kind, given = _place(error["loc"]), error["type"], shortened(error.get("input"))
     text, least = str(error["msg"]).removeprefix("Value error, "), (error.get("ctx") or {}).get("min_length", 1)
     fixed = {
         "missing": f"{key} is required",
-        "extra_forbidden": f"unknown key {key}{_suggestion(error['loc'])}",
+        "extra_forbidden": f"unknown key {key}{_suggestion(error['loc'], root)}",
         "union_tag_not_found": f"{key}.type is required: {_either(_kinds())}",
         "too_short": f"{key} must have at least {least}" if least > 1 else f"{key} must not be empty",
     }
@@ -62,7 +91,7 @@ def _message(error: dict[str, Any]) -> str:
     if kind == "union_tag_invalid":
         return f"{key}.type ({error['ctx']['tag']}) must be {_either(_kinds())}"
     if text.startswith("must"):
-        return f"{key} ({given}) {text}"
+        return f"{key} ({given}) {text}" if key else f"the {root.__name__.lower()} {text}"
     if kind == "value_error":
         return f"{key} {text}".strip()
     if kind in _LIMITS:
@@ -76,26 +105,32 @@ def _message(error: dict[str, Any]) -> str:
 
 
 def _place(loc: tuple[int | str, ...]) -> str:
-    """The path in the file: pydantic also names the branch of a union, which the reader never wrote."""
+    """The path in the file, entries of lists from 1, without the branch of a union, which pydantic names and nobody wrote."""
     branch = {"aggregate": 1, "synthesize": 1, "columns": 2, "known": 2}.get(str(loc[0])) if loc else None
-    return ".".join(str(part) for number, part in enumerate(loc) if number != branch)
+    texts = (f", entry {p + 1}:" if isinstance(p, int) else f".{p}" for n, p in enumerate(loc) if n != branch)
+    return "".join(texts).replace(":.", ": ").removeprefix(".").removesuffix(":")
 
 
-def _suggestion(loc: tuple[int | str, ...]) -> str:
-    """The known key that an unknown one is nearest to, among those that may stand in its place."""
-    models: list[type[BaseModel]] = [Configuration]
+def _suggestion(loc: tuple[int | str, ...], root: type[BaseModel]) -> str:
+    if loc and str(loc[-1]).isdigit():  # {epsilon: 2,5} has the keys epsilon and 5
+        return "; a number has a decimal point, as 2.5, and no comma"
+    return f"; did you mean {close}?" if (close := _closest(loc, root)) else ""
+
+
+def _closest(loc: tuple[int | str, ...], root: type[BaseModel]) -> str:
+    """The known key that an unknown one is nearest to, among those that may stand in its place; empty for none."""
+    if not loc:
+        return ""
+    models = [root]
     for part in loc[:-1]:
         below = [
             m for model in models if part in model.model_fields for m in _models(model.model_fields[part].annotation)
         ]
         tagged = [model for model in models if part in _tags(model)]
         models = below or tagged or models
-    if not loc:
-        return ""
     named = {info.alias or name for model in models for name, info in model.model_fields.items()}
     known = named - {str(loc[-1])}  # another branch may have it
-    close = difflib.get_close_matches(str(loc[-1]), sorted(known), n=1)
-    return f"; did you mean {close[0]}?" if close else ""
+    return next(iter(difflib.get_close_matches(str(loc[-1]), sorted(known), n=1)), "")
 
 
 def _models(annotation: Any) -> list[type[BaseModel]]:
@@ -119,8 +154,9 @@ def _either(words: list[str]) -> str:
     return f"{', '.join(words[:-1])} or {words[-1]}"
 
 
-def _short(value: Any) -> str:
-    text = str(value)
+def shortened(value: Any) -> str:
+    """The same, no longer than a message should quote."""
+    text = written(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 

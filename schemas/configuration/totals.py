@@ -49,8 +49,8 @@ class KnownCounts:
 def known_totals(configuration: Sections) -> tuple[KnownCounts, ...]:
     """The known tables over codes; raises ValueError for what cannot be one."""
     return tuple(
-        _totals(configuration, table, f"known.{place}")
-        for place, table in enumerate(configuration.known or ())
+        _totals(configuration, table, f"known, entry {n}")
+        for n, table in enumerate(configuration.known or (), start=1)
         if isinstance(table, KnownTable)
     )
 
@@ -58,7 +58,7 @@ def known_totals(configuration: Sections) -> tuple[KnownCounts, ...]:
 def _totals(configuration: Sections, table: KnownTable, key: str) -> KnownCounts:
     places = [_place(configuration, name, key) for name in table.columns]
     if len(set(places)) < len(places):
-        raise ValueError(f"{key}.columns names a column twice")
+        raise ValueError(f"{key}: columns names a column twice")
     order = sorted(range(len(places)), key=places.__getitem__)
     attributes = [configuration.attributes[place] for place in places]
     sizes = [len(attribute.labels) + attribute.optional for attribute in attributes]
@@ -68,12 +68,12 @@ def _totals(configuration: Sections, table: KnownTable, key: str) -> KnownCounts
     for row in table.table:
         if len(row) != len(places) + 1:
             raise ValueError(
-                f"{key}.table has the row [{', '.join(row)}], which must be a value of each of {table.name}, then the count"
+                f"{key}: table has the row [{', '.join(row)}], which must be a value of each of {table.name}, then the count"
             )
         codes = [_code(configuration, a, text, key) for a, text in zip(attributes, row[:-1], strict=True)]
         cell = tuple(codes[i] for i in order)
         if cell in counts:
-            raise ValueError(f"{key}.table has [{', '.join(row[:-1])}] twice; keep one")
+            raise ValueError(f"{key}: table has [{', '.join(row[:-1])}] twice; keep one")
         counts[cell] = _count(row, table, key)
     found = KnownCounts(
         table=table,
@@ -82,27 +82,27 @@ def _totals(configuration: Sections, table: KnownTable, key: str) -> KnownCounts
         counts={codes: count for codes, count in counts.items() if count},
     )
     if not found.counts:
-        raise ValueError(f"{key}.table must have a count above 0")
+        raise ValueError(f"{key}: table must have a count above 0")
     if table.others is None and len(counts) < math.prod(sizes):
         cell = next(codes for codes in itertools.product(*map(range, found.sizes)) if codes not in counts)
         labels = [
             (*configuration.attributes[a].labels, "no value")[v] for a, v in zip(found.attributes, cell, strict=True)
         ]
         unlisted = f"[{', '.join(labels)}]: list every combination, or say others: 0 if no other has a record"
-        raise ValueError(f"{key}.table does not list {unlisted}")
+        raise ValueError(f"{key}: table does not list {unlisted}")
     return found
 
 
 def _place(configuration: Sections, name: str, key: str) -> int:
     if name not in configuration.columns and all(name != attribute.name for attribute in configuration.attributes):
-        raise ValueError(f"{key}.columns names {name!r}, which is not among columns")
+        raise ValueError(f"{key}: columns names {name!r}, which is not among columns")
     places = {attribute.name: j for j, attribute in enumerate(configuration.attributes)}
     attribute = configuration.attributes[places[name]] if name in places else None
     bought = {*configuration.bought_before, *configuration.private_columns}
     if attribute is None or attribute.is_set or attribute.of_set or name in bought:
         raise ValueError(
-            f"{key}.columns names {name!r}, which must be a column or a group that is counted by itself, with one public value "
-            "a cell"
+            f"{key}: columns names {name!r}, which must be a column or a group that is counted by itself, with one public "
+            "value a cell"
         )
     return places[name]
 
@@ -118,7 +118,7 @@ def _code(configuration: Sections, attribute: Attribute, text: str, key: str) ->
     code = configuration.columns[name].code_of(text) if alone else trimmed.index(text.strip())
     if not 0 <= code < len(labels):
         values = f"{attribute.name!r}; its values: {listed(labels)}"
-        raise ValueError(f"{key}.table has {text!r}, which is no value of {values}")
+        raise ValueError(f"{key}: table has {text!r}, which is no value of {values}")
     return code
 
 
@@ -126,10 +126,10 @@ def _count(row: Sequence[str], table: KnownTable, key: str) -> float:
     count = number(row[-1].strip())
     if count is None or not 0 <= count <= _MOST:
         raise ValueError(
-            f"{key}.table has the count {row[-1]!r}, which must be a number in [0, {_MOST}], without marks between thousands"
+            f"{key}: table has the count {row[-1]!r}, which must be a number in [0, {_MOST}], without marks between thousands"
         )
     if table.sd is None and count % 1:
-        raise ValueError(f"{key}.table has the count {row[-1]}, which is not exact: say its sd, or write whole numbers")
+        raise ValueError(f"{key}: table has the count {row[-1]}, which is not exact: say its sd, or write it whole")
     return float(count)
 
 

@@ -31,6 +31,17 @@ _SPECIAL = {".nan": math.nan, ".inf": math.inf, "+.inf": math.inf, "-.inf": -mat
 _CONSTANTS = {"true": True, "false": False, "null": None, "~": None, "": None}
 
 
+# What PyYAML says, and what to do.
+_ADVICE = {
+    "found character '\\t'": "a tab stands where YAML has spaces; write spaces",
+    " character": "a value begins with a sign that YAML reserves; put it in quotes",
+    "mapping values are not allowed": "put a text with a colon in quotes; indent the keys of one level alike",
+    "<block end>": "the keys of one level must be indented alike",
+    "could not find expected ':'": "this is no key with a value; write a colon and a space between them, as in rows: 100",
+    "expected ',' or": "a bracket is not closed, or a comma is missing before this place",
+}
+
+
 def read_text(path: Path, what: str) -> str:
     """The UTF-8 text of a file; `what` is what errors call it."""
     try:
@@ -46,18 +57,21 @@ def read_text(path: Path, what: str) -> str:
     raise InputError(f"{what} ({path}) {reason}")
 
 
-def read_yaml(path: Path, *, as_text: bool = False) -> dict[str, Any]:
+def read_yaml(path: Path, what: str = "configuration", *, as_text: bool = False) -> dict[str, Any]:
     """Parse the mapping in `path`, with every scalar `as_text` if asked; InputError names the line that is not plain YAML."""
-    return parse_yaml(read_text(path, "configuration"), str(path), as_text=as_text)
+    return parse_yaml(read_text(path, what), str(path), as_text=as_text)
 
 
 def parse_yaml(text: str, name: str = "configuration", *, as_text: bool = False) -> dict[str, Any]:
-    """Parse YAML `text` into plain Python values, or into texts alone; `name` is what errors call it."""
+    """Parse YAML `text` into plain Python values, or into texts alone (no configuration); `name` is what errors call it."""
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
-        line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise InputError(f"{name}{line}: {error.problem or 'this is not YAML'}") from None
+        problem = error.problem or "this is not YAML"
+        begun = error.context_mark if problem.startswith("could not") else None
+        line = f", line {mark.line + 1}" if (mark := begun or error.problem_mark) else ""
+        advice = next((words for part, words in _ADVICE.items() if part in problem), problem)
+        raise InputError(f"{name}{line}: {advice}") from None
     except yaml.YAMLError:
         raise InputError(f"{name}: this is not YAML (a character that YAML does not allow)") from None
     except RecursionError:
@@ -65,9 +79,8 @@ def parse_yaml(text: str, name: str = "configuration", *, as_text: bool = False)
     if node is None:
         raise InputError(f"{name} is empty")
     if not isinstance(node, yaml.MappingNode):
-        raise InputError(
-            f"{name} holds no keys with values, as a configuration does. To draft one from a table: marginweave init TABLE"
-        )
+        draft = "" if as_text else ", as a configuration does. To draft one from a table: marginweave init TABLE"
+        raise InputError(f"{name} holds no keys with values{draft}")
     return _Reader(name).mapping(node, as_text, (), names=False)
 
 

@@ -176,4 +176,8 @@ class Codes:
                 return place
         of_set = [a.name for a in attributes if a.of_set and name in a.columns]
         names = of_set or [*self.configuration.names]
+        parts = [part.strip() for part in name.split(",")]
+        if len(parts) > 1 and set(parts) <= set(names):
+            ways = f"query --by {' --by '.join(parts)}, table {' '.join(parts)}, or in a file by: [{', '.join(parts)}]"
+            raise InputError(f"{name!r} are several columns, which are named one by one: {ways}")
         raise InputError(f"{name!r} is no column that was counted; there are {listed(names)}")

@@ -31,7 +31,7 @@ def round_shares(shares: Floats, numbers: Integers, generator: np.random.Generat
     post-processing.
     """
     counts = np.zeros(shares.shape, np.int64)
-    behind = generator.random(shares.shape[1]) - 0.5
+    behind: Floats = np.asarray(generator.random(shares.shape[1]) - 0.5)
     _diffuse(shares, numbers, generator.permutation(np.flatnonzero(numbers)), behind, counts)
     return counts
 

@@ -23,7 +23,10 @@ _DEVIATIONS = 1.96
 # weights, and, with so few values, no known relation to another: random draws pass for others once in a million times.
 EVEN_VALUES, _EVEN_RECORDS, _EVEN_DEVIATIONS, _EVEN_CHANCE = 4, 500.0, 5.0, 1e-6
 _LOOK = ": look whether the column was read as it was meant"
-_EVEN = "{name} is as even as if its values were drawn at random" + _LOOK
+_EVEN = (
+    "the released counts of {name} cannot be told from evenly spread ones, as they would be if no value had been read"
+)
+_EVEN += ": fine if {name} really is even; if not, look whether it was read as it was meant"
 _EMPTY = "{name} is missing in {share:.0f} % of the records" + _LOOK
 _LOST = "{name} is missing or outside what is declared in at least {share:.0f} % of the records" + _LOOK
 

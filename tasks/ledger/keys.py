@@ -15,7 +15,7 @@ from pathlib import Path
 from marginweave.schemas.errors import BudgetError, InputError, MarginweaveError
 from marginweave.schemas.ledger.records import Event, EventKind
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, replace_file
-from marginweave.tasks.ledger.location import LedgerLocation, PostgresLocation, opening_command
+from marginweave.tasks.ledger.location import KEY_FILE_VARIABLE, LedgerLocation, PostgresLocation, opening_command
 
 KEY_VARIABLE = "MARGINWEAVE_LEDGER_KEY"
 KEY_BYTES = 32
@@ -126,7 +126,9 @@ def environment_key(environment: Mapping[str, str]) -> Keyring | None:
         InputError: one is not hexadecimal, shorter than 32 bytes, or there twice.
     """
     text = environment.get(KEY_VARIABLE, "")
-    malformed = f"must be at least {2 * KEY_BYTES} hexadecimal digits, two a byte, for each key"
+    malformed = (
+        f"must be at least {2 * KEY_BYTES} hexadecimal digits for each key: the key itself, not the path of its file"
+    )
     return _ring(text.split(","), KEY_VARIABLE, malformed, InputError) if text else None
 
 
@@ -145,9 +147,11 @@ def load_key(location: LedgerLocation, environment: Mapping[str, str], command: 
         mode = place.stat().st_mode
         keys = place.read_text(encoding="ascii").split()
     except FileNotFoundError:
+        elsewhere = f", or say in {KEY_FILE_VARIABLE} where it is" if isinstance(location, PostgresLocation) else ""
+        begin = "" if isinstance(location, Path) and location.exists() else f", or where there was no ledger: {command}"
         raise BudgetError(
-            f"the ledger's key is neither in {KEY_VARIABLE} nor at {place}; "
-            f"restore it (an existing ledger is of no use without), or where there was no ledger: {command}"
+            f"the ledger's key is neither in {KEY_VARIABLE} nor at {place}. Copy the key file there from your backup{elsewhere}"
+            f": the ledger {location} is of no use without it, and no other key fits{begin}"
         ) from None
     except (OSError, UnicodeDecodeError):
         raise BudgetError(f"the ledger's key at {place} cannot be read") from None

@@ -160,7 +160,7 @@ def test_check_tells_how_many_rows_rules_drop_together(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("at_most", "words"),
     [
-        ([{"column": "income", "of": ["wage"]}], "structure.at_most.0.of"),
+        ([{"column": "income", "of": ["wage"]}], "structure.at_most, entry 1: of"),
         ([{"column": "income", "of": ["wage", "income"]}], "structure.at_most names 'income' twice"),
         ([{"column": "gone", "of": ["wage", "fees"]}], "names 'gone', which is not among columns"),
         ([{"column": "income", "of": ["sex", "wage"]}], "which must be numbers, without codes"),

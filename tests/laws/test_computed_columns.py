@@ -229,7 +229,7 @@ CHAIN = [{"column": "other", "of": "total", "since": "part"}, {**STAY, "column":
     ("structure", "words"),
     [
         ({"sum": [{"column": "total", "of": ["part", "part"]}]}, "has a column twice among total, part, part"),
-        ({"sum": [{"column": "total", "of": ["part"]}]}, "structure.sum.0.of"),
+        ({"sum": [{"column": "total", "of": ["part"]}]}, "structure.sum, entry 1: of"),
         ({"sum": [{**TOTAL, "column": "gone"}]}, "names 'gone', which is not among columns"),
         ({"sum": [TOTAL, {"column": "part", "of": ["total", "other"]}]}, "'part', which must be a column of its own"),
         ({"difference": [STAY, STAY]}, "determined, difference, sum and levels names 'leaving' twice"),

@@ -166,7 +166,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "has no marginal whose columns are all declared here",
     ),
     "twice": ({"known": TWICE}, "names an earlier release twice"),
-    "no words": ({"known": [{"release": FIRST}]}, "known.0.same_rows is required"),
+    "no words": ({"known": [{"release": FIRST}]}, "known, entry 1: same_rows is required"),
     "a draft": (
         {"known": [{"release": FIRST, "same_rows": SAME, "confirm": True}]},
         "known.0 was drafted and waits for confirmation",
@@ -177,7 +177,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a misspelt key": (
         {"known": [{"release": FIRST, "same_row": SAME}]},
-        "unknown key known.0.same_row; did you mean same_rows",
+        "unknown key known, entry 1: same_row; did you mean same_rows",
     ),
 }
 

@@ -47,3 +47,33 @@ def test_answers_from_a_folder_alone(alone: CommandLine, tmp_path: Path, name: s
         assert refused.returncode == 2
         assert refused.stderr.startswith("marginweave: 'nothing' is no column that was counted")
         assert "Traceback" not in refused.stderr
+
+
+def test_a_folder_without_a_release_is_told_which_one_has_it(alone: CommandLine, tmp_path: Path) -> None:
+    release = _releases(unpack_home("gdp", tmp_path))["marginals"]
+    for place in (release.parent, release.parent / "internal", release / "privacy.json"):
+        refused = alone("query", place)
+        assert refused.returncode == 2
+        assert refused.stderr == (
+            f"marginweave: {place} is not the folder of a release, which has a file privacy.json; {release} is one\n"
+        )
+    gone = alone("table", tmp_path / "gone", "sex")
+    assert (gone.returncode, "gone does not exist: give the folder of a release" in gone.stderr) == (2, True)
+
+
+def test_all_refused_questions_of_a_file_are_named_and_none_is_answered(alone: CommandLine, tmp_path: Path) -> None:
+    release = _releases(unpack_home("gdp", tmp_path))["marginals"]
+    first, second = [*json.loads((release / "privacy.json").read_text())["domain"]][:2]
+    file = tmp_path / "questions.yaml"
+    file.write_text(f"questions:\n- {{by: {first}}}\n- {{by: nothing}}\n- {{level: 3}}\n- {{by: '{first},{second}'}}\n")
+    refused = alone("query", release, "--file", file)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    lines = [line.removeprefix("marginweave: ") for line in refused.stderr.splitlines()]
+    assert lines[0].startswith("question 2 ({by: nothing}): 'nothing' is no column that was counted")
+    assert lines[1] == "question 3 ({level: 3}): level (3) must be below 1"
+    ways = f"query --by {first} --by {second}, table {first} {second}, or in a file by: [{first}, {second}]"
+    columns = f"{first},{second}"
+    assert lines[2:] == [
+        f"question 4 ({{by: {columns}}}): {columns!r} are several columns, which are named one by one: {ways}",
+        "3 of 4 questions were refused, and none is answered: correct them",
+    ]

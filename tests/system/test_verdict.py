@@ -86,5 +86,5 @@ def test_a_column_that_nobody_read_is_doubted_where_nobody_watches(marginweave: 
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout.splitlines()[-1])["verdict"]
     assert any("cost is missing or outside what is declared in at least 4" in line for line in said["says"])
-    assert any("region is as even as if its values were drawn at random" in line for line in said["says"])
+    assert any("region cannot be told from evenly spread ones" in line for line in said["says"])
     assert said["publication"] == "not for publication"

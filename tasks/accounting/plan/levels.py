@@ -16,17 +16,24 @@ from marginweave.schemas.released.measurements import Clique
 from marginweave.tasks.accounting.plan.default_records import fitting_seconds, public_codes
 
 # A table is counted as fine as leaves the noise of all its cells together below so many times the rows.
-_MOST_NOISE = 2.0
+_MOST_NOISE = 1.0
 
 
 def with_levels(section: Mapping[str, Any], configuration: Sections, rows: float) -> dict[str, Any]:
     """A section `aggregate` that measures all sets of columns, with a list of them at the levels that their noise allows.
 
     `rows` is how many times as many rows there are as the noise of a pair. DP: a function of public facts alone.
+
+    Raises:
+        ValueError: bins are to be coarser as well.
     """
     cliques = MarginalSettings.model_validate(section).cliques
     if not finer_places(configuration) or not isinstance(cliques, AllCliques) or cliques.all == 1:
         return dict(section)
+    if cliques.coarsen is not None:
+        raise ValueError(
+            "aggregate.cliques.coarsen cannot stand beside structure.levels, by which each set has its level; leave one out"
+        )
     sizes = public_codes(configuration.attributes)
     columns = len(sizes) - len(finer_places(configuration))
     lengths = range(2, min(cliques.all, columns) + 1)
@@ -109,7 +116,12 @@ _FEW_ROWS, _COARSENED = 2_000.0, 3
 def _coarsen(configuration: Sections, length: int, rows: float) -> int | None:
     """Beyond how many cells sets have coarser bins; None where that changes nothing, or is not known to help."""
     levels = BinLevels.make(tuple(public_codes(configuration.attributes).values()), configuration.attributes)
-    if length < _COARSENED or rows > _FEW_ROWS or configuration.synthesize.method == "gum" or configuration.structure:
+    if (
+        length < _COARSENED
+        or rows > _FEW_ROWS
+        or configuration.synthesize.method == "gum"
+        or finer_places(configuration)
+    ):
         return None  # of rules between columns: a fit took more than three times as long (docs/methods.md)
     most = round(_most_cells(rows, length, levels.attributes))
     sets = itertools.combinations(range(levels.attributes), length)

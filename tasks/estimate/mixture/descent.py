@@ -153,8 +153,7 @@ class Descent:
             if is_whole(feature.places, feature.width):
                 factors[:] = shares
             else:
-                factors[:] = 0.0
-                np.add.at(factors, feature.places, shares)
+                _add_up(shares, feature.places, factors)
             np.matmul(factors.T, factors, out=self._grams[number])
 
 
@@ -183,6 +182,16 @@ def _root(curvature: Floats) -> Floats:
 def _is_near(chi: Floats, expected: Floats) -> bool:
     """Whether chi^2 is down to its expectation in all, and by the number of features within four standard deviations of it."""
     return float(chi.sum()) <= float(expected.sum()) and bool((chi <= expected + _SLACK * np.sqrt(2 * expected)).all())
+
+
+@njit(cache=True, nogil=True)
+def _add_up(shares: Float32s, places: Integers, factors: Float32s) -> None:  # pragma: no cover - compiled
+    """Factors of a feature: the sums of the shares of the cells of the block that fall into each of its cells."""
+    factors[:] = 0.0
+    for c in range(len(places)):
+        factor = factors[places[c]]
+        for k in range(len(factor)):
+            factor[k] += shares[c, k]
 
 
 @njit(cache=True, nogil=True, fastmath=True)
@@ -216,16 +225,13 @@ def move_shares(
             steep += of.spread[f] * curvature[f, k]
         if steep <= 0.0:
             continue
+        _add_down(slope[:, k].copy(), of.places, moved)
         for c in range(cells):
-            down = np.float32(0.0)
-            for f in range(len(of.places)):
-                down += slope[of.places[f, c], k]
-            moved[c] = shares[c, k] - down / (steep * np.float32(1.0 + damping))
-        for c in range(cells):
+            moved[c] = shares[c, k] - moved[c] / (steep * np.float32(1.0 + damping))
             if not components.supports[components.of[k], c]:
                 moved[c] = _OUTSIDE
         to_simplex(moved, 1.0)
-        _follow(k, moved, shares, slope, of.places, curvature)
+        _follow(k, moved, shares, slope, of, curvature)
 
 
 @njit(cache=True, nogil=True, fastmath=True)
@@ -256,15 +262,33 @@ def _bend(
 
 
 @njit(cache=True, nogil=True, fastmath=True)
+def _add_down(slope: Float32s, places: Integers, down: Float32s) -> None:  # pragma: no cover - compiled
+    """Slopes of the cells of a block, from those of one component by the cells of its features."""
+    down[:] = 0.0
+    for f in range(len(places)):
+        for c in range(len(down)):
+            down[c] += slope[places[f, c]]
+
+
+@njit(cache=True, nogil=True, fastmath=True)
 def _follow(
-    k: int, moved: Float32s, shares: Float32s, slope: Float32s, places: Integers, curvature: Float32s
+    k: int, moved: Float32s, shares: Float32s, slope: Float32s, of: Curvature, curvature: Float32s
 ) -> None:  # pragma: no cover - compiled
-    """Take over the moved shares of component k, and what this does to the slopes of those that come after it."""
+    """Take over the moved shares of component k, and what this does to the slopes of those that come after it.
+
+    What changes in the cells of the block is added up by the cells of its features first, as these are fewer.
+    """
+    changes = np.zeros(len(slope), np.float32)
     for c in range(len(moved)):
         change = moved[c] - shares[c, k]
         if change != 0.0:
             shares[c, k] = moved[c]
-            for f in range(len(places)):
-                row, mine = slope[places[f, c]], curvature[f]
-                for i in range(k + 1, len(row)):
-                    row[i] += change * mine[i]
+            for f in range(len(of.places)):
+                changes[of.places[f, c]] += change
+    for f in range(len(of.places)):
+        mine = curvature[f]
+        for i in range(of.begins[f], of.begins[f + 1]):
+            if changes[i] != 0.0:
+                row = slope[i]
+                for j in range(k + 1, len(row)):
+                    row[j] += changes[i] * mine[j]

@@ -53,13 +53,15 @@ class Objective:
 class Curvature(NamedTuple):
     """What the curvature of the objective in a block's shares is made of.
 
-    Of the features of the block, `places` has the row of each cell among the cells of all of them, shape (features, cells), and
-    `spread` says how many cells share one at most. Of the features of other blocks in a target, the first is among `one`, all
-    others are a row of `rest`, where the number of all features stands for none, and `precision` is v, or the largest of a
-    target's cells, added up where a feature, `one` and `rest` are the same, shape (features, ones, rests).
+    Of the features of the block, `places` has the row of each cell among the cells of all of them, shape (features, cells),
+    `begins` the first row of each, and behind them the number of rows, and `spread` says how many cells share one at most. Of
+    the features of other blocks in a target, the first is among `one`, all others are a row of `rest`, where the number of all
+    features stands for none, and `precision` is v, or the largest of a target's cells, added up where a feature, `one` and
+    `rest` are the same, shape (features, ones, rests).
     """
 
     places: Integers
+    begins: Integers
     spread: Float32s
     one: Integers
     rest: Integers
@@ -114,6 +116,7 @@ def _curvature(layout: FeatureLayout, features: Sequence[int], owned: Sequence[t
         precision[features.index(own), i, j] += target.sigma**-2
     return Curvature(
         places=np.stack([begin + feature.places for begin, feature in zip(begins, mine, strict=False)]),
+        begins=np.asarray(begins),
         spread=np.array([np.bincount(feature.places).max() for feature in mine], F32),
         one=one,
         rest=rest,

@@ -67,7 +67,7 @@ def opened(changes: dict[str, Any], cliques: Any, sd: float = 1e-3, sampled: str
 
 
 def ask(answers: MarginalAnswers, *where: str, **content: Any) -> list[Any]:
-    question = read_question({"where": [read_condition(text) for text in where], **content}, "query:")
+    question = read_question({"where": [read_condition(text) for text in where], **content})
     return list(answers.ask(question))
 
 

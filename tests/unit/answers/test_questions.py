@@ -34,7 +34,7 @@ def test_ranges_have_the_ends_of_a_configuration(name: str, number: int, spaces:
     for sign, key in ((">=", "from"), (">", "above"), ("<=", "to"), ("<", "below")):
         found = read_condition(f"{name}{spaces[0]}{sign}{spaces[1]}{number}")
         assert found == (name, {key: str(number)})
-        (_, condition) = read_question({"where": [found]}, "query").where[0]
+        (_, condition) = read_question({"where": [found]}).where[0]
         assert condition == Condition.model_validate({key: str(number)})
 
 
@@ -53,24 +53,39 @@ def test_another_form_is_refused(text: str) -> None:
         ({"of": "population"}, "how large it is, no sample tells"),
         ({"quantile": "age"}, "COLUMN:.9"),
         ({"quantile": "age:1"}, "COLUMN:.9"),
-        ({"level": "1"}, "less than 1"),
+        ({"level": "1"}, r"^level \(1\) must be below 1$"),
         ({"where": {"age": {"from": "1", "above": "2"}}}, "not both of two"),
-        ({"medain": "age"}, "medain"),
+        ({"medain": "age"}, "^unknown key medain; did you mean median\\?$"),
+        ({"of": "rows"}, r"^of \(rows\) must be table or population$"),
+        ({"where": "age >= 60"}, r"where \(age >= 60\) must be conditions by their columns"),
+        ({"where": {"age": {"form": "1"}}}, "^unknown key where.age.form; did you mean from"),
     ],
 )
 def test_a_question_that_goes_not_together_is_refused(content: dict[str, object], said: str) -> None:
     with pytest.raises(InputError, match=said):
-        read_question(content, "query:")
+        read_question(content)
+
+
+def test_a_refused_option_is_called_what_was_typed() -> None:
+    with pytest.raises(InputError, match=r"^--level \(2\) must be below 1$"):
+        read_question({"level": "2"}, "--")
 
 
 def test_questions_of_a_file_keep_codes_and_take_defaults(tmp_path: Path) -> None:
     file = tmp_path / "questions.yaml"
     file.write_text("questions:\n  - {where: {code: [01, no]}, by: sex, level: .8}\n  - {quantile: 'age:.9'}\n")
-    first, second = read_questions(file, {"level": ".9", "of": "table"})
+    named = read_questions(file, {"level": ".9", "of": "table"})
+    assert [*named] == [
+        "question 1 ({where: {code: [01, no]}, by: sex, level: .8})",
+        "question 2 ({quantile: age:.9})",
+    ]
+    first, second = (read_question(content) for content in named.values())
     assert first.where == (("code", ("01", "no")),)
     assert (first.by, first.level, first.asked) == (("sex",), 0.8, "count")
     assert (second.column, second.fraction, second.level) == ("age", 0.9, 0.9)
     for wrong in ("questions: []", "questions: [age]", "query: [{}]"):
         file.write_text(wrong)
-        with pytest.raises(InputError):
+        with pytest.raises(InputError, match="question"):
             read_questions(file, {})
+    with pytest.raises(InputError, match=r"^file of questions \(.*\) does not exist"):
+        read_questions(tmp_path / "nope.yaml", {})

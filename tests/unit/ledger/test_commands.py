@@ -206,3 +206,15 @@ def test_an_anchor_shows_what_the_chain_alone_cannot(published, call, location, 
     call("verify", "--anchor", anchor, code=2)
     anchor.unlink()
     call("verify", "--anchor", anchor, code=2)
+
+
+def test_the_place_of_the_key_is_told_when_an_account_opens_and_when_it_is_missing(ledger, call, location) -> None:
+    """With a file the refusal of `ledger open` does not recommend itself."""
+    place = key_file(location)
+    opening = ("open", "people", "--epsilon", "1", "--delta", "1e-6")
+    assert f"Back up the ledger's key, which is in {place}." in call(*opening).stdout
+    place.rename(place.with_name("away"))
+    told = call(*opening, code=3).stderr
+    assert f"nor at {place}. Copy the key file there from your backup" in told
+    assert ("MARGINWEAVE_LEDGER_KEY_FILE" in told) == isinstance(location, PostgresLocation)
+    assert ("marginweave ledger open" in told) == isinstance(location, PostgresLocation)

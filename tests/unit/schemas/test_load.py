@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from marginweave.schemas.configuration.columns import NumberColumn
 from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.configuration.yaml_source import parse_yaml
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.accounting.plan.resolve import parse_configuration
 from tests.support.configurations import configuration, raw
@@ -22,7 +23,7 @@ REFUSED = [
     ({"privacy__epsilon": -1.0}, "privacy.epsilon (-1.0) must be positive"),
     ({"privacy__epsilon": math.nan}, "privacy.epsilon (nan) must be finite"),
     ({"privacy__epsilon": math.inf}, "privacy.epsilon (inf) must be finite"),
-    ({"privacy__epsilon": True}, "privacy.epsilon (True) must be a number"),
+    ({"privacy__epsilon": True}, "privacy.epsilon (true) must be a number"),
     ({"privacy__epsilon": None}, "privacy.epsilon is required"),
     ({"privacy__delta": 0}, "privacy.delta (0) must be positive where k-tuples are counted"),
     ({"privacy__delta": 1}, "privacy.delta (1) must be below 1"),
@@ -76,10 +77,10 @@ REFUSED = [
     ),
     (
         {"columns__age__impute": {"weight": {"1": 1}}},
-        "columns.age.impute ({'weight': {'1': 1}}) must be {distribution:",
+        "columns.age.impute ({weight: {1: 1}}) must be {distribution:",
     ),
     ({"source": ""}, "source.file () must not be empty"),
-    ({"source": ["a.csv", "b.csv"]}, "source (['a.csv', 'b.csv']) must be one table: link several tables before"),
+    ({"source": ["a.csv", "b.csv"]}, "source ([a.csv, b.csv]) must be one table: link several tables before"),
     (
         {"source": {"file": "a.csv", "encoding": "utf-7"}},
         "source.encoding (utf-7) must be utf-8, utf-16, latin-1 or windows",
@@ -93,7 +94,7 @@ REFUSED = [
     ({**SEEDED, "synthesize__scale": 1e30}, "synthesize.scale (1e+30) must be at most 100"),
     (
         {"privacy__epsilon": None, "privacy__epsilom": 1},
-        "unknown key privacy.epsilom; did you mean epsilon? (and 1 more)",
+        "unknown key privacy.epsilom; did you mean epsilon?",
     ),
     ({**SEEDED, "synthesize__records": "all"}, "synthesize.records (all) must be count, exhaust or a whole number"),
     ({"synthesize__records": 1.5}, "synthesize.records (1.5) must be count or a whole number"),
@@ -211,3 +212,35 @@ def test_bins_of_very_unequal_width_have_a_grid() -> None:
     assert isinstance(column, NumberColumn)
     assert column.resolution == 0
     assert [column.grid(i) for i in range(3)] == [(0, 0), (1, 10**14 - 1), (10**14, 10**15)]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a:\n\tb: 1\n", "c, line 2: a tab stands where YAML has spaces; write spaces"),
+        ("a: b: 1\n", "c, line 1: put a text with a colon in quotes; indent the keys of one level alike"),
+        (
+            "a: 1\nb:2\nc: 3\n",
+            "c, line 2: this is no key with a value; write a colon and a space between them, as in rows: 100",
+        ),
+        ("a: 1\n b: 2\n", "c, line 2: put a text with a colon in quotes; indent the keys of one level alike"),
+        ("a:\n  b: 1\n c: 2\n", "c, line 3: the keys of one level must be indented alike"),
+        ("a: [1, 2}\n", "c, line 1: a bracket is not closed, or a comma is missing before this place"),
+        ("a: %b\n", "c, line 1: a value begins with a sign that YAML reserves; put it in quotes"),
+        ("a: [*, b]\n", "c, line 1: a value begins with a sign that YAML reserves; put it in quotes"),
+    ],
+)
+def test_what_is_no_yaml_is_told_in_words_that_say_what_to_do(text: str, said: str) -> None:
+    with pytest.raises(InputError) as error:
+        parse_yaml(text, "c")
+    assert str(error.value) == said
+
+
+def test_all_broken_rules_of_a_file_are_told_and_none_that_another_causes() -> None:
+    structure = {"forbidden": [{"sex": ["f", True, None]}]}
+    with pytest.raises(InputError) as error:
+        parse_configuration(raw(rows="12k", knwon=1, source=None, structure=structure))
+    assert str(error.value) == (
+        "unknown key knwon; did you mean known? Also: source is required; rows (12k) must be a number; structure.forbidden, "
+        "entry 1 ({sex: [f, true, empty]}) must be a mapping of two or more columns to a value, or to a list of values"
+    )

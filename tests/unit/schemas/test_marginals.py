@@ -157,7 +157,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({**MARGINALS, "synthesize__records": "exhaust"}, r"^synthesize\.records \(exhaust\) must be count or a whole"),
     ({**GUM, "synthesize__rounds": -1}, r"^synthesize\.rounds \(-1\) must be at least 0"),
     ({**GUM, "synthesize__tolerance": -1}, r"^synthesize\.tolerance \(-1\) must be at least 0"),
-    ({**GUM, "synthesize__duplicate": [2]}, r"^synthesize\.duplicate\.0 \(2\) must be at most 1"),
+    ({**GUM, "synthesize__duplicate": [2]}, r"^synthesize\.duplicate, entry 1 \(2\) must be at most 1"),
     ({**GUM, "synthesize__duplicate": []}, r"^synthesize\.duplicate must not be empty"),
     ({**GUM, "synthesize__relax": True}, r"^unknown key synthesize\.relax"),
 ]
