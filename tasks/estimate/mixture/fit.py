@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from scipy.optimize import nnls
 from threadpoolctl import threadpool_limits
 
 from marginweave.schemas.arrays import Flags, Floats
@@ -16,7 +15,7 @@ from marginweave.schemas.configuration.synthesis import MixtureSynthesis
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import CensoredMeasurement, Mask, Measurement
 from marginweave.tasks.engine.local import LocalEngine
-from marginweave.tasks.estimate.mixture.blocks import Block, block_supports
+from marginweave.tasks.estimate.mixture.blocks import block_supports
 from marginweave.tasks.estimate.mixture.descent import Boxes, Descent
 from marginweave.tasks.estimate.mixture.model import Mixture
 from marginweave.tasks.estimate.mixture.objective import Objective
@@ -51,6 +50,7 @@ def settled(
 
 _LEAST = 2  # components a box
 _LEAST_MASS = 1e-4  # of a box at first, so that none is given up
+_ROUNDS = 100
 Start = tuple[Float32s, Float32s, Boxes]  # shares, shape (cells of all blocks, components), and weights
 
 
@@ -141,26 +141,33 @@ def _cold_start(
         shares = [tree.shares(settings.components, generator) for generator in generators]
         return [(np.ascontiguousarray(mine.T, F32), equal, alone) for mine in shares]
     inside = [tree.within(mine) for mine in zip(*by_block, strict=True)]
-    independent = np.stack([mine.independent for mine in inside], axis=1)
-    mass = _box_masses(independent, model.blocks, tree.one_way)
+    mass = _box_masses(model.boxes, tree.one_way)
     return [_start_in_boxes(inside, mass, supports, settings.components, generator) for generator in generators]
 
 
-def _box_masses(shares: Floats, blocks: Sequence[Block], one_way: Sequence[Floats]) -> Floats:
-    """The share of the records that each box has by single columns, where attributes are independent in it, shape (boxes,).
+def _box_masses(boxes: Flags, one_way: Sequence[Floats]) -> Floats:
+    """The share of the records that each box has by single columns, shape (boxes,).
 
-    Nonnegative least squares (C. Lawson, R. Hanson 1974) of the counts of single attributes. Larger tables would say more of
-    how far independent attributes are from the truth than of the boxes. `shares` are those of the cells of all blocks, shape
-    (cells, boxes).
+    Where the codes of an attribute are allowed says to which boxes its records may belong, and nothing is supposed of how they
+    are distributed inside: p(code) = sum_b m_b q_b(code), q_b 0 outside of box b. The likelihood of all attributes that boxes
+    tell apart goes up by expectation maximization (A. Dempster, N. Laird, D. Rubin 1977), from equal shares on.
     """
-    expected, ends = [], np.cumsum([len(block.cells) for block in blocks])
-    for attribute, counts in enumerate(one_way):
-        parts = zip(blocks, np.split(shares, ends[:-1]), strict=True)
-        block, cells = next((block, cells) for block, cells in parts if attribute in block.attributes)
-        expected.append(np.zeros((len(counts), shares.shape[1])))
-        np.add.at(expected[-1], block.cells[:, block.attributes.index(attribute)], cells)
-    found, _ = nnls(np.concatenate(expected), np.concatenate([counts / counts.sum() for counts in one_way]))
-    return normal(np.maximum(found, _LEAST_MASS))
+    ends = np.cumsum([len(counts) for counts in one_way])
+    told = [
+        (counts / counts.sum(), inside.astype(np.float64))
+        for counts, inside in zip(one_way, np.split(boxes, ends[:-1], axis=1), strict=True)
+        if not (inside == inside[0]).all()
+    ]
+    mass = np.full(len(boxes), 1 / len(boxes))
+    joint = [inside * counts for counts, inside in told]
+    for _ in range(_ROUNDS if told else 0):
+        joint = [mass[:, None] * normal(found) for found in joint]
+        joint = [
+            np.divide(found * counts, found.sum(axis=0), out=np.zeros_like(found), where=found.sum(axis=0) > 0)
+            for found, (counts, _) in zip(joint, told, strict=True)
+        ]
+        mass = normal(np.mean([found.sum(axis=1) for found in joint], axis=0))
+    return normal(np.maximum(mass, _LEAST_MASS))
 
 
 def _start_in_boxes(

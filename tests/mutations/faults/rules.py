@@ -47,8 +47,8 @@ FAULTS = (
     Fault(
         name="boxes of rules begin with equally many records",
         file="tasks/estimate/mixture/fit.py",
-        text="return normal(np.maximum(found, _LEAST_MASS))",
-        instead="return normal(np.ones_like(found))",
+        text="return normal(np.maximum(mass, _LEAST_MASS))",
+        instead="return normal(np.ones_like(mass))",
         killed_by=("tests/laws/test_box_masses.py::test_single_columns_are_met_whatever_the_boxes",),
     ),
     Fault(
