@@ -86,7 +86,7 @@ def table(
 def _answers(home: Path, released: str, questions: Mapping[str, Mapping[str, Any]]) -> list[Answer]:
     """All answers to questions by what they are called, "" the one of the options.
 
-    Each that is refused is told. Raises InputError where one is, or where a release has none of the answers.
+    Prints why a question is refused. Raises InputError where one is, or where a release has none of the answers.
     """
     from marginweave.flows.postprocess.answers import open_answers
     from marginweave.schemas.question import read_question

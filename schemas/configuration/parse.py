@@ -51,14 +51,14 @@ def refusal(error: ValidationError, text: str = "") -> InputError:
 def broken_rules(found: Iterable[dict[str, Any]], root: type[BaseModel]) -> list[str]:
     """A sentence for each of pydantic's errors in what should be a `root`, but none twice.
 
-    An unknown key comes first. Not told: the key that is missed because it was misspelt, and that a list is too short once
-    pydantic has left out its wrong entries.
+    An unknown key comes first. Left out are the key that is missed because it was misspelt, and that a list is too short once
+    pydantic has dropped its wrong entries.
     """
     errors = sorted(found, key=lambda item: item["type"] != "extra_forbidden")
     meant = {(*e["loc"][:-1], _closest(e["loc"], root)) for e in errors if e["type"] == "extra_forbidden"}
     meant |= {e["loc"][:n] for e in errors for n in range(len(e["loc"]))}
-    told = (e for e in errors if e["type"] not in ("missing", "too_short") or e["loc"] not in meant)
-    return list(dict.fromkeys(_message(e, root) for e in told))
+    kept = (e for e in errors if e["type"] not in ("missing", "too_short") or e["loc"] not in meant)
+    return list(dict.fromkeys(_message(e, root) for e in kept))
 
 
 def together(messages: list[str]) -> str:

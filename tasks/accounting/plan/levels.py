@@ -116,13 +116,9 @@ _FEW_ROWS, _COARSENED = 2_000.0, 3
 def _coarsen(configuration: Sections, length: int, rows: float) -> int | None:
     """Beyond how many cells sets have coarser bins; None where that changes nothing, or is not known to help."""
     levels = BinLevels.make(tuple(public_codes(configuration.attributes).values()), configuration.attributes)
-    if (
-        length < _COARSENED
-        or rows > _FEW_ROWS
-        or configuration.synthesize.method == "gum"
-        or finer_places(configuration)
-    ):
-        return None  # of rules between columns: a fit took more than three times as long (docs/methods.md)
+    has_levels = bool(finer_places(configuration))  # then each set is at one of these
+    if length < _COARSENED or rows > _FEW_ROWS or has_levels or configuration.synthesize.method == "gum":
+        return None
     most = round(_most_cells(rows, length, levels.attributes))
     sets = itertools.combinations(range(levels.attributes), length)
     return most if any(levels.within(places, most) != places for places in sets) else None

@@ -144,8 +144,9 @@ def test_the_evaluation_of_a_mixture_has_both_parts(tmp_path: Path, tuples: bool
     assert [part["length"] for part in found["model"]] == [length["length"] for length in found["lengths"]]
     for part, length in zip(found["model"], found["lengths"], strict=True):
         sides = sorted([part["model_error"], part["sampling_error"], length["tvd"]])
-        assert sides[0] >= 0
-        assert part["model_error"] > 0, (part, length["tvd"])
+        assert (
+            min(part["model_error"], part["sampling_error"]) > 0
+        )  # the records of a small table may be as the table is
         assert sides[2] <= sides[0] + sides[1] + 1e-12
     assert found["model"][0]["sampling_error"] < 0.02
 
