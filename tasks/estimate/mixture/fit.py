@@ -211,9 +211,9 @@ _CALIBRATIONS = (
 def calibrate_one_way(model: Mixture, measurements: Sequence[Measurement]) -> Mixture:
     """The model with every attribute calibrated to its own counts, as far as it is farther from these than noise explains.
 
-    Own method; evidence: docs/sources/estimation.md. A fit that ends before its counts are as near as their noise allows leaves the most
-    exact ones, those of single attributes, farthest behind. The target is the mean m + t (y - m) of the model's counts m and of
-    y, the nearest to those measured; t is what `_trust` says. Shares of a code are multiplied by target over m in all
+    Own method; evidence: docs/sources/estimation.md. A fit that ends before its counts are as near as their noise allows leaves
+    the most exact ones, those of single attributes, farthest behind. The target is the mean m + t (y - m) of the model's counts
+    m and of y, the nearest to those measured; t is what `_trust` says. Shares of a code are multiplied by target over m in all
     components (iterative proportional fitting), so that dependence stays as it is. DP: post-processing.
     """
     weights, shares = model.weights, [part.copy() for part in model.shares]
