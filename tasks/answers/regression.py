@@ -6,11 +6,12 @@ model are weighted by w = w_0 (1 + z'l), z their single values and products, so 
 G^-1 (t - Z'w_0) with G = Z'W_0 Z (calibration: Deville and Sarndal 1992). For a linear regression, no more of the records is
 left; for a logistic one, what p makes of three columns and more.
 
-With s = x (y - p), the noise of the weighted sum g(b) of s is linear in that of t, and has the covariance B C B', B = S'W_0 Z
-G^-1; sampling adds S'W_0 S. A matrix of noisy products is not to be inverted: where columns nearly depend on each other, noise
-alone may make it singular. So two steps go from the model's estimate b_0 with its curvature H, which is of records and positive.
-They are linear in g: with A the weighted curvature, P = 2 H^-1 - H^-1 A H^-1, the error is P g(b) and (I - H^-1 A)^2 (b_0 - b).
-The second, how far the model is off, twice diminished, is left out of the interval (docs/inference.md says how often that covers).
+With s = x (y - p), the noise of the weighted sum g(b) of s is linear in that of t, and has the covariance B C B', where B is
+S'W_0 Z G^-1; sampling adds S'W_0 S. A matrix of noisy products is not to be inverted: where columns nearly depend on each
+other, noise alone may make it singular. So two steps go from the model's estimate b_0 with its curvature H, which is of records
+and positive. They are linear in g: with A the weighted curvature, P = 2 H^-1 - H^-1 A H^-1, the error is P g(b) and
+(I - H^-1 A)^2 (b_0 - b). The second, how far the model is off, twice diminished, is left out of the interval
+(docs/inference.md says how often that covers).
 DP: post-processing of released counts.
 """
 
