@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import TypeAlias, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
-MAX_STEPS = 100_000
+MAX_STEPS = 5_000
 
 Value = TypeVar("Value", bound=Hashable)
 Rules: TypeAlias = Mapping[tuple[int, ...], set[tuple[Value, ...]]]
@@ -37,10 +37,10 @@ def find_record(values: Mapping[int, Sequence[Value]], rules: Rules[Value]) -> d
         if len(forbidden) == math.prod(len(values[place]) for place in places):
             raise ContradictionError(places)
     found: dict[int, Value] = {}
-    undecided = False
+    undecided, search = False, _Search(rules)
     for part in tied_parts(rules):
         try:
-            found |= _search(values, sorted(part, key=lambda place: (len(values[place]), place)), rules)
+            found |= search.record({place: values[place] for place in sorted(part)})
         except UndecidedError:
             undecided = True
     if undecided:
@@ -57,29 +57,53 @@ def tied_parts(groups: Iterable[Sequence[int]]) -> list[set[int]]:
     return parts
 
 
-def _search(values: Mapping[int, Sequence[Value]], order: Sequence[int], rules: Rules[Value]) -> dict[int, Value]:
-    """Backtracking in `order`; a rule is checked where the last of its attributes gets its value."""
-    turn = {place: depth for depth, place in enumerate(order)}
-    ending: defaultdict[int, list[tuple[int, ...]]] = defaultdict(list)
-    for places in rules:
-        if places[0] in turn:
-            ending[max(turn[place] for place in places)].append(places)
-    chosen: dict[int, Value] = {}
+Left: TypeAlias = Mapping[int, Sequence[Value]]  # the values that each attribute may still have
 
-    def candidates(depth: int) -> Iterator[Value]:
-        for value in values[order[depth]]:
-            chosen[order[depth]] = value
-            if all(tuple(chosen[place] for place in places) not in rules[places] for places in ending[depth]):
-                yield value
 
-    open_choices = [candidates(0)]
-    for _ in range(MAX_STEPS):
-        if next(open_choices[-1], None) is None:
-            open_choices.pop()
-            if not open_choices:
-                raise ContradictionError(sorted(order))
-        elif len(open_choices) == len(order):
-            return chosen
-        else:
-            open_choices.append(candidates(len(open_choices)))
-    raise UndecidedError(f"{MAX_STEPS} steps decide nothing")
+class _Search(Generic[Value]):
+    """Backtracking with forward checking: the attribute with the fewest values left is next (Haralick and Elliott 1980)."""
+
+    def __init__(self, rules: Rules[Value]) -> None:
+        self._rules = rules
+        self._near: defaultdict[int, list[tuple[int, ...]]] = defaultdict(list)
+        for places in rules:
+            for place in places:
+                self._near[place].append(places)
+
+    def record(self, values: Left[Value]) -> dict[int, Value]:
+        """As `find_record`, of attributes that rules tie together."""
+        choices = [self._possible([values])]
+        for _ in range(MAX_STEPS):
+            if not choices:
+                raise ContradictionError(sorted(values))
+            left = next(choices[-1], None)
+            if left is None:
+                choices.pop()
+            elif several := [place for place, own in left.items() if len(own) > 1]:
+                chosen = min(several, key=lambda place: (len(left[place]), place))
+                choices.append(self._possible([{**left, chosen: [value]} for value in left[chosen]]))
+            else:
+                return {place: value for place, (value,) in left.items()}
+        raise UndecidedError(f"{MAX_STEPS} steps decide nothing")
+
+    def _possible(self, choices: Iterable[Left[Value]]) -> Iterator[Left[Value]]:
+        return (left for left in map(self._narrowed, choices) if left is not None)
+
+    def _narrowed(self, values: Left[Value]) -> Left[Value] | None:
+        """The values that rules leave where all attributes of a rule but one are decided; None where one has none then."""
+        left = {**values}
+        decided = [place for place, own in left.items() if len(own) == 1]
+        while decided:
+            for rule in self._near[decided.pop()]:
+                free = [place for place in rule if len(left[place]) > 1]
+                if len(free) > 1:
+                    continue
+                place = free[0] if free else rule[-1]
+                left[place] = [value for value in left[place] if self._is_allowed(rule, {place: value}, left)]
+                if not left[place]:
+                    return None
+                decided += free if len(left[place]) == 1 else []
+        return left
+
+    def _is_allowed(self, rule: tuple[int, ...], chosen: Mapping[int, Value], left: Left[Value]) -> bool:
+        return tuple(chosen.get(place, left[place][0]) for place in rule) not in self._rules[rule]

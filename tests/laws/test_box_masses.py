@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
+import pytest
 
 from marginweave.schemas.configuration.synthesis import MixtureSynthesis
 from marginweave.schemas.released.measurements import Mask, Measurement
@@ -74,3 +75,28 @@ def test_single_columns_are_met_whatever_the_boxes() -> None:
     for a, size in enumerate(SIZES):
         exact = np.bincount(rows[:, a], minlength=size)
         assert np.abs(model.marginal((a,)) - exact).sum() / (2 * ROWS) < 0.02, a
+
+
+def grouped(mask: Mask, unused: int = 0) -> Mask:
+    """The same over kinds of codes, and so many kinds of each attribute that no code has."""
+    table, kinds = mask.table(), []
+    for axis, size in enumerate(mask.sizes):
+        rows = np.moveaxis(table, axis, 0).reshape(size, -1)
+        _, first, own = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+        kinds.append(own.reshape(-1).astype(np.int64))
+        table = np.take(table, first, axis=axis)
+    allowed = np.pad(table, [(0, unused)] * table.ndim, constant_values=True)
+    return Mask(attributes=mask.attributes, allowed=allowed, kinds=tuple(kinds))
+
+
+@pytest.mark.parametrize("unused", [0, 1])
+def test_boxes_keep_what_applies_together_however_rules_are_written(unused: int) -> None:
+    """A column that has one code where another has one is in boxes, not in a table of both; a level is in its column's."""
+    _, masks = patients()
+    ties, others = tie(SIZES, masks), tie(SIZES, [grouped(mask, unused) for mask in masks])
+    assert [block.attributes for block in ties.blocks if len(block.attributes) > 1] == [(5, 6, 7), (9, 10)]
+    assert [block.attributes for block in others.blocks] == [block.attributes for block in ties.blocks]
+    assert np.array_equal(others.boxes, ties.boxes)
+    level = Mask(attributes=(2, 9), allowed=np.arange(9) // 3 == np.arange(4)[:, None])
+    for written in (level, grouped(level, unused)):
+        assert [b.attributes for b in tie(SIZES, [*masks, written]).blocks if 2 in b.attributes] == [(2, 9)]

@@ -26,7 +26,7 @@ from typing import Any
 import pyarrow as pa
 
 from marginweave.flows import release
-from marginweave.flows.run import continuity
+from marginweave.flows.run import continuity, prefect_records
 from marginweave.flows.run.lookup import decide
 from marginweave.schemas.configuration.synthesis import MixtureSynthesis
 from marginweave.schemas.errors import MarginweaveError
@@ -212,15 +212,18 @@ def _run(order: dict[str, Any]) -> int:
 
 
 def run_by_stages(order: dict[str, Any]) -> None:
-    """The flow with the functions of its stages, without Prefect."""
+    """The flow with the functions of its stages, without Prefect: an event would start a server where none is named."""
     names = (*STAGES, "shown_in_prefect")
     originals = {name: getattr(flow_module, name) for name in names}
+    emit = prefect_records._emit
     for name in STAGES:
         setattr(flow_module, name, originals[name].fn)
     flow_module.shown_in_prefect = lambda _: nullcontext()  # type: ignore[attr-defined]
+    prefect_records._emit = lambda *_: None
     try:
         release.fn(order["config"], order["run"], None, order["home"])
     finally:
+        prefect_records._emit = emit
         for name in names:
             setattr(flow_module, name, originals[name])
 

@@ -104,6 +104,7 @@ def test_what_a_killed_run_left_in_prefect_is_ended_by_the_next_start(
 
 
 @pytest.mark.parametrize("servers", every(2, [2, 4]))
+@pytest.mark.long  # of real servers
 def test_servers_that_start_at_once_in_a_new_home_all_start(tmp_path: Path, servers: int) -> None:
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "MARGINWEAVE_"))}
     started = [
@@ -119,6 +120,7 @@ def test_servers_that_start_at_once_in_a_new_home_all_start(tmp_path: Path, serv
     assert [code for _, code in ended] == [0] * servers, ended
 
 
+@pytest.mark.long  # of real servers
 def test_two_of_one_name_with_servers_of_their_own_are_one_run(settled: CommandLine, tmp_path: Path) -> None:
     """The other says that the run is in progress, or finds it finished and charges nothing."""
     cli, path = opened(settled), people(tmp_path)

@@ -113,6 +113,7 @@ def _draws(cli: CommandLine) -> dict[str, State]:
     return {draw.name: draw.state for draw in record.draws}
 
 
+@pytest.mark.long  # whole installations of two versions
 def test_a_run_goes_on_with_a_version_of_the_same_rules(begun, sites) -> None:
     """Stopped between two draws: the new version finishes it under its one charge, and the statement names both."""
     cli, config = begun

@@ -115,7 +115,11 @@ def _join(sizes: Sequence[int], masks: Sequence[Mask], most: int) -> tuple[tuple
 
 def _is_function(mask: Mask) -> bool:
     """Whether one of two attributes follows from the other, as a level does: together they have no more cells than that one."""
-    return mask.allowed.ndim == 2 and any((mask.allowed.sum(axis=axis) <= 1).all() for axis in (0, 1))
+    if mask.allowed.ndim != 2:
+        return False
+    sizes = mask.allowed.shape
+    first, second = map(np.bincount, mask.kinds or map(np.arange, sizes), [None, None], sizes)  # codes of each kind
+    return bool((mask.allowed @ second <= 1)[first > 0].all() or (first @ mask.allowed <= 1)[second > 0].all())
 
 
 def _joined(parts: Sequence[Block], mask: Mask, most: int) -> Block | None:

@@ -8,15 +8,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from scipy.optimize import nnls
 from threadpoolctl import threadpool_limits
 
 from marginweave.schemas.arrays import Flags, Floats
 from marginweave.schemas.configuration.synthesis import MixtureSynthesis
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.released.measurements import Mask, Measurement
+from marginweave.schemas.released.measurements import CensoredMeasurement, Mask, Measurement
 from marginweave.tasks.engine.local import LocalEngine
-from marginweave.tasks.estimate.mixture.blocks import Block, block_supports
+from marginweave.tasks.estimate.mixture.blocks import block_supports
 from marginweave.tasks.estimate.mixture.descent import Boxes, Descent
 from marginweave.tasks.estimate.mixture.model import Mixture
 from marginweave.tasks.estimate.mixture.objective import Objective
@@ -51,6 +50,7 @@ def settled(
 
 _LEAST = 2  # components a box
 _LEAST_MASS = 1e-4  # of a box at first, so that none is given up
+_ROUNDS = 100
 Start = tuple[Float32s, Float32s, Boxes]  # shares, shape (cells of all blocks, components), and weights
 
 
@@ -141,26 +141,33 @@ def _cold_start(
         shares = [tree.shares(settings.components, generator) for generator in generators]
         return [(np.ascontiguousarray(mine.T, F32), equal, alone) for mine in shares]
     inside = [tree.within(mine) for mine in zip(*by_block, strict=True)]
-    independent = np.stack([mine.independent for mine in inside], axis=1)
-    mass = _box_masses(independent, model.blocks, tree.one_way)
+    mass = _box_masses(model.boxes, tree.one_way)
     return [_start_in_boxes(inside, mass, supports, settings.components, generator) for generator in generators]
 
 
-def _box_masses(shares: Floats, blocks: Sequence[Block], one_way: Sequence[Floats]) -> Floats:
-    """The share of the records that each box has by single columns, where attributes are independent in it, shape (boxes,).
+def _box_masses(boxes: Flags, one_way: Sequence[Floats]) -> Floats:
+    """The share of the records that each box has by single columns, shape (boxes,).
 
-    Nonnegative least squares (C. Lawson, R. Hanson 1974) of the counts of single attributes. Larger tables would say more of
-    how far independent attributes are from the truth than of the boxes. `shares` are those of the cells of all blocks, shape
-    (cells, boxes).
+    Where the codes of an attribute are allowed says to which boxes its records may belong, and nothing is supposed of how they
+    are distributed inside: p(code) = sum_b m_b q_b(code), q_b 0 outside of box b. The likelihood of all attributes that boxes
+    tell apart goes up by expectation maximization (A. Dempster, N. Laird, D. Rubin 1977), from equal shares on.
     """
-    expected, ends = [], np.cumsum([len(block.cells) for block in blocks])
-    for attribute, counts in enumerate(one_way):
-        parts = zip(blocks, np.split(shares, ends[:-1]), strict=True)
-        block, cells = next((block, cells) for block, cells in parts if attribute in block.attributes)
-        expected.append(np.zeros((len(counts), shares.shape[1])))
-        np.add.at(expected[-1], block.cells[:, block.attributes.index(attribute)], cells)
-    found, _ = nnls(np.concatenate(expected), np.concatenate([counts / counts.sum() for counts in one_way]))
-    return normal(np.maximum(found, _LEAST_MASS))
+    ends = np.cumsum([len(counts) for counts in one_way])
+    told = [
+        (counts / counts.sum(), inside.astype(np.float64))
+        for counts, inside in zip(one_way, np.split(boxes, ends[:-1], axis=1), strict=True)
+        if not (inside == inside[0]).all()
+    ]
+    mass = np.full(len(boxes), 1 / len(boxes))
+    joint = [inside * counts for counts, inside in told]
+    for _ in range(_ROUNDS if told else 0):
+        joint = [mass[:, None] * normal(found) for found in joint]
+        joint = [
+            np.divide(found * counts, found.sum(axis=0), out=np.zeros_like(found), where=found.sum(axis=0) > 0)
+            for found, (counts, _) in zip(joint, told, strict=True)
+        ]
+        mass = normal(np.mean([found.sum(axis=1) for found in joint], axis=0))
+    return normal(np.maximum(mass, _LEAST_MASS))
 
 
 def _start_in_boxes(
@@ -202,16 +209,17 @@ _CALIBRATIONS = (
 
 
 def calibrate_one_way(model: Mixture, measurements: Sequence[Measurement]) -> Mixture:
-    """The model with every attribute calibrated to its own counts, as far as these are more exact than the larger tables.
+    """The model with every attribute calibrated to its own counts, as far as it is farther from these than noise explains.
 
-    Own method; evidence: docs/accuracy.md. A fit ends where all its counts are as near as their noise allows, and the most
-    exact ones, those of single attributes, are left farther behind than they need be. The target is the mean of the model's
-    counts m and of y, the nearest to those measured: (v y + w m) / (v + w), v = 1 / sigma^2 and w the sum over all larger
-    tables with the attribute of 1 / (sigma^2 cells / codes), the precision of their sums. Shares of a code are multiplied
-    by target over m in all components (iterative proportional fitting), so that dependence stays as it is. DP: post-processing.
+    Own method; evidence: docs/accuracy.md. A fit that ends before its counts are as near as their noise allows leaves the most
+    exact ones, those of single attributes, farthest behind. The target is the mean m + t (y - m) of the model's counts m and of
+    y, the nearest to those measured; t is what `_trust` says. Shares of a code are multiplied by target over m in all
+    components (iterative proportional fitting), so that dependence stays as it is. DP: post-processing.
     """
     weights, shares = model.weights, [part.copy() for part in model.shares]
-    trust = _trust(measurements)
+    trust = _trust(model, measurements)
+    if not any(trust.values()):
+        return model
     for _ in range(_CALIBRATIONS):
         for measurement in (m for m in measurements if len(m.attributes) == 1):
             attribute, size = measurement.attributes[0], len(measurement.counts)
@@ -227,14 +235,26 @@ def calibrate_one_way(model: Mixture, measurements: Sequence[Measurement]) -> Mi
     return replace(model, weights=weights, shares=tuple(shares))
 
 
-def _trust(measurements: Sequence[Measurement]) -> dict[int, float]:
-    """Of all that is known of the counts of an attribute, the part that a table of it alone tells."""
+def _trust(model: Mixture, measurements: Sequence[Measurement]) -> dict[int, float]:
+    """How much a table of an attribute alone says of its counts, beside the model.
+
+    Where chi^2 of all such tables is at most their number of cells, as for the truth, the model is as near as can be seen, and
+    what is left is noise: 0. Else 1 - cells / chi^2 (James and Stein 1961: the positive part), but no more than the part of all
+    precision that the table has: v / (v + w), v = 1 / sigma^2 and w the sum over all larger tables with the attribute of
+    1 / (sigma^2 cells / codes), the precision of their sums.
+    """
     alone, all_of_them = defaultdict[int, float](float), defaultdict[int, float](float)
+    chi, cells = 0.0, 0
     for m in measurements:
+        if len(m.attributes) == 1:
+            known = m.released if isinstance(m, CensoredMeasurement) else np.ones(len(m.counts), np.bool_)
+            distance = (m.counts - model.marginal(m.attributes) / m.scale(model.total))[known] / m.deviation
+            chi, cells = chi + float(distance @ distance), cells + len(distance)
         for attribute, size in zip(m.attributes, m.counts.shape, strict=True):
             if attribute in m.coarser:  # which tells the codes of one coarser code not apart
                 continue
             precision = size / m.counts.size / m.deviation**2
             all_of_them[attribute] += precision
             alone[attribute] += precision if len(m.attributes) == 1 else 0.0
-    return {attribute: alone[attribute] / known for attribute, known in all_of_them.items()}
+    surprise = max(0.0, 1 - cells / chi) if chi else 0.0
+    return {attribute: min(surprise, alone[attribute] / known) for attribute, known in all_of_them.items()}

@@ -80,11 +80,6 @@ class TreeStart:
         inside._base = [b * s / (b @ s) for b, s in zip(self._base, supports, strict=True)]  # noqa: SLF001 - its own
         return inside
 
-    @property
-    def independent(self) -> Floats:
-        """Shares of the cells of all blocks if these were independent."""
-        return np.concatenate(self._base)
-
     def shares(self, components: int, generator: np.random.Generator) -> Floats:
         """Shape (components, cells of all blocks): `_ANCHOR_WEIGHT` on the cell of a record, the rest as if independent.
 

@@ -47,8 +47,15 @@ FAULTS = (
     Fault(
         name="boxes of rules begin with equally many records",
         file="tasks/estimate/mixture/fit.py",
-        text="return normal(np.maximum(found, _LEAST_MASS))",
-        instead="return normal(np.ones_like(found))",
+        text="return normal(np.maximum(mass, _LEAST_MASS))",
+        instead="return normal(np.ones_like(mass))",
         killed_by=("tests/laws/test_box_masses.py::test_single_columns_are_met_whatever_the_boxes",),
+    ),
+    Fault(
+        name="columns that apply together are taken for a level of each other",
+        file="tasks/estimate/mixture/blocks.py",
+        text="(mask.allowed @ second <= 1)[first > 0].all()",
+        instead="(mask.allowed.sum(axis=1) <= 1)[first > 0].all()",
+        killed_by=("tests/laws/test_box_masses.py::test_boxes_keep_what_applies_together_however_rules_are_written",),
     ),
 )
