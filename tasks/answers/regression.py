@@ -24,7 +24,7 @@ from typing import Literal
 
 import numpy as np
 
-from marginweave.schemas.arrays import Floats, Integers, Records
+from marginweave.schemas.arrays import Floats, Records
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.answers.least_squares import Estimates, LeastSquares, Weights
 
@@ -70,7 +70,7 @@ class Calibrated:
         """
         columns = [term.of_model[:, records[:, term.place]] for term in terms]
         ones = np.ones((1, len(records)))
-        z = np.concatenate([ones, *(_products(own) for own in _pairs(columns))])
+        z = np.concatenate([ones, *map(_products, [*zip(columns, strict=True), *itertools.combinations(columns, 2)])])
         known = squares.solve_jointly([{}, *_queries(terms)])
         start = float(known.values[0]) / len(records)
         inverse = np.linalg.pinv(start * z @ z.T, rcond=1e-10, hermitian=True)
@@ -128,12 +128,6 @@ class Calibrated:
 _SINGULAR = 1e12
 
 
-def _pairs(columns: Sequence[Floats]) -> Iterator[tuple[Floats, ...]]:
-    """Each by itself, then any two of them: the order of the sums."""
-    yield from ((own,) for own in columns)
-    yield from itertools.combinations(columns, 2)
-
-
 def _products(own: tuple[Floats, ...]) -> Floats:
     """Of one attribute its columns and their products, of two the products of columns of both."""
     if len(own) == 2:
@@ -147,9 +141,5 @@ def _queries(terms: Sequence[Term]) -> Iterator[Weights]:
     for term in terms:
         yield {term.axis: _products((term.weights,))}
     for one, other in itertools.combinations(terms, 2):
-        rows, others = _crossed(len(one.weights), len(other.weights))
+        rows, others = np.indices((len(one.weights), len(other.weights))).reshape(2, -1)
         yield dict(sorted({one.axis: one.weights[rows], other.axis: other.weights[others]}.items()))
-
-
-def _crossed(first: int, second: int) -> tuple[Integers, Integers]:
-    return np.repeat(np.arange(first), second), np.tile(np.arange(second), first)
