@@ -80,7 +80,7 @@ class _Search(Generic[Value]):
             if left is None:
                 choices.pop()
             elif several := [place for place, own in left.items() if len(own) > 1]:
-                chosen = min(several, key=lambda place: (len(left[place]), place))
+                _, chosen = min((len(left[place]), place) for place in several)
                 choices.append(self._possible([{**left, chosen: [value]} for value in left[chosen]]))
             else:
                 return {place: value for place, (value,) in left.items()}

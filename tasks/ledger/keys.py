@@ -150,7 +150,7 @@ def load_key(location: LedgerLocation, environment: Mapping[str, str], command: 
         elsewhere = f", or say in {KEY_FILE_VARIABLE} where it is" if isinstance(location, PostgresLocation) else ""
         begin = "" if isinstance(location, Path) and location.exists() else f", or where there was no ledger: {command}"
         raise BudgetError(
-            f"the ledger's key is neither in {KEY_VARIABLE} nor at {place}. Copy the key file there from your backup{elsewhere}"
+            f"the ledger's key is neither in {KEY_VARIABLE} nor at {place}. Restore the key file there from a backup{elsewhere}"
             f": the ledger {location} is of no use without it, and no other key fits{begin}"
         ) from None
     except (OSError, UnicodeDecodeError):

@@ -165,7 +165,7 @@ def lose(cli: CommandLine, path: Path, lost: str) -> None:
     for arguments in (["run", path, "--run", "first"], ["run", path, "--run", "second"], ["resume", "first"]):
         result = cli(*arguments)
         assert result.returncode == 3, (arguments, result.stdout, result.stderr)
-        assert "marginweave ledger open" in result.stderr or "restore" in result.stderr
+        assert "marginweave ledger open" in result.stderr or "restore" in result.stderr.lower()
     assert sorted(p.name for p in ledger.parent.iterdir()) == before
     assert not (cli.home / "runs" / "second" / "private").exists()
     verified = cli("ledger", "verify")

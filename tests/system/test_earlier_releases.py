@@ -169,7 +169,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no words": ({"known": [{"release": FIRST}]}, "known, entry 1: same_rows is required"),
     "a draft": (
         {"known": [{"release": FIRST, "same_rows": SAME, "confirm": True}]},
-        "known.0 was drafted and waits for confirmation",
+        "known, entry 1 was drafted and waits for confirmation",
     ),
     "no folder": (
         {"known": [{"release": "runs/first", "same_rows": SAME}]},

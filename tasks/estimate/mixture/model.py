@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
 
 import numpy as np
 from numba import njit
@@ -53,7 +52,6 @@ def shared_factors(places: NDArray[np.integer], i: int) -> int:  # pragma: no co
 
 
 _FOLDED = 1 << 22
-_KEPT = 128
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -170,22 +168,14 @@ class Mixture:
             shares[b] = np.divide(kept, sums, out=kept.copy(), where=sums > 0)
         return replace(self, weights=weights / weights.sum(), shares=tuple(shares), codes=())
 
-    def _parts(self, attributes: Sequence[int]) -> list[tuple[Clique, Floats]]:
+    def _parts(self, attributes: Sequence[int]) -> list[tuple[list[int], Floats]]:
         """The attributes of each block that are among these, and what it says of them, shape (components, cells)."""
-        shared = ((b, tuple(a for a in block.attributes if a in attributes)) for b, block in enumerate(self.blocks))
-        return [(mine, self._part(b, mine)) for b, mine in shared if mine]
-
-    @cached_property
-    def _part(self) -> Callable[[int, Clique], Floats]:
-        """What a block says of some of its attributes; that of sets of few cells is kept, as many tables have them."""
-        blocks, all_shares, sizes = self.blocks, self.shares, self.sizes
-
-        def part(block: int, attributes: Clique) -> Floats:
-            width = math.prod(sizes[a] for a in attributes)
-            return project(all_shares[block], blocks[block].places(attributes, sizes), width)
-
-        kept = cache(part)
-        return lambda block, mine: (kept if math.prod(sizes[a] for a in mine) <= _KEPT else part)(block, mine)
+        parts = []
+        for block, shares in zip(self.blocks, self.shares, strict=True):
+            if mine := [a for a in block.attributes if a in attributes]:
+                width = math.prod(self.sizes[a] for a in mine)
+                parts.append((mine, project(shares, block.places(mine, self.sizes), width)))
+        return parts
 
     def _allowed(self, table: Floats, attributes: Sequence[int]) -> Floats:
         kept = np.transpose(

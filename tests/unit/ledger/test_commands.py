@@ -215,6 +215,6 @@ def test_the_place_of_the_key_is_told_when_an_account_opens_and_when_it_is_missi
     assert f"Back up the ledger's key, which is in {place}." in call(*opening).stdout
     place.rename(place.with_name("away"))
     told = call(*opening, code=3).stderr
-    assert f"nor at {place}. Copy the key file there from your backup" in told
+    assert f"nor at {place}. Restore the key file there from a backup" in told
     assert ("MARGINWEAVE_LEDGER_KEY_FILE" in told) == isinstance(location, PostgresLocation)
     assert ("marginweave ledger open" in told) == isinstance(location, PostgresLocation)

@@ -210,7 +210,7 @@ def test_a_second_machine_with_a_key_of_its_own_is_refused(database, account, tm
     """A ledger has one key: another machine needs a copy of it, and is not given a new one."""
     _create(database, account)
     other = {**database, "MARGINWEAVE_LEDGER_KEY_FILE": str(tmp_path / "elsewhere" / "postgresql.key")}
-    with pytest.raises(BudgetError, match="restore it"):
+    with pytest.raises(BudgetError, match="Restore the key file there"):
         Ledger.create(ledger_location(other), environment=other)
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
