@@ -26,38 +26,24 @@ _Attacks = Annotated[
 _By = Annotated[str, typer.Option(help="Who decides; it stays in the ledger.")]
 
 
-def synthesize(  # noqa: PLR0917 - one option for each thing that can be wanted
+def synthesize(
     run_name: RunName,
     records: _Records = None,
     seed: Annotated[
         int | None, typer.Option(min=0, help="Public seed of the new records [default: as configured].")
     ] = None,
-    sets: Annotated[
-        int | None, typer.Option(min=2, max=1000, help="So many tables, from which intervals can be computed.")
-    ] = None,
-    of: Annotated[
-        str | None, typer.Option(metavar="table|population", help="What intervals are about [default: population].")
-    ] = None,
     to: Annotated[
-        Path | None, typer.Option(help="Folder to write to [default: release/synthesis-SEED or sets-SEED of the run].")
+        Path | None, typer.Option(help="Folder to write to [default: release/synthesis-SEED of the run].")
     ] = None,
     home: Home = Path(),
 ) -> None:
     """Make new synthetic records from a finished release: post-processing, free of charge.
 
-    --sets makes tables for analyses to be combined by `marginweave.inference`. How often their intervals cover is in
-    docs/inference.md: for regressions so far too seldom.
-
-    Example: `marginweave synthesize affairs-1a2b3c4d --sets 20`
+    Example: `marginweave synthesize affairs-1a2b3c4d --records 1000 --seed 8`
     """
-    from marginweave.flows.postprocess.published import NewRecords, regenerate_records
+    from marginweave.flows.postprocess.published import regenerate_records
 
-    if of is not None and sets is None:
-        raise InputError("--of says what intervals of several tables are about; give --sets 20 as well")
-    if of not in {None, "table", "population"}:
-        raise InputError(f"--of ({of}) must be table or population")
-    wanted = NewRecords(records=records, seed=seed, sets=sets, of=of or "population")
-    out.print(f"Written to {regenerate_records(home, run_name, wanted, to)}")
+    out.print(f"Written to {regenerate_records(home, run_name, records=records, seed=seed, to=to)}")
 
 
 def evaluate(

@@ -6,10 +6,8 @@ import hashlib
 import secrets
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from marginweave.flows.run.continuity import changed
 from marginweave.flows.run.lookup import apply_decision, corrections, existing_run, finished_run
@@ -22,12 +20,6 @@ from marginweave.tasks.checkpoint.files import at_place, read_file, replace_file
 from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.references import RunReference
 from marginweave.tasks.validate.parts import find_from
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from marginweave.schemas.configuration.synthesis import AnySynthesis
-    from marginweave.tasks.publish.reader import PublishedRelease
 
 
 def released_verdict(release: Path) -> VerdictSummary | None:
@@ -103,60 +95,30 @@ def write_folder(place: Path, contents: Mapping[str, bytes]) -> None:
         shutil.rmtree(staged, ignore_errors=True)
 
 
-@dataclass(frozen=True, kw_only=True)
-class NewRecords:
-    """Which records of a release are wanted: how many, by which seed, and one table, or `sets` of them `of` what."""
-
-    records: int | None = None
-    seed: int | None = None
-    sets: int | None = None
-    of: str = "population"
-
-
-def regenerate_records(home: Path, run: str, wanted: NewRecords, to: Path | None = None) -> Path:
+def regenerate_records(home: Path, run: str, *, records: int | None, seed: int | None, to: Path | None) -> Path:
     """Write new synthetic records of a finished release, with a privacy statement of their own. DP: post-processing.
 
-    Several sets are in folders `set-01`, `set-02`, ….
-
     Raises:
-        InputError: no finished run, the folder holds something already, or there can be no such sets.
+        InputError: no finished run, or the folder holds something already.
     """
     from marginweave.tasks.publish.reader import PublishedRelease
     from marginweave.tasks.publish.synthetic import write_synthetic
 
     folder, manifest = finished_run(home, run)
     published = PublishedRelease.read(folder.release)
-    settings = published.settings(wanted.records, wanted.seed)
-    place = to or folder.release / f"{'synthesis' if wanted.sets is None else 'sets'}-{settings.seed}"
+    settings = published.settings(records, seed)
+    place = to or folder.release / f"synthesis-{settings.seed}"
     _check_empty(place, "choose another folder with --to, or another --seed")
     looked = Ledger.open(ledger_of(folder, home)).evaluations.precede(manifest.dataset, None)
     selected = looked or bool(published.statement.selected_after_internal_evaluation)
     statement = published.statement.model_copy(
         update={"synthesis": settings.model_dump(mode="json"), "selected_after_internal_evaluation": selected}
     )
-    for part, tables in _tables(published, settings, wanted):
-        with at_place(place / part, "created"):
-            (place / part).mkdir(parents=True, exist_ok=True)
-        write_synthetic(place / part, tables, published.configuration, published.statement.types or {})
+    with at_place(place, "created"):
+        place.mkdir(parents=True, exist_ok=True)
+    write_synthetic(place, published.synthesize(settings), published.configuration, published.statement.types or {})
     replace_file(place / "privacy.json", statement.to_json())
     return place
-
-
-def _tables(
-    published: PublishedRelease, settings: AnySynthesis, wanted: NewRecords
-) -> Iterator[tuple[str, Iterator[pa.Table]]]:
-    """The folder of each table that is wanted, and its records in blocks."""
-    if wanted.sets is None:
-        yield "", published.synthesize(settings)
-        return
-    from marginweave.flows.postprocess.answers import not_a_sample
-    from marginweave.tasks.publish.several_sets import synthetic_sets
-
-    reason = not_a_sample(published.configuration)
-    if wanted.of == "population" and reason:
-        raise InputError(f"--of population is not possible: {reason}; ask --of table")
-    sets = synthetic_sets(published, settings, wanted.sets, population=wanted.of == "population")
-    yield from ((f"set-{number:02}", tables) for number, tables in enumerate(sets, 1))
 
 
 def rewrite_report(home: Path, run: str, to: Path | None) -> Path:

@@ -90,17 +90,27 @@ class LeastSquares:
         self._axes: dict[int, _Axis] = {}
 
     def solve(self, weights: Weights) -> Estimates:
-        """Estimates of queries, at least one.
+        """Estimates of queries, at least one, of the same axes.
 
         Raises:
             NotMeasuredError: no measured table has all of their axes, divided at least as the weights are.
         """
-        if not weights:
-            total, variance = self.total
-            return Estimates(values=np.array([total]), covariance=np.array([[variance]]))
-        signatures = self._signatures(weights)
-        found = [self._solved(weights, signature) for signature in signatures]
-        return min(found, key=lambda one: float(np.trace(one.covariance)))
+        return self.solve_jointly([weights])
+
+    def solve_jointly(self, groups: Sequence[Weights]) -> Estimates:
+        """Estimates of groups of queries, each group of its own axes, and the covariance of all, in order.
+
+        Raises:
+            NotMeasuredError: as `solve`.
+        """
+        best = []
+        for weights in groups:
+            read = [(weights, signature) for signature in self._signatures(weights)]
+            best.append(read[0] if len(read) == 1 else min(read, key=lambda one: self._trace(*one)))
+        return self._solved(best)
+
+    def _trace(self, weights: Weights, signature: tuple[int, ...]) -> float:
+        return float(np.trace(self._solved([(weights, signature)]).covariance))
 
     @cached_property
     def total(self) -> tuple[float, float]:
@@ -121,8 +131,8 @@ class LeastSquares:
     def _signatures(self, weights: Weights) -> list[tuple[int, ...]]:
         """The parts, one for each axis, over which queries with these weights can be read in a measured table."""
         axes, parts = set(weights), self.measured.parts
-        if len(axes) == 1:
-            return [(self.measured.whole[axis],) for axis in axes]
+        if len(axes) <= 1:
+            return [tuple(self.measured.whole[axis] for axis in axes)]
         found: dict[tuple[int, ...], bool] = {}
         for table in self.measured.tables:
             inside = tuple(part for part in table.parts if parts[part].axis in axes)
@@ -132,31 +142,35 @@ class LeastSquares:
             raise NotMeasuredError(merged=bool(found))
         return [signature for signature, fits in found.items() if fits]
 
-    def _solved(self, weights: Weights, signature: tuple[int, ...]) -> Estimates:
-        parts, total = self.measured.parts, self.total
-        means, centered = dict[int, Floats](), dict[int, Floats]()
-        for number in signature:
-            part = parts[number]
-            values = part.values(weights[part.axis])
-            means[number] = values.mean(axis=1)
-            centered[number] = values - means[number][:, None]
-        queries = len(next(iter(means.values())))
-        slopes, estimates, covariance = np.ones(queries), np.zeros(queries), np.zeros((queries, queries))
-        for number in signature:
-            slopes = slopes * means[number]
-        for length in range(1, len(signature) + 1):
-            for inside in itertools.combinations(signature, length):
-                scale = np.ones(queries)
-                for number in set(signature) - set(inside):
-                    scale = scale * means[number]
-                if length == 1:
+    def _solved(self, groups: Sequence[tuple[Weights, tuple[int, ...]]]) -> Estimates:
+        """Estimates of groups of queries, each with the parts that it is read in."""
+        parts, total, slopes = self.measured.parts, self.total, np.empty(0)
+        shares: dict[tuple[int, ...], list[tuple[Integers, Floats, list[Floats]]]] = defaultdict(list)
+        for weights, signature in groups:
+            values = {number: parts[number].values(weights[parts[number].axis]) for number in signature}
+            means = {number: own.mean(axis=1) for number, own in values.items()}
+            queries = len(means[signature[0]]) if signature else 1
+            rows, ones = np.arange(len(slopes), len(slopes) + queries), np.ones(queries)
+            slopes = np.concatenate((slopes, math.prod(means.values(), start=ones)))
+            for inside in (some for k in range(len(signature)) for some in itertools.combinations(signature, k + 1)):
+                scale = math.prod((own for number, own in means.items() if number not in inside), start=ones)
+                centered = [values[number] - means[number][:, None] for number in inside]
+                if len(inside) > 1:
+                    shares[inside].append((rows, scale, centered))
+                else:  # all parts of an axis tell of its codes
                     part = parts[inside[0]]
-                    at_zero, each, own = self._axis(part.axis).estimates(centered[inside[0]][:, part.blocks])
-                    slopes = slopes + scale * each
-                else:
-                    at_zero, own = self._residual(inside, centered)
-                estimates += scale * at_zero
-                covariance += np.outer(scale, scale) * own
+                    shares[self.measured.whole[part.axis],].append((rows, scale, [centered[0][:, part.blocks]]))
+        estimates, covariance = np.zeros(len(slopes)), np.zeros((len(slopes), len(slopes)))
+        for inside, some in shares.items():
+            rows, scale = (np.concatenate([one[place] for one in some]) for place in (0, 1))
+            vectors = [np.concatenate(own) for own in zip(*(one[2] for one in some), strict=True)]
+            if len(inside) == 1:
+                at_zero, each, own = self._axis(parts[inside[0]].axis).estimates(vectors[0])
+                slopes[rows] += scale * each
+            else:
+                at_zero, own = self._residual(inside, dict(zip(inside, vectors, strict=True)))
+            estimates[rows] += scale * at_zero
+            covariance[np.ix_(rows, rows)] += np.outer(scale, scale) * own
         return Estimates(
             values=estimates + slopes * total[0], covariance=covariance + np.outer(slopes, slopes) * total[1]
         )

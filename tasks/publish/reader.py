@@ -116,18 +116,15 @@ class PublishedRelease:
         known, _ = estimation_input(self.counts, self.configuration)
         return read_model(self.model, known, self.configuration.synthesize)
 
-    def synthesize(
-        self, settings: AnySynthesis, model: Mixture | None = None, *, independent: bool = False
-    ) -> Iterator[pa.Table]:
+    def synthesize(self, settings: AnySynthesis) -> Iterator[pa.Table]:
         """New records from the released counts, in blocks, at least one. DP: post-processing.
 
         Raises:
-            InputError, StageError: as `synthesize_blocks`, which has `model` and `independent`.
+            InputError, StageError: as `synthesize_blocks`.
         """
         from marginweave.tasks.synthesize.release import synthesize_blocks  # numba
 
-        model = self.mixture if model is None else model
-        blocks = synthesize_blocks(self.counts, self.configuration, settings, model, independent=independent)
+        blocks = synthesize_blocks(self.counts, self.configuration, settings, self.mixture)
         domain, labels, types = self.aggregates.domain, label_counts(self.aggregates), self.statement.types or {}
         for block, codes in enumerate(blocks):
             table = decode_table(codes, domain, self.configuration, settings.seed, block, labels, types=types)

@@ -13,9 +13,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from marginweave.schemas.arrays import Flags, Integers, Records
-from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Clique, Mask
-from marginweave.tasks.estimate.mixture.draws import independent_records
 from marginweave.tasks.estimate.mixture.model import Mixture
 from marginweave.tasks.estimate.rounding import apportion, round_shares
 from marginweave.tasks.structure.zeros import broken_records
@@ -275,20 +273,3 @@ def sample_mixture(model: Mixture, number: int, generator: np.random.Generator) 
     swap_refine(records, owners, model, generator)
     repair_structural_zeros(records, owners, model, generator)
     return records[generator.permutation(number)]
-
-
-def sample_independent(model: Mixture, number: int, generator: np.random.Generator) -> Records:
-    """Independent draws of a conditioned model, shape (number, attributes); none is forbidden. DP: post-processing.
-
-    They are farther from the model than those of `sample_mixture`, as far as an analysis of a sample assumes.
-
-    Raises:
-        InputError: the masks leave no record, or so few that none was found.
-    """
-    made = np.empty((0, len(model.sizes)), np.int32)
-    for _ in range(_ROUNDS):
-        more = independent_records(model, number, generator)
-        made = np.concatenate((made, np.stack(more, axis=1).astype(np.int32)))[:number]
-        if len(made) == number:
-            return made[generator.permutation(number)]
-    raise InputError("the rules between columns leave too few records of the model; make records without --sets")

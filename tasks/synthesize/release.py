@@ -37,7 +37,7 @@ from marginweave.tasks.progress import listener
 from marginweave.tasks.structure.zeros import broken_records, domain_sizes, structural_masks
 from marginweave.tasks.synthesize.gum.synthesize import Gum
 from marginweave.tasks.synthesize.known import ExactCounts
-from marginweave.tasks.synthesize.mixture import sample_independent, sample_mixture
+from marginweave.tasks.synthesize.mixture import sample_mixture
 from marginweave.tasks.synthesize.sets import SetLayout, cap_values, expand_sets, join_sets
 from marginweave.tasks.synthesize.shards import RecordSampler, stream
 from marginweave.tasks.synthesize.synthesize import SeededSynthesis
@@ -65,14 +65,12 @@ class EstimationInput:
         return self.consistent() if censored else [m for m in self.measurements if not m.levels]
 
 
-def sampler(
-    known: EstimationInput, settings: DenseSynthesis, model: Mixture | None = None, *, independent: bool = False
-) -> RecordSampler:
+def sampler(known: EstimationInput, settings: DenseSynthesis, model: Mixture | None = None) -> RecordSampler:
     """What makes records by the method of the settings.
 
     GUM takes consistent counts, the others those that were drawn. `model` is the result of `fit_known` on the same input, if
-    there is one; `independent` records of it are random draws, not as near to it as records can be. DP: post-processing. Raises
-    InputError as `Gum`, `fit_known`, `Mixture.conditioned`, `choose_measurements` and `fit_tree`.
+    there is one. DP: post-processing. Raises InputError as `Gum`, `fit_known`, `Mixture.conditioned`, `choose_measurements`
+    and `fit_tree`.
     """
     total = max(known.total, 1.0)
     if isinstance(settings, GumSynthesis):
@@ -81,8 +79,7 @@ def sampler(
         chosen = choose_measurements(known.complete, known.sizes, total, known.masks, settings.model_size)
         sample = fit_tree(chosen, known.sizes, total, known.masks, settings.iterations).sample
     else:
-        from_model = sample_independent if independent else sample_mixture
-        sample = partial(from_model, (model or fit_known(known, settings)).conditioned())
+        sample = partial(sample_mixture, (model or fit_known(known, settings)).conditioned())
     records = round(known.total) if settings.records == "count" else settings.records
     return RecordSampler(sample=sample, number=records, seed=settings.seed)
 
@@ -129,8 +126,6 @@ def synthesize_blocks(
     configuration: Configuration,
     settings: AnySynthesis,
     model: Mixture | None = None,
-    *,
-    independent: bool = False,
 ) -> Iterator[tuple[Codes, ...]]:
     """Synthetic codes of each attribute, shape (n,), or (n, width) for a set; the size of an attribute is missing.
 
@@ -146,7 +141,6 @@ def synthesize_blocks(
         configuration: What is declared, bounds resolved.
         settings: What to make.
         model: What `fit_known` makes of the same; fitted here if it is not given.
-        independent: Whether records of it are independent draws (`sampler`).
 
     Raises:
         InputError, StageError: as `SeededSynthesis` and `sampler`.
@@ -158,7 +152,7 @@ def synthesize_blocks(
         combinations = all_pairs(counts, configuration) if isinstance(counts, Marginals) else counts
         shards, make = _from_combinations(combinations, configuration, settings)
     else:
-        shards, make = _from_marginals(counts, configuration, settings, model, independent=independent)
+        shards, make = _from_marginals(counts, configuration, settings, model)
     masks = [mask for mask in structural_masks(configuration, counts.domain.labels) if len(mask.attributes) > 1]
     totals, make = _exact_counts(configuration, counts.domain.labels, settings, make)
     types = [code_type(size) for size in counts.domain.sizes]
@@ -217,11 +211,9 @@ def _from_marginals(
     configuration: Configuration,
     settings: DenseSynthesis,
     model: Mixture | None,
-    *,
-    independent: bool,
 ) -> Making:
     known, compression = estimation_input(counts, configuration)
-    maker = sampler(known, settings, model, independent=independent)
+    maker = sampler(known, settings, model)
 
     def make(shard: int) -> Sequence[Codes]:
         records = maker.records(shard)

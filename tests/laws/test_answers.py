@@ -62,9 +62,10 @@ def compare(survey: Survey, seed: int, *, known: bool, level: bool = False) -> N
             if level and len(survey.cells) in clique and survey.fine is not None:
                 weights[survey.fine] = rng.normal(size=(2, 2))[:, np.array(survey.level)]
             asked.append(weights)
-    for weights in asked:
-        found = squares.solve({axis: weights[axis] for axis in sorted(weights)})
-        values, covariance = survey.dense(squares, survey.products(weights), float(table.sum()) if known else None)
+    products = [survey.products(weights) for weights in asked]
+    solved = [(squares.solve(weights), own) for weights, own in zip(asked, products, strict=True)]
+    for found, own in (*solved, (squares.solve_jointly(asked), np.concatenate(products))):
+        values, covariance = survey.dense(squares, own, float(table.sum()) if known else None)
         scale = max(float(np.abs(covariance).max()), 1e-3)
         assert np.allclose(found.values, values, rtol=1e-7, atol=1e-5)
         assert np.allclose(found.covariance, covariance, rtol=1e-6, atol=1e-6 * scale)

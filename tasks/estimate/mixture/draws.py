@@ -1,4 +1,4 @@
-"""Models drawn around a fitted one: how far it would have been from itself with other noise, or another sample.
+"""Models drawn around a fitted one: how far it would have been from itself with other noise.
 
 The parametric bootstrap (Efron 1979): the counts that the model says, with fresh noise of the known size, are fitted again.
 """
@@ -10,12 +10,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from marginweave.schemas.arrays import Floats, Integers
+from marginweave.schemas.arrays import Floats
 from marginweave.schemas.configuration.synthesis import MixtureSynthesis
 from marginweave.schemas.released.measurements import CensoredMeasurement, Measurement
 from marginweave.tasks.estimate.mixture.fit import fit_mixture
 from marginweave.tasks.estimate.mixture.model import Mixture
-from marginweave.tasks.structure.zeros import broken_records
 
 # From the model on, its counts are as near as their noise, so a fit would end at once. It makes so many passes instead.
 PASSES = 3
@@ -26,7 +25,6 @@ def draw_models(
     measurements: Sequence[Measurement],
     number: int,
     generator: np.random.Generator,  # post-processing
-    population: int | None = None,
 ) -> Iterator[Mixture]:
     """Models fitted to counts of the model with fresh noise, from the model as a start. DP: post-processing.
 
@@ -35,38 +33,13 @@ def draw_models(
         measurements: what it was fitted to (`EstimationInput.measurements`).
         number: how many models.
         generator: public choices.
-        population: with it, each draw first takes so many records from the model, as a sample of a population.
     """
     settings = MixtureSynthesis(components=model.components // model.fits, fits=model.fits, iterations=PASSES)
     masks = [*model.masks, *model.inside, *model.codes]
-    expected = [model.marginal(m.attributes) for m in measurements] if population is None else []
+    expected = [model.marginal(m.attributes) for m in measurements]
     for _ in range(number):
-        tables = expected
-        if population is not None:
-            records = independent_records(model, population, generator)  # post-processing
-            tables = [_counted(model, records, m.attributes) for m in measurements]
-        drawn = [_noisy(m, table, model.total, generator) for m, table in zip(measurements, tables, strict=True)]
+        drawn = [_noisy(m, table, model.total, generator) for m, table in zip(measurements, expected, strict=True)]
         yield fit_mixture(drawn, model.sizes, model.total, masks, settings, model, noise=0.0)
-
-
-def independent_records(model: Mixture, number: int, generator: np.random.Generator) -> list[Integers]:
-    """Independent records of a model, the codes of each attribute; those that its masks forbid are left out."""
-    owners = np.repeat(np.arange(model.components), generator.multinomial(number, model.weights / model.weights.sum()))
-    records = np.zeros((number, len(model.sizes)), np.int64, order="F")
-    for block, shares in zip(model.blocks, model.shares, strict=True):
-        reached = np.cumsum(shares, axis=1)
-        reached = reached / reached[:, -1:] + np.arange(model.components)[:, None]
-        cells = np.searchsorted(reached.ravel(), owners + generator.random(number), side="right")
-        records[:, block.attributes] = block.cells[np.minimum(cells - owners * shares.shape[1], shares.shape[1] - 1)]
-    return list(records[~broken_records(tuple(records.T), model.masks)].T)
-
-
-def _counted(model: Mixture, records: Sequence[Integers], attributes: Sequence[int]) -> Floats:
-    """The table of some attributes of records, with the total of the model."""
-    shape = tuple(model.sizes[a] for a in attributes)
-    cells = np.ravel_multi_index(tuple(records[a] for a in attributes), shape)
-    counts = np.bincount(cells, minlength=int(np.prod(shape))).reshape(shape)
-    return np.asarray(counts * (model.total / max(len(records[0]), 1)), np.float64)
 
 
 def expected_counts(m: Measurement, table: Floats, total: float) -> Floats:

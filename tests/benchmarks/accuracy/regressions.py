@@ -1,8 +1,8 @@
 """Measure how often intervals of regressions cover: python -m tests.benchmarks.accuracy.regressions [--samples …] [--write].
 
 A table that we have is the population, so its coefficients are known. Samples of it, drawn with replacement, are released by
-our default, and a logistic regression is asked of several synthetic tables of each release. Figures are in regressions.jsonl as
-soon as they are there; a sample that is there is not measured again. With --write a section of docs/inference.md is rendered.
+our default, and a linear and a logistic regression are asked of each release. Figures are in regressions.jsonl as soon as they
+are there; a sample that is there is not measured again. With --write a section of docs/inference.md is rendered.
 """
 
 from __future__ import annotations
@@ -15,32 +15,33 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 from statsmodels.discrete.discrete_model import Logit
+from statsmodels.regression.linear_model import OLS
 
-from marginweave.flows.postprocess.published import NewRecords, regenerate_records
-from marginweave.inference import analyze, read_sets
-from marginweave.tasks.publish.reader import PublishedRelease
+from marginweave.inference import regression
+from marginweave.schemas.released.statement import PrivacyStatement
 from tests.benchmarks.accuracy.in_process import release_here
 from tests.benchmarks.accuracy.regressions_page import write_section
 from tests.benchmarks.accuracy.runs import CORES, fresh
 from tests.benchmarks.accuracy.tables import Table, table
 
 FIGURES = Path(__file__).with_name("regressions.jsonl")
-EPSILONS, SETS, DELTA = (1.0, 10.0), 20, 1e-6
+EPSILONS, DELTA = (1.0, 10.0), 1e-6
+KINDS: tuple[Literal["linear"], Literal["logistic"]] = ("linear", "logistic")
 Rows = list[list[str]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """A logistic regression: whether `target` has another value than `no`, on `columns`, of samples of `rows` rows.
+    """A regression: whether `target` has another value than `no`, on `columns`, of samples of `rows` rows.
 
     A column counts as the number in its text; one with a text here as whether it has this value.
     """
@@ -62,14 +63,20 @@ class Study:
         chosen = np.random.default_rng([self.rows, number]).integers(len(whole.rows), size=self.rows)
         return replace(whole, rows=[whole.rows[i] for i in chosen])
 
-    def fit(self, header: tuple[str, ...], rows: Rows) -> Any:
-        """The regression of rows, as statsmodels has it."""
+    def values(self, domain: Mapping[str, Iterable[str]]) -> dict[str, dict[str, float]]:
+        """What each value of a released domain counts."""
+        found = {column: {text: _score(text, kind) for text in domain[column]} for column, kind in self.columns.items()}
+        return {**found, self.target: {text: float(text != self.no) for text in domain[self.target]}}
+
+    def fit(self, kind: str, header: tuple[str, ...], rows: Rows) -> Any:
+        """The regression of rows, as statsmodels has it; that of a linear one with robust errors."""
         texts = dict(zip(header, map(np.array, zip(*rows, strict=True)), strict=True))
         parts = [np.ones(len(rows))]
-        for name, kind in self.columns.items():
+        for name, unit in self.columns.items():
             values, places = np.unique(texts[name], return_inverse=True)
-            parts.append(np.array([_score(str(value), kind) for value in values])[places])
-        return Logit(texts[self.target] != self.no, np.stack(parts, axis=1)).fit(disp=0)
+            parts.append(np.array([_score(str(value), unit) for value in values])[places])
+        target, design = (texts[self.target] != self.no).astype(float), np.stack(parts, axis=1)
+        return Logit(target, design).fit(disp=0) if kind == "logistic" else OLS(target, design).fit(cov_type="HC0")
 
 
 def _score(text: str, kind: str | float) -> float:
@@ -105,10 +112,10 @@ STUDIES = {
 }  # fmt: skip
 
 
-def measure(name: str, epsilon: float, number: int, place: Path) -> dict[str, Any]:
-    """Estimates and intervals of one sample: from the sets, from the one table of the release, and from the rows themselves."""
+def measure(name: str, epsilon: float, number: int, place: Path) -> Iterator[dict[str, Any]]:
+    """Estimates and intervals of one sample: from the release, from its synthetic records, and from the rows themselves."""
     study, home = STUDIES[name], fresh(place / "home")
-    sample, began = study.sample(number), time.process_time()
+    sample = study.sample(number)
     config = {
         "dataset": "accuracy",
         "source": str(home / "table.csv"),
@@ -118,31 +125,38 @@ def measure(name: str, epsilon: float, number: int, place: Path) -> dict[str, An
         "columns": sample.columns(),
         "synthesize": {"seed": number},
     }
-    seen = release_here(home, config, sample, (epsilon, DELTA))
-    os.environ["MARGINWEAVE_LEDGER"] = str(home / "ledger" / "ledger.sqlite")
-    release = home / "runs" / "cell" / "release"
-    sets = read_sets(regenerate_records(home, "cell", NewRecords(sets=SETS)))
-    measured = [{*m.attributes} for m in PublishedRelease.read(release).statement.marginals or ()]
-    made = pd.read_parquet(release / "synthetic.parquet")
+    release_here(home, config, sample, (epsilon, DELTA))
+    yield from figures(name, epsilon, number, home / "runs" / "cell" / "release")
 
-    def fit(table: Any) -> Any:
-        rows = table[list(sample.header)].astype(str).to_numpy().tolist() if isinstance(table, pd.DataFrame) else table
-        return study.fit(sample.header, rows)
 
-    together = analyze(sets, fit)
-    return {
-        "study": name,
-        "epsilon": epsilon,
-        "sample": number,
-        "settings": _settings(study),
-        "measured": [any({column, study.target} <= m for m in measured) for column in study.columns],
-        "truth": np.asarray(fit(study.population.rows).params).tolist(),
-        "sets": [together.estimate.tolist(), together.low.tolist(), together.high.tolist(), together.fallback.tolist()],
-        "one": _ends(fit(made)),
-        "rows": _ends(fit(sample.rows)),
-        "release_cpu": round(seen.cpu, 1),
-        "cpu": round(time.process_time() - began, 1),
-    }
+def figures(name: str, epsilon: float, number: int, release: Path) -> Iterator[dict[str, Any]]:
+    """The same of a release of sample `number` that is in a folder."""
+    study, sample = STUDIES[name], STUDIES[name].sample(number)
+    statement = PrivacyStatement.from_json((release / "privacy.json").read_bytes())
+    made = pd.read_parquet(release / "synthetic.parquet")[list(sample.header)].astype(str).to_numpy().tolist()
+    values = study.values(dict(statement.domain))
+    for kind in KINDS:
+        began = time.process_time()
+        found = regression(release, study.target, [*study.columns], kind=kind, values=values)
+        cpu = round(time.process_time() - began, 2)
+        yield {
+            "study": name,
+            "kind": kind,
+            "epsilon": epsilon,
+            "sample": number,
+            "settings": _settings(study),
+            "truth": _truth(name, kind),
+            "release": [found.estimate.tolist(), found.low.tolist(), found.high.tolist()],
+            "records": _ends(study.fit(kind, sample.header, made)),
+            "rows": _ends(study.fit(kind, sample.header, sample.rows)),
+            "cpu": cpu,
+        }
+
+
+@cache
+def _truth(name: str, kind: str) -> list[float]:
+    whole = STUDIES[name].population
+    return [float(one) for one in STUDIES[name].fit(kind, whole.header, whole.rows).params]
 
 
 def _ends(result: Any) -> list[list[float]]:
@@ -152,15 +166,17 @@ def _ends(result: Any) -> list[list[float]]:
 
 
 def _settings(study: Study) -> dict[str, Any]:
-    return {"rows": study.rows, "columns": dict(study.columns), "sets": SETS, "delta": DELTA}
+    return {"rows": study.rows, "columns": dict(study.columns), "delta": DELTA}
 
 
-def read() -> dict[tuple[str, float, int], dict[str, Any]]:
+def read() -> dict[tuple[str, float, int, str], dict[str, Any]]:
     """All figures of studies that are still what they were; of the same sample the last one."""
     lines = FIGURES.read_text(encoding="utf-8").splitlines() if FIGURES.is_file() else []
     found = [json.loads(line) for line in lines]
     return {
-        (f["study"], f["epsilon"], f["sample"]): f for f in found if f["settings"] == _settings(STUDIES[f["study"]])
+        (f["study"], f["epsilon"], f["sample"], f["kind"]): f
+        for f in found
+        if f["settings"] == _settings(STUDIES[f["study"]])
     }
 
 
@@ -169,14 +185,15 @@ def main() -> None:
     options = _options()
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
     samples = itertools.product(range(options.samples), options.studies, options.epsilons)
+    there = read()
     with tempfile.TemporaryDirectory() as place:
         for number, name, epsilon in samples:
-            if (name, epsilon, number) in read():
+            if all((name, epsilon, number, kind) in there for kind in KINDS):
                 continue
-            found = measure(str(name), float(epsilon), int(number), Path(place))
+            found = [json.dumps(one) + "\n" for one in measure(str(name), float(epsilon), int(number), Path(place))]
             with FIGURES.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(found) + "\n")
-            sys.stdout.write(f"{name} {epsilon:g} sample {number}: {found['cpu']:.0f} CPU s\n")
+                file.writelines(found)
+            sys.stdout.write(f"{name} {epsilon:g} sample {number}\n")
             sys.stdout.flush()
     if options.write:
         names = {name: ("intercept", *study.columns) for name, study in STUDIES.items()}

@@ -22,6 +22,27 @@ FAULTS = (
         killed_by=(_DENSE,),
     ),
     Fault(
+        name="answers that share a column are taken for independent",
+        file="tasks/answers/least_squares.py",
+        text="covariance[np.ix_(rows, rows)] += np.outer(scale, scale) * own",
+        instead="covariance[rows, rows] += scale * scale * np.diagonal(own)",
+        killed_by=(_DENSE,),
+    ),
+    Fault(
+        name="an interval of a regression forgets half of the noise",
+        file="tasks/answers/regression.py",
+        text="spread = reaction.T @ self.noise @ reaction",
+        instead="spread = reaction.T @ self.noise @ reaction / 4",
+        killed_by=("tests/laws/test_regression.py::test_intervals_cover_as_often_as_they_say",),
+    ),
+    Fault(
+        name="a regression ends where the model is",
+        file="tasks/answers/regression.py",
+        text="weights = start * (1 + (known.values - start * z.sum(axis=1)) @ moved)",
+        instead="weights = np.full(len(records), start)",
+        killed_by=("tests/laws/test_regression.py::test_intervals_cover_as_often_as_they_say",),
+    ),
+    Fault(
         name="a share that noise took below 0 has an empty interval",
         file="tasks/answers/intervals.py",
         text="n = min(max(float(values[0]), limits[0] * d), limits[1] * d)",
