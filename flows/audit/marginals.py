@@ -12,7 +12,6 @@ from marginweave.flows.audit.made_up import MadeUpRelease, noisy_number
 from marginweave.flows.audit.tuples import TEST_DELTA
 from marginweave.schemas.arrays import Counts, Flags, Floats, Integers
 from marginweave.schemas.budget import Stability
-from marginweave.schemas.configuration.level_places import finer_places
 from marginweave.schemas.configuration.marginals import AdaptiveCliques, MarginalSettings
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.draws import BudgetPlan, DrawKind, PlannedDraw
@@ -247,7 +246,7 @@ def _chosen(
             sizes,
             selection.most_cells(draw),
         ), 0.0
-    noise, finer = selection.scoring(configuration, release.plan), finer_places(configuration)
+    noise, finer = selection.scoring(configuration, release.plan), configuration.finer_places
     pairs = selection.scored_pairs(sizes, draw, finer)
     present, absent = (selection.indif_scores([rows], sizes, pairs, noise.steps) for rows in tables)
     scores = selection.measure_indif((present, absent)[side], noise, fresh_bits())

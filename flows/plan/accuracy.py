@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from marginweave.schemas.configuration.attributes import most_combinations
 from marginweave.schemas.configuration.k_tuples import AggregateSettings
-from marginweave.schemas.configuration.level_places import finer_places
 from marginweave.schemas.configuration.marginals import AllCliques, MarginalSettings
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.synthesis import MixtureSynthesis
@@ -59,7 +58,7 @@ def _given_up(configuration: Configuration, usual: AggregateSettings | MarginalS
     """What sets and private domains cost where the choice is left to `auto`, and what would avoid it, in a sentence each."""
     attributes = configuration.attributes
     listed_pairs = (
-        isinstance(usual, MarginalSettings) and isinstance(usual.cliques, tuple) and not finer_places(configuration)
+        isinstance(usual, MarginalSettings) and isinstance(usual.cliques, tuple) and not configuration.finer_places
     )
     alone = ", and are in no pairs" if listed_pairs else ""
     found = [
@@ -100,7 +99,7 @@ def _leveled(configuration: Configuration) -> str:
         return ""
     names, finer, chosen = (
         [attribute.name for attribute in configuration.attributes],
-        finer_places(configuration),
+        configuration.finer_places,
         settings.cliques,
     )
     if finer and settings.selects(len(names)):

@@ -6,7 +6,6 @@ from marginweave.schemas.configuration.attributes import check_records
 from marginweave.schemas.configuration.columns import Category, IdentifierColumn, MeasuredColumn
 from marginweave.schemas.configuration.columns.binned import BinnedColumn
 from marginweave.schemas.configuration.known import KnownTable
-from marginweave.schemas.configuration.level_places import finer_places
 from marginweave.schemas.configuration.marginals import AdaptiveCliques, AllCliques, MarginalSettings
 from marginweave.schemas.configuration.preparation import WeightedImputation
 from marginweave.schemas.configuration.sections import Sections
@@ -230,7 +229,7 @@ def _check_list(configuration: Sections, chosen: tuple[tuple[str, ...], ...], na
                 raise _unknown(configuration, name)
         if len(set(clique)) < len(clique):
             raise ValueError(f"aggregate.cliques has an attribute twice in [{', '.join(clique)}]")
-        for coarse, fine in finer_places(configuration).items():
+        for coarse, fine in configuration.finer_places.items():
             if {names[coarse], names[fine]} <= {*clique}:
                 raise ValueError(
                     f"aggregate.cliques has {names[fine]!r} beside its level {names[coarse]!r}, which says nothing more; leave "

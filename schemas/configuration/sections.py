@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from marginweave.schemas.budget import Stability
 from marginweave.schemas.configuration.attributes import Attribute, Forbidden, forbidden_labels, most_combinations
-from marginweave.schemas.configuration.columns import Column, ConstantColumn, IdentifierColumn, MeasuredColumn, Texts
+from marginweave.schemas.configuration.columns import Columns, ConstantColumn, IdentifierColumn, MeasuredColumn, Texts
 from marginweave.schemas.configuration.evaluation import EvaluationSettings, ExpectationSettings, PublishSettings
 from marginweave.schemas.configuration.execution import Execution, Source
 from marginweave.schemas.configuration.k_tuples import DEFAULT_BOUNDS_SHARE, AggregateSettings
@@ -28,13 +28,6 @@ _SHARE = 8
 _LEAST_ROWS, _MOST_ROWS = 1 << 10, 1 << 18
 
 
-def _named(columns: dict[str, Column]) -> dict[str, Column]:
-    for name in columns:
-        if not name.strip() or name != name.strip() or "\x00" in name:
-            raise ValueError(f"has a column named {name!r}; a name must not be empty or begin or end with a space")
-    return columns
-
-
 class Sections(Execution):
     """Everything that a release depends on; the order of `columns` is the order of everything that is written.
 
@@ -48,7 +41,7 @@ class Sections(Execution):
     source: Source
     privacy: PrivacySettings
     missing: Texts = ()
-    columns: Annotated[dict[str, Column], Field(min_length=1), AfterValidator(_named)]
+    columns: Columns
     rows: Annotated[PositiveWhole | None, BeforeValidator(confirmed)] = None
     structure: Structure | None = None
     known: Annotated[tuple[Known, ...], Field(min_length=1)] | None = None
@@ -199,6 +192,13 @@ class Sections(Execution):
         declared = self.evaluate.ordered or ()
         ordered = {*declared, *(name for name, column in self.columns.items() if column.ordered)}
         return tuple(place for place, attribute in enumerate(self.attributes) if attribute.name in ordered)
+
+    @cached_property
+    def finer_places(self) -> dict[int, int]:
+        """For the place of each counted attribute that is a level the place of the one that it is of."""
+        places = {attribute.name: place for place, attribute in enumerate(self.attributes)}
+        levels = (self.structure.levels if self.structure else None) or ()
+        return {places[level.column]: places[level.by] for level in levels if level.column in places}
 
     @cached_property
     def names(self) -> tuple[str, ...]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from marginweave.schemas.configuration.level_places import finer_places
 from marginweave.schemas.draws import DrawKind
 from marginweave.schemas.ledger.records import State
 from marginweave.schemas.released.aggregates import Domain
@@ -67,7 +66,7 @@ def score_pairs(reference: RunReference, encoded: StageResult) -> StageResult:
     def prepare() -> PreparedDraw:
         rows = marginal_rows.compressed_rows(reference, encoded)
         pairs = selection.scored_pairs(
-            rows.sizes, reference.plan.draw(DrawKind.MARGINALS), finer_places(reference.configuration)
+            rows.sizes, reference.plan.draw(DrawKind.MARGINALS), reference.configuration.finer_places
         )
         noise = selection.scoring(reference.configuration, reference.plan)
         scores = selection.indif_scores(rows, rows.sizes, pairs, noise.steps)
@@ -153,5 +152,5 @@ def _cliques(reference: RunReference, sizes: Sequence[int]) -> tuple[Clique, ...
         return selection.fitting(declared, sizes, selection.most_cells(draw))
     scores = unpack_arrays(draw_once(reference, reference.plan.draw(DrawKind.SCORES))[0])[0]["scores"]
     fits = selection.synthesizable(reference.configuration, sizes, marginal_rows.drawn_masks(reference))
-    stability, finer = reference.configuration.stability, finer_places(reference.configuration)
+    stability, finer = reference.configuration.stability, reference.configuration.finer_places
     return selection.selected_cliques(settings, sizes, scores, draw, stability, fits, finer=finer)

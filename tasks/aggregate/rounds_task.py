@@ -14,7 +14,6 @@ from functools import cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.configuration.level_places import finer_places
 from marginweave.schemas.configuration.synthesis import MixtureSynthesis
 from marginweave.schemas.draws import DrawKind, PlannedDraw
 from marginweave.schemas.released.measurements import Clique, Measurement
@@ -109,7 +108,7 @@ class _Rounds:
         self.one_way = [compress_measurement(m, compression) for m in unpack_measurements(payload)]
         self.masks = [compress_mask(mask, compression) for mask in drawn_masks(reference)]
         self.reference, self.settings, self.sizes = reference, settings, compression.sizes
-        self.candidates = rounds.candidate_sets(settings, self.sizes, finer_places(reference.configuration))
+        self.candidates = rounds.candidate_sets(settings, self.sizes, reference.configuration.finer_places)
         self.batch = min(settings.batch, len(self.candidates))
 
     def selections(self, number: int) -> list[PlannedDraw]:

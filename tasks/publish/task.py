@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from marginweave.schemas.configuration.level_places import finer_places
 from marginweave.schemas.draws import BudgetPlan
 from marginweave.schemas.errors import StageError
 from marginweave.schemas.released.account import AccountStatement
@@ -99,7 +98,7 @@ def counts_and_marginals(
         marginals = unpack_marginals(reference.load(normalized))
         every, left_out = listed_counts(aggregates)
         intervals = marginal_intervals(every, marginals, configuration)
-        earlier, finer = bool(configuration.earlier), finer_places(configuration)
+        earlier, finer = bool(configuration.earlier), configuration.finer_places
         table = counts_table(every, intervals, configuration.longest, left_out, earlier, finer)
         files = {"measurements.parquet": parquet_bytes(measurements_table(marginals, configuration))}
         aggregates, statement = listed_counts(aggregates, 1)[0], marginal_facts(marginals, configuration)

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.configuration.level_places import finer_places
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.synthesis import GumSynthesis, MixtureSynthesis, SynthesisSettings
 from marginweave.schemas.draws import DrawKind
@@ -80,7 +79,7 @@ def test_a_level_is_counted_beside_its_column_in_marginals_alone() -> None:
     """It is read in neither; in k-tuples it is computed in the output, and no combination has both."""
     assert [attribute.name for attribute in CONFIGURATION.attributes] == list(COLUMNS)
     assert [attribute.optional for attribute in CONFIGURATION.attributes] == [False, True, False, True, False]
-    assert finer_places(CONFIGURATION) == {0: 4, 1: 3}
+    assert CONFIGURATION.finer_places == {0: 4, 1: 3}
     assert CONFIGURATION.source_names == ("sex", "industry", "age")
     tuples = made(aggregate={"method": "k-tuples"})
     assert [attribute.name for attribute in tuples.attributes] == ["sex", "industry", "age"]

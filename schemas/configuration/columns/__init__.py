@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from marginweave.schemas.configuration.columns.base import (
     OTHER,
@@ -22,6 +22,7 @@ __all__ = [
     "BooleanColumn",
     "Category",
     "Column",
+    "Columns",
     "ConstantColumn",
     "DateColumn",
     "IdentifierColumn",
@@ -35,3 +36,13 @@ Column = Annotated[
     Category | BooleanColumn | NumberColumn | DateColumn | SetColumn | ConstantColumn | IdentifierColumn,
     Field(discriminator="type"),
 ]
+
+
+def _named(columns: dict[str, Column]) -> dict[str, Column]:
+    for name in columns:
+        if not name.strip() or name != name.strip() or "\x00" in name:
+            raise ValueError(f"has a column named {name!r}; a name must not be empty or begin or end with a space")
+    return columns
+
+
+Columns = Annotated[dict[str, Column], Field(min_length=1), AfterValidator(_named)]

@@ -13,7 +13,6 @@ from typing import Any
 
 from marginweave.schemas.configuration.attributes import Attribute
 from marginweave.schemas.configuration.k_tuples import AggregateSettings
-from marginweave.schemas.configuration.level_places import finer_places
 from marginweave.schemas.configuration.marginals import AllCliques, MarginalSettings
 from marginweave.schemas.configuration.privacy import MOST_EPSILON
 from marginweave.schemas.configuration.sections import Sections
@@ -109,7 +108,7 @@ def resolve_aggregate(configuration: Sections) -> dict[str, Any]:
     # tables of a private domain, which may be large, take most of what all triples have
     is_quiet = noise <= _SHORT and not configuration.private_columns
     tried = triples(configuration, beside_noise(configuration)) if is_quiet else ()
-    finest = [attribute for place, attribute in enumerate(attributes) if place not in finer_places(configuration)]
+    finest = [attribute for place, attribute in enumerate(attributes) if place not in configuration.finer_places]
     for section in (*tried, usual, *([ordinary_pairs(finest)] if has_sets else ())):
         settings = MarginalSettings.model_validate(section)
         if not (mixture_hindrance(settings, attributes) or _takes_long(settings, attributes)):
@@ -205,7 +204,7 @@ def pair_noise(configuration: Sections) -> float:
     """
     stability, pairs = (
         configuration.stability,
-        math.comb(len(configuration.attributes) - len(finer_places(configuration)), 2),
+        math.comb(len(configuration.attributes) - len(configuration.finer_places), 2),
     )
     moved = stability.records * (math.sqrt(2) if stability.neighbors == "replace-one" else 1)
     left = _left(configuration)

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from marginweave.schemas.configuration.bin_levels import BinLevels
-from marginweave.schemas.configuration.level_places import finer_places
 from marginweave.schemas.configuration.marginals import AllCliques, MarginalSettings
 from marginweave.schemas.configuration.sections import Sections
 from marginweave.schemas.released.measurements import Clique
@@ -28,17 +27,17 @@ def with_levels(section: Mapping[str, Any], configuration: Sections, rows: float
         ValueError: bins are to be coarser as well.
     """
     cliques = MarginalSettings.model_validate(section).cliques
-    if not finer_places(configuration) or not isinstance(cliques, AllCliques) or cliques.all == 1:
+    if not configuration.finer_places or not isinstance(cliques, AllCliques) or cliques.all == 1:
         return dict(section)
     if cliques.coarsen is not None:
         raise ValueError(
             "aggregate.cliques.coarsen cannot stand beside structure.levels, by which each set has its level; leave one out"
         )
     sizes = public_codes(configuration.attributes)
-    columns = len(sizes) - len(finer_places(configuration))
+    columns = len(sizes) - len(configuration.finer_places)
     lengths = range(2, min(cliques.all, columns) + 1)
     limits = {length: _most_cells(rows, length, columns) for length in lengths}
-    found = level_sets(tuple(sizes.values()), finer_places(configuration), limits, cliques.max_cells)
+    found = level_sets(tuple(sizes.values()), configuration.finer_places, limits, cliques.max_cells)
     names = list(sizes)
     return {**section, "cliques": [[names[a] for a in clique] for clique in found] or {"all": 1}}
 
@@ -89,11 +88,11 @@ def triples(configuration: Sections, rows: float) -> Iterator[Mapping[str, Any]]
     Pairs that have more cells than the triples are measured as well, and take their time. `rows` is that of `with_levels`.
     """
     sizes = tuple(public_codes(configuration.attributes).values())
-    length = min(3, len(sizes) - len(finer_places(configuration)))
+    length = min(3, len(sizes) - len(configuration.finer_places))
     if not 2 <= length <= len(sizes) <= _TRIPLES_COLUMNS:
         return
     coarsen = _coarsen(configuration, length, rows)
-    if coarsen or finer_places(configuration):
+    if coarsen or configuration.finer_places:
         yield from _triples_at_levels(configuration, length, rows, coarsen)
         return
     found, pairs = (sorted(map(math.prod, itertools.combinations(sizes, number))) for number in (length, 2))
@@ -116,7 +115,7 @@ _FEW_ROWS, _COARSENED = 2_000.0, 3
 def _coarsen(configuration: Sections, length: int, rows: float) -> int | None:
     """Beyond how many cells sets have coarser bins; None where that changes nothing, or is not known to help."""
     levels = BinLevels.make(tuple(public_codes(configuration.attributes).values()), configuration.attributes)
-    has_levels = bool(finer_places(configuration))  # then each set is at one of these
+    has_levels = bool(configuration.finer_places)  # then each set is at one of these
     if length < _COARSENED or rows > _FEW_ROWS or has_levels or configuration.synthesize.method == "gum":
         return None
     most = round(_most_cells(rows, length, levels.attributes))
