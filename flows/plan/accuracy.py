@@ -95,28 +95,21 @@ def _limited(configuration: Configuration) -> str:
 
 def _leveled(configuration: Configuration) -> str:
     """At which level the columns of larger marginals are counted, where they have several, and how often, the finest first."""
-    if (settings := configuration.marginals) is None:
+    settings, finer = configuration.marginals, configuration.finer_places
+    names = [attribute.name for attribute in configuration.attributes]
+    if settings is None or settings.selects(len(names)):
+        return f", of columns or their levels ({listed([names[a] for a in finer])})" if finer else ""
+    of, found = settings.levels(public_sizes(configuration), configuration.attributes).of, list[str]()
+    if not (of or finer):
         return ""
-    names, finer, chosen = (
-        [attribute.name for attribute in configuration.attributes],
-        configuration.finer_places,
-        settings.cliques,
-    )
-    if finer and settings.selects(len(names)):
-        return f", of columns or their levels ({listed([names[a] for a in finer])})"
-    found = list[str]()
-    if isinstance(chosen, AllCliques) and chosen.coarsen:
-        of = settings.levels(public_sizes(configuration), configuration.attributes).of
-        times = Counter(itertools.chain.from_iterable(planned_cliques(configuration, DrawKind.MARGINALS)))
-        for place, bins in dict.fromkeys((a, bins) for a, bins, _ in of):
-            levels = [(place, bins), *((len(names) + i, -(-b // j)) for i, (a, b, j) in enumerate(of) if a == place)]
-            numbers = ", ".join(f"{times[at]:,} in {left:,} bins" for at, left in levels if times[at])
-            found.append(f"{names[place]} {numbers}")
-    cliques = chosen if isinstance(chosen, tuple) else ()
-    for places in finer.items() if cliques else ():
-        leveled = (f"{sum(names[a] in clique for clique in cliques):,} with {names[a]}" for a in reversed(places))
-        found.append(", ".join(leveled))
-    return f", {'; '.join(found)}" if found else ""
+    times = Counter(itertools.chain.from_iterable(planned_cliques(configuration, DrawKind.MARGINALS)))
+    for place, bins in dict.fromkeys((a, bins) for a, bins, _ in of):
+        levels = [(place, bins), *((len(names) + i, -(-b // j)) for i, (a, b, j) in enumerate(of) if a == place)]
+        numbers = ", ".join(f"{times[at]:,} in {left:,} bins" for at, left in levels if times[at])
+        found.append(f"{names[place]} {numbers}")
+    for coarse, fine in finer.items():
+        found.append(f"{times[fine]:,} with {names[fine]}, {times[coarse]:,} with {names[coarse]}")
+    return f", {'; '.join(found)}"
 
 
 def is_benchmarked(configuration: Configuration, usual: AggregateSettings | MarginalSettings) -> bool:

@@ -90,8 +90,7 @@ def _tied_cells(configuration: Configuration) -> Iterator[tuple[int, int]]:
     """Of columns that rules tie together the combinations, and how many sets of them are measured, alone or with others."""
     if not configuration.forbidden:
         return
-    settings, columns = configuration.marginals, len(configuration.attributes)
-    longest = configuration.reporting_length if settings is None else settings.longest(columns)
+    longest = configuration.longest
     for block in _ties(configuration).blocks:
         if (width := len(block.attributes)) > 1:
             yield len(block.cells), sum(math.comb(width, length) for length in range(1, longest + 1))

@@ -13,12 +13,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 from marginweave.schemas.configuration.columns import Column, Texts
 from marginweave.schemas.configuration.conditions import Condition, label_limits, labels_of, labels_too_low, step_of
 from marginweave.schemas.configuration.record_search import ContradictionError, UndecidedError, find_record
-from marginweave.schemas.configuration.structure import AppliesRule, AtMostRule, Structure
+from marginweave.schemas.configuration.structure import AppliesRule, AtMostRule, GroupedColumns, Structure
 from marginweave.schemas.configuration.values import ValueMatcher
 
 MAX_FORBIDDEN = 100_000
@@ -37,7 +37,7 @@ class Attribute:
     (`private`); `optional` whether a record can lack a value, `imputed` whether a draw then takes its place; `width` the most
     values that one record has, above 1 for sets alone (`is_set`). `bins`: so many of the
     first labels are bins of a number or date, from low to high. `of_set`: one value of a set, counted by itself as
-    `column=value`, which a record has or lacks.
+    `column=value`, which a record has or lacks. `level_of`: the name of the attribute that it is a coarser level of.
     """
 
     name: str
@@ -50,6 +50,15 @@ class Attribute:
     is_set: bool = False
     of_set: bool = False
     bins: int = 0
+    level_of: str | None = None
+
+    @classmethod
+    def of_group(cls, group: GroupedColumns) -> Self:
+        """The attribute of columns that are released as one."""
+        imputed = group.impute is not None
+        return cls(
+            name=group.name, columns=group.columns, labels=group.labels, optional=group.optional, imputed=imputed
+        )
 
 
 def most_combinations(widths: Iterable[int], length: int) -> int:

@@ -34,8 +34,9 @@ class AllCliques(FrozenModel):
 
     That is their subsets with at most so many cells, as far as no other marginal contains them; pairs however many cells they
     have, so that no dependence of two attributes is lost, unless only pairs are asked for. In marginals of more than
-    `coarsen` cells, numbers and dates have coarser bins, until there are no more cells (`BinLevels.within`); what such a
-    marginal does not have at its finest is measured in shorter ones as well.
+    `coarsen` cells, columns are at a coarser level, until there are no more cells (`BinLevels.within`); what such a
+    marginal does not have at its finest is measured in shorter ones as well. Pairs beside longer ones are only at declared
+    levels, beyond as many cells as have together the noise that `coarsen` leaves in the longest.
     """
 
     all: PositiveWhole
@@ -45,21 +46,32 @@ class AllCliques(FrozenModel):
     def places(self, levels: BinLevels) -> Iterator[tuple[int, ...]]:
         """Places of the attributes or levels of each marginal, the longest first. DP: arithmetic on public sizes."""
         contained: set[tuple[int, ...]] = set()
-        longest = min(self.all, levels.attributes)
+        longest = min(self.all, len(levels.finest))
         for length in range(longest, min(longest, 2) - 1, -1):
             shorter = max(length - 1, 0)
             inside = {part for places in contained for part in itertools.combinations(places, shorter)}
-            for places in itertools.combinations(range(levels.attributes), length):
+            for places in itertools.combinations(levels.finest, length):
                 if places in contained:
                     continue
                 is_pair = length == 2 < self.all
-                at = places if is_pair or self.coarsen is None else levels.within(places, self.coarsen)
+                at = self._at_levels(places, levels, longest, is_pair=is_pair)
+                if at in contained:
+                    continue
                 if is_pair or self.max_cells is None or math.prod(levels.sizes[j] for j in at) <= self.max_cells:
                     yield at
                     inside.update(itertools.combinations([j for j in at if j < levels.attributes], shorter))
             if self.max_cells is None and self.coarsen is None:  # whatever is shorter is contained
                 return
             contained = inside
+
+    def _at_levels(self, places: tuple[int, ...], levels: BinLevels, longest: int, *, is_pair: bool) -> tuple[int, ...]:
+        if self.coarsen is None:
+            return places
+        if not is_pair:
+            return levels.within(places, min(self.coarsen, self.max_cells or self.coarsen))
+        columns = len(levels.finest)
+        most = self.coarsen * math.sqrt(math.comb(columns, longest) / math.comb(columns, 2))
+        return levels.within(places, most, declared=True)
 
     def looked_at(self, columns: int) -> int:
         """How many sets of attributes `places` looks at."""
@@ -159,7 +171,7 @@ class MarginalSettings(PaperPreset):
     def levels(self, sizes: Sequence[int], attributes: Sequence[Attribute]) -> BinLevels:
         """The attributes of so many codes, and the levels that larger marginals are counted at."""
         coarsens = isinstance(self.cliques, AllCliques) and self.cliques.coarsen is not None
-        return BinLevels.make(sizes, attributes) if coarsens else BinLevels(sizes=tuple(sizes))
+        return BinLevels.make(sizes, attributes, coarsens=coarsens)
 
     def selects(self, attributes: int) -> bool:
         """Whether marginals are chosen by what was drawn; one attribute alone leaves nothing to choose."""

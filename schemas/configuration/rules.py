@@ -205,10 +205,11 @@ def _check_cliques(configuration: Sections, settings: MarginalSettings, names: l
         raise ValueError(
             f"aggregate.merge_cells ({settings.merge_cells}) needs aggregate.cliques: selected, whose pairs it merges"
         )
-    if isinstance(chosen, AllCliques) and chosen.coarsen and configuration.synthesize.method != "mixture":
+    method, finer = configuration.synthesize.method, configuration.finer_places
+    if isinstance(chosen, AllCliques) and chosen.coarsen and method != "mixture" and not finer:
         raise ValueError(
-            f"aggregate.cliques.coarsen needs synthesize.method: mixture, which alone takes coarser bins beside fine ones, not "
-            f"{configuration.synthesize.method}; leave coarsen out"
+            "aggregate.cliques.coarsen needs structure.levels, or synthesize.method: mixture, which alone takes coarser bins "
+            f"beside fine ones, not {method}; leave coarsen out"
         )
     if isinstance(chosen, AllCliques) and chosen.all > len(names):
         raise ValueError(

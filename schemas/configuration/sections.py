@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from marginweave.schemas.budget import Stability
 from marginweave.schemas.configuration.attributes import Attribute, Forbidden, forbidden_labels, most_combinations
+from marginweave.schemas.configuration.bin_levels import declared_levels
 from marginweave.schemas.configuration.columns import Columns, ConstantColumn, IdentifierColumn, MeasuredColumn, Texts
 from marginweave.schemas.configuration.evaluation import EvaluationSettings, ExpectationSettings, PublishSettings
 from marginweave.schemas.configuration.execution import Execution, Source
@@ -134,23 +135,16 @@ class Sections(Execution):
         In marginals each declared value of a set is an attribute of its own, and so is a level of a column.
         """
         structure = self.structure or Structure()
-        levels = {rule.column for rule in structure.levels or ()} if self.marginals else {}
+        levels = {rule.column: rule.by for rule in structure.levels or ()} if self.marginals else {}
         found: dict[str, tuple[Attribute, ...]] = {}
         for name, column in self.columns.items():
             if (group := structure.group_of(name)) is not None:
-                attribute = Attribute(
-                    name=group.name,
-                    columns=group.columns,
-                    labels=group.labels,
-                    optional=group.optional,
-                    imputed=group.impute is not None,
-                )
-                found[group.name] = (attribute,)
+                found[group.name] = (Attribute.of_group(group),)
             elif isinstance(column, MeasuredColumn) and (name in levels or structure.rule_of(name) is None):
-                found[name] = self._of_column(name, column)
+                found[name] = self._of_column(name, column, levels.get(name))
         return tuple(itertools.chain.from_iterable(found.values()))
 
-    def _of_column(self, name: str, column: MeasuredColumn) -> tuple[Attribute, ...]:
+    def _of_column(self, name: str, column: MeasuredColumn, level_of: str | None) -> tuple[Attribute, ...]:
         """The attribute of a column; of a set in marginals one for each value, which a record has or lacks."""
         if self.marginals and column.is_set and not column.private:
             values = column.labels
@@ -164,7 +158,8 @@ class Sections(Execution):
             imputed=column.impute is not None,
             width=column.width,
             is_set=column.is_set,
-            bins=column.bin_count,
+            bins=column.bin_count if self.synthesize.method == "mixture" else 0,
+            level_of=level_of,
         )
         return (attribute,)
 
@@ -196,9 +191,7 @@ class Sections(Execution):
     @cached_property
     def finer_places(self) -> dict[int, int]:
         """For the place of each counted attribute that is a level the place of the one that it is of."""
-        places = {attribute.name: place for place, attribute in enumerate(self.attributes)}
-        levels = (self.structure.levels if self.structure else None) or ()
-        return {places[level.column]: places[level.by] for level in levels if level.column in places}
+        return declared_levels(self.attributes)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -233,7 +226,8 @@ class Sections(Execution):
     @cached_property
     def longest(self) -> int:
         """The most attributes of a released combination: the files have columns for so many, whatever was drawn."""
-        return self.reporting_length if self.marginals is None else self.marginals.longest(len(self.attributes))
+        columns = len(self.attributes) - len(self.finer_places)
+        return self.reporting_length if self.marginals is None else self.marginals.longest(columns)
 
     @cached_property
     def percentile(self) -> float | None:

@@ -241,11 +241,3 @@ def test_auto_coarsens_where_there_is_much_noise_and_the_mixture_takes_it() -> N
         made(synthesize={"method": "gum"})
     with pytest.raises(InputError, match="coarsen needs"):
         made(synthesize={"method": "pgm"})
-
-
-def test_bins_are_not_coarser_beside_declared_levels() -> None:
-    """Both are levels of the same sets, and only one says which."""
-    band = {"type": "category", "values": ["x", "y"]} | NEVER
-    level = {"column": "band", "by": "town", "mapping": {f"t{i}": "xy"[i % 2] for i in range(6)}}
-    with pytest.raises(InputError, match=r"coarsen cannot stand beside structure\.levels"):
-        made(columns=COLUMNS | {"band": band}, structure={"levels": [level]})

@@ -12,6 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from marginweave.schemas.configuration.attributes import Attribute
+from marginweave.schemas.configuration.bin_levels import BinLevels
+from marginweave.schemas.configuration.marginals import AllCliques
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.synthesis import GumSynthesis, MixtureSynthesis, SynthesisSettings
 from marginweave.schemas.draws import DrawKind
@@ -19,8 +22,8 @@ from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.aggregates import Domain
 from marginweave.schemas.released.measurements import Marginals, Measurement
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
-from marginweave.tasks.accounting.plan.levels import level_sets
 from marginweave.tasks.aggregate.marginals import all_cliques, count_marginals
+from marginweave.tasks.aggregate.noise import planned_cliques
 from marginweave.tasks.aggregate.selection import scored_pairs, selected_cliques
 from marginweave.tasks.decode.decode import decode_table
 from marginweave.tasks.encode.codes import EncodedTable, code_type, encode_table
@@ -211,42 +214,47 @@ def test_rare_values_are_merged_inside_their_level() -> None:
     assert merged.max() + 1 == 4
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     sizes=st.lists(st.integers(2, 30), min_size=3, max_size=6),
     of=st.dictionaries(st.integers(0, 5), st.integers(0, 5), max_size=3),
-    limit=st.integers(1, 3000),
+    binned=st.sets(st.integers(0, 5)),
+    coarsen=st.integers(1, 3000),
     longest=st.integers(2, 3),
-    most=st.none() | st.integers(4, 2000),
 )
 def test_each_set_of_columns_has_one_level(
-    sizes: list[int], of: dict[int, int], limit: int, longest: int, most: int | None
+    sizes: list[int], of: dict[int, int], binned: set[int], coarsen: int, longest: int
 ) -> None:
-    """The finest that is small enough, by trying all; every set of columns is there, or inside of one that is, as a pair is."""
+    """Each once, with no more cells than may be, or at the coarsest; every pair of columns is in one of them."""
     finer = {a: b for a, b in of.items() if a < len(sizes) and b < len(sizes) and b not in of and sizes[a] <= sizes[b]}
-    roots = [a for a in range(len(sizes)) if a not in finer]
-    if len(roots) < longest:
-        return
-    limits = dict.fromkeys(range(2, longest + 1), float(limit))
-    found = list(level_sets(sizes, finer, limits, most))
-    columns = [tuple(sorted(finer.get(a, a) for a in clique)) for clique in found]
-    assert all(len(set(mine)) == len(mine) for mine in columns)
+    names = [f"a{place}" for place in range(len(sizes))]
+    attributes = [
+        Attribute(name=name, columns=(name,), labels=(), bins=size if a in binned and a not in finer else 0,
+                  level_of=names[finer[a]] if a in finer else None)
+        for a, (name, size) in enumerate(zip(names, sizes, strict=True))
+    ]  # fmt: skip
+    levels = BinLevels.make(sizes, attributes)
+    assert levels.declared == finer
+    assert not {a for a, _, _ in levels.of} & {*finer, *finer.values()}  # what has a declared level has no other ones
+    options = {a: [a, *(b for b in finer if finer[b] == a)] for a in levels.finest}
+    for level, (a, _, _) in enumerate(levels.of, len(sizes)):
+        options[a].append(level)
+    root = {level: a for a, own in options.items() for level in own}
+    found = list(AllCliques(all=longest, coarsen=coarsen).places(levels))
     assert len(set(found)) == len(found)
-    for clique, mine in zip(found, columns, strict=True):
-        options = [
-            math.prod(sizes[a] for a in places)
-            for places in itertools.product(
-                *([a for a in range(len(sizes)) if finer.get(a, a) == root] for root in mine)
-            )
-        ]
-        small = [cells for cells in options if cells <= min(limit, most or limit)]
-        assert math.prod(sizes[a] for a in clique) == (max(small) if small else min(options))
-        assert small or clique != mine or len(options) == 1 or max(options) == min(options)
-        assert not small or max(small) < max(options) or clique == mine
-    if longest == 3 or most is None:
-        assert {pair for mine in columns for pair in itertools.combinations(mine, 2)} == set(
-            itertools.combinations(roots, 2)
-        )
+    columns = len(levels.finest)
+    for clique in found:
+        mine = sorted(root[a] for a in clique)
+        assert len(set(mine)) == len(mine) == len(clique)
+        is_pair = len(mine) < min(longest, columns)
+        most = coarsen * math.sqrt(math.comb(columns, 3) / math.comb(columns, 2)) if is_pair else coarsen
+        own = [[a for a in options[b] if not is_pair or a < len(sizes)] for b in mine]
+        cells = math.prod(levels.sizes[a] for a in clique)
+        assert cells <= most or cells == math.prod(min(levels.sizes[a] for a in some) for some in own)
+        if math.prod(sizes[a] for a in mine) <= most:
+            assert sorted(clique) == mine  # the finest
+    pairs = {tuple(sorted(root[a] for a in pair)) for clique in found for pair in itertools.combinations(clique, 2)}
+    assert pairs == set(itertools.combinations(levels.finest, 2))
 
 
 def test_no_set_has_two_levels_of_a_column() -> None:
@@ -263,15 +271,17 @@ def test_no_set_has_two_levels_of_a_column() -> None:
     assert len(chosen) == len({tuple(sorted(finer.get(a, a) for a in pair)) for pair in chosen}) == 3
 
 
-def test_auto_and_all_list_their_sets_at_levels_by_public_facts() -> None:
-    """Little noise has the finer columns, much the coarser ones."""
-    fine, coarse = (made(aggregate={"method": "marginals", "cliques": {"all": 2}}, rows=rows) for rows in (10**7, 1))
-    assert set(map(frozenset, fine.marginal_settings.cliques)) == {
-        frozenset(p) for p in (("sex", "industry"), ("sex", "age"), ("industry", "age"))
-    }
-    assert set(map(frozenset, coarse.marginal_settings.cliques)) == {
-        frozenset(p) for p in (("sex", "sector"), ("sex", "band"), ("sector", "band"))
-    }
+@pytest.mark.parametrize("method", ["mixture", "gum"])
+def test_all_sets_are_at_levels_by_public_facts(method: str) -> None:
+    """Little noise has the finer columns, much the coarser ones, whatever makes the records."""
+
+    def sets(rows: int) -> set[frozenset[str]]:
+        counted = {"method": "marginals", "cliques": {"all": 2}}
+        config = made(aggregate=counted, synthesize={"method": method}, rows=rows)
+        return {frozenset(NAMES[a] for a in clique) for clique in planned_cliques(config, DrawKind.MARGINALS)}
+
+    assert sets(10**7) == {frozenset(p) for p in itertools.combinations(("sex", "industry", "age"), 2)}
+    assert sets(1) == {frozenset(p) for p in itertools.combinations(("sex", "sector", "band"), 2)}
 
 
 @pytest.mark.parametrize(

@@ -77,9 +77,10 @@ def log_edges(bounds: tuple[float, float], count: int, smallest: float, decimals
         ValueError: bounds that leave no room for `smallest`, or fewer bins than there are sides.
     """
     exact = _exact(*bounds, count, smallest)
-    tidy = [exact[0], *(_rounded(edge, decimals) for edge in exact[1:-1]), exact[-1]]
-    increasing = all(low < high for low, high in pairwise(tidy))
-    return tuple(tidy) if increasing else tuple(float(f"{edge:.12g}") for edge in exact)
+    tidy = [_rounded(edge, decimals) for edge in exact[1:-1]]
+    if not all(low < high for low, high in pairwise([exact[0], *tidy, exact[-1]])):
+        tidy = [float(f"{edge:.12g}") for edge in exact[1:-1]]
+    return (exact[0], *tidy, exact[-1])
 
 
 def fine_cells(bounds: tuple[float, float], bins: QuantileBins, decimals: int | None) -> tuple[Edges, float | None]:

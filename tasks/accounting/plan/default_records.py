@@ -138,7 +138,7 @@ def _seconds(aggregate: Counting, sizes: Mapping[str, int], attributes: Sequence
     be selected may be all.
     """
     if isinstance(aggregate, MarginalSettings):
-        yield from map(fitting_seconds, _marginals(aggregate, sizes, attributes))
+        yield from map(fitting_seconds, marginal_cells(aggregate, sizes, attributes))
         return
     longest = aggregate.reporting_length or min(3, len(sizes))
     for length in range(1, longest + 1):
@@ -146,7 +146,9 @@ def _seconds(aggregate: Counting, sizes: Mapping[str, int], attributes: Sequence
         yield from map(takes, table_cells(sizes, length, MAX_TABLE))
 
 
-def _marginals(aggregate: MarginalSettings, sizes: Mapping[str, int], attributes: Sequence[Attribute]) -> Iterator[int]:
+def marginal_cells(
+    aggregate: MarginalSettings, sizes: Mapping[str, int], attributes: Sequence[Attribute]
+) -> Iterator[int]:
     """Cells of each marginal, single attributes first: of pairs still to be selected all, of rounds the largest."""
     yield from sizes.values()
     if isinstance(aggregate.cliques, tuple):

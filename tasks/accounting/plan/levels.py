@@ -5,76 +5,38 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from marginweave.schemas.configuration.bin_levels import BinLevels
 from marginweave.schemas.configuration.marginals import AllCliques, MarginalSettings
 from marginweave.schemas.configuration.sections import Sections
-from marginweave.schemas.released.measurements import Clique
-from marginweave.tasks.accounting.plan.default_records import fitting_seconds, public_codes
+from marginweave.tasks.accounting.plan.default_records import fitting_seconds, marginal_cells, public_codes
 
 # A table is counted as fine as leaves the noise of all its cells together below so many times the rows.
 _MOST_NOISE = 1.0
 
 
 def with_levels(section: Mapping[str, Any], configuration: Sections, rows: float) -> dict[str, Any]:
-    """A section `aggregate` that measures all sets of columns, with a list of them at the levels that their noise allows.
+    """A section `aggregate` that measures all sets of columns at the levels that their noise allows, where some are declared.
 
     `rows` is how many times as many rows there are as the noise of a pair. DP: a function of public facts alone.
-
-    Raises:
-        ValueError: bins are to be coarser as well.
     """
-    cliques = MarginalSettings.model_validate(section).cliques
-    if not configuration.finer_places or not isinstance(cliques, AllCliques) or cliques.all == 1:
+    cliques, columns = MarginalSettings.model_validate(section).cliques, _columns(configuration)
+    if not configuration.finer_places or not isinstance(cliques, AllCliques) or cliques.all == 1 or cliques.coarsen:
         return dict(section)
-    if cliques.coarsen is not None:
-        raise ValueError(
-            "aggregate.cliques.coarsen cannot stand beside structure.levels, by which each set has its level; leave one out"
-        )
-    sizes = public_codes(configuration.attributes)
-    columns = len(sizes) - len(configuration.finer_places)
-    lengths = range(2, min(cliques.all, columns) + 1)
-    limits = {length: _most_cells(rows, length, columns) for length in lengths}
-    found = level_sets(tuple(sizes.values()), configuration.finer_places, limits, cliques.max_cells)
-    names = list(sizes)
-    return {**section, "cliques": [[names[a] for a in clique] for clique in found] or {"all": 1}}
+    coarsen = _most_cells(rows, min(cliques.all, columns), columns)
+    return {**section, "cliques": {**cliques.model_dump(exclude_none=True), "coarsen": coarsen}}
 
 
-def _most_cells(rows: float, length: int, columns: int) -> float:
+def _columns(configuration: Sections) -> int:
+    """How many attributes are no level of another."""
+    return len(configuration.attributes) - len(configuration.finer_places)
+
+
+def _most_cells(rows: float, length: int, columns: int) -> int:
     """How many cells a set of so many columns may have, of all of them; `rows` is that of `with_levels`."""
-    return _MOST_NOISE * rows * math.sqrt(max(1, math.comb(columns, 2)) / math.comb(columns, length))
-
-
-def level_sets(
-    sizes: Sequence[int], finer: Mapping[int, int], limits: Mapping[int, float], max_cells: int | None = None
-) -> Iterator[Clique]:
-    """All sets of columns of the most attributes that `limits` have, each at one level, and shorter ones inside none of them.
-
-    Of the levels that have at most `limits` cells by the number of attributes, a set has the finest ones, else the coarsest.
-    A set that has more than `max_cells` even so is left out; but no pair. `finer` has the place of the column that a level is
-    of. DP: arithmetic on public sizes.
-    """
-    levels: dict[int, list[int]] = {}
-    for place in range(len(sizes)):
-        levels.setdefault(finer.get(place, place), []).append(place)
-    covered: set[Clique] = set()
-    for length in sorted(limits, reverse=True):
-        inside: set[Clique] = set()
-        for columns in itertools.combinations(sorted(levels), length):
-            choices = [tuple(sorted(places)) for places in itertools.product(*(levels[column] for column in columns))]
-            cells = {places: math.prod(sizes[a] for a in places) for places in choices}
-            most = max(min(limits[length], max_cells or math.inf), min(cells.values()))
-            best = max(
-                (places for places in choices if cells[places] <= most),
-                key=lambda places: (cells[places], sum(place not in finer for place in places)),
-            )
-            is_large = max_cells is not None and cells[best] > max_cells and (length > 2 or len(limits) == 1)
-            if not is_large and best not in covered:
-                yield best
-                inside.update(itertools.combinations(best, length - 1))
-        covered = inside
+    return max(1, round(_MOST_NOISE * rows * math.sqrt(max(1, math.comb(columns, 2)) / math.comb(columns, length))))
 
 
 # Most seconds (`fitting_seconds`) that triples may take, of which a tenth to two fifths were seen to be taken; most columns.
@@ -88,12 +50,11 @@ def triples(configuration: Sections, rows: float) -> Iterator[Mapping[str, Any]]
     Pairs that have more cells than the triples are measured as well, and take their time. `rows` is that of `with_levels`.
     """
     sizes = tuple(public_codes(configuration.attributes).values())
-    length = min(3, len(sizes) - len(configuration.finer_places))
+    length = min(3, _columns(configuration))
     if not 2 <= length <= len(sizes) <= _TRIPLES_COLUMNS:
         return
-    coarsen = _coarsen(configuration, length, rows)
-    if coarsen or configuration.finer_places:
-        yield from _triples_at_levels(configuration, length, rows, coarsen)
+    if coarsen := _coarsen(configuration, length, rows):
+        yield from _triples_at_levels(configuration, length, coarsen)
         return
     found, pairs = (sorted(map(math.prod, itertools.combinations(sizes, number))) for number in (length, 2))
     so_far = list(itertools.accumulate(map(fitting_seconds, found)))
@@ -113,28 +74,23 @@ _FEW_ROWS, _COARSENED = 2_000.0, 3
 
 
 def _coarsen(configuration: Sections, length: int, rows: float) -> int | None:
-    """Beyond how many cells sets have coarser bins; None where that changes nothing, or is not known to help."""
+    """Beyond how many cells sets have coarser levels; None where that changes nothing, or is not known to help."""
+    most = _most_cells(rows, length, _columns(configuration))
+    if configuration.finer_places:
+        return most
     levels = BinLevels.make(tuple(public_codes(configuration.attributes).values()), configuration.attributes)
-    has_levels = bool(configuration.finer_places)  # then each set is at one of these
-    if length < _COARSENED or rows > _FEW_ROWS or has_levels or configuration.synthesize.method == "gum":
-        return None
-    most = round(_most_cells(rows, length, levels.attributes))
-    sets = itertools.combinations(range(levels.attributes), length)
-    return most if any(levels.within(places, most) != places for places in sets) else None
+    sets = itertools.combinations(levels.finest, length)
+    helps = length >= _COARSENED and rows <= _FEW_ROWS and any(levels.within(places, most) != places for places in sets)
+    return most if helps else None
 
 
-def _triples_at_levels(
-    configuration: Sections, length: int, rows: float, coarsen: int | None
-) -> Iterator[Mapping[str, Any]]:
-    """With the levels that are declared, or with coarser bins beyond `coarsen` cells; as many as can be fitted."""
+def _triples_at_levels(configuration: Sections, length: int, coarsen: int) -> Iterator[Mapping[str, Any]]:
+    """At coarser levels beyond `coarsen` cells, and as many as can be fitted."""
     sizes = public_codes(configuration.attributes)
     for most in (None, *(round(8192 * 0.75**step) for step in range(20))):
-        chosen = AllCliques(all=length, max_cells=most, coarsen=coarsen)
-        section: dict[str, Any] = {"method": "marginals", "cliques": chosen.model_dump(exclude_none=True)}
-        cells = chosen.cells(BinLevels.make(tuple(sizes.values()), configuration.attributes))
-        if coarsen is None:
-            section = with_levels(section, configuration, rows)
-            cells = iter([math.prod(sizes[name] for name in clique) for clique in section["cliques"]])
+        cliques = AllCliques(all=length, max_cells=most, coarsen=coarsen).model_dump(exclude_none=True)
+        section = {"method": "marginals", "cliques": cliques}
+        cells = marginal_cells(MarginalSettings.model_validate(section), sizes, configuration.attributes)
         if sum(map(fitting_seconds, cells)) <= _TRIPLES_SECONDS:
             yield section
             return

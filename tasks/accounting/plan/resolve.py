@@ -77,15 +77,16 @@ def resolve(raw: Mapping[str, Any]) -> dict[str, Any]:
     counting, making = raw.get("aggregate", {}), raw.get("synthesize", {})
     is_free = isinstance(making, dict) and making.get("method", "auto") == "auto"
     check_own_keys(counting)
-    declared = {**raw, "aggregate": {} if _is_automatic(counting) else _without_sigma(counting)}
-    sections = Sections.model_validate({**declared, "synthesize": {} if is_free else making})
+    assumed = {"method": "mixture"} if is_free else making
+    declared = {**raw, "aggregate": {} if _is_automatic(counting) else _without_sigma(counting), "synthesize": assumed}
+    sections = Sections.model_validate(declared)
     leveled = sections.structure if sections.structure and sections.structure.levels else None
     if leveled is not None:
         check_structure(leveled, sections.columns)  # what follows looks at columns and their levels
     drawn = with_draws(raw, sections)
     if drawn != raw:
-        raw, declared = drawn, {**drawn, "aggregate": declared["aggregate"]}
-        sections = Sections.model_validate({**declared, "synthesize": {} if is_free else making})
+        raw, declared = drawn, {**drawn, "aggregate": declared["aggregate"], "synthesize": assumed}
+        sections = Sections.model_validate(declared)
     if _is_automatic(counting):
         needed = NEEDED.get(method_of(making, "auto"))
         counting = resolve_aggregate(sections) if needed is None else {"method": needed}
