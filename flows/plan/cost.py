@@ -24,7 +24,8 @@ _IMPORTED = 0.45  # gigabytes of these
 _FIT, _FIT_TABLE, _MOST_SIGMAS = 1.55e-5, 3e-3, 9.0  # of 2,400 components, by cells and tables
 _TIED = 4e-4  # of 2,400 components, by cells of columns that rules tie together and sets of these columns
 _TUPLES = 1.5  # counts that were clipped are fitted so many times as long
-_CONSISTENCY, _CONSISTENCY_SIGMAS = 4e-5, 0.2
+_CONSISTENCY, _CONSISTENCY_SIGMAS, _RULES = 4e-5, 0.2, 2.0  # rules take more turns
+_NOISE_TABLE, _MARGINAL = 0.053, 5e-3  # a sigma's table of noise; a marginal that is kept, read by five stages, and published
 _ROUND, _SWAP = 2.5e-4, 1.5e-8  # a round of choices, and a record of a mixture, by columns^2
 _COUNT, _VALUE = 1e-8, 2.2e-7  # a row and table, counted and evaluated; a value that is read, written and shown
 _GROW, _GROW_CODE = 1.25e-6, 1e-9  # a record that is grown of combinations, by columns and by codes
@@ -64,9 +65,11 @@ def run_cost(configuration: Configuration, tables: Sequence[Table], rows: int, c
         tied = [*_tied_cells(configuration)]
         fitted += _TIED * sum(combinations * sets for combinations, sets in tied)
         parallel = fitted * settings.components * settings.fits / 2400 + _SWAP * rows * columns**2
-        serial += _CONSISTENCY * cells * math.sqrt(min(sigmas, _CONSISTENCY_SIGMAS))
-        if configuration.marginals is not None and configuration.marginals.adaptive is not None:
-            serial += _ROUND * configuration.marginals.adaptive.rounds * columns**2
+        serial += _CONSISTENCY * cells * math.sqrt(min(sigmas, _CONSISTENCY_SIGMAS)) * (_RULES if tied else 1.0)
+        if configuration.marginals is not None:
+            serial += _NOISE_TABLE * len({table.sigma for table in tables}) + _MARGINAL * len(tables)
+            rounds = 0 if (chosen := configuration.marginals.adaptive) is None else chosen.rounds
+            serial += _ROUND * rounds * columns**2
         memory += 3e-7 * cells + 2e-3 * columns + 1e-4 * sum(combinations for combinations, _ in tied)
     elif isinstance(settings, SynthesisSettings):
         length = 2 if configuration.marginals is not None else configuration.reporting_length
