@@ -237,6 +237,10 @@ def test_auto_coarsens_where_there_is_much_noise_and_the_mixture_takes_it() -> N
     assert coarsen(5_000) == pytest.approx(noisy * 1.25, rel=0.01)
     assert coarsen(10**7) is None
     assert coarsen(4_000, synthesize={"method": "gum"}) is None
+    wide = {f"n{i}": COLUMNS["age"] | {"bins": {"min": 0, "max": 40 + i, "step": 1}} for i in range(12)}
+    made_of = configuration(columns=wide, rows=8_000, aggregate={}, synthesize={})  # too many cells at their finest
+    assert coarsen(8_000, columns=wide) is not None
+    assert made_of.synthesize.method == "mixture"
     with pytest.raises(InputError, match="coarsen needs"):
         made(synthesize={"method": "gum"})
     with pytest.raises(InputError, match="coarsen needs"):

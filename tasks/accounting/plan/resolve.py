@@ -97,7 +97,7 @@ def resolve(raw: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(counting, dict) and method_of(counting, "k-tuples") == "k-tuples":
         counting = resolve_sigma(counting, sections)
     if is_free:
-        counted = Sections.model_validate({**raw, "aggregate": counting, "synthesize": {}})
+        counted = Sections.model_validate({**raw, "aggregate": counting, "synthesize": assumed})
         given = {key: value for key, value in making.items() if key != "method"}
         making = resolve_method(given, counted.aggregate, counted.attributes)
     return {**raw, "aggregate": counting, "synthesize": making}
