@@ -56,6 +56,7 @@ PEERS: dict[str, Peer] = {
     "pac-synth-2": Peer(package="pac-synth", program="pac_synth.py", options={"reporting_length": 2}),
     "dpmm-mst": Peer(package="dpmm", program="dpmm_models.py", options={"model": "MST"}),
     "dpmm-aim": Peer(package="dpmm", program="dpmm_models.py", options={"model": "AIM"}),
+    "dpmm-privbayes": Peer(package="dpmm", program="dpmm_models.py", options={"model": "PrivBayes"}),
 }
 METHODS = (*OURS, DEFAULT, *PEERS)
 

@@ -1,4 +1,4 @@
-"""dpmm's MST or AIM on a table: python dpmm_models.py TASK.json, in an environment that holds dpmm and nothing of this project.
+"""dpmm's MST, AIM or PrivBayes on a table: python dpmm_models.py TASK.json, in an environment that holds dpmm and nothing of this project.
 
 Every column is public codes, so that its binning, which takes budget of its own, is switched off; the rest is as it comes.
 """
@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 
 import pandas as pd
-from dpmm.pipelines import AIMPipeline, MSTPipeline  # pyright: ignore[reportMissingImports] - in another environment
+from dpmm.pipelines import AIMPipeline, MSTPipeline, PrivBayesPipeline  # pyright: ignore[reportMissingImports] - in another environment
 
-MODELS = {"MST": MSTPipeline, "AIM": AIMPipeline}
+MODELS = {"MST": MSTPipeline, "AIM": AIMPipeline, "PrivBayes": PrivBayesPipeline}
 
 
 def main() -> None:
