@@ -1,4 +1,4 @@
-"""dpmm's MST, AIM or PrivBayes on a table: python dpmm_models.py TASK.json, where dpmm is installed and nothing of this project.
+"""dpmm's MST, AIM or PrivBayes on a table: python dpmm_models.py TASK.json, where dpmm is and nothing of this project.
 
 Every column is public codes, so that its binning, which takes budget of its own, is switched off; the rest is as it comes.
 """
