@@ -18,11 +18,10 @@ from marginweave.schemas.released.statement import PrivacyStatement
 from marginweave.tasks.answers.codes import Codes
 from marginweave.tasks.answers.least_squares import LeastSquares
 from marginweave.tasks.answers.marginals import MarginalAnswers
-from marginweave.tasks.answers.tables import axes_of, noisy_tables
+from marginweave.tasks.answers.tables import axes_of, released_tables
 from marginweave.tasks.answers.tuples import TupleAnswers
 from marginweave.tasks.checkpoint.files import read_file
-from marginweave.tasks.normalize.earlier import earlier_tables, read_measurements
-from marginweave.tasks.normalize.known import total_of_rows
+from marginweave.tasks.normalize.earlier import read_measurements
 from marginweave.tasks.publish.tables import read_counts
 from marginweave.tasks.structure.zeros import domain_sizes
 
@@ -83,9 +82,8 @@ def read_answers(place: Path, say: Callable[[str], None] = lambda _: None) -> An
         raise InputError(
             f"{place} does not hold a complete release (privacy.json and aggregates.parquet or measurements.parquet)"
         ) from None
-    earlier, resize = earlier_tables(declared, lambda name: read_file(place / name)), configuration.resize
-    total = total_of_rows(configuration) if resize is None else float(resize.records)
-    names, measured = configuration.attributes, noisy_tables(drawn, configuration, earlier, total)
+    names = configuration.attributes
+    measured, earlier = released_tables(drawn, declared, configuration, lambda name: read_file(place / name))
 
     @cache
     def model() -> ModelAnswers | None:

@@ -42,17 +42,23 @@ class EstimateInterval:
     sd: float | None = None
 
 
-def count_interval_of(estimate: float, variance: float, reach: Reach) -> EstimateInterval:
-    """A count as it is shown: whole and not negative, like the truth.
+def count_ends(estimates: Floats, variances: Floats, reach: Reach) -> tuple[Floats, Floats, Floats]:
+    """Counts as they are shown, not negative, like the truth, and both ends of their intervals; of any shape.
 
     x = m + noise, so m lies within h of x. Noise is whole where it comes from one table, so the ends move out by 1/2 and are
     the whole numbers inside: of a single cell this is `evaluate.intervals.count_interval`. A count below 0 has the interval
     of 0, which covers m >= 0 whenever the other one does.
     """
-    sigma = math.sqrt(max(variance, 0.0))
-    half, centre = reach.of(sigma) + (0.5 if sigma else 0.0), max(estimate, 0.0)
-    low, high = max(math.ceil(centre - half - 1e-9), 0), math.floor(centre + half + 1e-9)
-    return EstimateInterval(estimate=round(centre), low=low, high=high, sd=sigma)
+    sigmas, places = np.unique(np.sqrt(np.maximum(variances, 0.0)), return_inverse=True)
+    halves = np.array([reach.of(sigma) + (0.5 if sigma else 0.0) for sigma in sigmas.tolist()])
+    half, centre = halves[places].reshape(np.shape(estimates)), np.maximum(estimates, 0.0)
+    return np.round(centre), np.maximum(np.ceil(centre - half - 1e-9), 0.0), np.floor(centre + half + 1e-9)
+
+
+def count_interval_of(estimate: float, variance: float, reach: Reach) -> EstimateInterval:
+    """A count as it is shown, with its `count_ends`, all whole."""
+    found, low, high = (int(end) for end in count_ends(np.float64(estimate), np.float64(variance), reach))
+    return EstimateInterval(estimate=found, low=low, high=high, sd=math.sqrt(max(variance, 0.0)))
 
 
 def ratio_interval(

@@ -185,6 +185,25 @@ class LeastSquares:
             own = own * (centered[number] @ centered[number].T)
         return left, own
 
+    def products(
+        self, signature: tuple[int, ...], inside: Sequence[int], centered: Sequence[Floats]
+    ) -> tuple[Floats, Floats, Floats]:
+        """Residuals of all products of centered weights at these places of a signature: estimates, variances, slopes.
+
+        Of shape (weights, …), 1 at other places. The slope is what a record more adds.
+        """
+        shape = [len(centered[place]) if place in inside else 1 for place in range(len(signature))]
+        if len(inside) == 1:
+            part = self.measured.parts[signature[inside[0]]]
+            at_zero, each, own = self._axis(part.axis).estimates(centered[inside[0]][:, part.blocks])
+            return at_zero.reshape(shape), np.diag(own).reshape(shape), each.reshape(shape)
+        table, precision = self._pool(tuple(signature[place] for place in inside))
+        variance = np.full((), 1 / precision)
+        for place in inside:  # the axis that is summed over is first, and what it becomes last: all in order at the end
+            table = np.tensordot(table, centered[place], (0, 1))
+            variance = np.multiply.outer(variance, (centered[place] ** 2).sum(axis=1))
+        return table.reshape(shape), variance.reshape(shape), np.zeros([1] * len(shape))
+
     def _pool(self, parts: tuple[int, ...]) -> tuple[Floats, float]:
         """What all tables with these parts say of a table over them, and the precision of its cells, which is one for all."""
         if parts not in self._pooled:

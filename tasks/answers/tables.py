@@ -13,7 +13,8 @@ import numpy as np
 from marginweave.schemas.arrays import Floats, Integers
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.released.measurements import Marginals
-from marginweave.tasks.normalize.earlier import EarlierTable
+from marginweave.tasks.normalize.earlier import EarlierTable, Read, earlier_tables
+from marginweave.tasks.normalize.known import total_of_rows
 from marginweave.tasks.normalize.marginals import compression_of
 from marginweave.tasks.structure.levels import level_codes
 from marginweave.tasks.structure.zeros import domain_sizes
@@ -94,6 +95,25 @@ def noisy_tables(
     larger = [EarlierTable(measurement=m, codes=tuple(codes[a] for a in m.attributes)) for m in marginals.larger]
     sizes = domain_sizes(configuration.attributes, marginals.domain.labels)
     return tables_of([*alone, *larger, *earlier], sizes, axes_of(configuration, sizes), total)
+
+
+def released_tables(
+    marginals: Marginals, declared: Configuration, resolved: Configuration, read: Read
+) -> tuple[NoisyTables, list[EarlierTable]]:
+    """All tables of a release, and those among them that earlier releases measured; `read` gives its kept files by name.
+
+    Args:
+        marginals: as they were drawn.
+        declared: the configuration.
+        resolved: the same with bounds that were bought.
+        read: gives the kept files by name.
+
+    Raises:
+        StageError: a file of an earlier release is missing or was changed.
+    """
+    earlier, resize = earlier_tables(declared, read), resolved.resize
+    total = total_of_rows(resolved) if resize is None else float(resize.records)
+    return noisy_tables(marginals, resolved, earlier, total), earlier
 
 
 def axes_of(configuration: Configuration, sizes: Sequence[int]) -> dict[int, tuple[int, Integers]]:

@@ -1,10 +1,11 @@
 "use strict";
-// Shows, for every value of every attribute, how many records have it together with what is selected: estimated from the
-// synthetic records, beside the released count and its interval where that combination was released.
+// What a release says about a selection of values: estimates with intervals where they were measured, and the synthetic
+// records where they were not. A selection is a list of [attribute, value] pairs.
 
-const TYPES = { uint8: Uint8Array, uint16: Uint16Array, uint32: Uint32Array, float64: Float64Array };
-const SHOWN = 12; // values of an attribute, unless all are asked for
-const numberFormat = new Intl.NumberFormat("en");
+const TYPES = {
+  uint8: Uint8Array, uint16: Uint16Array, uint32: Uint32Array, int8: Int8Array, int16: Int16Array, int32: Int32Array,
+  float32: Float32Array, float64: Float64Array,
+};
 
 async function unpack(text) {
   const bytes = Uint8Array.from(atob(text.trim()), (c) => c.charCodeAt(0));
@@ -22,13 +23,11 @@ async function unpack(text) {
   return { header, arrays };
 }
 
-class Release {
+// Released k-tuples: each count as it was measured, with its interval.
+class Tuples {
   constructor({ header, arrays }) {
     this.arrays = arrays;
-    this.attributes = header.attributes;
-    this.records = header.records;
     this.count = header.count;
-    this.scale = header.records ? header.count[0] / header.records : 0;
     this.sets = header.sets.map((sets, i) => {
       const total = arrays[`counts-${i + 1}`].length;
       const ends = sets.map((_, s) => (s + 1 < sets.length ? sets[s + 1][1] : total));
@@ -36,173 +35,250 @@ class Release {
     });
   }
 
-  // The released count of a combination of [attribute, value] pairs as [count, low, high], or null.
-  released(pairs) {
+  // The count of sorted pairs, or null.
+  find(pairs) {
     const length = pairs.length;
-    if (length === 0) return this.count;
+    if (length === 0) return this.number(...this.count);
     if (length > this.sets.length) return null;
-    const sorted = [...pairs].sort((a, b) => a[0] - b[0]);
-    const range = this.sets[length - 1].get(sorted.map((pair) => pair[0]).join());
+    const range = this.sets[length - 1].get(pairs.map((pair) => pair[0]).join());
     if (range === undefined) return null;
     const values = this.arrays[`values-${length}`];
     let [low, high] = range;
     while (low < high) {
       const middle = (low + high) >> 1;
       let order = 0;
-      for (let i = 0; i < length && order === 0; i++) order = values[middle * length + i] - sorted[i][1];
-      if (order === 0) return this.interval(length, middle);
+      for (let i = 0; i < length && order === 0; i++) order = values[middle * length + i] - pairs[i][1];
+      if (order === 0) return this.number(...["counts", "low", "high"].map((name) => this.arrays[`${name}-${length}`][middle]));
       if (order < 0) low = middle + 1;
       else high = middle;
     }
     return null;
   }
 
-  interval(length, row) {
-    return ["counts", "low", "high"].map((name) => this.arrays[`${name}-${length}`][row]);
+  number(estimate, low, high) {
+    return { estimate, low, high, exact: estimate };
   }
 
-  // How many synthetic records have each value together with the selection, and how many have the selection itself. Of an
-  // attribute with one value a record, what is selected of it is left out: its other values can then be compared.
-  estimate(selection) {
-    const fails = new Uint8Array(this.records); // conditions that a record does not meet
-    const failed = new Int32Array(this.records).fill(-1); // the attribute of one of them
-    for (const [attribute, value] of selection) {
-      const codes = this.arrays[`codes-${attribute}`];
-      const width = this.attributes[attribute].width;
-      for (let row = 0; row < this.records; row++) {
-        let met = false;
-        for (let i = row * width; i < (row + 1) * width && !met; i++) met = codes[i] === value;
-        if (met) continue;
-        fails[row]++;
-        failed[row] = attribute;
-      }
+  // Noise is independent, so both intervals together cover with at least 90 %.
+  share(part, whole) {
+    if (whole.low <= 0) return null;
+    const clip = (x) => Math.min(1, Math.max(0, x));
+    return { estimate: clip(part.exact / whole.exact), low: clip(part.low / whole.high), high: clip(part.high / whole.low) };
+  }
+}
+
+// Measured tables: estimates of each cell from all of them.
+class Tables {
+  constructor({ header, arrays }) {
+    this.arrays = arrays;
+    this.sizes = header.sizes;
+    this.steps = header.steps;
+    this.squared = header.reach ** 2;
+    this.tables = new Map(header.tables.map(([columns, start]) => [columns.join(), start]));
+  }
+
+  find(pairs) {
+    const start = this.tables.get(pairs.map((pair) => pair[0]).join());
+    if (start === undefined) return null;
+    const length = pairs.length;
+    let cell = 0;
+    let cells = 1;
+    for (const [attribute, value] of pairs) {
+      if (value >= this.sizes[attribute]) return null;
+      cell = cell * this.sizes[attribute] + value;
+      cells *= this.sizes[attribute];
     }
-    const counts = this.attributes.map((about, attribute) => {
-      const made = new Float64Array(about.labels.length + 1);
-      const codes = this.arrays[`codes-${attribute}`];
-      const free = !about.set;
-      for (let row = 0; row < this.records; row++) {
-        if (fails[row] > 1 || (fails[row] === 1 && !(free && failed[row] === attribute))) continue;
-        const start = row * about.width;
-        const empty = codes[start] === about.labels.length;
-        if (empty) made[about.labels.length]++;
-        for (let i = start; i < start + about.width; i++) if (codes[i] < about.labels.length) made[codes[i]]++;
-      }
-      return made.map((number) => number * this.scale);
-    });
-    const total = fails.reduce((sum, number) => sum + (number === 0), 0);
-    return { counts, total: total * this.scale };
+    const of = (name) => this.arrays[`${name}-${length}`];
+    const place = start + cell;
+    if (of("high")[place] === 0) return null;
+    const estimate = of("estimate")[place];
+    const shared = new Map(pairs.map(([attribute], i) => [attribute, of("shared")[start * length + i * cells + cell]]));
+    const exact = estimate + of("rest")[place] / this.steps;
+    const low = estimate - of("low")[place];
+    return { estimate, low, high: estimate + of("high")[place] - 1, exact, variance: of("variance")[place], shared };
   }
 
-  // Rows to show of one attribute, the most frequent first.
-  rows(attribute, selection, made) {
+  // All ratios that noise allows (Fieller), as `marginweave query --share` gives them; null where that bounds nothing.
+  share(part, whole, attribute) {
+    const d = whole.exact;
+    const n = Math.min(Math.max(part.exact, 0), d);
+    const a = d * d - this.squared * whole.variance;
+    if (d <= 0 || a <= 0) return null;
+    const b = -2 * n * d + this.squared * 2 * part.shared.get(attribute);
+    const root = Math.sqrt(Math.max(b * b - 4 * a * (n * n - this.squared * part.variance), 0));
+    const [low, high] = [-b - root, root - b].map((end) => Math.min(Math.max(end / (2 * a), 0), 1));
+    return { estimate: Math.min(Math.max(part.exact / d, low), high), low, high };
+  }
+}
+
+class Release {
+  constructor(data) {
+    const { header, arrays } = data;
+    this.arrays = arrays;
+    this.about = header;
+    this.attributes = header.attributes;
+    this.records = header.records;
+    this.counts = header.tables ? new Tables(data) : new Tuples(data);
+    this.tuples = !header.tables;
+    this.scale = header.records ? this.find([]).exact / header.records : 0;
+    this.everybody = new Selected(this, []);
+  }
+
+  find(pairs) {
+    return this.counts.find(pairs.length > 1 ? [...pairs].sort((a, b) => a[0] - b[0]) : pairs);
+  }
+
+  // What can be chosen of an attribute: its values, and the missing one where it was measured or some record has none.
+  values(attribute) {
     const about = this.attributes[attribute];
-    const others = (value) => selection.filter(([a, v]) => a !== attribute || (about.set && v !== value));
-    const rows = about.labels.map((label, value) => ({
-      label: label === "" ? "(empty)" : label,
-      value,
-      estimate: made[value],
-      released: this.released([...others(value), [attribute, value]]),
-      selected: selection.some(([a, v]) => a === attribute && v === value),
-    }));
-    rows.sort((a, b) => b.estimate - a.estimate || (b.released?.[0] ?? -1) - (a.released?.[0] ?? -1) || a.value - b.value);
-    const missing = made[about.labels.length];
-    if (missing > 0) rows.push({ label: "(no value)", value: -1, estimate: missing, released: null, selected: false });
-    return rows;
+    if (about.shown === undefined) {
+      const size = about.labels.length;
+      const missing = about.set ? false : this.everybody.made(attribute)[size] > 0 || (this.counts.sizes?.[attribute] ?? 0) > size;
+      about.shown = Array.from({ length: size + missing }, (_, value) => value);
+    }
+    return about.shown;
+  }
+
+  label(attribute, value) {
+    const { labels } = this.attributes[attribute];
+    if (value === labels.length) return TEXT.missing;
+    return labels[value] === "" ? TEXT.empty : labels[value];
   }
 }
 
-function element(tag, properties, ...children) {
-  const made = Object.assign(document.createElement(tag), properties);
-  made.append(...children);
-  return made;
-}
-
-function shown(number) {
-  return numberFormat.format(Math.round(number));
-}
-
-function released(counts) {
-  return counts === null ? "not released" : `${shown(counts[0])} (${shown(counts[1])} to ${shown(counts[2])})`;
-}
-
-function bar(className, from, to, most) {
-  const made = element("span", { className });
-  made.style.left = `${Math.min(100, (100 * from) / most)}%`;
-  made.style.width = `${Math.max(0, Math.min(100, (100 * to) / most) - Math.min(100, (100 * from) / most))}%`;
-  return made;
-}
-
-function valueLine(row, most, toggle) {
-  const track = element("span", { className: "track", ariaHidden: "true" }, bar("estimate", 0, row.estimate, most));
-  if (row.released !== null) {
-    const [count, low, high] = row.released;
-    track.append(bar("reach", low, high, most), bar("point", count, count, most));
-  }
-  const numbers = element("span", { className: "numbers" });
-  numbers.append(element("span", { className: "estimated" }, `≈ ${shown(row.estimate)}`));
-  if (row.value >= 0) numbers.append(" · ", element("span", { className: "counted" }, released(row.released)));
-  const parts = [element("span", { className: "label" }, row.label), numbers, track];
-  if (row.value < 0) return element("li", {}, element("div", { className: "value" }, ...parts));
-  const button = element("button", { type: "button", className: "value", onclick: toggle }, ...parts);
-  button.setAttribute("aria-pressed", row.selected);
-  return element("li", {}, button);
-}
-
-class Page {
-  constructor(release) {
+// The records with some values, and all numbers about them.
+class Selected {
+  constructor(release, pairs) {
     this.release = release;
-    this.selection = []; // [attribute, value] pairs, in the order of the clicks
-    this.opened = new Set(); // attributes of which all values are shown
-    document.getElementById("clear").addEventListener("click", () => this.select([]));
-    this.show();
+    this.pairs = pairs;
+    this.cache = new Map();
   }
 
-  select(selection) {
-    this.selection = selection;
-    const focus = document.activeElement?.dataset?.key;
-    this.show();
-    if (focus) document.querySelector(`[data-key="${focus}"]`)?.focus();
+  // What remains of the selection for the values of an attribute: those of one with one value a record can be compared.
+  others(attribute) {
+    return this.release.attributes[attribute].set ? this.pairs : this.pairs.filter(([a]) => a !== attribute);
   }
 
-  toggle(attribute, value) {
-    const about = this.release.attributes[attribute];
-    const held = this.selection.some(([a, v]) => a === attribute && v === value);
-    const kept = this.selection.filter(([a, v]) => a !== attribute || (about.set && v !== value));
-    this.select(held ? kept : [...kept, [attribute, value]]);
-  }
-
-  show() {
-    const { counts, total } = this.release.estimate(this.selection);
-    const cards = this.release.attributes.map((about, attribute) => this.card(about, attribute, counts[attribute]));
-    document.getElementById("attributes").replaceChildren(...cards);
-    const named = this.selection.map(([a, v]) => `${this.release.attributes[a].name}: ${this.release.attributes[a].labels[v]}`);
-    document.getElementById("selection").textContent = named.length ? named.join(", ") : "all records";
-    document.getElementById("total").textContent = `≈ ${shown(total)}`;
-    document.getElementById("total-released").textContent = released(this.release.released(this.selection));
-    document.getElementById("clear").disabled = !named.length;
-  }
-
-  card(about, attribute, made) {
-    const rows = this.release.rows(attribute, this.selection, made);
-    const most = Math.max(1, ...rows.map((row) => Math.max(row.estimate, row.released?.[2] ?? 0)));
-    const shownRows = this.opened.has(attribute) ? rows : rows.filter((row, i) => i < SHOWN || row.selected);
-    const list = element("ul", {});
-    for (const row of shownRows) {
-      const line = valueLine(row, most, () => this.toggle(attribute, row.value));
-      line.firstChild.dataset.key = `${attribute}-${row.value}`;
-      list.append(line);
+  // The numbers of the records that have all of some pairs; null for all records.
+  rows(pairs) {
+    if (pairs.length === 0) return null;
+    const key = `rows ${pairs.join(";")}`;
+    if (!this.cache.has(key)) {
+      const before = this.rows(pairs.slice(0, -1));
+      const [attribute, value] = pairs.at(-1);
+      const codes = this.release.arrays[`codes-${attribute}`];
+      const { width } = this.release.attributes[attribute];
+      const size = before === null ? this.release.records : before.length;
+      const kept = new Uint32Array(size);
+      let length = 0;
+      for (let i = 0; i < size; i++) {
+        const row = before === null ? i : before[i];
+        let met = codes[row * width] === value;
+        for (let j = 1; j < width && !met; j++) met = codes[row * width + j] === value;
+        if (met) kept[length++] = row;
+      }
+      this.cache.set(key, kept.subarray(0, length));
     }
-    const heading = element("h2", { id: `attribute-${attribute}` }, about.name);
-    const card = element("section", { className: "card" }, heading, list);
-    card.setAttribute("aria-labelledby", heading.id);
-    if (shownRows.length < rows.length) {
-      const all = element("button", { type: "button", className: "all" }, `All ${shown(rows.length)} values`);
-      all.addEventListener("click", () => (this.opened.add(attribute), this.show()));
-      card.append(all);
+    return this.cache.get(key);
+  }
+
+  // How many synthetic records have each value of an attribute, the missing one last.
+  made(attribute) {
+    const key = `made ${attribute}`;
+    if (!this.cache.has(key)) {
+      const { labels, width } = this.release.attributes[attribute];
+      const codes = this.release.arrays[`codes-${attribute}`];
+      const rows = this.rows(this.others(attribute));
+      const made = new Float64Array(labels.length + 1);
+      const size = rows === null ? this.release.records : rows.length;
+      for (let i = 0; i < size; i++) {
+        const start = (rows === null ? i : rows[i]) * width;
+        made[codes[start]]++;
+        for (let j = start + 1; j < start + width; j++) if (codes[j] < labels.length) made[codes[j]]++;
+      }
+      this.cache.set(key, made);
     }
-    return card;
+    return this.cache.get(key);
+  }
+
+  total(pairs = this.pairs) {
+    const rows = this.rows(pairs);
+    return this.number(this.release.find(pairs), rows === null ? this.release.records : rows.length);
+  }
+
+  number(found, made) {
+    const scaled = made * this.release.scale;
+    return found === null ? { estimate: scaled, made: scaled } : { ...found, measured: true, made: scaled };
+  }
+
+  // Count and share of each value of an attribute among these records.
+  of(attribute) {
+    const key = `of ${attribute}`;
+    if (!this.cache.has(key)) {
+      const others = this.others(attribute);
+      const made = this.made(attribute);
+      const whole = this.total(others);
+      const numbers = this.release.values(attribute).map((value) => {
+        const count = this.number(this.release.find([...others, [attribute, value]]), made[value]);
+        return { value, count, share: this.share(count, whole, attribute) };
+      });
+      this.cache.set(key, numbers);
+    }
+    return this.cache.get(key);
+  }
+
+  share(count, whole, attribute) {
+    if (count.measured && whole.measured) {
+      const found = this.release.counts.share(count, whole, attribute);
+      return found === null ? { unknown: true, estimate: 0 } : { ...found, measured: true };
+    }
+    return whole.made > 0 ? { estimate: count.made / whole.made } : { unknown: true, estimate: 0 };
+  }
+
+  // How much an attribute differs from that of everybody: the share of records that would need another value, in the
+  // synthetic records, less what chance makes of so few of them.
+  difference(attribute) {
+    const { release } = this;
+    const mine = this.made(attribute);
+    const all = release.everybody.made(attribute);
+    const [own, every] = [mine, all].map((made) => made.reduce((sum, number) => sum + number, 0));
+    if (own === 0 || every === 0) return 0;
+    let found = 0;
+    let chance = 0;
+    for (let value = 0; value < mine.length; value++) {
+      const share = all[value] / every;
+      found += Math.abs(mine[value] / own - share);
+      chance += Math.sqrt((2 * share * (1 - share) * Math.max(1 / own - 1 / every, 0)) / Math.PI);
+    }
+    return Math.max(0, (found - 1.5 * chance) / 2);
+  }
+
+  // The attributes that differ most, without those of the selection.
+  related(most) {
+    const chosen = new Set(this.pairs.map(([attribute]) => attribute));
+    const found = this.release.attributes
+      .map((_, attribute) => ({ attribute, difference: chosen.has(attribute) ? 0 : this.difference(attribute) }))
+      .filter(({ difference }) => difference > 0.005);
+    return found.sort((a, b) => b.difference - a.difference || a.attribute - b.attribute).slice(0, most);
+  }
+
+  // The table of two attributes: for each value of the first the numbers of the values of the second among those that have it.
+  table(first, second) {
+    const pairs = this.pairs.filter(([attribute]) => attribute !== first && attribute !== second);
+    return this.release.values(first).map((value) => {
+      const own = new Selected(this.release, [...pairs, [first, value]]);
+      own.cache = this.cache;
+      const rows = own.rows(own.pairs);
+      const made = new Float64Array(this.release.attributes[second].labels.length + 1);
+      const { width } = this.release.attributes[second];
+      const codes = this.release.arrays[`codes-${second}`];
+      for (const row of rows) for (let i = row * width; i < (row + 1) * width; i++) made[codes[i]]++;
+      const whole = own.total();
+      const numbers = this.release.values(second).map((other) => {
+        const count = own.number(this.release.find([...own.pairs, [second, other]]), made[other]);
+        return { value: other, count, share: own.share(count, whole, second) };
+      });
+      return { value, whole, numbers };
+    });
   }
 }
-
-unpack(document.getElementById("data").textContent).then((data) => new Page(new Release(data)));

@@ -6,21 +6,14 @@ released counts and synthetic records to look into; it needs no network and no s
 
 from __future__ import annotations
 
-import base64
-import gzip
-import json
 import math
-import struct
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from markupsafe import Markup
-from numpy.typing import NDArray
 
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.evaluation import Evaluation, InternalEvaluation, RecordAgreement
@@ -28,9 +21,10 @@ from marginweave.schemas.released.statement import MarginalStatement, Mechanism
 from marginweave.tasks.empirical.findings import Finding, Verdict
 from marginweave.tasks.evaluate.intervals import record_interval
 from marginweave.tasks.publish import figures, reader
-from marginweave.tasks.publish.reader import PublishedRelease, RecordCodes, ShownRecords, titled_labels, titled_names
+from marginweave.tasks.publish.explorer import render_explorer
+from marginweave.tasks.publish.reader import PublishedRelease, RecordCodes, ShownRecords
 from marginweave.tasks.publish.tables import ROW_GROUP
-from marginweave.tasks.publish.templates import read_text, render
+from marginweave.tasks.publish.templates import render
 from marginweave.tasks.publish.wording import paid_words, reader_warnings
 
 VERDICTS: dict[Verdict, str] = {
@@ -42,8 +36,6 @@ ABOUT = (
     "Measured on made-up tables with the functions that a release calls: no data of yours was read, nothing was charged to a "
     "ledger, and nothing here is about anybody."
 )
-# Of numbers like these the highest effort takes 15 times as long for 6 % less: 16 seconds for 1.7 million combinations.
-_EFFORT = 5
 
 
 def release_pages(published: PublishedRelease, shown: ShownRecords, evaluation: Evaluation) -> dict[str, bytes]:
@@ -160,52 +152,6 @@ def _shares(mechanisms: Sequence[Mechanism]) -> list[float] | None:
     if len(charged) != 1:
         return None
     return [amount / sum(charged[0]) for amount in charged[0]]
-
-
-def render_explorer(published: PublishedRelease, shown: ShownRecords) -> str:
-    """The page as HTML text, the same for the same release and what is shown of its records. DP: post-processing."""
-    data, script = base64.b64encode(explorer_data(published, shown.sample)).decode(), read_text("explore.js")
-    return render("explore.html.j2", published=published, shown=shown, data=data, script=Markup(script))  # noqa: S704 - our own file
-
-
-def explorer_data(published: PublishedRelease, codes: RecordCodes) -> bytes:
-    """What the page's script reads: gzip of a length (uint32), a header in JSON of that many bytes, and its arrays.
-
-    `header.arrays` has name, type and size of each array, little-endian, in order: `codes-J`, attribute by attribute, row by
-    row; for each length k from 1 `values-k` (k codes a combination), `counts-k`, and `low-k` and `high-k`, the ends of
-    the interval. `header.sets[k - 1]` has the attributes of each set of columns and its first combination;
-    a set ends where the next begins, and combinations are sorted within. DP: post-processing.
-    """
-    aggregates = published.aggregates
-    arrays: dict[str, NDArray[Any]] = {f"codes-{j}": code for j, code in enumerate(codes)}
-    sets = []
-    for level, inside in zip(aggregates.levels, published.intervals, strict=True):
-        sets.append([[list(columns), rows.start] for columns, rows in level.by_columns()])
-        arrays[f"values-{level.length}"] = level.values
-        arrays[f"counts-{level.length}"] = inside.beside(level.counts)
-        arrays[f"low-{level.length}"] = inside.low
-        arrays[f"high-{level.length}"] = inside.high
-    packed = {name: _packed(array) for name, array in arrays.items()}
-    header = {
-        "attributes": [
-            {"name": name, "labels": list(labels), "set": code.ndim == 2, "width": math.prod(code.shape[1:])}
-            for name, labels, code in zip(titled_names(published), titled_labels(published), codes, strict=True)
-        ],
-        "records": len(codes[0]),
-        "count": [aggregates.record_count, *record_interval(aggregates)],
-        "sets": sets,
-        "arrays": [[name, array.dtype.name, array.size] for name, array in packed.items()],
-    }
-    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
-    content = b"".join([struct.pack("<I", len(text)), text, *(a.tobytes() for a in packed.values())])
-    return gzip.compress(content, _EFFORT, mtime=0)
-
-
-def _packed(array: NDArray[Any]) -> NDArray[Any]:
-    """The array in the smallest type that holds its numbers, none of which is negative; a page reads floats up to 2^53."""
-    smallest = np.min_scalar_type(int(array.max(initial=0)))
-    kind = smallest if smallest.itemsize < 8 else np.dtype(np.float64)
-    return np.ascontiguousarray(array).astype(kind.newbyteorder("<"))
 
 
 def render_audit(findings: Mapping[str, Sequence[Finding]]) -> bytes:

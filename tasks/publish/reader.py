@@ -23,6 +23,7 @@ from marginweave.schemas.errors import InputError, StageError
 from marginweave.schemas.released.aggregates import Aggregates, Domain, LevelNoise
 from marginweave.schemas.released.measurements import Marginals
 from marginweave.schemas.released.statement import PrivacyStatement
+from marginweave.tasks.answers.tables import NoisyTables, released_tables
 from marginweave.tasks.checkpoint.files import read_file
 from marginweave.tasks.decode.decode import decode_table, label_counts, typed_table
 from marginweave.tasks.encode.codes import code_type, encode_table, value_slots
@@ -48,7 +49,8 @@ class PublishedRelease:
     """A release: its configuration, its counts, its privacy statement, and its marginals where these were measured.
 
     `intervals` has one item a length, aligned with the counts of `aggregates.levels`. `model` is the fitted mixture as a table
-    (`model_table`); None where there is none, or where version 0.1.0 left it out.
+    (`model_table`); None where there is none, or where version 0.1.0 left it out. `measured` are the marginals as they were
+    drawn, with those of earlier releases; None for k-tuples.
     """
 
     configuration: Configuration
@@ -57,6 +59,7 @@ class PublishedRelease:
     statement: PrivacyStatement
     marginals: Marginals | None = None
     model: pa.Table | None = None
+    measured: NoisyTables | None = None
 
     @classmethod
     def read(cls, place: Path) -> PublishedRelease:
@@ -73,10 +76,11 @@ class PublishedRelease:
             if configuration.marginals is None:
                 noise = tuple(LevelNoise(**dict(item)) for item in statement.noise)
                 counts = pq.read_table(place / "aggregates.parquet")
-                (aggregates, intervals), marginals = read_counts(counts, domain, noise), None
+                (aggregates, intervals), marginals, measured = read_counts(counts, domain, noise), None, None
             else:
                 cells = pq.read_table(place / "measurements.parquet")
                 drawn = read_measurements(cells, statement.marginals or (), domain, configuration)
+                measured, _ = released_tables(drawn, declared, configuration, lambda name: read_file(place / name))
                 drawn = with_earlier(drawn, declared, configuration, lambda name: read_file(place / name))
                 marginals = normalize_marginals(drawn, configuration)
                 aggregates, _ = listed_counts(marginal_counts(marginals, configuration), 1)
@@ -93,6 +97,7 @@ class PublishedRelease:
             statement=statement,
             marginals=marginals,
             model=model,
+            measured=measured,
         )
 
     def settings(self, records: int | None, seed: int | None) -> AnySynthesis:

@@ -12,6 +12,7 @@ from marginweave.schemas.released.aggregates import Aggregates
 from marginweave.schemas.released.evaluation import Evaluation, InternalEvaluation
 from marginweave.schemas.released.statement import MarginalsStatement, ReleaseFacts
 from marginweave.tasks.aggregate.payloads import unpack_aggregates, unpack_marginals
+from marginweave.tasks.answers.tables import NoisyTables, released_tables
 from marginweave.tasks.checkpoint.codecs import Unpacked, unpack_codes, unpack_table
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place, read_file, replace_file
 from marginweave.tasks.engine.local import LocalEngine
@@ -56,7 +57,11 @@ def publish(
     ).model_copy(update={"verdict": evaluation.summary})
     statement = with_types(statement, reference.types)
     published = PublishedRelease(
-        configuration=reference.resolved, aggregates=aggregates, intervals=intervals, statement=statement
+        configuration=reference.resolved,
+        aggregates=aggregates,
+        intervals=intervals,
+        statement=statement,
+        measured=_measured(reference, parts["normalize"]),
     )
     blocks = Unpacked(unpack_codes, reference.load_blocks(parts["synthesize"]))
     shown = show_records(blocks, evaluation.records, aggregates.domain, reference.resolved)
@@ -77,6 +82,13 @@ def publish(
     tables = LocalEngine().map(lambda block: unpack_table(decoded[block]), range(len(decoded)))  # verified on all cores
     digests |= write_synthetic(place, tables, configuration, reference.types)
     return {f"release/{name}": digest for name, digest in digests.items()}
+
+
+def _measured(reference: DerivedReference, normalized: StageResult) -> NoisyTables | None:
+    if reference.resolved.marginals is None:
+        return None
+    marginals = unpack_marginals(reference.load(normalized))
+    return released_tables(marginals, reference.configuration, reference.resolved, reference.read_kept)[0]
 
 
 def _model_file(reference: DerivedReference, parts: dict[str, StageResult]) -> dict[str, bytes]:

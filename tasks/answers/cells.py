@@ -1,0 +1,118 @@
+"""Every cell of every measured set of columns at once: what `LeastSquares` answers to each by itself, with whole arrays.
+
+DP: post-processing of released counts.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from marginweave.schemas.arrays import Flags, Floats, Integers
+from marginweave.tasks.answers.least_squares import LeastSquares
+from marginweave.tasks.answers.tables import NoisyTables
+
+LONGEST = 3
+"""Columns of a table that a page can carry."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CellTable:
+    """Estimates of a table over attributes, by their places, in order; the missing value of each is last.
+
+    `known` says which cells were measured by themselves; of others the numbers mean nothing. `shared[i]` is the covariance of
+    each cell with the sum of the table over the values of attribute i, of which the cell is a share.
+    """
+
+    attributes: tuple[int, ...]
+    estimates: Floats
+    variances: Floats
+    shared: Floats
+    known: Flags
+
+
+def cell_tables(
+    measured: NoisyTables, axes: Mapping[int, tuple[int, Integers]], sizes: Sequence[int], most: int
+) -> Iterator[CellTable]:
+    """The tables of no attributes, of each one, and of those that were measured together: `most` cells, smaller ones first."""
+    squares, of_axis = LeastSquares(measured), defaultdict[int, list[int]](list)
+    readings = defaultdict[tuple[int, ...], set[tuple[int, ...]]](set)
+    for attribute, (axis, _) in sorted(axes.items()):
+        of_axis[axis].append(attribute)
+        readings[axis,].add((measured.whole[axis],))
+    readings[()].add(())
+    for table in measured.tables:
+        for length in range(2, LONGEST + 1):
+            for inside in itertools.combinations(table.parts, length):
+                readings[tuple(sorted(measured.parts[part].axis for part in inside))].add(inside)
+    weights = {j: (codes == np.arange(sizes[j])[:, None]).astype(np.float64) for j, (_, codes) in axes.items()}
+    asked = [
+        (tuple(sorted(chosen)), own)
+        for among, own in readings.items()
+        for chosen in itertools.product(*(of_axis[axis] for axis in among))
+    ]
+    cells = {chosen: int(np.prod([sizes[j] for j in chosen])) for chosen, _ in asked}
+    for chosen, own in sorted(asked, key=lambda one: (len(one[0]), cells[one[0]], one[0])):
+        most -= cells[chosen]
+        if most < 0:
+            return
+        by_axis = {axes[j][0]: weights[j] for j in chosen}
+        order = [axes[j][0] for j in chosen]
+        yield _best(chosen, [_table(squares, signature, by_axis, order) for signature in sorted(own)])
+
+
+def _best(chosen: tuple[int, ...], read: Sequence[tuple[Floats, Floats, Floats, Flags]]) -> CellTable:
+    """Of what a table is read in, for each cell that with the least variance."""
+    estimates, variances, shared, known = read[0]
+    for others in read[1:]:
+        better = others[3] & (~known | (others[1] < variances))
+        estimates, variances = np.where(better, others[0], estimates), np.where(better, others[1], variances)
+        shared, known = np.where(better, others[2], shared), known | others[3]
+    return CellTable(attributes=chosen, estimates=estimates, variances=variances, shared=shared, known=known)
+
+
+def _table(
+    squares: LeastSquares, signature: tuple[int, ...], by_axis: Mapping[int, Floats], order: Sequence[int]
+) -> tuple[Floats, Floats, Floats, Flags]:
+    """Estimates, variances, covariances and whether they are measured, of all products of weights, read in these parts."""
+    parts = [squares.measured.parts[number] for number in signature]
+    length, weights = len(parts), [by_axis[part.axis] for part in parts]
+    values = [part.values(own) for part, own in zip(parts, weights, strict=True)]
+    means = [own.mean(axis=1) for own in values]
+    centered = [own - mean[:, None] for own, mean in zip(values, means, strict=True)]
+
+    def along(place: int, vector: Floats) -> Floats:
+        return vector.reshape([-1 if i == place else 1 for i in range(length)])
+
+    def scale(inside: Sequence[int]) -> Floats:
+        found = np.ones([1] * length)
+        for place in range(length):
+            if place not in inside:
+                found = found * along(place, means[place])
+        return found
+
+    shape = [len(own) for own in weights]
+    known = np.ones(shape, np.bool_)
+    for place, part in enumerate(parts):
+        known &= along(place, (values[place][:, part.blocks] == weights[place]).all(axis=1)).astype(np.bool_)
+    estimates, variances, shared = np.zeros(shape), np.zeros(shape), np.zeros((length, *shape))
+    slopes, sums = scale(()), [scale((place,)) for place in range(length)]  # of the cells, and of their sums over a place
+    for inside in (some for k in range(1, length + 1) for some in itertools.combinations(range(length), k)):
+        own, (told, variance, slope) = scale(inside), squares.products(signature, inside, centered)
+        estimates = estimates + own * told
+        variances = variances + own**2 * variance
+        slopes = slopes + own * slope
+        for place in set(range(length)) - set(inside):
+            shared[place] += own * scale((*inside, place)) * variance
+            sums[place] = sums[place] + scale((*inside, place)) * slope
+    total, spread = squares.total
+    estimates, variances = estimates + slopes * total, variances + slopes**2 * spread
+    for place in range(length):
+        shared[place] += slopes * sums[place] * spread
+    turned = [[part.axis for part in parts].index(axis) for axis in order]
+    shared = np.stack([shared[place].transpose(turned) for place in turned]) if length else shared
+    return estimates.transpose(turned), variances.transpose(turned), shared, known.transpose(turned)

@@ -1,0 +1,511 @@
+// The page: one block for each column, brought up to date in place. What is outside the window waits until there is time.
+
+const MOST_SHOWN = 12; // values of a column with many, the most frequent ones, unless all are asked for
+const FEW = 40; // bins of a number or date are shown up to so many
+const STEP = 200; // values more with each click
+const PAIR = 40; // values of each column in a table of two
+const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const percent = new Intl.NumberFormat("en", { style: "percent", minimumFractionDigits: 1, maximumFractionDigits: 1 });
+
+function say(key, values = {}) {
+  return TEXT[key].replace(/\{(\w+)\}/g, (_, name) => values[name]);
+}
+
+function element(tag, properties = {}, ...children) {
+  const { data = {}, attributes = {}, ...own } = properties;
+  const made = Object.assign(document.createElement(tag), own);
+  Object.assign(made.dataset, data);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  made.append(...children);
+  return made;
+}
+
+function byId(id) {
+  return document.getElementById(id);
+}
+
+function later(work) {
+  (window.requestIdleCallback ?? ((f) => setTimeout(() => f({ timeRemaining: () => 10 }), 1)))(work);
+}
+
+// A count or share in words: with its range where it was measured.
+function inWords(number, share) {
+  const format = share ? percent : whole;
+  if (number.unknown) return TEXT.noShare;
+  if (!number.measured) return say("about", { number: format.format(number.estimate) });
+  const [estimate, low, high] = [number.estimate, number.low, number.high].map((end) => format.format(end));
+  return say("range", { number: estimate, low, high });
+}
+
+// What a link keeps: everything that was chosen. Pairs are numbers of column and value.
+const KEYS = { a: "pairs", b: "pairs", unit: "text", order: "text", compare: "text", edit: "text", sources: "text", q: "text", rows: "text", columns: "text" };
+const START = { a: [], b: [], unit: "count", order: "natural", compare: "none", edit: "a", sources: "", q: "", rows: "", columns: "" };
+
+function toHash(state) {
+  const parts = new URLSearchParams();
+  for (const [key, kind] of Object.entries(KEYS)) {
+    const value = kind === "pairs" ? state[key].map((pair) => pair.join(".")).join("-") : state[key];
+    if (value !== "" && value !== START[key]) parts.set(key, value);
+  }
+  return parts.toString();
+}
+
+function fromHash(hash, release) {
+  const parts = new URLSearchParams(hash.replace(/^#/, ""));
+  const state = { ...START };
+  for (const [key, kind] of Object.entries(KEYS)) {
+    const value = parts.get(key);
+    if (value === null) continue;
+    const pairs = value.split("-").map((pair) => pair.split(".").map(Number));
+    state[key] = kind === "text" ? value : pairs.filter(([a, v]) => release.attributes[a] && v >= 0 && v <= release.attributes[a].labels.length);
+  }
+  for (const [key, allowed] of Object.entries({ unit: ["count", "share"], order: ["natural", "size"], compare: ["none", "all", "second"], edit: ["a", "b"] }))
+    if (!allowed.includes(state[key])) state[key] = START[key];
+  for (const key of ["rows", "columns"]) if (!release.attributes[state[key]]) state[key] = "";
+  return state;
+}
+
+// A block of one column.
+class Card {
+  constructor(page, attribute) {
+    this.page = page;
+    this.attribute = attribute;
+    this.about = page.release.attributes[attribute];
+    this.limit = MOST_SHOWN;
+    this.lines = new Map();
+    this.drawn = 0; // the page's version that it shows
+    const heading = element("h2", { id: `attribute-${attribute}`, tabIndex: -1 }, this.about.name);
+    const save = element("button", { type: "button", className: "quiet", textContent: TEXT.save, ariaLabel: say("saveColumn", { column: this.about.name }) });
+    save.addEventListener("click", () => this.offer(save));
+    this.head = element("div", { className: "head" }, heading, save);
+    this.chart = ["number", "date", "datetime"].includes(this.about.kind) ? element("div", { className: "chart", ariaHidden: "true" }) : null;
+    this.list = element("ul", { className: "values" });
+    this.note = element("p", { className: "soft small" });
+    this.more = element("button", { type: "button", className: "all" });
+    this.more.addEventListener("click", () => this.grow());
+    this.root = element("section", { className: "card", attributes: { "aria-labelledby": heading.id } }, this.head);
+    if (this.about.about) this.root.append(element("p", { className: "soft small" }, this.about.about));
+    if (this.chart) this.root.append(this.chart);
+    this.root.append(this.list, this.note, this.more);
+    this.root.card = this;
+  }
+
+  offer(button) {
+    const kinds = ["csv", "svg", "png"].map((kind) =>
+      element("button", { type: "button", className: "quiet", textContent: TEXT[kind], ariaLabel: `${say("saveColumn", { column: this.about.name })}: ${TEXT[kind]}`, onclick: () => saveCard(this, kind) }));
+    button.replaceWith(...kinds);
+    kinds[0].focus();
+  }
+
+  grow() {
+    const all = this.page.release.values(this.attribute).length;
+    this.limit = this.limit >= all ? MOST_SHOWN : Math.min(all, this.limit === MOST_SHOWN && all <= STEP ? all : this.limit + STEP);
+    this.update();
+  }
+
+  // The values to show, in order: they stay where they are, whatever is selected, unless sorted by size.
+  order(numbers) {
+    const { state, release } = this.page;
+    const ordered = this.chart || this.about.kind === "group";
+    const wanted = state.q && !this.named ? numbers.filter(({ value }) => this.matches(value)) : numbers;
+    const most = Math.max(this.limit, ordered && wanted.length <= FEW ? FEW : 0);
+    if (state.order === "size") {
+      const sorted = [...wanted].sort((x, y) => y.count.estimate - x.count.estimate || x.value - y.value);
+      return [sorted.filter((x, i) => i < most || this.page.chosen(this.attribute, x.value)), wanted.length];
+    }
+    if (wanted.length <= most) return [wanted, wanted.length];
+    const everybody = new Map(release.everybody.of(this.attribute).map(({ value, count }) => [value, count.estimate]));
+    const largest = wanted.map(({ value }) => value).sort((x, y) => everybody.get(y) - everybody.get(x) || x - y);
+    const kept = new Set(largest.slice(0, most));
+    return [wanted.filter(({ value }) => kept.has(value) || this.page.chosen(this.attribute, value)), wanted.length];
+  }
+
+  matches(value) {
+    this.lower ??= this.about.labels.map((label) => label.toLowerCase());
+    return (this.lower[value] ?? TEXT.missing).includes(this.page.state.q.toLowerCase());
+  }
+
+  // Whether the search leaves it: by its name, its description, or one of its values.
+  found() {
+    const words = this.page.state.q.toLowerCase();
+    this.named = `${this.about.name} ${this.about.about ?? ""}`.toLowerCase().includes(words);
+    return this.named || this.about.labels.some((_, value) => this.matches(value));
+  }
+
+  update() {
+    const { page, attribute } = this;
+    const share = page.state.unit === "share";
+    const numbers = page.first.of(attribute);
+    const others = page.other && new Map(page.other.of(attribute).map((number) => [number.value, number]));
+    const [shown, all] = this.order(numbers);
+    const pick = (number) => (share ? number.share : number.count);
+    const reach = ({ estimate, high }) => Math.max(estimate, high ?? 0);
+    let most = share ? 0 : 1;
+    for (const number of shown) most = Math.max(most, reach(pick(number)), others ? reach(pick(others.get(number.value))) : 0);
+    this.shown = shown;
+    const lines = shown.map((number) => {
+      if (!this.lines.has(number.value)) this.lines.set(number.value, new Line(this, number.value));
+      const line = this.lines.get(number.value);
+      line.show(number, others?.get(number.value), most || 1, share);
+      return line.root;
+    });
+    if (lines.length !== this.list.children.length || lines.some((line, i) => this.list.children[i] !== line)) this.list.replaceChildren(...lines);
+    if (lines.length && !lines.some((line) => line.firstChild.tabIndex === 0)) lines[0].firstChild.tabIndex = 0;
+    if (this.chart) this.chart.replaceChildren(drawChart(this, numbers, others, share));
+    const rest = all - shown.length;
+    this.more.hidden = rest === 0 && this.limit === MOST_SHOWN;
+    this.more.textContent = rest === 0 ? TEXT.fewer : this.limit === MOST_SHOWN && all <= STEP ? say("values", { number: whole.format(all) }) : say("more", { number: whole.format(Math.min(STEP, rest)) });
+    this.note.textContent = rest > 0 ? say("most", { shown: whole.format(shown.length), number: whole.format(all) }) : "";
+    this.note.hidden = rest === 0;
+    this.drawn = page.version;
+  }
+}
+
+// A row of one value.
+class Line {
+  constructor(card, value) {
+    const { page, attribute } = card;
+    this.page = page;
+    this.key = [attribute, value];
+    this.estimate = element("span", { className: "bar first" });
+    this.reach = element("span", { className: "reach" });
+    this.track = element("span", { className: "track", ariaHidden: "true" }, this.estimate, this.reach);
+    this.numbers = element("span", { className: "numbers" });
+    this.first = element("span");
+    this.hint = element("span", { className: "visually-hidden" });
+    this.numbers.append(this.first, this.hint);
+    this.button = element("button", { type: "button", className: "value", tabIndex: -1, data: { key: `${attribute}-${value}` } });
+    this.button.append(element("span", { className: "label" }, page.release.label(attribute, value)), this.numbers, this.track);
+    this.button.addEventListener("click", () => page.toggle(attribute, value));
+    this.root = element("li", {}, this.button);
+  }
+
+  show(number, other, most, share) {
+    const one = share ? number.share : number.count;
+    const { state } = this.page;
+    this.first.textContent = inWords(one, share);
+    this.first.className = one.measured ? "counted" : "estimated";
+    this.hint.textContent = one.measured || one.unknown ? "" : `, ${TEXT.screenRecords}`;
+    this.button.setAttribute("aria-pressed", this.page.holds(state.edit, ...this.key));
+    this.button.classList.toggle("in-a", this.page.holds("a", ...this.key));
+    this.button.classList.toggle("in-b", state.compare === "second" && this.page.holds("b", ...this.key));
+    place(this.estimate, 0, one.estimate, most);
+    this.estimate.classList.toggle("soft-bar", !one.measured);
+    this.reach.hidden = !one.measured;
+    if (one.measured) place(this.reach, one.low, one.high, most);
+    const weak = number.count.measured && number.count.low <= 0 && number.count.high > 0;
+    this.extra("weak", weak && TEXT.zero, this.numbers);
+    this.compared(one, other && (share ? other.share : other.count), most, share);
+    this.extra("sources", state.sources && this.sources(number), this.button);
+  }
+
+  compared(one, other, most, share) {
+    if (!other) {
+      this.second?.remove();
+      this.secondReach?.remove();
+      this.extra("second", "", this.numbers);
+      this.extra("differs", "", this.numbers);
+      this.track.classList.remove("two");
+      this.second = null;
+      return;
+    }
+    if (!this.second) {
+      this.second = element("span", { className: "bar second" });
+      this.secondReach = element("span", { className: "reach second" });
+      this.track.append(this.second, this.secondReach);
+      this.track.classList.add("two");
+    }
+    place(this.second, 0, other.estimate, most);
+    this.secondReach.hidden = !other.measured;
+    if (other.measured) place(this.secondReach, other.low, other.high, most);
+    this.extra("second", inWords(other, share), this.numbers);
+    const apart = one.measured && other.measured && share && (one.low > other.high ? "higher" : one.high < other.low ? "lower" : "");
+    this.extra("differs", apart && `${apart === "higher" ? "▲" : "▼"} ${TEXT[apart]}`, this.numbers);
+  }
+
+  sources({ count }) {
+    const measured = count.measured ? say("measured", { range: inWords(count, false) }) : this.page.release.tuples ? TEXT.notReleased : TEXT.notMeasured;
+    return `${measured} · ${say("fromRecords", { number: whole.format(count.made) })}`;
+  }
+
+  extra(className, text, parent) {
+    const there = this[`${className}Part`];
+    if (!text) {
+      if (there) there.remove();
+      this[`${className}Part`] = null;
+    } else if (there) there.textContent = text;
+    else parent.append((this[`${className}Part`] = element("span", { className }, text)));
+  }
+}
+
+function place(bar, from, to, most) {
+  const [start, end] = [from, to].map((x) => Math.min(100, Math.max(0, (100 * x) / most)));
+  bar.style.left = `${start}%`;
+  bar.style.width = `${end - start}%`;
+}
+
+class Page {
+  constructor(release) {
+    this.release = release;
+    this.version = 0;
+    this.cache = new Map();
+    this.cards = release.attributes.map((_, attribute) => new Card(this, attribute));
+    this.near = new Set();
+    byId("attributes").replaceChildren(...this.cards.map((card) => card.root));
+    this.watch = new IntersectionObserver((entries) => this.seen(entries), { rootMargin: "300px" });
+    for (const card of this.cards) this.watch.observe(card.root);
+    this.pair = new Pair(this);
+    this.connect();
+    this.read();
+  }
+
+  connect() {
+    for (const name of ["unit", "order", "compare", "edit"])
+      for (const input of document.getElementsByName(name)) input.addEventListener("change", () => this.change({ [name]: input.value }));
+    byId("sources").addEventListener("change", (event) => this.change({ sources: event.target.checked ? "1" : "" }));
+    byId("search").addEventListener("input", (event) => this.change({ q: event.target.value.trim() }));
+    byId("clear").addEventListener("click", () => this.change({ a: [], b: [] }));
+    byId("link").addEventListener("click", () => this.copyLink());
+    byId("save-all").addEventListener("click", () => saveAll(this));
+    byId("example").addEventListener("click", () => this.example());
+    addEventListener("hashchange", () => this.read());
+    addEventListener("keydown", (event) => this.key(event));
+    byId("attributes").addEventListener("focusin", (event) => this.rove(event.target));
+  }
+
+  read() {
+    this.state = fromHash(location.hash, this.release);
+    if (location.hash) byId("guide").open = false;
+    this.show();
+  }
+
+  change(changes) {
+    const state = { ...this.state, ...changes };
+    if (changes.compare && changes.compare !== "none" && this.state.compare === "none") state.unit = "share";
+    if (state.compare !== "second") state.edit = "a";
+    this.state = state;
+    const hash = toHash(state);
+    history.replaceState(null, "", hash ? `#${hash}` : location.pathname + location.search);
+    this.show();
+  }
+
+  toggle(attribute, value) {
+    const { set } = this.release.attributes[attribute];
+    const own = this.state[this.state.edit];
+    const kept = own.filter(([a, v]) => a !== attribute || (set && v !== value));
+    this.change({ [this.state.edit]: this.holds(this.state.edit, attribute, value) ? kept : [...kept, [attribute, value]] });
+  }
+
+  holds(which, attribute, value) {
+    return this.state[which].some(([a, v]) => a === attribute && v === value);
+  }
+
+  chosen(attribute, value) {
+    return this.holds("a", attribute, value) || (this.state.compare === "second" && this.holds("b", attribute, value));
+  }
+
+  // The numbers of a selection, kept for a few of the last ones.
+  selected(pairs) {
+    if (pairs.length === 0) return this.release.everybody;
+    const key = pairs.join(";");
+    const found = this.cache.get(key) ?? new Selected(this.release, pairs);
+    this.cache.delete(key);
+    this.cache.set(key, found);
+    if (this.cache.size > 8) this.cache.delete(this.cache.keys().next().value);
+    return found;
+  }
+
+  show() {
+    const { state } = this;
+    this.version++;
+    this.first = this.selected(state.a);
+    this.other = { none: null, all: this.release.everybody, second: this.selected(state.b) }[state.compare];
+    document.body.dataset.compare = state.compare;
+    this.controls();
+    this.status();
+    byId("attributes").setAttribute("aria-busy", "true");
+    let left = 0;
+    for (const card of this.cards) {
+      card.root.hidden = state.q !== "" && !card.found();
+      left += !card.root.hidden;
+    }
+    byId("found").textContent = state.q === "" ? "" : left === 0 ? TEXT.nothing : say("found", { number: left });
+    const near = this.near.size ? this.near : new Set(this.cards.slice(0, 12));
+    for (const card of near) if (!card.root.hidden) card.update();
+    this.rest();
+  }
+
+  // Brings the other blocks up to date when there is time.
+  rest() {
+    const { version } = this;
+    later((deadline) => {
+      if (version !== this.version) return;
+      const waiting = this.cards.filter((card) => !card.root.hidden && card.drawn !== version);
+      for (const card of waiting) {
+        if (deadline.timeRemaining() < 2) return this.rest();
+        card.update();
+      }
+      this.related();
+      this.pair.show();
+      byId("attributes").setAttribute("aria-busy", "false");
+    });
+  }
+
+  seen(entries) {
+    for (const { target, isIntersecting } of entries) {
+      if (isIntersecting) this.near.add(target.card);
+      else this.near.delete(target.card);
+      if (isIntersecting && target.card.drawn !== this.version && !target.hidden) target.card.update();
+    }
+  }
+
+  controls() {
+    for (const name of ["unit", "order", "compare", "edit"])
+      for (const input of document.getElementsByName(name)) input.checked = input.value === this.state[name];
+    byId("sources").checked = this.state.sources !== "";
+    if (byId("search").value.trim() !== this.state.q) byId("search").value = this.state.q;
+    byId("editing").hidden = this.state.compare !== "second";
+    byId("key-second").hidden = this.state.compare === "none";
+    byId("share-note").hidden = !(this.state.unit === "share" && this.release.tuples);
+    byId("clear").disabled = this.state.a.length + this.state.b.length === 0;
+  }
+
+  status() {
+    const whose = { a: this.first, b: this.other };
+    for (const which of ["a", "b"]) {
+      const shown = which === "a" || this.state.compare !== "none";
+      byId(`line-${which}`).hidden = !shown;
+      if (!shown) continue;
+      const chips = whose[which].pairs.map(([attribute, value]) => {
+        const text = `${this.release.attributes[attribute].name}: ${this.release.label(attribute, value)}`;
+        const remove = () => this.change({ [which]: this.state[which].filter(([a, v]) => a !== attribute || v !== value) });
+        return element("button", { type: "button", className: `chip ${which}`, onclick: remove, ariaLabel: say("remove", { value: text }) }, `${text} `, element("span", { ariaHidden: "true" }, "×"));
+      });
+      byId(`selection-${which}`).replaceChildren(...(chips.length ? chips : [TEXT.everybody]));
+      const total = whose[which].total();
+      byId(`total-${which}`).textContent = inWords(total, false);
+    }
+  }
+
+  related() {
+    const place = byId("related");
+    place.hidden = this.state.a.length === 0;
+    if (place.hidden) return;
+    const found = this.first.related(6).map(({ attribute, difference }) => {
+      const button = element("button", { type: "button", className: "chip", title: TEXT.relatedHow }, `${this.release.attributes[attribute].name} `, element("b", {}, percent.format(difference)));
+      button.addEventListener("click", () => this.goTo(attribute));
+      return button;
+    });
+    byId("related-list").replaceChildren(...(found.length ? found : [TEXT.relatedNone]));
+  }
+
+  goTo(attribute) {
+    if (this.cards[attribute].root.hidden) this.change({ q: "" });
+    const heading = byId(`attribute-${attribute}`);
+    heading.scrollIntoView({ block: "center" });
+    heading.focus({ preventScroll: true });
+  }
+
+  // The value, the most frequent one of its column, whose records differ most from everybody in another column.
+  example() {
+    let best = { difference: -1 };
+    for (let attribute = 0; attribute < Math.min(30, this.cards.length); attribute++) {
+      const made = this.release.everybody.made(attribute).slice(0, -1);
+      const value = made.indexOf(Math.max(...made));
+      const [first] = this.selected([[attribute, value]]).related(1);
+      if (first && first.difference > best.difference) best = { ...first, pair: [attribute, value] };
+    }
+    if (!best.pair) return;
+    this.change({ a: [best.pair], b: [], compare: "all", unit: "share", q: "" });
+    const [attribute, value] = best.pair;
+    const text = `${this.release.attributes[attribute].name}: ${this.release.label(attribute, value)}`;
+    byId("said").textContent = say("exampleSays", { value: text, column: this.release.attributes[best.attribute].name });
+    this.goTo(best.attribute);
+  }
+
+  async copyLink() {
+    try {
+      await navigator.clipboard.writeText(location.href);
+      byId("said").textContent = TEXT.linked;
+    } catch {
+      byId("said").textContent = TEXT.linkSelf;
+    }
+  }
+
+  key(event) {
+    const writing = event.target.matches("input[type=search], select");
+    if (event.key === "/" && !writing) {
+      event.preventDefault();
+      byId("search").focus();
+    } else if (event.key === "Escape") {
+      if (writing) this.change({ q: "" });
+      else this.change({ [this.state.edit]: [] });
+    } else if (["ArrowUp", "ArrowDown", "Home", "End"].includes(event.key) && event.target.classList.contains("value")) {
+      event.preventDefault();
+      const all = [...event.target.closest("ul").querySelectorAll(".value")];
+      const now = all.indexOf(event.target);
+      const next = { ArrowUp: now - 1, ArrowDown: now + 1, Home: 0, End: all.length - 1 }[event.key];
+      all[next]?.focus();
+    }
+  }
+
+  // One stop of the Tab key for each list of values.
+  rove(target) {
+    if (!target.classList.contains("value")) return;
+    for (const other of target.closest("ul").querySelectorAll('.value[tabindex="0"]')) other.tabIndex = -1;
+    target.tabIndex = 0;
+  }
+}
+
+// The table of two columns, coloured by its numbers.
+class Pair {
+  constructor(page) {
+    this.page = page;
+    for (const which of ["rows", "columns"]) {
+      const select = byId(`pair-${which}`);
+      select.append(element("option", { value: "" }, "–"), ...page.release.attributes.map((about, i) => element("option", { value: String(i) }, about.name)));
+      select.addEventListener("change", () => page.change({ [which]: select.value }));
+    }
+    for (const kind of ["csv", "svg", "png"]) byId(`pair-${kind}`).addEventListener("click", () => this.content && savePair(this, kind));
+  }
+
+  show() {
+    const { page } = this;
+    const { rows, columns, unit } = page.state;
+    byId("pair-rows").value = rows;
+    byId("pair-columns").value = columns;
+    this.content = null;
+    const ready = rows !== "" && columns !== "" && rows !== columns;
+    byId("pair-view").hidden = !ready;
+    if (!ready) return;
+    byId("pair").open = true;
+    const share = unit === "share";
+    const everybody = page.release.everybody;
+    const [first, second] = [rows, columns].map((a) => {
+      const all = everybody.of(Number(a));
+      const kept = new Set([...all].sort((x, y) => y.count.estimate - x.count.estimate).slice(0, PAIR).map(({ value }) => value));
+      return [...kept].sort((x, y) => x - y);
+    });
+    const table = page.first.table(Number(rows), Number(columns)).filter(({ value }) => first.includes(value));
+    const kept = table.map((line) => ({ ...line, numbers: line.numbers.filter(({ value }) => second.includes(value)) }));
+    this.content = { rows: Number(rows), columns: Number(columns), share, lines: kept, values: second };
+    const pick = ({ count, share: part }) => (share ? part : count);
+    const most = Math.max(...kept.flatMap(({ numbers }) => numbers.map((number) => pick(number).estimate)), share ? 0.01 : 1);
+    this.content.most = most;
+    const { label, attributes } = { label: page.release.label.bind(page.release), attributes: page.release.attributes };
+    const caption = say("pairOf", { rows: attributes[rows].name, columns: attributes[columns].name });
+    const head = element("tr", {}, element("td"), ...second.map((value) => element("th", { scope: "col" }, label(Number(columns), value))));
+    const body = kept.map(({ value, numbers }) =>
+      element("tr", {}, element("th", { scope: "row" }, label(Number(rows), value)), ...numbers.map((number) => {
+        const one = pick(number);
+        const cell = element("td", { title: inWords(one, share), className: one.measured ? "counted" : "estimated" });
+        cell.append((one.unknown ? "–" : (one.measured ? "" : "≈ ") + (share ? percent : whole).format(one.estimate)));
+        if (one.measured) cell.append(element("span", { className: "ends" }, `${(share ? percent : whole).format(one.low)} – ${(share ? percent : whole).format(one.high)}`));
+        cell.style.setProperty("--heat", (Math.max(0, one.estimate) / most).toFixed(3));
+        return cell;
+      })));
+    byId("pair-table").replaceChildren(element("caption", {}, caption), element("thead", {}, head), element("tbody", {}, ...body));
+    const cut = Math.max(page.release.values(Number(rows)).length, page.release.values(Number(columns)).length) > PAIR;
+    byId("pair-note").textContent = [TEXT.pairHelp, share ? TEXT.pairShare : "", cut ? say("pairCut", { shown: PAIR }) : ""].join(" ");
+  }
+}

@@ -1,0 +1,140 @@
+"""The page explore.html: released counts, their estimates with intervals, and a sample of the synthetic records."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import math
+import struct
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+from numpy.typing import NDArray
+
+from marginweave.schemas.configuration.columns import NumberColumn
+from marginweave.tasks.answers.cells import CellTable, cell_tables
+from marginweave.tasks.answers.intervals import Reach, count_ends
+from marginweave.tasks.answers.tables import axes_of
+from marginweave.tasks.evaluate.intervals import LEVEL, record_interval
+from marginweave.tasks.publish.reader import PublishedRelease, RecordCodes, ShownRecords, titled_labels, titled_names
+from marginweave.tasks.publish.templates import read_text, render
+from marginweave.tasks.structure.zeros import domain_sizes
+
+MOST_CELLS = 400_000
+"""Cells of measured tables that the page holds: about 3 bytes each."""
+STEPS = 16
+"""Parts of a record in which the page holds estimates; the whole ones that it shows are exact."""
+# Of numbers like these the highest effort takes 15 times as long for 6 % less: 16 seconds for 1.7 million combinations.
+_EFFORT = 5
+
+Arrays = dict[str, NDArray[Any]]
+
+
+def render_explorer(published: PublishedRelease, shown: ShownRecords) -> str:
+    """The page as HTML text, the same for the same release and what is shown of its records. DP: post-processing."""
+    data, texts = base64.b64encode(explorer_data(published, shown)).decode(), read_text("explore.texts.json")
+    script = Markup(f"const TEXT = {texts.strip()};\n{read_text('explore.js')}{read_text('explore_page.js')}{read_text('explore_save.js')}")  # noqa: S704 - our own files
+    return render(
+        "explore.html.j2", published=published, shown=shown, data=data, script=script, text=json.loads(texts)
+    )
+
+
+def explorer_data(published: PublishedRelease, shown: ShownRecords) -> bytes:
+    """What the page's script reads: gzip of a length (uint32), a header in JSON of that many bytes, and its arrays.
+
+    `header.arrays` has name, type and size of each array, little-endian, in order: `codes-J`, attribute by attribute, row by
+    row. Of k-tuples for each length k from 1 `values-k` (k codes a combination), `counts-k`, and `low-k` and `high-k`,
+    the ends of the interval; `header.sets[k - 1]` has the attributes of each set of columns and its first combination;
+    a set ends where the next begins, and combinations are sorted within. Of marginals for each length k from 0 `estimate-k`,
+    `low-k`, `high-k` (below low where a cell was not measured by itself), `rest-k` (what the estimate has beyond the whole one,
+    in sixteenths), `variance-k`, `shared-k` (`CellTable`); `header.tables` has attributes and first cell of each table, whose
+    shape `sizes` says. DP: post-processing.
+    """
+    aggregates, codes = published.aggregates, shown.sample
+    attributes, columns = published.configuration.attributes, published.configuration.columns
+    arrays: Arrays = {f"codes-{j}": code for j, code in enumerate(codes)}
+    found = _tuples(published, arrays) if published.measured is None else _tables(published, arrays)
+    packed = {name: _packed(array) for name, array in arrays.items()}
+    labelled = zip(attributes, titled_names(published), titled_labels(published), codes, strict=True)
+    header = {
+        "attributes": [
+            {
+                "name": name,
+                "labels": list(labels),
+                "set": code.ndim == 2,
+                "width": math.prod(code.shape[1:]),
+                "kind": columns[a.columns[0]].type if len(a.columns) == 1 else "group",
+                "about": columns[a.columns[0]].description if len(a.columns) == 1 else None,
+                "edges": _edges(columns[a.columns[0]]) if a.bins else None,
+            }
+            for a, name, labels, code in labelled
+        ],
+        "records": len(codes[0]),
+        "of": shown.records,
+        "dataset": published.statement.dataset,
+        "count": [aggregates.record_count, *record_interval(aggregates)],
+        "arrays": [[name, array.dtype.name, array.size] for name, array in packed.items()],
+        **found,
+    }
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+    content = b"".join([struct.pack("<I", len(text)), text, *(a.tobytes() for a in packed.values())])
+    return gzip.compress(content, _EFFORT, mtime=0)
+
+
+def _edges(column: object) -> list[float] | None:
+    return list(column.edges) if isinstance(column, NumberColumn) else None
+
+
+def _tuples(published: PublishedRelease, arrays: Arrays) -> dict[str, Any]:
+    sets = []
+    for level, inside in zip(published.aggregates.levels, published.intervals, strict=True):
+        sets.append([[list(columns), rows.start] for columns, rows in level.by_columns()])
+        arrays[f"values-{level.length}"] = level.values
+        arrays[f"counts-{level.length}"] = inside.beside(level.counts)
+        arrays[f"low-{level.length}"] = inside.low
+        arrays[f"high-{level.length}"] = inside.high
+    return {"sets": sets}
+
+
+def _tables(published: PublishedRelease, arrays: Arrays) -> dict[str, Any]:
+    assert published.measured is not None  # marginals
+    configuration, reach = published.configuration, Reach(level=LEVEL, pure=published.measured.pure)
+    sizes = domain_sizes(configuration.attributes, published.aggregates.domain.labels)
+    tables = list(cell_tables(published.measured, axes_of(configuration, sizes), sizes, MOST_CELLS))
+    placed: list[Any] = []
+    for length in range(1 + max((len(table.attributes) for table in tables), default=0)):
+        own = [table for table in tables if len(table.attributes) == length]
+        starts = np.cumsum([0, *(table.estimates.size for table in own)]).tolist()
+        placed += [[list(table.attributes), start] for table, start in zip(own, starts, strict=False)]
+        arrays |= {f"{name}-{length}": array for name, array in _cells(own, reach).items()}
+    factor = reach.of(1e6) / 1e6 if reach.pure else reach.of(1.0)
+    return {"tables": placed, "sizes": list(sizes), "reach": factor, "steps": STEPS}
+
+
+def _cells(tables: Iterable[CellTable], reach: Reach) -> Arrays:
+    """The arrays of tables of one length; zeros, and an interval without numbers, where a cell was not measured by itself."""
+    parts: dict[str, list[NDArray[Any]]] = {}
+    for table in tables:
+        known = table.known
+        estimates, low, high = count_ends(table.estimates, table.variances, reach)
+        rest = np.round((table.estimates - estimates) * STEPS)
+        found = {"estimate": estimates, "low": np.where(known, estimates - low, 0), "rest": rest}
+        found |= {"high": high - estimates + 1, "variance": table.variances}
+        for name, array in found.items():
+            kept = np.where(known, array, 0)
+            parts.setdefault(name, []).append(kept.ravel() if name == "variance" else kept.ravel().astype(np.int64))
+        parts.setdefault("shared", []).append(np.where(known, table.shared, 0).ravel())
+    return {name: np.concatenate(arrays) for name, arrays in parts.items()}
+
+
+def _packed(array: NDArray[Any]) -> NDArray[Any]:
+    """The array in the smallest type that holds its whole numbers; a page reads floats up to 2^53. Others have 32 bits."""
+    if array.dtype.kind == "f":
+        return np.ascontiguousarray(array, np.dtype("<f4"))
+    least, largest = int(array.min(initial=0)), int(array.max(initial=0))
+    smallest = np.promote_types(np.min_scalar_type(least), np.min_scalar_type(largest)) if least else np.min_scalar_type(largest)
+    kind = smallest if smallest.itemsize < 8 else np.dtype(np.float64)
+    return np.ascontiguousarray(array).astype(kind.newbyteorder("<"))
