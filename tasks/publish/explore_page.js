@@ -3,6 +3,7 @@
 const MOST_SHOWN = 12; // values of a column with many, the most frequent ones, unless all are asked for
 const FEW = 40; // bins of a number or date are shown up to so many
 const STEP = 200; // values more with each click
+const CLEAR = 0.6; // an example that differs more says nothing new
 const PAIR = 40; // values of each column in a table of two
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const percent = new Intl.NumberFormat("en", { style: "percent", minimumFractionDigits: 1, maximumFractionDigits: 1 });
@@ -406,13 +407,14 @@ class Page {
     heading.focus({ preventScroll: true });
   }
 
-  // The value, the most frequent one of its column, whose records differ most from everybody in another column.
+  // The value, the most frequent one of its column, whose records differ most from everybody in another column, without those
+  // columns that nearly follow from each other.
   example() {
     let best = { difference: -1 };
     for (let attribute = 0; attribute < Math.min(30, this.cards.length); attribute++) {
       const made = this.release.everybody.made(attribute).slice(0, -1);
       const value = made.indexOf(Math.max(...made));
-      const [first] = this.selected([[attribute, value]]).related(1);
+      const first = this.selected([[attribute, value]]).related(this.cards.length).find(({ difference }) => difference < CLEAR);
       if (first && first.difference > best.difference) best = { ...first, pair: [attribute, value] };
     }
     if (!best.pair) return;

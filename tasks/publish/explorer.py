@@ -49,9 +49,9 @@ def explorer_data(published: PublishedRelease, shown: ShownRecords) -> bytes:
     row. Of k-tuples for each length k from 1 `values-k` (k codes a combination), `counts-k`, and `low-k` and `high-k`,
     the ends of the interval; `header.sets[k - 1]` has the attributes of each set of columns and its first combination;
     a set ends where the next begins, and combinations are sorted within. Of marginals for each length k from 0 `estimate-k`,
-    `low-k`, `high-k` (below low where a cell was not measured by itself), `rest-k` (what the estimate has beyond the whole one,
-    in sixteenths), `variance-k`, `shared-k` (`CellTable`); `header.tables` has attributes and first cell of each table, whose
-    shape `sizes` says. DP: post-processing.
+    `low-k` and `high-k` (how far below and above it the ends lie, high one more, and 0 where a cell was not measured by
+    itself), `rest-k` (what it lacks to the exact estimate, in `steps`), `variance-k` and `shared-k` (`CellTable`);
+    `header.tables` has attributes and first cell of each table, whose shape `sizes` says. DP: post-processing.
     """
     aggregates, codes = published.aggregates, shown.sample
     attributes, columns = published.configuration.attributes, published.configuration.columns

@@ -34,10 +34,10 @@ class Browser:
 
     driver: Chrome
 
-    def open(self, page: Path, width: int) -> None:
-        """Open a page in a window `width` pixels wide."""
+    def open(self, page: Path, width: int, fragment: str = "") -> None:
+        """Open a page in a window `width` pixels wide; `fragment` begins with #."""
         size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
-        self.driver.get(page.as_uri())
+        self.driver.get(page.as_uri() + fragment)
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)  # a new page forgets it
 
     def run(self, script: str, *arguments: Any) -> Any:

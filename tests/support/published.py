@@ -31,11 +31,18 @@ from marginweave.schemas.released.evaluation import (
 )
 from marginweave.schemas.released.statement import PrivacyStatement, Programs, ReleaseFacts, ReleaseIdentity
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
+from marginweave.tasks.answers.codes import Codes as AnswerCodes
+from marginweave.tasks.answers.least_squares import LeastSquares
+from marginweave.tasks.answers.marginals import MarginalAnswers
+from marginweave.tasks.answers.tables import axes_of, noisy_tables
 from marginweave.tasks.decode.decode import decode_table
-from marginweave.tasks.evaluate.intervals import release_intervals
+from marginweave.tasks.evaluate.intervals import marginal_intervals, release_intervals
 from marginweave.tasks.evaluate.paid import paid_evaluation
+from marginweave.tasks.normalize.marginals import listed_counts, marginal_counts, normalize_marginals
 from marginweave.tasks.publish.reader import PublishedRelease, ShownRecords, show_records
 from marginweave.tasks.publish.statement import privacy_statement
+from marginweave.tasks.structure.zeros import domain_sizes
+from tests.support import noisy_marginals
 from tests.support.configurations import configuration
 
 HOSTILE = "<script>alert('x')</script> & $\\frac{1}{"
@@ -194,6 +201,30 @@ def published(codes: Codes | None = None, drop: int = 5, **changes: Any) -> tupl
         intervals=release_intervals(aggregates, aggregates, config),
         statement=stated(config, plan_budget(config), aggregates),
     ), codes
+
+
+def measured_release() -> tuple[PublishedRelease, Codes, MarginalAnswers]:
+    """A release of marginals with made-up noise, records, and what answers questions to it."""
+    config = noisy_marginals.config()
+    drawn = noisy_marginals.marginals(config)
+    normalized, measured = normalize_marginals(drawn, config), noisy_tables(drawn, config)
+    aggregates, _ = listed_counts(marginal_counts(normalized, config), 1)
+    sizes = domain_sizes(config.attributes, drawn.domain.labels)
+    answers = MarginalAnswers(
+        squares=LeastSquares(measured),
+        codes=AnswerCodes(configuration=config, domain=drawn.domain, sizes=sizes),
+        axes=axes_of(config, sizes),
+        sets=(),
+    )
+    release = PublishedRelease(
+        configuration=config,
+        aggregates=aggregates,
+        intervals=marginal_intervals(aggregates, normalized, config),
+        statement=published()[0].statement,
+        marginals=normalized,
+        measured=measured,
+    )
+    return release, made_records(config), answers
 
 
 def stated(

@@ -1,0 +1,337 @@
+"""The explorer in a real browser: its numbers are those of a plain count and of `query`, and nobody is left out of it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import pytest
+
+from marginweave.schemas.question import read_question
+from marginweave.tasks.answers.answer import Answer
+from marginweave.tasks.evaluate.intervals import record_interval
+from marginweave.tasks.publish.explorer import render_explorer
+from marginweave.tasks.publish.reader import PublishedRelease
+from tests.support.browser import Browser, browser
+from tests.support.published import Codes, measured_release, published, shown
+
+pytestmark = pytest.mark.system
+READ = """
+return [...document.querySelectorAll(".card")].map((card) => [...card.querySelectorAll("li > *")].map((line) => [
+  line.dataset.key, line.querySelector(".label").textContent, line.querySelector(".numbers > span").textContent,
+  line.ariaPressed]));
+"""
+BUSY = "return document.getElementById('attributes').ariaBusy"
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with browser(tmp_path_factory.mktemp("profile")) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def release() -> tuple[PublishedRelease, Codes]:
+    return published()
+
+
+@pytest.fixture(scope="module")
+def tuples(release: tuple[PublishedRelease, Codes], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    page = tmp_path_factory.mktemp("pages") / "explore.html"
+    page.write_text(render_explorer(release[0], shown(*release)), encoding="utf-8")
+    return page
+
+
+def settle(chromium: Browser) -> None:
+    """Until every block is up to date."""
+    until = time.monotonic() + 30
+    while chromium.run(BUSY) != "false":
+        assert time.monotonic() < until
+
+
+def visit(chromium: Browser, page: Path, width: int = 1440, hash_: str = "") -> None:
+    chromium.open(page, width, hash_)
+    settle(chromium)
+
+
+def click(chromium: Browser, *keys: tuple[int, int]) -> None:
+    for a, v in keys:
+        chromium.run("document.querySelector(arguments[0]).click()", f'[data-key="{a}-{v}"]')
+    settle(chromium)
+
+
+def expected(
+    release: PublishedRelease, codes: Codes, selection: list[tuple[int, int]]
+) -> list[dict[str, tuple[str, str]]]:
+    """For each attribute and value: its label, and the released count, else the scaled number of records."""
+    aggregates, attributes = release.aggregates, release.configuration.attributes
+    known: dict[tuple[tuple[int, int], ...], tuple[Any, ...]] = {
+        (): (aggregates.record_count, *record_interval(aggregates))
+    }
+    for level, inside in zip(aggregates.levels, release.intervals, strict=True):
+        for i, (columns, values) in enumerate(zip(level.columns.tolist(), level.values.tolist(), strict=True)):
+            known[tuple(zip(columns, values, strict=True))] = (level.counts[i], inside.low[i], inside.high[i])
+    found = []
+    for a, attribute in enumerate(attributes):
+        lines = {}
+        for v in range(len(attribute.labels)):
+            pairs = {(a, v), *((b, w) for b, w in selection if b != a or attribute.is_set)}
+            held = [(codes[b].reshape(len(codes[b]), -1) == w).any(axis=1) for b, w in pairs]
+            made = np.logical_and.reduce(held).sum() * aggregates.record_count / len(codes[0])
+            count = known.get(tuple(sorted(pairs)))
+            text = f"≈ {made:,.0f}" if count is None else f"{count[0]:,} ({count[1]:,} to {count[2]:,})"
+            lines[f"{a}-{v}"] = (attribute.labels[v], text)
+        found.append(lines)
+    return found
+
+
+CLICKS = [
+    [],
+    [(0, 1)],
+    [(0, 1), (1, 1)],
+    [(0, 1), (1, 1), (3, 2)],  # with one more value longer than what was released
+    [(2, 0)],
+    [(2, 0), (2, 3), (0, 0)],  # two values of a set: never counted together
+]
+
+
+@pytest.mark.parametrize("clicks", CLICKS, ids=str)
+def test_a_click_narrows_to_the_right_numbers(
+    chromium: Browser, tuples: Path, release: tuple[PublishedRelease, Codes], clicks: list[tuple[int, int]]
+) -> None:
+    """Each value has one number, the released one where there is one; values stay where they are; clicks can be taken back."""
+    visit(chromium, tuples)
+    click(chromium, *clicks)
+    for card, lines in zip(chromium.run(READ), expected(*release, clicks), strict=True):
+        valued = [line for line in card if int(line[0].split("-")[1]) < len(lines)]
+        assert {key: (label, number) for key, label, number, _ in valued} == lines
+        assert [line[0] for line in valued] == list(lines)  # as declared
+        assert {key for key, *_, pressed in valued if pressed == "true"} == {f"{a}-{v}" for a, v in clicks} & set(lines)
+    click(chromium, *clicks)
+    assert chromium.run("return document.getElementById('selection-a').textContent") == "all records"
+    assert chromium.complaints() == []
+
+
+def test_largest_first_on_request(chromium: Browser, tuples: Path) -> None:
+    visit(chromium, tuples, hash_="#order=size")
+    for card in chromium.run(READ):
+        numbers = [int(line[2].removeprefix("≈ ").split()[0].replace(",", "")) for line in card]
+        assert numbers == sorted(numbers, reverse=True)
+
+
+def test_another_value_takes_the_place_of_the_first(chromium: Browser, tuples: Path) -> None:
+    """Of an attribute with one value a record; the keyboard's focus stays where it was, and Clear takes all back."""
+    visit(chromium, tuples)
+    for key in ("0-0", "0-1"):
+        chromium.run("const b = document.querySelector(arguments[0]); b.focus(); b.click()", f'[data-key="{key}"]')
+    pressed = "return [...document.querySelectorAll('.value[aria-pressed=true]')].map((button) => button.dataset.key)"
+    assert chromium.run(pressed) == ["0-1"]
+    assert chromium.run("return document.activeElement.dataset.key") == "0-1"
+    chromium.run("document.getElementById('clear').click()")
+    assert chromium.run(pressed) == []
+
+
+def text_of(answer: Answer, *, share: bool) -> str:
+    """An answer as the page writes it."""
+    if answer.estimate is None:
+        return "too few records"
+    assert answer.low is not None
+    assert answer.high is not None
+    one, low, high = (f"{100 * x:.1f}%" if share else f"{x:,.0f}" for x in (answer.estimate, answer.low, answer.high))
+    return f"{one} ({low} to {high})"
+
+
+@pytest.mark.parametrize("unit", ["count", "share"])
+@pytest.mark.parametrize("clicks", [[], [(1, 0)], [(1, 1), (3, 0)], [(0, 1)]], ids=str)
+def test_numbers_and_ranges_are_those_of_query(
+    chromium: Browser, tmp_path: Path, clicks: list[tuple[int, int]], unit: str
+) -> None:
+    release, codes, answers = measured_release()
+    page = tmp_path / "explore.html"
+    page.write_text(render_explorer(release, shown(release, codes)), encoding="utf-8")
+    visit(chromium, page, hash_=f"#unit={unit}")
+    click(chromium, *clicks)
+    attributes, compared = release.configuration.attributes, 0
+    for a, card in enumerate(chromium.run(READ)):
+        where = {attributes[b].name: [attributes[b].labels[v]] for b, v in clicks if b != a}
+        for key, _, number, _ in card:
+            value = int(key.split("-")[1])
+            if value == len(attributes[a].labels):
+                continue
+            asked = {**where, attributes[a].name: [attributes[a].labels[value]]}
+            if unit == "count":
+                (answer,) = answers.ask(read_question({"where": asked}))
+            else:
+                own = {"where": {attributes[a].name: asked[attributes[a].name]}, "share": True, "by": list(where)}
+                found = list(answers.ask(read_question(own)))
+                (answer,) = [one for one in found if all(where[name] == [text] for name, text in one.group.items())]
+            if answer.flag.startswith("not measured"):
+                assert number.startswith(("≈", "too few")), (asked, number)
+            else:
+                compared += 1
+                assert number == text_of(answer, share=unit == "share"), asked
+    assert compared >= 4
+    assert chromium.complaints() == []
+
+
+def test_a_link_keeps_the_state(chromium: Browser, tuples: Path) -> None:
+    """What was chosen is in the address, which opens the page as it was; what makes no sense in it is left out."""
+    visit(chromium, tuples)
+    click(chromium, (0, 1), (2, 3))
+    for name, value in (("compare", "second"), ("order", "size"), ("edit", "b")):
+        chromium.run("document.querySelector(arguments[0]).click()", f'input[name="{name}"][value="{value}"]')
+    click(chromium, (1, 2))
+    chromium.run("const s = document.getElementById('search'); s.value = 'e'; s.dispatchEvent(new Event('input'))")
+    for which, attribute in (("rows", "0"), ("columns", "3")):
+        choose = "const s = document.getElementById(arguments[0]); s.value = arguments[1]; s.dispatchEvent(new Event('change'))"
+        chromium.run(choose, f"pair-{which}", attribute)
+    settle(chromium)
+    state = """return [document.body.innerText, [...document.querySelectorAll("input")].map((i) => [i.name, i.value, i.checked])]"""
+    hash_, seen = chromium.run("return location.hash"), chromium.run(state)
+    assert "second" in hash_
+    chromium.run("location.replace('about:blank')")
+    visit(chromium, tuples, hash_=hash_)
+    assert chromium.run("return location.hash") == hash_
+    assert chromium.run(state) == seen
+    chromium.run("location.hash = '#a=99.1-0.77-x&unit=nothing&rows=1000&compare='")
+    settle(chromium)
+    assert chromium.run("return document.getElementById('selection-a').textContent") == "all records"
+    assert chromium.complaints() == []
+
+
+def test_search_finds_columns_and_values(chromium: Browser, tuples: Path) -> None:
+    visit(chromium, tuples, hash_="#q=fever")
+    shown_cards = "return [...document.querySelectorAll('.card')].filter((c) => !c.hidden).map((c) => c.innerText)"
+    (text,) = chromium.run(shown_cards)
+    assert "fever" in text
+    assert "cough" not in text
+    visit(chromium, tuples, hash_="#q=region")
+    (text,) = chromium.run(shown_cards)
+    assert "north" in text
+    assert "west" in text
+
+
+def test_the_keyboard_reaches_everything(chromium: Browser, tuples: Path) -> None:
+    """One stop a list, arrows inside, Escape clears, / searches."""
+    visit(chromium, tuples)
+    stops = "return [...document.querySelectorAll('.values')].map((ul) => ul.querySelectorAll('[tabindex=\"0\"]').length)"
+    assert chromium.run(stops) == [1, 1, 1, 1]
+    press = """document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key: arguments[0], bubbles: true }));
+        return document.activeElement.dataset.key ?? document.activeElement.id"""
+    chromium.run("document.querySelector('[data-key=\"3-0\"]').focus()")
+    assert [chromium.run(press, key) for key in ("ArrowDown", "ArrowDown", "ArrowUp", "End", "Home")][:3] == ["3-1", "3-2", "3-1"]
+    assert chromium.run(stops) == [1, 1, 1, 1]
+    click(chromium, (3, 1))
+    chromium.run(press, "Escape")
+    settle(chromium)
+    assert chromium.run("return location.hash") == ""
+    assert chromium.run(press, "/") == "search"
+
+
+@pytest.mark.parametrize(("dark", "hash_"), [(False, ""), (True, "#a=0.1&b=0.0&compare=second&rows=0&columns=1&sources=1")])
+def test_no_rule_of_accessibility_is_broken(chromium: Browser, tuples: Path, axe: str, dark: bool, hash_: str) -> None:
+    """WCAG 2.2, levels A and AA, as far as axe-core can tell; narrow and wide."""
+    scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
+    chromium.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": scheme})
+    rules = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
+    for width in (360, 1440):
+        visit(chromium, tuples, width, hash_)
+        chromium.run(axe)
+        found = chromium.driver.execute_async_script(
+            "const done = arguments.at(-1); axe.run(arguments[0]).then((found) => done(found.violations))", rules
+        )
+        assert [(one["id"], [node["html"] for node in one["nodes"][:3]]) for one in found] == []
+    chromium.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+
+@pytest.fixture(scope="module")
+def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The source of axe-core, of one version, from npm."""
+    place = tmp_path_factory.mktemp("axe")
+    try:
+        subprocess.run(
+            ["npm", "pack", "--silent", "--prefer-offline", f"axe-core@{AXE}"], cwd=place, check=True, capture_output=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("npm, or its registry, is not there: axe-core is not run")
+    (packed,) = place.glob("*.tgz")
+    return subprocess.run(["tar", "-xzOf", packed, "package/axe.min.js"], check=True, capture_output=True, text=True).stdout
+
+
+AXE = "4.10.3"
+
+
+def test_what_is_saved_is_what_is_shown(chromium: Browser, tuples: Path, tmp_path: Path) -> None:
+    """CSV, SVG and PNG, without a request to anywhere."""
+    behavior = {"behavior": "allow", "downloadPath": str(tmp_path)}
+    chromium.driver.execute_cdp_cmd("Browser.setDownloadBehavior", behavior)
+    visit(chromium, tuples, hash_="#a=0.1")
+    chromium.requests()
+    chromium.run("document.querySelectorAll('.head button')[1].click()")
+    for place in range(3):
+        chromium.run("document.querySelectorAll('.card')[1].querySelectorAll('.head button')[arguments[0]].click()", place)
+    until = time.monotonic() + 20
+    while len(found := {path.suffix: path for path in tmp_path.iterdir()}) < 3 or ".crdownload" in found:
+        assert time.monotonic() < until
+    lines = list(csv.DictReader(io.StringIO(found[".csv"].read_text(encoding="utf-8"))))
+    read = chromium.run(READ)[1]
+    assert [line["value"] for line in lines] == [line[1] for line in read]
+    assert [f"{int(line['count']):,}" for line in lines] == [line[2].removeprefix("≈ ").split()[0] for line in read]
+    assert found[".png"].read_bytes().startswith(b"\x89PNG")
+    assert "north" in found[".svg"].read_text(encoding="utf-8")
+    assert [url for url in chromium.requests() if not url.startswith(("blob:", "data:"))] == []
+    assert chromium.complaints() == []
+
+
+@pytest.mark.parametrize(("columns", "most"), [(15, 30), (200, 150)])
+def test_a_click_answers_at_once(chromium: Browser, tmp_path: Path, columns: int, most: int) -> None:
+    """A million records, 20,000 of them shown: the middle one of ten clicks, layout included, in milliseconds."""
+    declared: dict[str, Any] = {
+        f"c{j}": {"type": "category", "values": [f"v{v}" for v in range(4 + j % 5)]} for j in range(columns)
+    }
+    declared["many"] = {"type": "category", "values": [f"w{v}" for v in range(3000)]}
+    small, _ = published(made_codes(declared, 400), drop=10**9, columns=declared, aggregate__reporting_length=1)
+    page = tmp_path / "large.html"
+    page.write_text(render_explorer(small, shown(small, made_codes(declared, 10**6))), encoding="utf-8")
+    assert page.stat().st_size <= 5_000_000
+    visit(chromium, page)
+    assert "a sample of 20000 of 1000000" in chromium.run("return document.body.textContent")
+    timed = """
+        const button = () => document.querySelector(`[data-key="${arguments[0]}"]`);
+        const start = performance.now(); button().click(); document.body.offsetHeight; return performance.now() - start"""
+    times = []
+    for j in range(10):
+        times.append(chromium.run(timed, f"{j}-0"))
+        settle(chromium)
+    assert median(times) < most, times
+
+
+def made_codes(columns: dict[str, Any], count: int) -> Codes:
+    rng = np.random.default_rng(3)
+    kinds = (np.uint8 if len(column["values"]) < 255 else np.uint16 for column in columns.values())
+    return [
+        rng.integers(0, len(column["values"]), count).astype(kind)
+        for column, kind in zip(columns.values(), kinds, strict=True)
+    ]
+
+
+def test_all_texts_are_in_one_catalogue() -> None:
+    """No text for people in the scripts, and none in the catalogue that nothing shows."""
+    place = Path(render_explorer.__code__.co_filename).parent
+    texts = json.loads((place / "explore.texts.json").read_text(encoding="utf-8"))
+    sources = "".join((place / name).read_text(encoding="utf-8") for name in SOURCES)
+    assert len(sources) < 600_000
+    for key in texts:
+        used = (f"TEXT.{key}", f'say("{key}"', f"text.{key}", f'"{key}"', key[4:] if key.startswith("head") else "\0")
+        assert any(word in sources for word in used), key
+
+
+SOURCES = ("explore.js", "explore_page.js", "explore_save.js", "explore.html.j2")
