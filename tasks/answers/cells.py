@@ -100,7 +100,10 @@ def _table(
     for place, part in enumerate(parts):
         known &= along(place, (values[place][:, part.blocks] == weights[place]).all(axis=1)).astype(np.bool_)
     estimates, variances, shared = np.zeros(shape), np.zeros(shape), np.zeros((length, *shape))
-    slopes, sums = scale(()), [scale((place,)) for place in range(length)]  # of the cells, and of their sums over a place
+    slopes, sums = (
+        scale(()),
+        [scale((place,)) for place in range(length)],
+    )  # of the cells, and of their sums over a place
     for inside in (some for k in range(1, length + 1) for some in itertools.combinations(range(length), k)):
         own, (told, variance, slope) = scale(inside), squares.products(signature, inside, centered)
         estimates = estimates + own * told

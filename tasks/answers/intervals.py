@@ -52,12 +52,13 @@ def count_ends(estimates: Floats, variances: Floats, reach: Reach) -> tuple[Floa
     sigmas, places = np.unique(np.sqrt(np.maximum(variances, 0.0)), return_inverse=True)
     halves = np.array([reach.of(sigma) + (0.5 if sigma else 0.0) for sigma in sigmas.tolist()])
     half, centre = halves[places].reshape(np.shape(estimates)), np.maximum(estimates, 0.0)
-    return np.round(centre), np.maximum(np.ceil(centre - half - 1e-9), 0.0), np.floor(centre + half + 1e-9)
+    rounded: Floats = np.round(centre)
+    return rounded, np.maximum(np.ceil(centre - half - 1e-9), 0.0), np.floor(centre + half + 1e-9)
 
 
 def count_interval_of(estimate: float, variance: float, reach: Reach) -> EstimateInterval:
     """A count as it is shown, with its `count_ends`, all whole."""
-    found, low, high = (int(end) for end in count_ends(np.float64(estimate), np.float64(variance), reach))
+    found, low, high = (int(end[0]) for end in count_ends(np.array([estimate]), np.array([variance]), reach))
     return EstimateInterval(estimate=found, low=low, high=high, sd=math.sqrt(max(variance, 0.0)))
 
 

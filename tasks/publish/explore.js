@@ -211,19 +211,29 @@ class Selected {
     return found === null ? { estimate: scaled, made: scaled } : { ...found, measured: true, made: scaled };
   }
 
-  // Count and share of each value of an attribute among these records.
-  of(attribute) {
-    const key = `of ${attribute}`;
-    if (!this.cache.has(key)) {
+  // Count and share of a value among these records.
+  one(attribute, value) {
+    const key = `${attribute} ${value}`;
+    let found = this.cache.get(key);
+    if (found === undefined) {
       const others = this.others(attribute);
-      const made = this.made(attribute);
-      const whole = this.total(others);
-      const numbers = this.release.values(attribute).map((value) => {
-        const count = this.number(this.release.find([...others, [attribute, value]]), made[value]);
-        return { value, count, share: this.share(count, whole, attribute) };
-      });
-      this.cache.set(key, numbers);
+      const held = others.some(([a, v]) => a === attribute && v === value); // a set's value that is selected itself
+      const measured = this.release.find(held ? others : [...others, [attribute, value]]);
+      const count = this.number(measured, this.made(attribute)[value]);
+      found = { value, count, share: this.share(count, this.whole(attribute), attribute) };
+      this.cache.set(key, found);
     }
+    return found;
+  }
+
+  of(attribute, values = this.release.values(attribute)) {
+    return values.map((value) => this.one(attribute, value));
+  }
+
+  // The records that the shares of an attribute are of.
+  whole(attribute) {
+    const key = this.release.attributes[attribute].set || this.pairs.every(([a]) => a !== attribute) ? "whole" : `whole ${attribute}`;
+    if (!this.cache.has(key)) this.cache.set(key, this.total(this.others(attribute)));
     return this.cache.get(key);
   }
 

@@ -79,7 +79,8 @@ class Card {
     const save = element("button", { type: "button", className: "quiet", textContent: TEXT.save, ariaLabel: say("saveColumn", { column: this.about.name }) });
     save.addEventListener("click", () => this.offer(save));
     this.head = element("div", { className: "head" }, heading, save);
-    this.chart = ["number", "date", "datetime"].includes(this.about.kind) ? element("div", { className: "chart", ariaHidden: "true" }) : null;
+    this.ordered = ["number", "date", "datetime", "group"].includes(this.about.kind);
+    this.chart = this.ordered && this.about.kind !== "group" ? element("div", { className: "chart", ariaHidden: "true" }) : null;
     this.list = element("ul", { className: "values" });
     this.note = element("p", { className: "soft small" });
     this.more = element("button", { type: "button", className: "all" });
@@ -104,21 +105,22 @@ class Card {
     this.update();
   }
 
-  // The values to show, in order: they stay where they are, whatever is selected, unless sorted by size.
-  order(numbers) {
-    const { state, release } = this.page;
-    const ordered = this.chart || this.about.kind === "group";
-    const wanted = state.q && !this.named ? numbers.filter(({ value }) => this.matches(value)) : numbers;
-    const most = Math.max(this.limit, ordered && wanted.length <= FEW ? FEW : 0);
-    if (state.order === "size") {
-      const sorted = [...wanted].sort((x, y) => y.count.estimate - x.count.estimate || x.value - y.value);
-      return [sorted.filter((x, i) => i < most || this.page.chosen(this.attribute, x.value)), wanted.length];
-    }
-    if (wanted.length <= most) return [wanted, wanted.length];
-    const everybody = new Map(release.everybody.of(this.attribute).map(({ value, count }) => [value, count.estimate]));
-    const largest = wanted.map(({ value }) => value).sort((x, y) => everybody.get(y) - everybody.get(x) || x - y);
-    const kept = new Set(largest.slice(0, most));
-    return [wanted.filter(({ value }) => kept.has(value) || this.page.chosen(this.attribute, value)), wanted.length];
+  // The values to show, in order, and how many there are: they stay where they are, whatever is selected, unless sorted by size.
+  order() {
+    const { state, release, first } = this.page;
+    const all = release.values(this.attribute);
+    const wanted = state.q && !this.named ? all.filter((value) => this.matches(value)) : all;
+    const most = Math.max(this.limit, this.ordered && wanted.length <= FEW ? FEW : 0);
+    if (wanted.length <= most && state.order === "natural") return [wanted, wanted.length];
+    const bySize = (selected) => {
+      const size = new Map(wanted.map((value) => [value, selected.one(this.attribute, value).count.estimate]));
+      return [...wanted].sort((x, y) => size.get(y) - size.get(x) || x - y);
+    };
+    const chosen = (value) => this.page.chosen(this.attribute, value);
+    if (state.order === "size") return [bySize(first).filter((value, i) => i < most || chosen(value)), wanted.length];
+    const key = `${most} ${this.named ? "" : state.q}`;
+    if (this.kept?.key !== key) this.kept = { key, values: new Set(bySize(release.everybody).slice(0, most)) };
+    return [wanted.filter((value) => this.kept.values.has(value) || chosen(value)), wanted.length];
   }
 
   matches(value) {
@@ -136,9 +138,9 @@ class Card {
   update() {
     const { page, attribute } = this;
     const share = page.state.unit === "share";
-    const numbers = page.first.of(attribute);
-    const others = page.other && new Map(page.other.of(attribute).map((number) => [number.value, number]));
-    const [shown, all] = this.order(numbers);
+    const [values, all] = this.order();
+    const shown = page.first.of(attribute, values);
+    const others = page.other && new Map(page.other.of(attribute, values).map((number) => [number.value, number]));
     const pick = (number) => (share ? number.share : number.count);
     const reach = ({ estimate, high }) => Math.max(estimate, high ?? 0);
     let most = share ? 0 : 1;
@@ -152,7 +154,7 @@ class Card {
     });
     if (lines.length !== this.list.children.length || lines.some((line, i) => this.list.children[i] !== line)) this.list.replaceChildren(...lines);
     if (lines.length && !lines.some((line) => line.firstChild.tabIndex === 0)) lines[0].firstChild.tabIndex = 0;
-    if (this.chart) this.chart.replaceChildren(drawChart(this, numbers, others, share));
+    if (this.chart) this.chart.replaceChildren(drawChart(this, page.first.of(attribute), page.other && new Map(page.other.of(attribute).map((number) => [number.value, number])), share));
     const rest = all - shown.length;
     this.more.hidden = rest === 0 && this.limit === MOST_SHOWN;
     this.more.textContent = rest === 0 ? TEXT.fewer : this.limit === MOST_SHOWN && all <= STEP ? say("values", { number: whole.format(all) }) : say("more", { number: whole.format(Math.min(STEP, rest)) });

@@ -19,13 +19,13 @@ from marginweave.tasks.answers.cells import CellTable, cell_tables
 from marginweave.tasks.answers.intervals import Reach, count_ends
 from marginweave.tasks.answers.tables import axes_of
 from marginweave.tasks.evaluate.intervals import LEVEL, record_interval
-from marginweave.tasks.publish.reader import PublishedRelease, RecordCodes, ShownRecords, titled_labels, titled_names
+from marginweave.tasks.publish.reader import PublishedRelease, ShownRecords, titled_labels, titled_names
 from marginweave.tasks.publish.templates import read_text, render
 from marginweave.tasks.structure.zeros import domain_sizes
 
 MOST_CELLS = 400_000
 """Cells of measured tables that the page holds: about 3 bytes each."""
-STEPS = 16
+STEPS = 1024
 """Parts of a record in which the page holds estimates; the whole ones that it shows are exact."""
 # Of numbers like these the highest effort takes 15 times as long for 6 % less: 16 seconds for 1.7 million combinations.
 _EFFORT = 5
@@ -36,10 +36,10 @@ Arrays = dict[str, NDArray[Any]]
 def render_explorer(published: PublishedRelease, shown: ShownRecords) -> str:
     """The page as HTML text, the same for the same release and what is shown of its records. DP: post-processing."""
     data, texts = base64.b64encode(explorer_data(published, shown)).decode(), read_text("explore.texts.json")
-    script = Markup(f"const TEXT = {texts.strip()};\n{read_text('explore.js')}{read_text('explore_page.js')}{read_text('explore_save.js')}")  # noqa: S704 - our own files
-    return render(
-        "explore.html.j2", published=published, shown=shown, data=data, script=script, text=json.loads(texts)
+    script = Markup(
+        f"const TEXT = {texts.strip()};\n{read_text('explore.js')}{read_text('explore_page.js')}{read_text('explore_save.js')}"
     )
+    return render("explore.html.j2", published=published, shown=shown, data=data, script=script, text=json.loads(texts))
 
 
 def explorer_data(published: PublishedRelease, shown: ShownRecords) -> bytes:
@@ -135,6 +135,10 @@ def _packed(array: NDArray[Any]) -> NDArray[Any]:
     if array.dtype.kind == "f":
         return np.ascontiguousarray(array, np.dtype("<f4"))
     least, largest = int(array.min(initial=0)), int(array.max(initial=0))
-    smallest = np.promote_types(np.min_scalar_type(least), np.min_scalar_type(largest)) if least else np.min_scalar_type(largest)
+    smallest = (
+        np.promote_types(np.min_scalar_type(least), np.min_scalar_type(largest))
+        if least
+        else np.min_scalar_type(largest)
+    )
     kind = smallest if smallest.itemsize < 8 else np.dtype(np.float64)
     return np.ascontiguousarray(array).astype(kind.newbyteorder("<"))

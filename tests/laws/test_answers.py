@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, chi2
 
+from marginweave.tasks.answers.cells import cell_tables
 from marginweave.tasks.answers.intervals import Reach, count_interval_of, quantile_bins, ratio_interval
 from marginweave.tasks.answers.least_squares import LeastSquares, NotMeasuredError
 from marginweave.tasks.evaluate.intervals import count_interval
@@ -205,3 +206,30 @@ def test_quantiles_are_covered(q: float) -> None:
     found = [quantile_bins(one, sigmas, Reach(level=0.95)) for one in below]
     assert sum(bool(one[truth]) for one in found) >= binom.ppf(FALSE_ALARM, 4000, 0.95)
     assert np.mean([one.sum() for one in found]) < 5
+
+
+@given(survey=surveys(), seed=st.integers(0, 2**32 - 1), level=st.booleans(), data=st.data())
+@settings(max_examples=40, deadline=None)
+def test_a_whole_table_has_what_each_cell_has_by_itself(
+    survey: Survey, seed: int, level: bool, data: st.DataObject
+) -> None:
+    """Estimates, variances, and covariances with the sums that shares are of; unknown where a question is refused."""
+    survey = data.draw(surveys(level=True)) if level else survey
+    rng = np.random.default_rng(seed)
+    squares = survey.measure(rng.poisson(40, survey.cells).astype(np.float64), rng)
+    for table in cell_tables(squares.measured, survey.axes, survey.sizes, 10**6):
+        shape = [survey.sizes[a] for a in table.attributes]
+        assert table.estimates.shape == table.variances.shape == table.known.shape == tuple(shape)
+        for cell in itertools.product(*map(range, shape)):
+            own = {survey.axes[a][0]: survey.axes[a][1] == v for a, v in zip(table.attributes, cell, strict=True)}
+            asked = [own, *({**own, axis: np.ones_like(codes)} for axis, codes in own.items())]
+            weights = {axis: np.array([one[axis] for one in asked], np.float64) for axis in own}
+            try:
+                solved = squares.solve(weights)
+            except NotMeasuredError:
+                assert not table.known[cell]
+                continue
+            assert table.known[cell]
+            found = [table.variances[cell], *(shared[cell] for shared in table.shared)]
+            assert np.isclose(table.estimates[cell], solved.values[0], rtol=1e-9, atol=1e-7)
+            assert np.allclose(found, solved.covariance[0], rtol=1e-8, atol=1e-9)

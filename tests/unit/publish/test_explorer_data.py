@@ -15,10 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marginweave.schemas.errors import StageError
-from marginweave.tasks.publish import reader
-from marginweave.tasks.publish.pages import explorer_data, render_explorer
+from marginweave.schemas.question import read_question
+from marginweave.tasks.publish import explorer, reader
+from marginweave.tasks.publish.explorer import explorer_data, render_explorer
 from marginweave.tasks.publish.reader import MOST_RECORDS, show_records
-from tests.support.published import published, shown
+from tests.support.published import measured_release, published, shown
 
 
 def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
@@ -35,7 +36,7 @@ def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]
 
 def test_it_is_the_release() -> None:
     release, codes = published()
-    header, arrays = unpack(explorer_data(release, tuple(codes)))
+    header, arrays = unpack(explorer_data(release, shown(release, codes)))
     names = [attribute["name"] for attribute in header["attributes"]]
     assert names == list(release.aggregates.domain.names)
     assert [tuple(a["labels"]) for a in header["attributes"]] == list(release.aggregates.domain.labels)
@@ -55,7 +56,7 @@ def test_it_is_the_release() -> None:
 def test_a_title_stands_behind_its_value() -> None:
     columns = {"a": {"type": "category", "values": ["1", "2"], "titles": {"2": "two"}}}
     release, codes = published([np.zeros(3, np.uint8)], columns=columns)
-    header, _ = unpack(explorer_data(release, tuple(codes)))
+    header, _ = unpack(explorer_data(release, shown(release, codes)))
     assert [a["labels"] for a in header["attributes"]] == [["1", "2 (two)"]]
 
 
@@ -67,7 +68,10 @@ def test_counts_of_any_size_are_kept() -> None:
         measured = first.measured.copy()
         measured[0] = largest
         intervals = (replace(first, measured=measured), *others)
-        assert unpack(explorer_data(replace(release, intervals=intervals), tuple(codes)))[1]["counts-1"][0] == largest
+        assert (
+            unpack(explorer_data(replace(release, intervals=intervals), shown(release, codes)))[1]["counts-1"][0]
+            == largest
+        )
 
 
 def test_of_many_records_a_sample_is_taken() -> None:
@@ -78,7 +82,7 @@ def test_of_many_records_a_sample_is_taken() -> None:
     page = render_explorer(release, shown(release, many))
     assert page == render_explorer(release, shown(release, many))
     assert f"a sample of {MOST_RECORDS} of {2 * MOST_RECORDS}" in page
-    assert "a sample of" not in render_explorer(release, shown(release, [many[0][:MOST_RECORDS]]))
+    assert "a sample of 20000" not in render_explorer(release, shown(release, [many[0][:MOST_RECORDS]]))
 
 
 @settings(max_examples=15, deadline=None)
@@ -108,3 +112,33 @@ def test_records_that_are_lacking_are_noticed() -> None:
     release, codes = published()
     with pytest.raises(StageError, match="not as many"):
         show_records([tuple(codes)], 301, release.aggregates.domain, release.configuration)
+
+
+def test_of_marginals_it_has_what_query_answers() -> None:
+    """Every cell of a table: the estimate, and both ends of its interval; none where it is not measured alone."""
+    release, codes, answers = measured_release()
+    header, arrays = unpack(explorer_data(release, shown(release, codes)))
+    attributes, sizes, unknown = release.configuration.attributes, header["sizes"], 0
+    assert sorted(len(chosen) for chosen, _ in header["tables"]) == [0, 1, 1, 1, 1, 2, 2, 2, 2, 3]
+    for chosen, start in header["tables"]:
+        k, cells = len(chosen), int(np.prod([sizes[j] for j in chosen]))
+        own = {name: arrays[f"{name}-{k}"][start : start + cells].astype(int) for name in ("estimate", "low", "high")}
+        found = list(answers.ask(read_question({"by": [attributes[j].name for j in chosen]})))
+        assert len(found) == cells
+        for i, answer in enumerate(found):
+            estimate, low, high = (int(own[name][i]) for name in ("estimate", "low", "high"))
+            unknown += high == 0
+            if high == 0:
+                assert answer.estimate is None
+            else:
+                assert (answer.estimate, answer.low, answer.high) == (estimate, estimate - low, estimate + high - 1)
+    assert unknown
+
+
+def test_of_many_cells_the_smaller_tables_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    release, codes, _ = measured_release()
+    monkeypatch.setattr(explorer, "MOST_CELLS", 40)
+    header, _ = unpack(explorer_data(release, shown(release, codes)))
+    sizes = [int(np.prod([header["sizes"][j] for j in chosen])) for chosen, _ in header["tables"]]
+    assert sum(sizes) <= 40
+    assert len(header["tables"]) > 5
