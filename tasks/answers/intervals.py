@@ -52,8 +52,7 @@ def count_ends(estimates: Floats, variances: Floats, reach: Reach) -> tuple[Floa
     sigmas, places = np.unique(np.sqrt(np.maximum(variances, 0.0)), return_inverse=True)
     halves = np.array([reach.of(sigma) + (0.5 if sigma else 0.0) for sigma in sigmas.tolist()])
     half, centre = halves[places].reshape(np.shape(estimates)), np.maximum(estimates, 0.0)
-    rounded: Floats = np.round(centre)
-    return rounded, np.maximum(np.ceil(centre - half - 1e-9), 0.0), np.floor(centre + half + 1e-9)
+    return np.rint(centre), np.maximum(np.ceil(centre - half - 1e-9), 0.0), np.floor(centre + half + 1e-9)
 
 
 def count_interval_of(estimate: float, variance: float, reach: Reach) -> EstimateInterval:
