@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+import pyarrow.parquet as pq
+
 from marginweave.schemas.draws import BudgetPlan
 from marginweave.schemas.errors import StageError
 from marginweave.schemas.released.account import AccountStatement
@@ -21,6 +23,7 @@ from marginweave.tasks.evaluate.intervals import Intervals, marginal_intervals, 
 from marginweave.tasks.normalize.earlier import earlier_files
 from marginweave.tasks.normalize.marginals import listed_counts
 from marginweave.tasks.normalize.task import load_counts, released_counts
+from marginweave.tasks.publish.croissant import CROISSANT, croissant
 from marginweave.tasks.publish.fitted import MODEL, model_table
 from marginweave.tasks.publish.measured_tables import marginal_facts, measurements_table
 from marginweave.tasks.publish.pages import internal_report, release_pages
@@ -81,6 +84,9 @@ def publish(
     decoded = reference.load_blocks(parts["decode"])
     tables = LocalEngine().map(lambda block: unpack_table(decoded[block]), range(len(decoded)))  # verified on all cores
     digests |= write_synthetic(place, tables, configuration, reference.types)
+    about = croissant(configuration, statement, pq.read_schema(place / "synthetic.parquet"), digests)
+    replace_file(place / CROISSANT, about)
+    digests[CROISSANT] = hashlib.sha256(about).hexdigest()
     return {f"release/{name}": digest for name, digest in digests.items()}
 
 

@@ -1,0 +1,84 @@
+"""The description for catalogues: what mlcroissant reads of it are the records of the release."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import venv
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from marginweave.tasks.publish.croissant import CROISSANT, croissant
+from marginweave.tasks.publish.reader import PublishedRelease
+from tests.support.published import Codes, published, table_of
+
+VERSION = "1.1.1"
+
+
+def described(place: Path) -> tuple[PublishedRelease, Codes, dict[str, Any]]:
+    release, codes = published(columns__sex__label="Sex", columns__sex__description="As registered.")
+    pq.write_table(table_of(release, codes), place / "synthetic.parquet")
+    (place / "privacy.json").write_bytes(release.statement.to_json())
+    digests = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in place.iterdir()}
+    digests["known-1-privacy.json"] = "0" * 64
+    schema = pq.read_schema(place / "synthetic.parquet")
+    content = croissant(release.configuration, release.statement, schema, digests)
+    (place / CROISSANT).write_bytes(content)
+    return release, codes, json.loads(content)
+
+
+def test_it_names_files_columns_and_the_privacy_statement(tmp_path: Path) -> None:
+    release, _, content = described(tmp_path)
+    files = {one["@id"]: one for one in content["distribution"]}
+    assert set(files) == {"synthetic.parquet", "privacy.json"}
+    for name, one in files.items():
+        assert one["sha256"] == hashlib.sha256((tmp_path / name).read_bytes()).hexdigest()
+    assert content["usageInfo"]["url"] == "privacy.json"
+    assert content["identifier"].endswith(release.statement.release)
+    assert "epsilon 1 and delta 1e-06" in content["description"]
+    fields = {one["name"]: one for one in content["recordSet"][0]["field"]}
+    assert list(fields) == list(release.configuration.output_names)
+    assert fields["sex"]["description"] == "Sex. As registered."
+    assert fields["sex"]["dataType"] == "sc:Text"
+
+
+@pytest.fixture(scope="module")
+def mlcroissant(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """mlcroissant in an environment of its own."""
+    place = tmp_path_factory.mktemp("environment")
+    venv.create(place, with_pip=True)
+    wanted = [f"mlcroissant=={VERSION}", "pyarrow"]
+    install = [place / "bin" / "python", "-m", "pip", "install", "-qq", "--no-compile", *wanted]
+    if subprocess.run(install, check=False, capture_output=True, env={"PATH": "/usr/bin:/bin"}).returncode:
+        pytest.skip("pip cannot install mlcroissant")
+    return place / "bin" / "mlcroissant"
+
+
+@pytest.mark.long
+def test_mlcroissant_accepts_it_and_reads_the_records(tmp_path: Path, mlcroissant: Path) -> None:
+    release, codes, _ = described(tmp_path)
+
+    def run(*arguments: str) -> str:
+        command = [mlcroissant, *arguments, "--jsonld", tmp_path / CROISSANT]
+        done = subprocess.run(command, check=False, capture_output=True, text=True, env={"PATH": "/usr/bin:/bin"})
+        assert done.returncode == 0, done.stderr
+        return done.stdout + done.stderr
+
+    said = run("validate")
+    assert "error" not in said.lower()
+    assert "not standard" not in said
+    table = table_of(release, codes)
+    read = run("load", "--record_set", "records", "--num_records", "3")
+    for name in table.column_names:
+        assert f"records/{name}" in read
+    content = json.loads((tmp_path / CROISSANT).read_text(encoding="utf-8"))
+    content["recordSet"][0]["field"][0]["source"]["fileObject"]["@id"] = "elsewhere"
+    (tmp_path / CROISSANT).write_text(json.dumps(content), encoding="utf-8")
+    broken = subprocess.run(
+        [mlcroissant, "validate", "--jsonld", tmp_path / CROISSANT], check=False, capture_output=True
+    )
+    assert broken.returncode or b"error" in broken.stderr.lower()  # it can say no
