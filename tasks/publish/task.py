@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.draws import BudgetPlan
 from marginweave.schemas.errors import StageError
 from marginweave.schemas.released.account import AccountStatement
 from marginweave.schemas.released.aggregates import Aggregates
 from marginweave.schemas.released.evaluation import Evaluation, InternalEvaluation
-from marginweave.schemas.released.statement import MarginalsStatement, ReleaseFacts
+from marginweave.schemas.released.statement import MarginalsStatement, PrivacyStatement, ReleaseFacts
 from marginweave.tasks.aggregate.payloads import unpack_aggregates, unpack_marginals
 from marginweave.tasks.answers.tables import NoisyTables, released_tables
 from marginweave.tasks.checkpoint.codecs import Unpacked, unpack_codes, unpack_table
@@ -59,12 +60,13 @@ def publish(
         configuration, plan, aggregates, account, release, bought, bins=reference.released_bins, marginals=marginals
     ).model_copy(update={"verdict": evaluation.summary})
     statement = with_types(statement, reference.types)
+    measured = _measured(reference, parts["normalize"])
     published = PublishedRelease(
         configuration=reference.resolved,
         aggregates=aggregates,
         intervals=intervals,
         statement=statement,
-        measured=_measured(reference, parts["normalize"]),
+        measured=measured,
     )
     blocks = Unpacked(unpack_codes, reference.load_blocks(parts["synthesize"]))
     shown = show_records(blocks, evaluation.records, aggregates.domain, reference.resolved)
@@ -84,10 +86,14 @@ def publish(
     decoded = reference.load_blocks(parts["decode"])
     tables = LocalEngine().map(lambda block: unpack_table(decoded[block]), range(len(decoded)))  # verified on all cores
     digests |= write_synthetic(place, tables, configuration, reference.types)
+    digests[CROISSANT] = _describe(place, configuration, statement, digests)
+    return {f"release/{name}": digest for name, digest in digests.items()}
+
+
+def _describe(place: Path, configuration: Configuration, statement: PrivacyStatement, digests: dict[str, str]) -> str:
     about = croissant(configuration, statement, pq.read_schema(place / "synthetic.parquet"), digests)
     replace_file(place / CROISSANT, about)
-    digests[CROISSANT] = hashlib.sha256(about).hexdigest()
-    return {f"release/{name}": digest for name, digest in digests.items()}
+    return hashlib.sha256(about).hexdigest()
 
 
 def _measured(reference: DerivedReference, normalized: StageResult) -> NoisyTables | None:
