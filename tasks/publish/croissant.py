@@ -19,13 +19,12 @@ _TERMS = (
     "md5 parentField path recordSet references regex repeated replace samplingRate separator source subField transform"
 )
 _CONTEXT: dict[str, Any] = {
-    **{
-        "@language": "en",
-        "@vocab": "https://schema.org/",
-        "sc": "https://schema.org/",
-        "dct": "http://purl.org/dc/terms/",
-    },
-    **{"cr": "http://mlcommons.org/croissant/", "rai": "http://mlcommons.org/croissant/RAI/"},
+    "@language": "en",
+    "@vocab": "https://schema.org/",
+    "sc": "https://schema.org/",
+    "dct": "http://purl.org/dc/terms/",
+    "cr": "http://mlcommons.org/croissant/",
+    "rai": "http://mlcommons.org/croissant/RAI/",
     **{name: f"cr:{name}" for name in _TERMS.split()},
     **{name: {"@id": f"cr:{name}", "@type": "@json"} for name in ("data", "examples")},
     "conformsTo": "dct:conformsTo",

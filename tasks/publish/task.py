@@ -15,7 +15,7 @@ from marginweave.schemas.released.aggregates import Aggregates
 from marginweave.schemas.released.evaluation import Evaluation, InternalEvaluation
 from marginweave.schemas.released.statement import MarginalsStatement, PrivacyStatement, ReleaseFacts
 from marginweave.tasks.aggregate.payloads import unpack_aggregates, unpack_marginals
-from marginweave.tasks.answers.tables import NoisyTables, released_tables
+from marginweave.tasks.answers.tables import released_tables
 from marginweave.tasks.checkpoint.codecs import Unpacked, unpack_codes, unpack_table
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place, read_file, replace_file
 from marginweave.tasks.engine.local import LocalEngine
@@ -60,14 +60,7 @@ def publish(
         configuration, plan, aggregates, account, release, bought, bins=reference.released_bins, marginals=marginals
     ).model_copy(update={"verdict": evaluation.summary})
     statement = with_types(statement, reference.types)
-    measured = _measured(reference, parts["normalize"])
-    published = PublishedRelease(
-        configuration=reference.resolved,
-        aggregates=aggregates,
-        intervals=intervals,
-        statement=statement,
-        measured=measured,
-    )
+    published = _read_back(reference, parts["normalize"], aggregates, intervals, statement)
     blocks = Unpacked(unpack_codes, reference.load_blocks(parts["synthesize"]))
     shown = show_records(blocks, evaluation.records, aggregates.domain, reference.resolved)
     files = {
@@ -96,11 +89,21 @@ def _describe(place: Path, configuration: Configuration, statement: PrivacyState
     return hashlib.sha256(about).hexdigest()
 
 
-def _measured(reference: DerivedReference, normalized: StageResult) -> NoisyTables | None:
-    if reference.resolved.marginals is None:
-        return None
-    marginals = unpack_marginals(reference.load(normalized))
-    return released_tables(marginals, reference.configuration, reference.resolved, reference.read_kept)[0]
+def _read_back(
+    reference: DerivedReference,
+    normalized: StageResult,
+    aggregates: Aggregates,
+    intervals: tuple[Intervals, ...],
+    statement: PrivacyStatement,
+) -> PublishedRelease:
+    """What its pages are made of, as it is read from its files."""
+    measured, resolved = None, reference.resolved
+    if resolved.marginals is not None:
+        marginals = unpack_marginals(reference.load(normalized))
+        measured, _ = released_tables(marginals, reference.configuration, resolved, reference.read_kept)
+    return PublishedRelease(
+        configuration=resolved, aggregates=aggregates, intervals=intervals, statement=statement, measured=measured
+    )
 
 
 def _model_file(reference: DerivedReference, parts: dict[str, StageResult]) -> dict[str, bytes]:
