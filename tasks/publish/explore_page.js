@@ -287,9 +287,13 @@ class Page {
     if (changes.compare && changes.compare !== "none" && this.state.compare === "none") state.unit = "share";
     if (state.compare !== "second") state.edit = "a";
     this.state = state;
-    const hash = toHash(state);
-    history.replaceState(null, "", hash ? `#${hash}` : location.pathname + location.search);
     this.show();
+  }
+
+  // The address keeps the state.
+  address() {
+    const hash = toHash(this.state);
+    history.replaceState(null, "", hash ? `#${hash}` : location.pathname + location.search);
   }
 
   toggle(attribute, value) {
@@ -350,6 +354,7 @@ class Page {
       }
       this.related();
       this.pair.show();
+      this.address();
       byId("attributes").setAttribute("aria-busy", "false");
     });
   }
@@ -428,6 +433,7 @@ class Page {
   }
 
   async copyLink() {
+    this.address();
     try {
       await navigator.clipboard.writeText(location.href);
       byId("said").textContent = TEXT.linked;
