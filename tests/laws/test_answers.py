@@ -233,7 +233,17 @@ def test_a_whole_table_has_what_each_cell_has_by_itself(
     survey: Survey, seed: int, level: bool, data: st.DataObject
 ) -> None:
     """Estimates, variances, and covariances with the sums that shares are of; unknown where a question is refused."""
-    survey = data.draw(surveys(level=True)) if level else survey
+    compare_tables(data.draw(surveys(level=True)) if level else survey, seed)
+
+
+def test_of_two_readings_of_a_cell_the_less_noisy_one() -> None:
+    """One set measured twice: finely with much noise, and merged with little; some cells can be read in both."""
+    sets = (*(((a,), 3.0, False) for a in range(2)), ((0, 1), 30.0, False), ((0, 1), 2.0, True))
+    for seed in range(3):
+        compare_tables(Survey(sizes=(3, 4), sets=sets, merged=((0, 1, 1), (0, 1, 2, 2))), seed)
+
+
+def compare_tables(survey: Survey, seed: int) -> None:
     rng = np.random.default_rng(seed)
     squares = survey.measure(rng.poisson(40, survey.cells).astype(np.float64), rng)
     for table in cell_tables(squares.measured, survey.axes, survey.sizes, 10**6):
