@@ -75,9 +75,26 @@ class Tables {
     this.steps = header.steps;
     this.squared = header.reach ** 2;
     this.tables = new Map(header.tables.map(([columns, start]) => [columns.join(), start]));
+    this.levels = new Map(header.levels.map(([coarse, fine, codes]) => [coarse, { fine, codes }]));
   }
 
+  // The estimate of sorted pairs, or null. A value implies its coarser level, and excludes the others.
   find(pairs) {
+    if (this.levels.size === 0) return this.cell(pairs);
+    const values = new Map(pairs);
+    const implied = ([attribute]) => values.has(this.levels.get(attribute)?.fine);
+    const excluded = pairs.some((pair) => {
+      const level = this.levels.get(pair[0]);
+      return implied(pair) && level.codes[values.get(level.fine)] !== pair[1];
+    });
+    const kept = pairs.filter((pair) => !implied(pair));
+    const found = this.cell(kept);
+    if (found !== null && excluded) return { estimate: 0, low: 0, high: 0, exact: 0, variance: 0, shared: new Map() };
+    if (found === null || kept.length === pairs.length) return found;
+    return { ...found, shared: new Map() }; // of the sums over a part of the values the covariance is not known
+  }
+
+  cell(pairs) {
     const start = this.tables.get(pairs.map((pair) => pair[0]).join());
     if (start === undefined) return null;
     const length = pairs.length;
@@ -98,8 +115,10 @@ class Tables {
     return { estimate, low, high: estimate + of("high")[place] - 1, exact, variance: of("variance")[place], shared };
   }
 
-  // All ratios that noise allows (Fieller), as `marginweave query --share` gives them; null where that bounds nothing.
+  // All ratios that noise allows (Fieller), as `marginweave query --share` gives them; null where that bounds nothing,
+  // undefined where how both vary together is not known.
   share(part, whole, attribute) {
+    if (!part.shared.has(attribute)) return undefined;
     const d = whole.exact;
     const n = Math.min(Math.max(part.exact, 0), d);
     const a = d * d - this.squared * whole.variance;
@@ -240,7 +259,7 @@ class Selected {
   share(count, whole, attribute) {
     if (count.measured && whole.measured) {
       const found = this.release.counts.share(count, whole, attribute);
-      return found === null ? { unknown: true, estimate: 0 } : { ...found, measured: true };
+      if (found !== undefined) return found === null ? { unknown: true, estimate: 0 } : { ...found, measured: true };
     }
     return whole.made > 0 ? { estimate: count.made / whole.made } : { unknown: true, estimate: 0 };
   }

@@ -26,7 +26,8 @@ function byId(id) {
 }
 
 function later(work) {
-  (window.requestIdleCallback ?? ((f) => setTimeout(() => f({ timeRemaining: () => 10 }), 1)))(work);
+  if (window.requestIdleCallback) requestIdleCallback(work, { timeout: 200 });
+  else setTimeout(() => work({ timeRemaining: () => 10 }), 1);
 }
 
 // A count or share in words: with its range where it was measured.
@@ -221,7 +222,8 @@ class Line {
     place(this.second, 0, other.estimate, most);
     this.secondReach.hidden = !other.measured;
     if (other.measured) place(this.secondReach, other.low, other.high, most);
-    this.extra("second", inWords(other, share), this.numbers);
+    const whose = this.page.state.compare === "all" ? TEXT.all : TEXT.b;
+    this.extra("second", `${whose}: ${inWords(other, share)}`, this.numbers);
     const apart = one.measured && other.measured && share && (one.low > other.high ? "higher" : one.high < other.low ? "lower" : "");
     this.extra("differs", apart && `${apart === "higher" ? "▲" : "▼"} ${TEXT[apart]}`, this.numbers);
   }
@@ -349,8 +351,8 @@ class Page {
       if (version !== this.version) return;
       const waiting = this.cards.filter((card) => !card.root.hidden && card.drawn !== version);
       for (const card of waiting) {
+        card.update(); // one at least
         if (deadline.timeRemaining() < 2) return this.rest();
-        card.update();
       }
       this.related();
       this.pair.show();

@@ -21,6 +21,7 @@ from marginweave.tasks.answers.tables import axes_of
 from marginweave.tasks.evaluate.intervals import LEVEL, record_interval
 from marginweave.tasks.publish.reader import PublishedRelease, ShownRecords, titled_labels, titled_names
 from marginweave.tasks.publish.templates import read_text, render
+from marginweave.tasks.structure.levels import level_codes
 from marginweave.tasks.structure.zeros import domain_sizes
 
 MOST_CELLS = 400_000
@@ -51,7 +52,8 @@ def explorer_data(published: PublishedRelease, shown: ShownRecords) -> bytes:
     a set ends where the next begins, and combinations are sorted within. Of marginals for each length k from 0 `estimate-k`,
     `low-k` and `high-k` (how far below and above it the ends lie, high one more, and 0 where a cell was not measured by
     itself), `rest-k` (what it lacks to the exact estimate, in `steps`), `variance-k` and `shared-k` (`CellTable`);
-    `header.tables` has attributes and first cell of each table, whose shape `sizes` says. DP: post-processing.
+    `header.tables` has attributes and first cell of each table, whose shape `sizes` says; `header.levels` each coarser level,
+    the attribute that it is of, and its code for each value of that. DP: post-processing.
     """
     aggregates, codes = published.aggregates, shown.sample
     attributes, columns = published.configuration.attributes, published.configuration.columns
@@ -111,7 +113,8 @@ def _tables(published: PublishedRelease, arrays: Arrays) -> dict[str, Any]:
         placed += [[list(table.attributes), start] for table, start in zip(own, starts, strict=False)]
         arrays |= {f"{name}-{length}": array for name, array in _cells(own, reach).items()}
     factor = reach.of(1e6) / 1e6 if reach.pure else reach.of(1.0)
-    return {"tables": placed, "sizes": list(sizes), "reach": factor, "steps": STEPS}
+    levels = [[coarse, fine, codes[: sizes[fine]].tolist()] for coarse, fine, codes in level_codes(configuration)]
+    return {"tables": placed, "sizes": list(sizes), "levels": levels, "reach": factor, "steps": STEPS}
 
 
 def _cells(tables: Iterable[CellTable], reach: Reach) -> Arrays:

@@ -203,9 +203,9 @@ def published(codes: Codes | None = None, drop: int = 5, **changes: Any) -> tupl
     ), codes
 
 
-def measured_release() -> tuple[PublishedRelease, Codes, MarginalAnswers]:
+def measured_release(**changes: Any) -> tuple[PublishedRelease, Codes, MarginalAnswers]:
     """A release of marginals with made-up noise, records, and what answers questions to it."""
-    config = noisy_marginals.config()
+    config = noisy_marginals.config(**changes)
     drawn = noisy_marginals.marginals(config)
     normalized, measured = normalize_marginals(drawn, config), noisy_tables(drawn, config)
     aggregates, _ = listed_counts(marginal_counts(normalized, config), 1)

@@ -148,12 +148,33 @@ def text_of(answer: Answer, *, share: bool) -> str:
     return f"{one} ({low} to {high})"
 
 
+LEVELS: dict[str, Any] = {
+    "columns__area": {"type": "category", "values": ["coast", "land"], "missing": []},
+    "columns__region__missing": [],
+    "structure": {
+        "levels": [{"column": "area", "by": "region", "mapping": {"north": "coast", "south": "land", "west": "coast"}}]
+    },
+}
+
+
 @pytest.mark.parametrize("unit", ["count", "share"])
 @pytest.mark.parametrize("clicks", [[], [(1, 0)], [(1, 1), (3, 0)], [(0, 1)]], ids=str)
 def test_numbers_and_ranges_are_those_of_query(
     chromium: Browser, tmp_path: Path, clicks: list[tuple[int, int]], unit: str
 ) -> None:
-    release, codes, answers = measured_release()
+    compare_with_query(chromium, tmp_path, clicks, unit, {})
+
+
+@pytest.mark.parametrize("clicks", [[], [(4, 0)], [(1, 1)], [(1, 1), (4, 0)]], ids=str)
+def test_a_value_and_its_coarser_level(chromium: Browser, tmp_path: Path, clicks: list[tuple[int, int]]) -> None:
+    """A region among those of its area is as many as it is; among those of another area there is none."""
+    compare_with_query(chromium, tmp_path, clicks, "count", LEVELS)
+
+
+def compare_with_query(
+    chromium: Browser, tmp_path: Path, clicks: list[tuple[int, int]], unit: str, changes: dict[str, Any]
+) -> None:
+    release, codes, answers = measured_release(**changes)
     page = tmp_path / "explore.html"
     page.write_text(render_explorer(release, shown(release, codes)), encoding="utf-8")
     visit(chromium, page, hash_=f"#unit={unit}")
@@ -320,6 +341,10 @@ def test_a_click_answers_at_once(chromium: Browser, tmp_path: Path, columns: int
     assert page.stat().st_size <= 5_000_000
     visit(chromium, page)
     assert "a sample of 20000 of 1000000" in chromium.run("return document.body.textContent")
+    many = "return document.querySelectorAll('.card:last-child .value').length"
+    assert chromium.run(many) == 12
+    chromium.run("document.querySelector('.card:last-child .all').click()")
+    assert chromium.run(many) == 212
     timed = """
         const button = () => document.querySelector(`[data-key="${arguments[0]}"]`);
         const start = performance.now(); button().click(); document.body.offsetHeight; return performance.now() - start"""
