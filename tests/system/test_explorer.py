@@ -364,6 +364,18 @@ def made_codes(columns: dict[str, Any], count: int) -> Codes:
     ]
 
 
+def test_in_print_nothing_is_cut_off(chromium: Browser, tuples: Path) -> None:
+    """On paper, too, everything that is shown lies between the margins, and what cannot be clicked is left out."""
+    visit(chromium, tuples, 700, "#rows=0&columns=3&compare=all&unit=share")
+    chromium.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    beyond = """return [...document.querySelectorAll("main *")].filter((e) => !e.closest("svg, .track, .visually-hidden"))
+        .filter((e) => e.getBoundingClientRect().right > innerWidth + 1 || e.scrollWidth > e.clientWidth + 1 && e.clientWidth
+          && getComputedStyle(e).display !== "inline").map((e) => e.outerHTML.slice(0, 80))"""
+    assert chromium.run(beyond) == []
+    assert chromium.run("return document.querySelector('.tools').offsetHeight") == 0
+    chromium.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
 def test_all_texts_are_in_one_catalogue() -> None:
     """No text for people in the scripts, and none in the catalogue that nothing shows."""
     place = Path(render_explorer.__code__.co_filename).parent
