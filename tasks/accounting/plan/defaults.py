@@ -113,7 +113,7 @@ def resolve_aggregate(configuration: Sections) -> dict[str, Any]:
     for section in (*tried, usual, *([ordinary_pairs(finest)] if has_sets else ())):
         settings = MarginalSettings.model_validate(section)
         if not (mixture_hindrance(settings, attributes) or _takes_long(settings, attributes)):
-            shares = _SHARES if settings.selects(len(attributes)) else ("one_way_share",)
+            shares = _SHARES if settings.selects(configuration.distinct) else ("one_way_share",)
             scaled = {key: round(left * getattr(settings, key), 9) for key in shares} if left < 1 else {}
             return {**section, **scaled}
     return {"method": "k-tuples"}
@@ -186,7 +186,7 @@ def automatic_aggregate(configuration: Sections) -> Counting:
 def is_decided_by_noise(configuration: Sections) -> bool:
     """Whether `pair_noise` has a part in what `auto` counts: not where only one thing can be counted, nor of one column."""
     fixed = NEEDED.get(configuration.synthesize.method) == "marginals" or configuration.privacy.accountant == "sds"
-    return not fixed and len(configuration.attributes) > 1
+    return not fixed and configuration.distinct > 1
 
 
 def counts_words(aggregate: Counting, attributes: int) -> str:
@@ -210,7 +210,7 @@ def pair_noise(configuration: Sections) -> float:
     """
     stability, pairs = (
         configuration.stability,
-        math.comb(len(configuration.attributes) - len(configuration.finer_places), 2),
+        math.comb(configuration.distinct, 2),
     )
     moved = stability.records * (math.sqrt(2) if stability.neighbors == "replace-one" else 1)
     left = _left(configuration)
