@@ -31,9 +31,9 @@ FRAME = "frame.parquet"
 class Synthesizer:
     """Releases a table and samples from the release; an estimator by the conventions of scikit-learn.
 
-    `config` is a path, a mapping with the keys of the file, such as `marginweave.Configuration`, or a resolved one; the
-    `source` in it is not read. `home` is the folder in which `runs/` lives: MARGINWEAVE_HOME or the working directory. `fit` charges the
-    dataset's account once: the same table and configuration again find the finished release.
+    `config` is a path, a mapping with the keys of the file, such as `marginweave.Configuration`, or a resolved one, whose
+    `source` is not read. `home` is the folder in which `runs/` lives: MARGINWEAVE_HOME or the working directory. `fit` charges
+    the dataset's account once: the same table and configuration again find the finished release.
 
     Raises:
         InputError: the configuration breaks a rule, or something in it is not confirmed.
