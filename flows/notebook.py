@@ -16,6 +16,7 @@ from marginweave.schemas.configuration.columns import DateColumn, NumberColumn
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.yaml_source import mapping_of
 from marginweave.schemas.errors import InputError, NotFittedError, OperatorError
+from marginweave.schemas.places import FRAME
 from marginweave.tasks.accounting.plan.resolve import load_configuration, parse_configuration
 
 if TYPE_CHECKING:
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
 
     from marginweave.flows.plan.overview import PlannedRelease
     from marginweave.flows.postprocess.opened import Release
-
-FRAME = "frame.parquet"
-"""What the configuration of a frame has as its source, where it names none."""
 
 
 class Synthesizer:

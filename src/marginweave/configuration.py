@@ -21,6 +21,7 @@ from marginweave.flows.orchestration.environment import home_directory
 from marginweave.schemas.configuration.code_lists import with_code_lists
 from marginweave.schemas.configuration.yaml_source import canonical_written, parse_yaml, read_text
 from marginweave.schemas.errors import InputError
+from marginweave.schemas.places import FRAME
 
 if TYPE_CHECKING:
     from marginweave.schemas.configuration.release import Configuration as Resolved
@@ -105,12 +106,10 @@ class Configuration(dict[str, Any]):
             from marginweave.flows.run.frames import as_table
 
             source, table = dataset, as_table(data)
-            text = draft_table(table, dataset, SourceFile(file=source), table.column_names)
+            text = draft_table(table, dataset, SourceFile(file=FRAME), table.column_names)
         found = cls(parse_yaml(text))
         if dataset is not None:
             found["dataset"] = dataset
-        if not isinstance(data, str | Path):
-            del found["source"]  # a frame is no file
         lines = [line for line in text.partition("columns:\n")[2].splitlines() if not line.startswith("  #")]
         asked = zip(found["columns"], (line.rpartition("}  # ") for line in lines), strict=True)
         found._remarks = {name: remark for name, (_, mark, remark) in asked if mark}
@@ -131,6 +130,8 @@ class Configuration(dict[str, Any]):
     def to_yaml(self, path: str | Path | None = None) -> str:
         """The YAML text, a line a column, which is also written to the new file `path`, that you alone can read.
 
+        Where no `source` was named, it is frame.parquet; `marginweave run --source` says where the table is.
+
         Raises:
             InputError: the file exists.
         """
@@ -138,7 +139,7 @@ class Configuration(dict[str, Any]):
         from marginweave.tasks.validate.draft import flow
 
         lines = []
-        for key, value in self.items():
+        for key, value in {"source": FRAME, **self}.items():
             if key == "columns" and isinstance(value, Mapping):
                 lines += ["columns:", *(f"  {flow('', name)}: {flow('', one)}" for name, one in value.items())]
             else:
@@ -187,7 +188,6 @@ class Configuration(dict[str, Any]):
     @property
     def resolved(self) -> Resolved:
         """What is released, with all defaults; raises InputError for a rule that is broken and for what is unconfirmed."""
-        from marginweave.flows.notebook import FRAME
         from marginweave.tasks.accounting.plan.resolve import parse_configuration
 
         return parse_configuration({"source": FRAME, **self})

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from marginweave.flows.orchestration.environment import home_directory
+from marginweave.schemas.places import FRAME
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,19 +54,20 @@ class Ledger:
         from marginweave.tasks.ledger.boxes import epsilon_left, is_closed
 
         rows = [
-            {
-                "dataset": total.account.dataset,
-                "epsilon_spent": total.epsilon,
-                "epsilon_left": 0.0 if is_closed(total.account, total.spent) else epsilon_left(total),
-                "epsilon_cap": float(total.account.epsilon),
-                "delta": float(total.account.delta),
-                "releases": total.spent.releases,
-                "unit": total.account.unit,
-                "neighbors": total.account.neighbors,
-            }
+            (
+                total.account.dataset,
+                total.epsilon,
+                0.0 if is_closed(total.account, total.spent) else epsilon_left(total),
+                float(total.account.epsilon),
+                float(total.account.delta),
+                total.spent.releases,
+                total.account.unit,
+                total.account.neighbors,
+            )
             for total in self._opened.accounts.totals()
         ]
-        return pd.DataFrame(rows).set_index("dataset")
+        names = ["dataset", "epsilon_spent", "epsilon_left", "epsilon_cap", "delta", "releases", "unit", "neighbors"]
+        return pd.DataFrame(rows, columns=names).set_index("dataset")
 
     def spent(self, dataset: str) -> pd.DataFrame:
         """A line a release of an account, the newest first: when, what it states, and what it is charged.
@@ -77,18 +79,19 @@ class Ledger:
 
         total = self._opened.accounts.total(dataset)
         rows = [
-            {
-                "run": record.run,
-                "created": record.created,
-                "epsilon": float(record.epsilon),
-                "delta": float(record.delta),
-                "mu2_charged": float(record.charged.mu2),
-                "plain_epsilon_charged": float(record.charged.plain.epsilon),
-                "draws": len(record.draws),
-            }
+            (
+                record.run,
+                record.created,
+                float(record.epsilon),
+                float(record.delta),
+                float(record.charged.mu2),
+                float(record.charged.plain.epsilon),
+                len(record.draws),
+            )
             for record in self._opened.releases.newest(dataset, total.spent.ever)
         ]
-        return pd.DataFrame(rows).set_index("run")
+        names = ["run", "created", "epsilon", "delta", "mu2_charged", "plain_epsilon_charged", "draws"]
+        return pd.DataFrame(rows, columns=names).set_index("run")
 
     def fits(self, *configurations: Mapping[str, Any] | Configuration) -> pd.DataFrame:
         """A line a configuration, by the name of its run: whether one more release of it fits, and what is spent then.
@@ -99,7 +102,6 @@ class Ledger:
         """
         import pandas as pd
 
-        from marginweave.flows.notebook import FRAME
         from marginweave.flows.plan.account import account_refusal
         from marginweave.schemas.configuration.release import Configuration
         from marginweave.tasks.accounting.plan.k_tuples import plan_budget
