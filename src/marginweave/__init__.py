@@ -10,7 +10,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from marginweave import errors as errors
     from marginweave.configuration import Configuration as Configuration
     from marginweave.configuration import Privacy as Privacy
     from marginweave.configuration import category as category
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from marginweave.flows.notebook import Synthesizer as Synthesizer
     from marginweave.flows.postprocess.opened import Release as Release
     from marginweave.ledger import Ledger as Ledger
+    from marginweave.schemas import errors as errors
 
     __version__: str
 
@@ -29,8 +29,9 @@ _MODULES = {
     "Ledger": "ledger",
     "Release": "flows.postprocess.opened",
     "Synthesizer": "flows.notebook",
+    "errors": "schemas.errors",
 }
-__all__ = [*_MODULES, "__version__", "errors"]  # noqa: PLE0604 - the names above
+__all__ = [*_MODULES, "__version__"]  # noqa: PLE0604 - the names above
 
 
 def __getattr__(name: str) -> Any:
@@ -38,11 +39,10 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("marginweave")
-    if name == "errors":
-        return import_module("marginweave.errors")
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    module = import_module(f"{__name__}.{_MODULES[name]}")
+    return getattr(module, name, module)  # or the module itself
 
 
 def __dir__() -> list[str]:

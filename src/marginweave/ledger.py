@@ -53,19 +53,12 @@ class Ledger:
 
         from marginweave.tasks.ledger.boxes import epsilon_left, is_closed
 
-        rows = [
-            (
-                total.account.dataset,
-                total.epsilon,
-                0.0 if is_closed(total.account, total.spent) else epsilon_left(total),
-                float(total.account.epsilon),
-                float(total.account.delta),
-                total.spent.releases,
-                total.account.unit,
-                total.account.neighbors,
-            )
-            for total in self._opened.accounts.totals()
-        ]
+        rows = []
+        for total in self._opened.accounts.totals():
+            account, spent = total.account, total.spent
+            left, cap = 0.0 if is_closed(account, spent) else epsilon_left(total), float(account.epsilon)
+            amounts = total.epsilon, left, cap, float(account.delta)
+            rows.append((account.dataset, *amounts, spent.releases, account.unit, account.neighbors))
         names = ["dataset", "epsilon_spent", "epsilon_left", "epsilon_cap", "delta", "releases", "unit", "neighbors"]
         return pd.DataFrame(rows, columns=names).set_index("dataset")
 
@@ -78,18 +71,11 @@ class Ledger:
         import pandas as pd
 
         total = self._opened.accounts.total(dataset)
-        rows = [
-            (
-                record.run,
-                record.created,
-                float(record.epsilon),
-                float(record.delta),
-                float(record.charged.mu2),
-                float(record.charged.plain.epsilon),
-                len(record.draws),
-            )
-            for record in self._opened.releases.newest(dataset, total.spent.ever)
-        ]
+        rows = []
+        for record in self._opened.releases.newest(dataset, total.spent.ever):
+            charged = float(record.charged.mu2), float(record.charged.plain.epsilon)
+            stated = float(record.epsilon), float(record.delta)
+            rows.append((record.run, record.created, *stated, *charged, len(record.draws)))
         names = ["run", "created", "epsilon", "delta", "mu2_charged", "plain_epsilon_charged", "draws"]
         return pd.DataFrame(rows, columns=names).set_index("run")
 
