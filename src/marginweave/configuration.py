@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -41,7 +41,7 @@ def person(column: str, max_records: int | None = None, **others: Any) -> dict[s
     return {"column": column, **({} if max_records is None else {"max_records": max_records}), **others}
 
 
-def category(values: Sequence[Any] | None = None, **others: Any) -> dict[str, Any]:
+def category(values: Iterable[Any] | None = None, **others: Any) -> dict[str, Any]:
     """A column with the public `values`; without them the values are bought from the budget (a private domain).
 
     `others` are further keys of the column, such as `missing` or `public`, as in the configuration reference.

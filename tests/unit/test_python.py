@@ -159,7 +159,7 @@ def test_the_plan_of_a_synthesizer_is_a_table() -> None:
 def test_a_synthesizer_is_an_estimator() -> None:
     """Of scikit-learn: parameters, clones, and what is not fitted."""
     model = mw.Synthesizer(mw.Configuration(raw()), home="elsewhere")
-    copy = clone(model)
+    copy: Any = clone(model)
     assert copy is not model
     assert copy.get_params() == model.get_params() == {"config": raw(), "home": "elsewhere"}
     assert copy.configuration.written_digest == model.configuration.written_digest
@@ -225,7 +225,7 @@ def test_a_copied_release_is_opened(tmp_path: Path) -> None:
         assert {part for _, part in wide.columns} == {"count", "low", "high"}
         cells = release.query(by=[first, second]).set_index([first, second])
         label, other = cells.index[1]
-        assert wide.loc[label, (other, "count")] == cells.loc[(label, other), "estimate"]
+        assert wide[other, "count"].to_dict()[label] == cells["estimate"].to_dict()[label, other]
         assert "<iframe" in release.report()._repr_html_()
         assert release.statement.run in release._repr_html_()
         assert repr(release).startswith("Release of ")
@@ -256,9 +256,9 @@ def test_a_ledger_is_read_as_frames(tmp_path: Path) -> None:
     opened = mw.Ledger.open(str(tmp_path / "ledger.sqlite"))
     accounts = opened.accounts
     assert [*accounts.index] == ["affairs", "people"]
-    assert accounts.loc["affairs", "epsilon_spent"] > 0
-    assert accounts.loc["people", "epsilon_spent"] == 0
-    assert 0 < accounts.loc["affairs", "epsilon_left"] < accounts.loc["people", "epsilon_left"]
+    spent, left = (accounts[name].to_dict() for name in ("epsilon_spent", "epsilon_left"))
+    assert spent["affairs"] > spent["people"] == 0
+    assert 0 < left["affairs"] < left["people"]
     assert [*opened.spent("affairs").index] == ["first"]
     assert opened.spent("people").empty
     others = raw(privacy__unit=mw.person("id", max_records=2), columns__id={"type": "identifier"})
