@@ -32,15 +32,16 @@ def _pairs(value: Any) -> Any:
 
 
 Columns = Annotated[tuple[str, ...], BeforeValidator(_listed)]
-Asked = Literal["count", "share", "mean", "quantile"]
+Asked = Literal["count", "share", "mean", "sum", "quantile"]
 
 
 class Question(FrozenModel):
     """One question; `count` is asked where nothing else is.
 
     `where` has conditions, all of which records meet, as the rules of a configuration have them. `by` asks for each value of a
-    column, or each combination of values. `share` is that of the records of a group that meet the conditions. `quantile` is
-    COLUMN:Q. `of` says whether an answer is about the table, or about the population that its rows are a simple sample of.
+    column, or each combination of values. `share` is that of the records of a group that meet the conditions. `sum` adds up a
+    number: of a column of weights it is the weighted count. `quantile` is COLUMN:Q. `of` says whether an answer is about the
+    table, or about the population that its rows are a simple sample of.
     """
 
     where: Annotated[tuple[tuple[str, Allowed], ...], BeforeValidator(_pairs)] = ()
@@ -48,6 +49,7 @@ class Question(FrozenModel):
     count: bool = False
     share: bool = False
     mean: str | None = None
+    sum: str | None = None
     median: str | None = None
     quantile: str | None = None
     of: Literal["table", "population"] = "table"
@@ -55,15 +57,15 @@ class Question(FrozenModel):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if sum(map(bool, (self.count, self.share, self.mean, self.median, self.quantile))) > 1:
-            raise ValueError("must ask for one of count, share, mean, median and quantile")
+        if len([one for one in (self.count, self.share, self.mean, self.sum, self.median, self.quantile) if one]) > 1:
+            raise ValueError("must ask for one of count, share, mean, sum, median and quantile")
         if self.share and not self.where:
             raise ValueError(
                 "must have where with share: the share of which records? For shares of all values use table"
             )
         if len(set(self.by)) < len(self.by):
             raise ValueError("must not name a column twice in by")
-        if self.of == "population" and self.asked == "count":
+        if self.of == "population" and self.asked in ("count", "sum"):
             raise ValueError(
                 "must ask for a share, a mean or a quantile of a population: how large it is, no sample tells"
             )
@@ -75,12 +77,12 @@ class Question(FrozenModel):
         """What is asked for."""
         if self.median or self.quantile:
             return "quantile"
-        return "mean" if self.mean else "share" if self.share else "count"
+        return "mean" if self.mean else "sum" if self.sum else "share" if self.share else "count"
 
     @property
     def column(self) -> str | None:
-        """The column whose mean or quantile is asked for."""
-        return self.mean or self.median or (self.quantile.rpartition(":")[0] if self.quantile else None)
+        """The column whose mean, sum or quantile is asked for."""
+        return self.mean or self.sum or self.median or (self.quantile.rpartition(":")[0] if self.quantile else None)
 
     @property
     def fraction(self) -> float:
@@ -98,6 +100,7 @@ class Question(FrozenModel):
             "count": "count",
             "share": "share",
             "mean": f"mean {self.column}",
+            "sum": f"sum {self.column}",
             "quantile": f"median {self.column}" if self.median else shown,
         }[self.asked]
 

@@ -240,7 +240,7 @@ def _chosen(
 ) -> tuple[Sequence[Clique], float]:  # fmt: skip
     """The larger marginals of a release, and what their choice says of the unit."""
     configuration, draw = release.configuration, release.plan.draw(DrawKind.MARGINALS)
-    if not settings.selects(len(sizes)):
+    if not settings.selects(configuration.distinct):
         return selection.fitting(
             selection.declared_cliques(settings, configuration.attributes, full_sizes),
             sizes,

@@ -35,6 +35,7 @@ def query(  # noqa: PLR0913, PLR0917 - one option for each key of a question
     count: Annotated[bool, typer.Option("--count", help="How many records [default].")] = False,
     share: Annotated[bool, typer.Option("--share", help="The share of each group that meets --where.")] = False,
     mean: Annotated[str | None, typer.Option(metavar="COLUMN", help="The mean of a number.")] = None,
+    total: Annotated[str | None, typer.Option("--sum", metavar="COLUMN", help="The sum of a number.")] = None,
     median: Annotated[str | None, typer.Option(metavar="COLUMN", help="The median of a number.")] = None,
     quantile: Annotated[str | None, typer.Option(metavar="COLUMN:Q", help="Another quantile: income:.9.")] = None,
     of: Annotated[str, typer.Option(metavar="table|population", help="What the answer is about.")] = "table",
@@ -51,7 +52,15 @@ def query(  # noqa: PLR0913, PLR0917 - one option for each key of a question
     from marginweave.schemas.question import read_condition, read_questions
 
     options: dict[str, Any] = {"of": of, "level": level}
-    asked = {"by": by, "count": count, "share": share, "mean": mean, "median": median, "quantile": quantile}
+    asked = {
+        "by": by,
+        "count": count,
+        "share": share,
+        "mean": mean,
+        "sum": total,
+        "median": median,
+        "quantile": quantile,
+    }
     given = {name: value for name, value in asked.items() if value}
     if questions is not None and (where or given):
         raise InputError("--file has the questions: leave out --where, --by and what is asked for")

@@ -89,7 +89,7 @@ def _limited(configuration: Configuration) -> str:
     numbers = ", ".join(f"{number:,} of {length}" for length, number in sorted(lengths.items(), reverse=True))
     pairs = ", and pairs" if cliques.all > 2 else ""
     most = f", of at most {cliques.max_cells:,} cells{pairs}" if cliques.max_cells else ""
-    coarser = f", in coarser bins beyond {cliques.coarsen:,} cells" if cliques.coarsen else ""
+    coarser = f", at coarser levels beyond {cliques.coarsen:,} cells" if cliques.coarsen else ""
     return f"{most}{coarser}: {numbers}"
 
 
@@ -97,7 +97,9 @@ def _leveled(configuration: Configuration) -> str:
     """At which level the columns of larger marginals are counted, where they have several, and how often, the finest first."""
     settings, finer = configuration.marginals, configuration.finer_places
     names = [attribute.name for attribute in configuration.attributes]
-    if settings is None or settings.selects(len(names)):
+    if settings is None or not settings.has_larger(configuration.distinct):
+        return ""
+    if settings.selects(configuration.distinct):
         return f", of columns or their levels ({listed([names[a] for a in finer])})" if finer else ""
     of, found = settings.levels(public_sizes(configuration), configuration.attributes).of, list[str]()
     if not (of or finer):
@@ -120,7 +122,7 @@ def is_benchmarked(configuration: Configuration, usual: AggregateSettings | Marg
     plain = MixtureSynthesis(records=synthesize.records, max_records=synthesize.max_records, seed=synthesize.seed)
     if synthesize != plain or _given_up(configuration, usual):
         return False
-    is_measured = defaults.counts_words(usual, len(attributes)) in MEASURED
+    is_measured = defaults.counts_words(usual, configuration.distinct) in MEASURED
     return is_measured and automatic_method(usual, attributes).method == "mixture"
 
 
@@ -128,7 +130,7 @@ def _measured(configuration: Configuration, usual: AggregateSettings | MarginalS
     """Nothing where the benchmark has nothing like it: other settings, more noise, or no two columns."""
     if not is_benchmarked(configuration, usual):
         return []
-    least, most, noise = MEASURED[defaults.counts_words(usual, len(configuration.attributes))]
+    least, most, noise = MEASURED[defaults.counts_words(usual, configuration.distinct)]
     if defaults.relative_noise(configuration) > noise:
         return []
     rows = configuration.rows if configuration.resize is None else configuration.resize.records

@@ -25,7 +25,10 @@ _FIT, _FIT_TABLE, _MOST_SIGMAS = 1.55e-5, 3e-3, 9.0  # of 2,400 components, by c
 _TIED = 4e-4  # of 2,400 components, by cells of columns that rules tie together and sets of these columns
 _TUPLES = 1.5  # counts that were clipped are fitted so many times as long
 _CONSISTENCY, _CONSISTENCY_SIGMAS, _RULES = 4e-5, 0.2, 2.0  # rules take more turns
-_NOISE_TABLE, _MARGINAL = 0.053, 5e-3  # a sigma's table of noise; a marginal that is kept, read by five stages, and published
+_NOISE_TABLE, _MARGINAL = (
+    0.053,
+    5e-3,
+)  # a sigma's table of noise; a marginal that is kept, read by five stages, and published
 _ROUND, _SWAP = 2.5e-4, 1.5e-8  # a round of choices, and a record of a mixture, by columns^2
 _COUNT, _VALUE = 1e-8, 2.2e-7  # a row and table, counted and evaluated; a value that is read, written and shown
 _GROW, _GROW_CODE = 1.25e-6, 1e-9  # a record that is grown of combinations, by columns and by codes

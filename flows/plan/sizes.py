@@ -78,11 +78,12 @@ def _at(configuration: Configuration, rows: int) -> SizeForecast:
     sized = configuration if configuration.resize else parse_configuration({**written, "rows": rows})
     plan = plan_budget(sized)
     found = _distances(sized, plan, rows)
-    pairs = _words(found[2], "not known before they are chosen", found[1])
+    chosen = sized.marginals is None or sized.marginals.selects(sized.distinct)
+    pairs = _words(found[2], "not known before they are chosen" if chosen else "not counted", found[1])
     rounds = None if sized.marginals is None else sized.marginals.adaptive
     if rounds is not None:
         pairs = f"{rounds.rounds * rounds.batch} chosen, {pairs}"
-    counted = defaults.counts_words(sized.aggregate, len(sized.attributes))
+    counted = defaults.counts_words(sized.aggregate, sized.distinct)
     records = str(expected_errors(sized) or "not measured")
     cost = run_cost(sized, planned_tables(sized, plan), rows, available_cores())
     return SizeForecast(rows, counted, _words(found[1], "not known"), pairs, records, str(cost or "not measured"))

@@ -37,8 +37,8 @@ def open_model(place: Path, measured: NoisyTables, say: Callable[[str], None]) -
         return None
     known, compression = estimation_input(published.counts, published.configuration)
     assert compression is not None  # marginals have one
-    sections, columns = published.configuration.marginals, len(published.configuration.attributes)
-    chosen = sections is not None and sections.selects(columns)
+    sections = published.configuration.marginals
+    chosen = sections is not None and sections.selects(published.configuration.distinct)
     drawn, tau = _drawn(place, model, known, settings, say, chosen=chosen)
     sets = [[measured.parts[number] for number in table.parts] for table in measured.tables]
     return ModelAnswers(

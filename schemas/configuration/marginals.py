@@ -34,9 +34,9 @@ class AllCliques(FrozenModel):
 
     That is their subsets with at most so many cells, as far as no other marginal contains them; pairs however many cells they
     have, so that no dependence of two attributes is lost, unless only pairs are asked for. In marginals of more than
-    `coarsen` cells, columns are at a coarser level, until there are no more cells (`BinLevels.within`); what such a
-    marginal does not have at its finest is measured in shorter ones as well. Pairs beside longer ones are only at declared
-    levels, beyond as many cells as have together the noise that `coarsen` leaves in the longest.
+    `coarsen` cells, columns are at a coarser level, until there are no more cells (`BinLevels.within`), and beyond `max_cells`
+    at a declared one; what such a marginal does not have at its finest is measured in shorter ones as well. Pairs are never
+    in coarser bins, but at declared levels where all pairs have together the noise that `coarsen` leaves in the longest.
     """
 
     all: PositiveWhole
@@ -53,24 +53,28 @@ class AllCliques(FrozenModel):
             for places in itertools.combinations(levels.finest, length):
                 if places in contained:
                     continue
-                is_pair = length == 2 < self.all
-                at = self._at_levels(places, levels, longest, is_pair=is_pair)
+                at = self._at_levels(places, levels, longest)
                 if at in contained:
                     continue
-                if is_pair or self.max_cells is None or math.prod(levels.sizes[j] for j in at) <= self.max_cells:
+                if (
+                    length == 2 < self.all
+                    or self.max_cells is None
+                    or math.prod(levels.sizes[j] for j in at) <= self.max_cells
+                ):
                     yield at
                     inside.update(itertools.combinations([j for j in at if j < levels.attributes], shorter))
             if self.max_cells is None and self.coarsen is None:  # whatever is shorter is contained
                 return
             contained = inside
 
-    def _at_levels(self, places: tuple[int, ...], levels: BinLevels, longest: int, *, is_pair: bool) -> tuple[int, ...]:
+    def _at_levels(self, places: tuple[int, ...], levels: BinLevels, longest: int) -> tuple[int, ...]:
         if self.coarsen is None:
             return places
-        if not is_pair:
-            return levels.within(places, min(self.coarsen, self.max_cells or self.coarsen))
-        columns = len(levels.finest)
-        most = self.coarsen * math.sqrt(math.comb(columns, longest) / math.comb(columns, 2))
+        columns, length = len(levels.finest), len(places)
+        if length > 2:
+            at = levels.within(places, self.coarsen)
+            return at if self.max_cells is None else levels.within(at, self.max_cells, declared=True)
+        most = self.coarsen * math.sqrt(math.comb(columns, longest) / math.comb(columns, length))
         return levels.within(places, most, declared=True)
 
     def looked_at(self, columns: int) -> int:

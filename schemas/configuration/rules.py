@@ -140,7 +140,7 @@ def _needs_delta(configuration: Sections) -> str | None:
     for needed, words in (
         (bool(configuration.private_columns), "with a private domain"),
         (bool(configuration.bought_before), "with private bounds or quantiles"),
-        (settings.selects(len(configuration.attributes)), "where marginals are selected"),
+        (settings.selects(configuration.distinct), "where marginals are selected"),
         (configuration.evaluate.paid is not None, "with evaluate.paid"),
         (resize is not None and resize.amplify, "with resize.amplify"),
     ):
@@ -205,11 +205,12 @@ def _check_cliques(configuration: Sections, settings: MarginalSettings, names: l
         raise ValueError(
             f"aggregate.merge_cells ({settings.merge_cells}) needs aggregate.cliques: selected, whose pairs it merges"
         )
-    method, finer = configuration.synthesize.method, configuration.finer_places
-    if isinstance(chosen, AllCliques) and chosen.coarsen and method != "mixture" and not finer:
+    method, has_levels = configuration.synthesize.method, bool(configuration.finer_places)
+    can = has_levels or method == "mixture"
+    if isinstance(chosen, AllCliques) and chosen.coarsen and not (can and chosen.all >= (2 if has_levels else 3)):
         raise ValueError(
-            "aggregate.cliques.coarsen needs structure.levels, or synthesize.method: mixture, which alone takes coarser bins "
-            f"beside fine ones, not {method}; leave coarsen out"
+            "aggregate.cliques.coarsen needs structure.levels and pairs, or triples and synthesize.method: mixture, which "
+            f"alone takes coarser bins beside fine ones; with {method} and all: {chosen.all} leave coarsen out"
         )
     if isinstance(chosen, AllCliques) and chosen.all > len(names):
         raise ValueError(

@@ -194,6 +194,11 @@ class Sections(Execution):
         return declared_levels(self.attributes)
 
     @cached_property
+    def distinct(self) -> int:
+        """How many attributes there are, each with all of its levels."""
+        return len(self.attributes) - len(self.finer_places)
+
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """Names of the columns that are counted, in declared order."""
         counted = {name for attribute in self.attributes for name in attribute.columns}
@@ -226,8 +231,7 @@ class Sections(Execution):
     @cached_property
     def longest(self) -> int:
         """The most attributes of a released combination: the files have columns for so many, whatever was drawn."""
-        columns = len(self.attributes) - len(self.finer_places)
-        return self.reporting_length if self.marginals is None else self.marginals.longest(columns)
+        return self.reporting_length if self.marginals is None else self.marginals.longest(self.distinct)
 
     @cached_property
     def percentile(self) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from marginweave.schemas.configuration.release import Configuration
@@ -41,7 +42,7 @@ def usable_marginals(configuration: Configuration, statement: PrivacyStatement) 
             f"{named} counted records that were chosen by chance (subjects, or resize): its rows are others"
         )
     theirs, ours = _declarations(earlier), _declarations(configuration)
-    for name in ours.keys() & theirs.keys():
+    for name in sorted(ours.keys() & theirs.keys()):
         if ours[name] != theirs[name]:
             differing = ", ".join(key for key, value in ours[name].items() if theirs[name][key] != value)
             raise InputError(
@@ -81,7 +82,7 @@ def _declarations(configuration: Configuration) -> dict[str, Mapping[str, Any]]:
         found[attribute.name] = {
             "columns": [{key: value for key, value in column.items() if key not in _WORDS} for column in columns],
             "missing": [configuration.missing_texts(name) for name in attribute.columns],
-            "values": attribute,
+            "values": replace(attribute, bins=0),  # which say only what larger marginals may join
             "structure": mine,
             "repair": (structure.repair, names) if structure and mine else None,
             "difference": [structure.difference_of(name) if structure else None for name in attribute.columns],

@@ -127,7 +127,7 @@ def _all_larger(reference: RunReference) -> tuple[tuple[Measurement, ...], tuple
     """The larger marginals, and the draws that they are from."""
     if rounds_of(reference.configuration) is not None:
         return drawn_in_rounds(reference)
-    if not reference.configuration.marginal_settings.has_larger(len(reference.configuration.attributes)):
+    if not reference.configuration.marginal_settings.has_larger(reference.configuration.distinct):
         return (), ()
     payload, result = _larger(reference)
     return payloads.unpack_measurements(payload), (result,)
@@ -146,7 +146,7 @@ def _cliques(reference: RunReference, sizes: Sequence[int]) -> tuple[Clique, ...
     """
     settings, attributes = reference.configuration.marginal_settings, reference.configuration.attributes
     draw = reference.plan.draw(DrawKind.MARGINALS)
-    if not settings.selects(len(attributes)):
+    if not settings.selects(reference.configuration.distinct):
         domain = domain_sizes(attributes, marginal_rows.released_labels(reference))
         declared = selection.declared_cliques(settings, attributes, domain)
         return selection.fitting(declared, sizes, selection.most_cells(draw))

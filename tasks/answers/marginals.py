@@ -101,8 +101,8 @@ class MarginalAnswers:
         reach = Reach(level=question.level, pure=self.squares.measured.pure)
         sampled = question.of == "population"
         if numbers is not None:
-            if question.asked == "mean":
-                return self._mean(where + own, numbers, reach, sampled=sampled)
+            if question.asked in ("mean", "sum"):
+                return self._adding(question, where + own, numbers, reach)
             return _quantile(self, [*where, *own], numbers, reach, question.fraction, sampled=sampled)
         if question.asked == "share":
             solved = self.solve([[*where, *own], own])
@@ -129,17 +129,23 @@ class MarginalAnswers:
             covariance=np.full((len(queries), len(queries)), solved.covariance[0, 0]),
         )
 
-    def _mean(
-        self, records: list[Factor], numbers: ValueRange, reach: Reach, *, sampled: bool
+    def _adding(
+        self, question: Question, records: list[Factor], numbers: ValueRange, reach: Reach
     ) -> tuple[EstimateInterval, str]:
-        """The mean; where values were measured together, each of them lies anywhere in their range."""
+        """The mean or the sum; where values were measured together, each of them lies anywhere in their range."""
+
+        def found(numbers: ValueRange) -> tuple[EstimateInterval, str]:
+            if question.asked == "sum":
+                return _sum(self, records, numbers, reach)
+            return _mean(self, records, numbers, reach, sampled=question.of == "population")
+
         try:
-            return _mean(self, records, numbers, reach, sampled=sampled)
+            return found(numbers)
         except NotMeasuredError:
             for part in self.squares.measured.parts:
                 if part.axis == numbers.place and part.size < len(part.blocks):
                     with suppress(NotMeasuredError):
-                        return _mean(self, records, numbers.together(part.blocks), reach, sampled=sampled)
+                        return found(numbers.together(part.blocks))
             raise
 
     def _refusal(self, factors: Iterable[Factor], *, merged: bool) -> str:
@@ -202,6 +208,19 @@ def _mean(
         ends.append(found[place])
     estimate = float(solved.values[2]) / count
     return EstimateInterval(estimate=min(max(estimate, ends[0]), ends[1]), low=ends[0], high=ends[1]), ""
+
+
+def _sum(
+    answers: MarginalAnswers, records: list[Factor], numbers: ValueRange, reach: Reach
+) -> tuple[EstimateInterval, str]:
+    """The sum of midpoints, from that of lower to that of upper ends, each with its noise; what is no number adds nothing."""
+    low, high = np.nan_to_num(numbers.low), np.nan_to_num(numbers.high)
+    solved = answers.solve([[*records, (numbers.place, vector)] for vector in (low, high, (low + high) / 2)])
+    sds = np.sqrt(np.maximum(np.diagonal(solved.covariance), 0.0)).tolist()
+    ends = solved.values[0] - reach.of(sds[0]), solved.values[1] + reach.of(sds[1])
+    found = EstimateInterval(estimate=float(solved.values[2]), low=float(ends[0]), high=float(ends[1]), sd=sds[2])
+    alone = reach.of(sds[2])
+    return found, f"do not use: noise alone reaches {alone:.0f}" if abs(solved.values[2]) < alone else ""
 
 
 def _quantile(

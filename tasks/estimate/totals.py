@@ -147,7 +147,7 @@ class ExactPart:
         return counts if (keep @ counts == wanted).all() else None
 
     def _impossible(self) -> str:
-        rules = " and structure.forbidden" if self.rules else ""
+        rules = " and the rules of structure" if self.rules else ""
         kept = f"the exact tables of {self.name}{rules}"
         return f"known: no whole numbers of records keep {kept}; correct a table, or give it an sd"
 

@@ -89,7 +89,7 @@ def marginal_facts(marginals: Marginals, configuration: Configuration) -> Margin
 def _not_measured(marginals: Marginals, configuration: Configuration) -> list[Clique]:
     settings, attributes, domain = configuration.marginals, configuration.attributes, marginals.domain
     assert settings is not None
-    if settings.selects(len(attributes)) or not settings.has_larger(len(attributes)):
+    if settings.selects(configuration.distinct) or not settings.has_larger(configuration.distinct):
         return []
     measured, sizes = {m.attributes for m in marginals.drawn}, domain_sizes(attributes, domain.labels)
     declared = map(settings.levels(sizes, attributes).columns, declared_cliques(settings, attributes, sizes))

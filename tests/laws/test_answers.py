@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -11,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, chi2
 
+from marginweave.tasks.answers.codes import ValueRange
 from marginweave.tasks.answers.intervals import Reach, count_interval_of, quantile_bins, ratio_interval
 from marginweave.tasks.answers.least_squares import LeastSquares, NotMeasuredError
+from marginweave.tasks.answers.marginals import MarginalAnswers, _sum
 from marginweave.tasks.evaluate.intervals import count_interval
 from marginweave.tasks.mechanisms.laplace import DiscreteLaplace
 from tests.support.dense_least_squares import Survey, random_weights
@@ -191,6 +193,23 @@ def test_shares_of_a_population_are_covered() -> None:
         narrow += alone[0] <= 0.2 <= alone[1]
     assert binom.ppf(FALSE_ALARM, 4000, 0.94) <= hits <= binom.isf(FALSE_ALARM, 4000, 0.97)
     assert narrow < binom.ppf(FALSE_ALARM, 4000, 0.95)
+
+
+def test_sums_are_covered_wherever_in_its_bin_a_value_lies() -> None:
+    """600 noisy tables, values at the lower or at the upper ends of their bins, and what is no number; false alarms 1e-6."""
+    rng, table = np.random.default_rng(10), np.random.default_rng(2).poisson(30, SMALL.cells).astype(np.float64)
+    numbers = ValueRange(place=1, low=np.array([-3.0, 1, 2, 7, np.nan]), high=np.array([1.0, 2, 7, 9, np.nan]))
+    inside = (0, np.array([1.0, 0, 1]))
+    counts = table[[0, 2]].sum(axis=(0, 2))
+    hits = {"low": 0, "high": 0}
+    axes = {a: (a, np.arange(size)) for a, size in enumerate(SMALL.sizes)}
+    for _ in range(600):
+        answers = MarginalAnswers(squares=SMALL.measure(table, rng), codes=cast("Any", None), axes=axes, sets=())
+        found, _ = _sum(answers, [inside], numbers, Reach(level=0.95))
+        for end, values in (("low", numbers.low), ("high", numbers.high)):
+            hits[end] += found.low <= float(counts @ np.nan_to_num(values)) <= found.high
+    for hit in hits.values():  # each end by itself is missed on one side only
+        assert binom.ppf(FALSE_ALARM, 600, 0.975) <= hit <= binom.isf(FALSE_ALARM, 600, 0.975)
 
 
 @pytest.mark.parametrize("q", [0.5, 0.9])

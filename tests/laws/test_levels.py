@@ -20,6 +20,7 @@ from marginweave.schemas.configuration.synthesis import GumSynthesis, MixtureSyn
 from marginweave.schemas.draws import DrawKind
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.aggregates import Domain
+from marginweave.schemas.released.earlier import _declarations
 from marginweave.schemas.released.measurements import Marginals, Measurement
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.aggregate.marginals import all_cliques, count_marginals
@@ -246,8 +247,8 @@ def test_each_set_of_columns_has_one_level(
     for clique in found:
         mine = sorted(root[a] for a in clique)
         assert len(set(mine)) == len(mine) == len(clique)
-        is_pair = len(mine) < min(longest, columns)
-        most = coarsen * math.sqrt(math.comb(columns, 3) / math.comb(columns, 2)) if is_pair else coarsen
+        is_pair, length = len(mine) == 2, min(longest, columns)
+        most = coarsen * math.sqrt(math.comb(columns, length) / math.comb(columns, len(mine)))
         own = [[a for a in options[b] if not is_pair or a < len(sizes)] for b in mine]
         cells = math.prod(levels.sizes[a] for a in clique)
         assert cells <= most or cells == math.prod(min(levels.sizes[a] for a in some) for some in own)
@@ -255,6 +256,22 @@ def test_each_set_of_columns_has_one_level(
             assert sorted(clique) == mine  # the finest
     pairs = {tuple(sorted(root[a] for a in pair)) for clique in found for pair in itertools.combinations(clique, 2)}
     assert pairs == set(itertools.combinations(levels.finest, 2))
+
+
+@pytest.mark.parametrize("cliques", [None, {"all": 2}, "adaptive"])
+def test_a_column_and_its_level_are_no_pair(cliques: Any) -> None:
+    """All of the budget is for single columns, as without the level; nothing is chosen, and no column is measured twice."""
+    columns = {name: COLUMNS[name] for name in ("band", "age")}
+    counted = {} if cliques is None else {"method": "marginals", "cliques": cliques}
+    leveled = made(columns=columns, structure={"levels": LEVELS["levels"][1:]}, aggregate=counted)
+    assert [draw.kind for draw in plan_budget(leveled).draws] == [DrawKind.ONE_WAY]
+    assert leveled.longest == 1
+
+
+def test_an_earlier_release_may_have_been_made_by_another_method() -> None:
+    """What its columns are does not depend on what made its records."""
+    one, other = (_declarations(made(synthesize={"method": method})) for method in ("mixture", "gum"))
+    assert one == other
 
 
 def test_no_set_has_two_levels_of_a_column() -> None:

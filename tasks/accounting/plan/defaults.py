@@ -30,7 +30,7 @@ from marginweave.tasks.accounting.plan.levels import triples
 
 # Noise of pairs (`pair_noise`) beyond which no triples are measured, and single columns need more of the budget of k-tuples;
 # and beyond which they need most of it.
-_SHORT, _SINGLES = 16.0, 40.0
+_SHORT, _SHORT_WITH_SETS, _SINGLES = 16.0, 8.0, 40.0
 
 _NEAR = 0.1  # in logarithms: so near is beside a limit
 USUAL_ROWS = 10_000
@@ -89,7 +89,8 @@ def resolve_aggregate(configuration: Sections) -> dict[str, Any]:
 
     Triples at r = 32 and 44 are one release each, and those at 44 are no nearer in two columns (.079) than rounds are (.078).
     K-tuples stay where a mixture could not be fitted to the marginals, and where marginals cannot be measured as asked: sets
-    with a private domain. Each declared value of another set counts as a column (docs/methods.md has what was measured). Of the
+    with a private domain. Each declared value of another set counts as a column, and most triples have such a one: they are
+    measured up to half of that noise (docs/methods.md has what was measured). Of the
     shares of marginals there is as much as bounds, a bought comparison and private values leave.
 
     DP: a function of public facts alone.
@@ -106,13 +107,13 @@ def resolve_aggregate(configuration: Sections) -> dict[str, Any]:
     if has_sets and _SHORT < noise <= _SINGLES:
         usual = _MANY_ROUNDS
     # tables of a private domain, which may be large, take most of what all triples have
-    is_quiet = noise <= _SHORT and not configuration.private_columns
+    is_quiet = noise <= (_SHORT_WITH_SETS if has_sets else _SHORT) and not configuration.private_columns
     tried = triples(configuration, beside_noise(configuration)) if is_quiet else ()
     finest = [attribute for place, attribute in enumerate(attributes) if place not in configuration.finer_places]
     for section in (*tried, usual, *([ordinary_pairs(finest)] if has_sets else ())):
         settings = MarginalSettings.model_validate(section)
         if not (mixture_hindrance(settings, attributes) or _takes_long(settings, attributes)):
-            shares = _SHARES if settings.selects(len(attributes)) else ("one_way_share",)
+            shares = _SHARES if settings.selects(configuration.distinct) else ("one_way_share",)
             scaled = {key: round(left * getattr(settings, key), 9) for key in shares} if left < 1 else {}
             return {**section, **scaled}
     return {"method": "k-tuples"}
@@ -160,7 +161,12 @@ def _few_pairs(noise: float, columns: int) -> Mapping[str, Any]:
 def edge_words(configuration: Sections) -> str:
     """That the noise is just beside a limit of `resolve_aggregate`, and what would help, where that is so."""
     noise = relative_noise(configuration)
-    limit = next((limit for limit in (_SHORT, _SINGLES) if abs(math.log(max(noise, 1e-9) / limit)) < _NEAR), None)
+    short = (
+        _SHORT_WITH_SETS if any(attribute.of_set for attribute in in_marginals(configuration).attributes) else _SHORT
+    )
+    limit = next(
+        (limit for limit in (short, _SHORT, _SINGLES) if abs(math.log(max(noise, 1e-9) / limit)) < _NEAR), None
+    )
     if limit is None:
         return ""
     side = "just above" if noise > limit else "just below"
@@ -180,7 +186,7 @@ def automatic_aggregate(configuration: Sections) -> Counting:
 def is_decided_by_noise(configuration: Sections) -> bool:
     """Whether `pair_noise` has a part in what `auto` counts: not where only one thing can be counted, nor of one column."""
     fixed = NEEDED.get(configuration.synthesize.method) == "marginals" or configuration.privacy.accountant == "sds"
-    return not fixed and len(configuration.attributes) > 1
+    return not fixed and configuration.distinct > 1
 
 
 def counts_words(aggregate: Counting, attributes: int) -> str:
@@ -204,7 +210,7 @@ def pair_noise(configuration: Sections) -> float:
     """
     stability, pairs = (
         configuration.stability,
-        math.comb(len(configuration.attributes) - len(configuration.finer_places), 2),
+        math.comb(configuration.distinct, 2),
     )
     moved = stability.records * (math.sqrt(2) if stability.neighbors == "replace-one" else 1)
     left = _left(configuration)

@@ -22,16 +22,11 @@ def with_levels(section: Mapping[str, Any], configuration: Sections, rows: float
 
     `rows` is how many times as many rows there are as the noise of a pair. DP: a function of public facts alone.
     """
-    cliques, columns = MarginalSettings.model_validate(section).cliques, _columns(configuration)
+    cliques, columns = MarginalSettings.model_validate(section).cliques, configuration.distinct
     if not configuration.finer_places or not isinstance(cliques, AllCliques) or cliques.all == 1 or cliques.coarsen:
         return dict(section)
     coarsen = _most_cells(rows, min(cliques.all, columns), columns)
     return {**section, "cliques": {**cliques.model_dump(exclude_none=True), "coarsen": coarsen}}
-
-
-def _columns(configuration: Sections) -> int:
-    """How many attributes are no level of another."""
-    return len(configuration.attributes) - len(configuration.finer_places)
 
 
 def _most_cells(rows: float, length: int, columns: int) -> int:
@@ -50,7 +45,7 @@ def triples(configuration: Sections, rows: float) -> Iterator[Mapping[str, Any]]
     Pairs that have more cells than the triples are measured as well, and take their time. `rows` is that of `with_levels`.
     """
     sizes = tuple(public_codes(configuration.attributes).values())
-    length = min(3, _columns(configuration))
+    length = min(3, configuration.distinct)
     if not 2 <= length <= len(sizes) <= _TRIPLES_COLUMNS:
         return
     if coarsen := _coarsen(configuration, length, rows):
@@ -75,7 +70,7 @@ _FEW_ROWS, _COARSENED = 2_000.0, 3
 
 def _coarsen(configuration: Sections, length: int, rows: float) -> int | None:
     """Beyond how many cells sets have coarser levels; None where that changes nothing, or is not known to help."""
-    most = _most_cells(rows, length, _columns(configuration))
+    most = _most_cells(rows, length, configuration.distinct)
     if configuration.finer_places:
         return most
     levels = BinLevels.make(tuple(public_codes(configuration.attributes).values()), configuration.attributes)

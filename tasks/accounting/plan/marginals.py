@@ -91,7 +91,7 @@ def marginal_shares(configuration: Configuration) -> dict[DrawKind, float]:
     All private bounds together are under `BOUND_LOW`, all quantiles under `BINS`, the choices of rounds under `SCORES`, their
     measurements under `MARGINALS`.
     """
-    settings, attributes = configuration.marginal_settings, len(configuration.attributes)
+    settings, attributes = configuration.marginal_settings, configuration.distinct
     shares, last = {DrawKind.VALUES: settings.values_share} if configuration.private_columns else {}, DrawKind.ONE_WAY
     if settings.has_larger(attributes):
         shares[DrawKind.ONE_WAY], last = settings.one_way_share, DrawKind.MARGINALS
@@ -107,7 +107,7 @@ def marginal_shares(configuration: Configuration) -> dict[DrawKind, float]:
 def rounds_of(configuration: Configuration) -> AdaptiveCliques | None:
     """How marginals are chosen in rounds; None where they are not, or where one attribute leaves nothing to choose."""
     settings = configuration.marginal_settings
-    return settings.adaptive if settings.selects(len(configuration.attributes)) else None
+    return settings.adaptive if settings.selects(configuration.distinct) else None
 
 
 def shares_of_draws(configuration: Configuration, draws: Sequence[PlannedDraw]) -> list[float]:

@@ -191,10 +191,11 @@ COUNTED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("a structural zero in 10^8 combinations", {"privacy__epsilon": 0.3, **columns(4, 100), **ZERO}, MARGINALS),
     (
         "a set with little noise, each value a column",
-        {"privacy__epsilon": 0.29, **SETS},
+        {"privacy__epsilon": 0.58, **SETS},
         TRIPLES,
-    ),  # sqrt(21) / 0.29 < 16
-    ("a set with more", {"privacy__epsilon": 0.28, **SETS}, ROUNDS),
+    ),  # sqrt(21) / 0.58 < 8
+    ("a set with more, whose triples say little", {"privacy__epsilon": 0.57, **SETS}, MARGINALS),
+    ("a set with yet more", {"privacy__epsilon": 0.28, **SETS}, ROUNDS),  # 16 < sqrt(21) / 0.28
     (
         "a set of many values with little noise",
         {"privacy__epsilon": 3.0, **wide_set(40)},

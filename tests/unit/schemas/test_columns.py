@@ -78,8 +78,8 @@ STRUCTURES = [
     ({"forbidden": [{"sex": "f", "colour": "1"}]}, "structure names 'colour', which is not among columns"),
     ({"forbidden": [{"sex": "f"}]}, "structure.forbidden, entry 1 ({sex: f}) must be a mapping of two or more columns"),
     ({"forbidden": [{"sex": "f", "grade": "8"}]}, "structure names '8', which is no value of column 'grade'"),
-    ({"forbidden": [{"sex": "f", "region": "west"}], "grouped": [GROUP]}, "structure.forbidden names 'sex', which is not"),
-    ({"forbidden": [{"sex": "f", "grade": "1"}], "determined": [RULE]}, "structure.forbidden names 'grade', which is not"),
+    ({"forbidden": [{"sex": "f", "region": "west"}], "grouped": [GROUP]}, "structure.forbidden names 'sex', which rules can"),
+    ({"forbidden": [{"sex": "f", "grade": "1"}], "determined": [RULE]}, "structure.forbidden names 'grade', which rules can"),
 ]  # fmt: skip
 
 
