@@ -6,20 +6,19 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from marginweave.flows.orchestration.environment import home_directory
 from marginweave.schemas.configuration.synthesis import MAX_RECORDS
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.released.evaluation import Evaluation
-from marginweave.schemas.released.statement import Guarantee, PrivacyStatement
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from marginweave.flows.postprocess.answers import Answers
+    from marginweave.schemas.released.evaluation import Evaluation
+    from marginweave.schemas.released.statement import Guarantee, PrivacyStatement
     from marginweave.tasks.publish.reader import PublishedRelease
 
 
@@ -30,6 +29,8 @@ class Report:
     path: Path
 
     def _repr_html_(self) -> str:
+        from html import escape
+
         page = escape(self.path.read_text(encoding="utf-8"))
         return f'<iframe srcdoc="{page}" sandbox width="100%" height="600" title="Report of the release"></iframe>'
 
@@ -61,6 +62,8 @@ class Release:
     @cached_property
     def statement(self) -> PrivacyStatement:
         """All that privacy.json says: mechanisms, assumptions, what the guarantee does not cover."""
+        from marginweave.schemas.released.statement import PrivacyStatement
+
         return PrivacyStatement.from_json(self._content("privacy.json"))
 
     @property
@@ -71,6 +74,8 @@ class Release:
     @cached_property
     def evaluation(self) -> Evaluation:
         """How near the synthetic records are to the released counts, and the verdict."""
+        from marginweave.schemas.released.evaluation import Evaluation
+
         return Evaluation.from_json(self._content("evaluation.json"))
 
     @property
@@ -204,5 +209,7 @@ class Release:
         return "\n".join([f"Release of {self.statement.dataset}", *lines])
 
     def _repr_html_(self) -> str:
+        from html import escape
+
         rows = "".join(f"<tr><th>{name}</th><td>{escape(text)}</td></tr>" for name, text in self._facts.items())
         return f"<table><caption>Release of {escape(self.statement.dataset)}</caption>{rows}</table>"
