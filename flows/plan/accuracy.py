@@ -42,7 +42,7 @@ def method_forecast(configuration: Configuration) -> list[str]:
 
 
 def _counts(configuration: Configuration, usual: AggregateSettings | MarginalSettings) -> str:
-    columns = len(configuration.attributes)
+    columns = configuration.distinct
     counted, other = (defaults.counts_words(settings, columns) for settings in (configuration.aggregate, usual))
     chosen = f"auto would choose {other}" if counted != other else "auto would choose other settings"
     if configuration.aggregate == usual:
@@ -102,16 +102,15 @@ def _leveled(configuration: Configuration) -> str:
     if settings.selects(configuration.distinct):
         return f", of columns or their levels ({listed([names[a] for a in finer])})" if finer else ""
     of, found = settings.levels(public_sizes(configuration), configuration.attributes).of, list[str]()
-    if not (of or finer):
-        return ""
     times = Counter(itertools.chain.from_iterable(planned_cliques(configuration, DrawKind.MARGINALS)))
     for place, bins in dict.fromkeys((a, bins) for a, bins, _ in of):
         levels = [(place, bins), *((len(names) + i, -(-b // j)) for i, (a, b, j) in enumerate(of) if a == place)]
-        numbers = ", ".join(f"{times[at]:,} in {left:,} bins" for at, left in levels if times[at])
-        found.append(f"{names[place]} {numbers}")
+        if any(times[at] for at, _ in levels[1:]):
+            numbers = ", ".join(f"{times[at]:,} in {left:,} bins" for at, left in levels if times[at])
+            found.append(f"{names[place]} {numbers}")
     for coarse, fine in finer.items():
         found.append(f"{times[fine]:,} with {names[fine]}, {times[coarse]:,} with {names[coarse]}")
-    return f", {'; '.join(found)}"
+    return f", {'; '.join(found)}" if found else ""
 
 
 def is_benchmarked(configuration: Configuration, usual: AggregateSettings | MarginalSettings) -> bool:

@@ -20,7 +20,10 @@ def earlier_forecast(request: Request) -> list[str]:
         for k in sorted({len(m.attributes) for m in earlier.marginals}):
             noise = [m.deviation for m in earlier.marginals if len(m.attributes) == k]
             span = " to ".join(dict.fromkeys(f"{sd:.1f}" for sd in (min(noise), max(noise))))
-            sets.append(f"{len(noise)} {'single columns' if k == 1 else f'sets of {k} columns'} (sd {span})")
+            several = "s" if len(noise) > 1 else ""
+            sets.append(
+                f"{len(noise)} {f'single column{several}' if k == 1 else f'set{several} of {k} columns'} (sd {span})"
+            )
         lines.append(
             f"Known from an earlier release of the same rows, run {earlier.known.release.run}: {', '.join(sets)}; free, as "
             "it was charged then, and no draw depends on it"
