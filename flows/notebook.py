@@ -5,59 +5,82 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from inspect import signature
 from pathlib import Path
-from typing import Any, Self
-
-import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
+from typing import TYPE_CHECKING, Any, Self
 
 from marginweave.flows.orchestration.environment import home_directory
-from marginweave.flows.orchestration.session import prefect_session
-from marginweave.flows.run.lookup import run_lock
-from marginweave.flows.run.preparation import attended
-from marginweave.flows.run.request import default_run, read_request
 from marginweave.schemas.configuration.columns import DateColumn, NumberColumn
 from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.configuration.synthesis import MAX_RECORDS
 from marginweave.schemas.configuration.yaml_source import mapping_of
-from marginweave.schemas.errors import InputError, OperatorError
+from marginweave.schemas.errors import InputError, NotFittedError, OperatorError
+from marginweave.schemas.places import FRAME
 from marginweave.tasks.accounting.plan.resolve import load_configuration, parse_configuration
-from marginweave.tasks.arrow import schema_types
-from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place, replace_file
-from marginweave.tasks.checkpoint.run_folder import RunFolder
-from marginweave.tasks.publish.reader import PublishedRelease
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from marginweave.flows.plan.overview import PlannedRelease
+    from marginweave.flows.postprocess.opened import Release
 
 
 class Synthesizer:
-    """Releases a data frame and samples from the release.
+    """Releases a table and samples from the release; an estimator by the conventions of scikit-learn.
 
-    `config` is a path, a mapping with the keys of the file, or a Configuration; its `source` is not read. `fit` charges the
-    dataset's account once: the same frame and configuration again find the finished release.
+    `config` is a path, a mapping with the keys of the file, such as `marginweave.Configuration`, or a resolved one, whose
+    `source` is not read. `home` is the folder in which `runs/` lives: MARGINWEAVE_HOME or the working directory. `fit` charges
+    the dataset's account once: the same table and configuration again find the finished release.
+
+    Raises:
+        InputError: the configuration breaks a rule, or something in it is not confirmed.
     """
 
     def __init__(self, config: str | Path | Mapping[str, Any] | Configuration, home: str | Path | None = None) -> None:
+        self.config, self.home = config, home
         if isinstance(config, Configuration):
             self.configuration = config
         elif isinstance(config, Mapping):
-            self.configuration = parse_configuration(dict(config))
+            self.configuration = parse_configuration({"source": FRAME, **config})
         else:
             self.configuration = load_configuration(Path(config))
         self._home = home_directory(Path(home) if home is not None else None, os.environ)
-        self._release: PublishedRelease | None = None
+        self._release: Release | None = None
 
-    def fit(self, frame: pd.DataFrame, run: str | None = None) -> Self:
-        """Release `frame`: the whole flow, with a Prefect server of its own.
+    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 - scikit-learn's signature
+        """What the synthesizer was made with, by name, as scikit-learn's `clone` asks for it; nothing lies deeper."""
+        return {name: getattr(self, name) for name in signature(type(self)).parameters}
 
-        The run is called `<dataset>-<hash of the configuration>-frame` unless `run` names it: a release of its own, charged
-        even where a file with the same rows was released before.
+    def set_params(self, **params: Any) -> Self:
+        """Change what the synthesizer was made with; it is not fitted then.
+
+        Raises:
+            InputError: there is no such parameter, or the configuration breaks a rule.
+        """
+        unknown = params.keys() - self.get_params()
+        if unknown:
+            raise InputError(f"{min(unknown)} is no parameter of a Synthesizer; there are config and home")
+        vars(self).update(vars(type(self)(**{**self.get_params(), **params})))
+        return self
+
+    def plan(self) -> PlannedRelease:
+        """Noise, share of the budget and typical error of each draw, before anything is read or charged."""
+        from marginweave.flows.plan.overview import PlannedRelease
+
+        return PlannedRelease.of(self.configuration)
+
+    def fit(self, data: Any, run: str | None = None) -> Self:
+        """Release a table: the whole flow, with a Prefect server of its own; none where the release is finished already.
+
+        `data` is a frame of pandas or Polars, an Arrow table, or the path of a table that `marginweave run` could read. The run
+        of a frame is called `<dataset>-<hash of the configuration>-frame`, that of a path as on the command line, unless
+        `run` names it: a release of its own, charged even where a file with the same rows was released before.
 
         DP: (epsilon, delta) of the configuration, charged to the account of the dataset.
 
         Raises:
-            InputError: the frame lacks a declared column, breaks a declared rule, or is not usable as declared; or a release
+            InputError: the table lacks a declared column, breaks a declared rule, or is not usable as declared; or a release
                 has to be approved first.
             BudgetError: there is no ledger or account, or not enough budget.
             StageError: the run is in progress, in another process or another thread.
@@ -66,56 +89,96 @@ class Synthesizer:
             raise InputError(
                 "publish.approval (required) keeps a release from a notebook; use marginweave run and approve"
             )
-        content = _parquet(frame, self.configuration)
-        types = frame_types(frame, self.configuration.output_names)
-        folder = RunFolder.at(self._home, run or default_run(self.configuration, self._home, "-frame"))
+        from marginweave.flows.postprocess.opened import Release
+        from marginweave.flows.run.lookup import run_lock
+        from marginweave.flows.run.preparation import attended
+        from marginweave.flows.run.request import default_run
+        from marginweave.tasks.checkpoint.files import PRIVATE_MODE, replace_file
+        from marginweave.tasks.checkpoint.run_folder import RunFolder
+
+        is_path = isinstance(data, str | Path)
+        content, types = (b"", None) if is_path else self._parquet(data)
+        name = run or default_run(self.configuration, self._home, "" if is_path else "-frame")
+        folder = RunFolder.at(self._home, name)
         stopped: OperatorError | None = None
-        with run_lock(folder):
+        with run_lock(folder), ExitStack() as files:
             folder.create_internal()
             config = folder.internal / "configuration.yaml"
             replace_file(config, _file_of(self.configuration), PRIVATE_MODE)
-            with _unnamed(content, folder.internal / "frame.parquet") as source:
-                try:
-                    with attended(types=types):
-                        self._release = PublishedRelease.read(self._run(config, source, folder.run))
-                except OperatorError as stop:
-                    stopped = stop
+            source = data if is_path else files.enter_context(_unnamed(content, folder.internal / FRAME))
+            try:
+                with attended(types=types):
+                    self._release = Release(self._run(config, str(source), folder.run))
+            except OperatorError as stop:
+                stopped = stop
         if stopped is not None:
             raise InputError(stopped.detail)
         return self
 
-    def sample(self, n: int | None = None, seed: int | None = None) -> pd.DataFrame:
-        """`n` synthetic records (the protected record count by default), in the dtypes of the frame.
-
-        No dtype depends on what is drawn: a column of int64 or bool that can be missing is Int64 or boolean. DP:
-        post-processing, free of charge.
+    def sample(
+        self, n: int | None = None, seed: int | None = None, where: Mapping[str, Any] | None = None
+    ) -> pd.DataFrame:
+        """Synthetic records of the release, as `Release.sample` makes them: in the dtypes of the frame, free of charge.
 
         Raises:
-            InputError: `fit` was not called, or `n` is negative.
+            NotFittedError: `fit` was not called.
+            InputError: as `Release.sample`.
         """
-        release = self.release
-        if n is not None and not 0 <= n <= MAX_RECORDS:
-            raise InputError(f"n ({n}) must lie in [0, {MAX_RECORDS}]")
-        frame: pd.DataFrame = pa.concat_tables(release.synthesize(release.settings(n, seed))).to_pandas()
-        return frame
+        return self.release.sample(n, seed, where)
 
     @property
-    def release(self) -> PublishedRelease:
-        """The published counts and the privacy statement.
+    def release(self) -> Release:
+        """The release that `fit` has made or found.
 
         Raises:
-            InputError: `fit` was not called.
+            NotFittedError: `fit` was not called.
         """
         if self._release is None:
-            raise InputError("fit must be called before a release can be used")
+            raise NotFittedError("fit must be called before a release can be used")
         return self._release
 
-    def _run(self, config: Path, source: Path, run: str | None) -> Path:
-        request = read_request(config, run=run, source=str(source), home=self._home)
-        with prefect_session(self._home, request.folder.internal):
-            from marginweave.flows import release
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether there is a release."""
+        return self._release is not None
 
-            return Path(release(str(config), request.folder.run, str(source), str(self._home)))
+    def __repr__(self) -> str:
+        privacy = self.configuration.privacy
+        release = "not fitted" if self._release is None else str(self._release.place)
+        return f"Synthesizer({self.configuration.dataset}, epsilon {privacy.epsilon:g}, delta {privacy.delta:g}: {release})"
+
+    def _run(self, config: Path, source: str, run: str) -> Path:
+        from marginweave.flows.run.lookup import place_of_files
+        from marginweave.flows.run.preparation import check_request, internal_evaluation_due, prepare_run
+        from marginweave.flows.run.request import read_request
+        from marginweave.schemas.released.manifest import RunState
+
+        request = read_request(config, run=run, source=source, home=self._home)
+        check_request(request)
+        reference, state = prepare_run(request)
+        if state == RunState.RUNNING or internal_evaluation_due(reference):
+            from marginweave.flows.orchestration.session import prefect_session
+
+            with prefect_session(self._home, request.folder.internal):
+                from marginweave.flows import release
+
+                release(str(config), request.folder.run, source, str(self._home))
+        return place_of_files(request.folder)
+
+    def _parquet(self, data: Any) -> tuple[bytes, dict[str, str]]:
+        """The declared columns as Parquet, numbers and dates of pandas as they are, all else as text; and their types."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        from marginweave.flows.run.frames import as_table, frame_types
+
+        columns = self.configuration.columns
+        natives = {name: _NATIVE.get(type(columns[name]), "") for name in self.configuration.source_names}
+        sink = pa.BufferOutputStream()
+        pq.write_table(as_table(data, natives), sink)
+        return bytes(sink.getvalue()), frame_types(data, self.configuration.output_names)
+
+
+_NATIVE: dict[type[Any], str] = {NumberColumn: "iuf", DateColumn: "M"}  # the kinds of dtypes that do not become texts
 
 
 def _file_of(configuration: Configuration) -> bytes:
@@ -130,6 +193,8 @@ def _unnamed(content: bytes, link: Path) -> Iterator[Path]:
 
     `link` leads there as long as the process lives, and to nothing afterwards.
     """
+    from marginweave.tasks.checkpoint.files import at_place
+
     with ExitStack() as files:
         with at_place(link, "written"):
             rows = files.enter_context(tempfile.TemporaryFile(dir=link.parent))
@@ -141,43 +206,3 @@ def _unnamed(content: bytes, link: Path) -> Iterator[Path]:
             yield link
         finally:
             link.unlink(missing_ok=True)
-
-
-def _parquet(frame: pd.DataFrame, configuration: Configuration) -> bytes:
-    """The declared columns as Parquet: numbers and dates as they are, everything else as text."""
-    if not isinstance(frame, pd.DataFrame):
-        raise InputError("fit takes a pandas DataFrame")
-    repeated = [name for name in configuration.source_names if list(frame.columns).count(name) > 1]
-    if repeated:
-        raise InputError(f"the frame has the column {', '.join(map(repr, repeated))} more than once")
-    absent = [name for name in configuration.source_names if name not in frame.columns]
-    if absent:
-        raise InputError(f"the frame lacks the declared column {', '.join(map(repr, absent))}")
-    natives = {name: _NATIVE.get(type(configuration.columns[name]), "") for name in configuration.source_names}
-    arrays = {name: _array(frame[name], native) for name, native in natives.items()}
-    unusable = next((name for name, array in arrays.items() if array is None), None)
-    if unusable is not None:
-        raise InputError(f"the frame has the column {unusable!r} with values that are neither text nor number")
-    sink = pa.BufferOutputStream()
-    pq.write_table(pa.table(arrays), sink)
-    return bytes(sink.getvalue())
-
-
-def frame_types(frame: pd.DataFrame, names: Iterable[str]) -> dict[str, str]:
-    """The types of the columns that a data frame has, from its dtypes, as `schema_types`; `object` is none."""
-    found: dict[str, str] = {}
-    for name in names:
-        with suppress(KeyError, pa.ArrowException):
-            found |= schema_types(pa.Schema.from_pandas(frame.loc[:, [name]].iloc[:0], preserve_index=False), [name])
-    return found
-
-
-_NATIVE: dict[type[Any], str] = {NumberColumn: "iuf", DateColumn: "M"}  # the kinds of dtypes that do not become texts
-
-
-def _array(series: pd.Series[Any], native: str) -> pa.Array | None:
-    """The cells of a column; None of what is neither text nor number: the library's error would quote the value."""
-    try:
-        return pa.array(series if series.dtype.kind in native else series.astype("string"), from_pandas=True)
-    except (ValueError, TypeError, pa.ArrowException):
-        return None

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 from pathlib import Path
 
 _PACKAGE = Path(__file__).parent.parent
 
+# What happened, in parentheses as a whole, up to the end of its sentence; a further broken rule is no advice.
+_HINT = re.compile(r"(?:\([^()]*\)|[^()])*?(?:; |[.?] )(?!Also: )(.+)", re.DOTALL)
 _TOLD_TO_OPERATOR = "the source was refused before the first draw; the reason is told to the operator only"
 
 EXIT_FAILED = 1
@@ -19,11 +22,21 @@ class MarginweaveError(Exception):
 
     exit_code = EXIT_FAILED
 
+    @property
+    def hint(self) -> str:
+        """What to do: what a message says after what happened, behind a semicolon or in a second sentence; else empty."""
+        found = _HINT.match(str(self))
+        return found[1] if found else ""
+
 
 class InputError(MarginweaveError):
     """A configuration, a command or a source that breaks a rule."""
 
     exit_code = EXIT_BAD_INPUT
+
+
+class NotFittedError(InputError, ValueError, AttributeError):
+    """`fit` was not called; a ValueError and an AttributeError, as users of scikit-learn expect."""
 
 
 class OperatorError(InputError):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+FRAME = "frame.parquet"
+"""What the configuration of a frame has as its source, where it names none."""
 EXAMPLE_PREFIX = "example:"
 S3_PREFIX = "s3://"
 

@@ -14,6 +14,7 @@ from marginweave.tasks.checkpoint.files import at_place, replace_file
 
 if TYPE_CHECKING:
     from marginweave.flows.plan.account import Schedule
+    from marginweave.flows.plan.overview import PlannedRelease
     from marginweave.flows.plan.target import ErrorTarget
     from marginweave.flows.run.request import Request
 
@@ -58,6 +59,7 @@ def plan(
         goal = parse_target(target)  # before all that takes longer
     for config in configs:
         warn_of_former_keys(config)
+    from marginweave.flows.plan.overview import PlannedRelease
     from marginweave.flows.run.request import read_request
 
     prepare_environment(home)  # the schedule is Prefect's to read
@@ -68,13 +70,14 @@ def plan(
         planned = Schedule(schedule, timezone or "UTC")
     requests = [read_request(config, run=None, source=source, home=home) for config in configs]
     said = [_target_lines(request, goal) for request in requests]
-    if len(requests) == 1:
-        _show(requests[0])
+    plans = [PlannedRelease.of(request.configuration) for request in requests]
+    if len(plans) == 1:
+        _show(plans[0])
     else:
-        _compare(requests[0], requests[1])
-    for config, request, lines in zip(configs, requests, said, strict=True):
+        _compare(plans[0], plans[1])
+    for config, request, overview, lines in zip(configs, requests, plans, said, strict=True):
         name = f"{config}: " if len(configs) > 1 else ""
-        _tell(request, planned, name)
+        _tell(request, overview, planned, name)
         for line in lines:
             out.print(f"{name}{line}")
 
@@ -87,87 +90,42 @@ def _target_lines(request: Request, goal: ErrorTarget | None) -> list[str]:
     return list(target_forecast(request.configuration, goal))
 
 
-def _show(request: Request) -> None:
-    drawn, spent = _cells(request)
-    table = table_of("draw", *next(iter(drawn.values())))
-    for name, cells in drawn.items():
+def _show(planned: PlannedRelease) -> None:
+    table = table_of("draw", *next(iter(planned.draws.values())))
+    for name, cells in planned.draws.items():
         table.add_row(name, *cells.values())
-    out.print(_heading(request))
+    out.print(planned.heading)
     print_wide(table)
-    out.print(f"All draws together: epsilon {spent:.6g} at delta {request.configuration.privacy.delta:g}")
+    out.print(planned.ending)
 
 
-def _compare(one: Request, other: Request) -> None:
+def _compare(one: PlannedRelease, other: PlannedRelease) -> None:
     """Both plans in one table, a line a draw of either; what is left empty the other has alone."""
     from marginweave.flows.run.continuity import configuration_differences
 
-    plans = {}
-    for side, request in (("A", one), ("B", other)):
-        plans[side], spent = _cells(request)
-        out.print(f"{side}: {_heading(request)}; all draws together epsilon {spent:.6g}")
+    plans = {"A": one, "B": other}
+    for side, plan in plans.items():
+        out.print(f"{side}: {plan.heading}; all draws together epsilon {plan.epsilon:.6g}")
     places = configuration_differences(one.configuration, other.configuration)
     out.print(f"They differ in {', '.join(places)}" if places else "They are the same configuration")
     rows = one.configuration.rows or other.configuration.rows
     heads = ["noise", "share of budget", "typical error", *(["of a mean count"] if rows else []), "least count"]
     shown = [head.removeprefix("typical ").removesuffix(" of budget") for head in heads]  # there are two of each
     table = table_of("draw", *(f"{side}: {head}" for side in plans for head in shown))
-    for name in dict.fromkeys(name for drawn in plans.values() for name in drawn):
-        table.add_row(name, *(drawn.get(name, {}).get(key, "") for drawn in plans.values() for key in heads))
+    for name in dict.fromkeys(name for plan in plans.values() for name in plan.draws):
+        table.add_row(name, *(plan.draws.get(name, {}).get(key, "") for plan in plans.values() for key in heads))
     print_wide(table)
 
 
-def _cells(request: Request) -> tuple[dict[str, dict[str, str]], float]:
-    """For each draw noise, share, typical error, the same beside all rows and beside a mean count, threshold; and epsilon."""
-    from marginweave.flows.plan.accuracy import relative_errors
-    from marginweave.flows.plan.noise import forecast
-
-    drawn, spent = forecast(request.configuration)
-    rows = request.configuration.rows
-    errors = relative_errors(request.configuration, rows) if rows else {}
-    cells = {}
-    for row in drawn:
-        cells[row.name] = {
-            "noise": row.noise,
-            "share of budget": f"{100 * row.share:.1f} %",
-            "typical error": row.error,
-        }
-        if rows:
-            beside = errors.get(row.name, ("", ""))
-            cells[row.name] |= dict(zip(("of all rows", "of a mean count"), beside, strict=True))
-        cells[row.name]["least count"] = row.threshold
-    return cells, spent
-
-
-def _heading(request: Request) -> str:
-    configuration, privacy = request.configuration, request.configuration.privacy
-    return (
-        f"{configuration.dataset}: epsilon {privacy.epsilon:g}, delta {privacy.delta:g}, "
-        f"one {privacy.unit_words}, {privacy.neighbors}, accountant {privacy.accountant}"
-    )
-
-
-def _tell(request: Request, schedule: Schedule | None, name: str) -> None:
+def _tell(request: Request, planned: PlannedRelease, schedule: Schedule | None, name: str) -> None:
     """What is said in sentences: noise, preparation, records, ledger, and how long the account lasts."""
-    from marginweave.flows.plan import account, accuracy, noise
+    from marginweave.flows.plan.account import account_forecast
     from marginweave.flows.plan.cost import SERVER, slow_rules
     from marginweave.flows.plan.earlier import earlier_forecast
-    from marginweave.flows.plan.sizes import bins_forecast, size_forecast
+    from marginweave.flows.plan.sizes import size_forecast
     from marginweave.tasks.engine.local import available_cores
 
-    forecasts = (
-        noise.observer_forecast,
-        noise.combinations_forecast,
-        noise.noise_forecast,
-        noise.rounds_forecast,
-        noise.preparation_forecast,
-        noise.known_forecast,
-        bins_forecast,
-        accuracy.method_forecast,
-    )
-    lines = [line for forecast in forecasts for line in forecast(request.configuration)]
-    lines += earlier_forecast(request)
-    lines += account.account_forecast(request, schedule)
-    for line in lines:
+    for line in [*planned.notes, *earlier_forecast(request), *account_forecast(request, schedule)]:
         out.print(f"{name}{line}")
     if sized := size_forecast(request.configuration):
         out.print(

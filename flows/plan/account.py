@@ -119,17 +119,23 @@ def account_forecast(request: Request, schedule: Schedule | None = None) -> list
 
 
 def _verdict(configuration: Configuration, total: AccountTotal, after: float, fits: bool) -> str:
-    account, plan = total.account, plan_budget(configuration)
-    verdict = "it fits"
-    other = unit_refusal(plan.unit, plan.neighbors, account) or delta_refusal(plan.cost, account)
-    if other is not None:
-        verdict = f"it will be refused: {other.message}"
-    elif not fits:
-        largest = largest_epsilon(configuration, account, total.spent)
-        verdict = "it will be refused" + (f"; with privacy.epsilon: {largest:g} it fits" if largest else "")
+    account, refusal = total.account, account_refusal(configuration, total, fits)
+    verdict = refusal or "it fits"
     reached = f"with this release {after:.4g}: " if math.isfinite(after) else ""
     spent = f"epsilon {total.epsilon:.4g} of {float(account.epsilon):g} at delta {float(account.delta):g}"
     return f"{account.dataset} has spent {spent}; {reached}{verdict}"
+
+
+def account_refusal(configuration: Configuration, total: AccountTotal, fits: bool) -> str:
+    """Why an account will refuse one more release of a configuration; empty where it will not. `fits`: its box has room."""
+    account, plan = total.account, plan_budget(configuration)
+    other = unit_refusal(plan.unit, plan.neighbors, account) or delta_refusal(plan.cost, account)
+    if other is not None:
+        return f"it will be refused: {other.message}"
+    if fits:
+        return ""
+    largest = largest_epsilon(configuration, account, total.spent)
+    return "it will be refused" + (f"; with privacy.epsilon: {largest:g} it fits" if largest else "")
 
 
 def _policy_verdict(dataset: str, found: PeriodForecast) -> str:

@@ -23,7 +23,6 @@ from marginweave.tasks.answers.tuples import TupleAnswers
 from marginweave.tasks.checkpoint.files import read_file
 from marginweave.tasks.normalize.earlier import read_measurements
 from marginweave.tasks.publish.tables import read_counts
-from marginweave.tasks.structure.zeros import domain_sizes
 
 if TYPE_CHECKING:
     from marginweave.tasks.answers.model import ModelAnswers  # numba
@@ -32,19 +31,26 @@ Answers = MarginalAnswers | TupleAnswers
 
 
 def open_answers(home: Path, named: str, say: Callable[[str], None] = lambda _: None) -> Answers:
-    """What answers questions to a finished run of this name, or to the release in the folder `named`.
+    """What answers questions to the release in `release_folder`; `say` hears of what takes long.
 
-    `say` hears of what takes long.
+    Raises:
+        InputError, StageError: as `release_folder` and `read_answers`.
+    """
+    return read_answers(release_folder(home, named), say)
+
+
+def release_folder(home: Path, named: str) -> Path:
+    """The folder of the release of a finished run of this name, or the folder `named` that has a release.
 
     Raises:
         InputError: there is neither.
     """
     folder = Path(named)
     if (folder / "privacy.json").is_file():
-        return read_answers(folder, say)
+        return folder
     if folder.name != named or (folder.exists() and not (home / "runs" / named).exists()):
         raise InputError(f"{named} {_no_release(folder)}")
-    return read_answers(finished_run(home, named)[0].release, say)
+    return finished_run(home, named)[0].release
 
 
 def _no_release(folder: Path) -> str:
@@ -69,9 +75,7 @@ def read_answers(place: Path, say: Callable[[str], None] = lambda _: None) -> An
         declared = Configuration.from_canonical(statement.configuration)
         configuration = declared.with_bounds(statement.bounds, statement.bought_bins)
         domain = Domain(names=tuple(statement.domain), labels=tuple(statement.domain.values()))
-        codes = Codes(
-            configuration=configuration, domain=domain, sizes=domain_sizes(configuration.attributes, domain.labels)
-        )
+        codes = Codes.of(configuration, domain)
         if configuration.marginals is None:
             noise = tuple(LevelNoise(**dict(item)) for item in statement.noise)
             aggregates, intervals = read_counts(pq.read_table(place / "aggregates.parquet"), domain, noise)

@@ -1,10 +1,49 @@
-"""Marginweave: differentially private counts of attribute combinations, and synthetic records made from them."""
+"""Marginweave: differentially private counts of attribute combinations, and synthetic records made from them.
+
+import marginweave as mw
+
+model = mw.Synthesizer(mw.Configuration.from_yaml("visits.yaml")).fit(frame)
+records = model.sample(1000)
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from marginweave.configuration import Configuration as Configuration
+    from marginweave.configuration import Privacy as Privacy
+    from marginweave.configuration import category as category
+    from marginweave.configuration import date as date
+    from marginweave.configuration import number as number
+    from marginweave.configuration import person as person
+    from marginweave.flows.notebook import Synthesizer as Synthesizer
+    from marginweave.flows.postprocess.opened import Release as Release
+    from marginweave.ledger import Ledger as Ledger
+    from marginweave.schemas import errors as errors
+
+    __version__: str
+
+# Where each public name is; a module is loaded when a name of it is asked for.
+_MODULES = {
+    **dict.fromkeys(("Configuration", "Privacy", "category", "date", "number", "person"), "configuration"),
+    "Ledger": "ledger",
+    "Release": "flows.postprocess.opened",
+    "Synthesizer": "flows.notebook",
+    "errors": "schemas.errors",
+}
+__all__ = [*_MODULES, "__version__"]  # noqa: PLE0604 - the names above
 
 
-def __getattr__(name: str) -> str:
-    """The version of the installed program, `__version__`."""
-    if name != "__version__":
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("marginweave")
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib.metadata import version
+    module = import_module(f"{__name__}.{_MODULES[name]}")
+    return getattr(module, name, module)  # or the module itself
 
-    return version("marginweave")
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

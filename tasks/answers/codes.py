@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -17,8 +18,9 @@ from marginweave.schemas.configuration.conditions import Condition, label_limits
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.values import listed
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.question import Question
+from marginweave.schemas.question import Question, read_question
 from marginweave.schemas.released.aggregates import Domain
+from marginweave.tasks.structure.zeros import domain_sizes
 
 MOST_GROUPS = 10_000
 MISSING = "(missing)"
@@ -64,6 +66,29 @@ class Codes:
     configuration: Configuration
     domain: Domain
     sizes: Sequence[int]
+
+    @classmethod
+    def of(cls, configuration: Configuration, domain: Domain) -> Codes:
+        """Those of a released domain."""
+        return cls(
+            configuration=configuration, domain=domain, sizes=domain_sizes(configuration.attributes, domain.labels)
+        )
+
+    def meeting(self, where: Mapping[str, Any]) -> dict[int, Flags]:
+        """By attribute the codes that meet conditions by column, as a question has them.
+
+        Raises:
+            InputError: as `conditions`, or a column holds several values, of which records that have too many lose some.
+        """
+        found = dict[int, Flags]()
+        for chosen in self.conditions(read_question({"where": where})):
+            attribute = self.configuration.attributes[chosen.place]
+            if attribute.is_set or attribute.of_set:
+                raise InputError(
+                    f"where cannot ask for {attribute.columns[0]!r}, which holds several values; leave it out"
+                )
+            found[chosen.place] = chosen.codes & found.get(chosen.place, np.True_)
+        return found
 
     def conditions(self, question: Question) -> tuple[Chosen, ...]:
         """The codes that each condition of a question asks for.

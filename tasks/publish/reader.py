@@ -5,11 +5,11 @@ Records are codes over the released domain, read block by block.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,7 @@ from marginweave.schemas.errors import InputError, StageError
 from marginweave.schemas.released.aggregates import Aggregates, Domain, LevelNoise
 from marginweave.schemas.released.measurements import Marginals
 from marginweave.schemas.released.statement import PrivacyStatement
+from marginweave.tasks.answers.codes import Codes
 from marginweave.tasks.answers.tables import NoisyTables, released_tables
 from marginweave.tasks.checkpoint.files import read_file
 from marginweave.tasks.decode.decode import decode_table, label_counts, typed_table
@@ -121,15 +122,25 @@ class PublishedRelease:
         known, _ = estimation_input(self.counts, self.configuration)
         return read_model(self.model, known, self.configuration.synthesize)
 
-    def synthesize(self, settings: AnySynthesis) -> Iterator[pa.Table]:
+    def synthesize(self, settings: AnySynthesis, where: Mapping[str, Any] | None = None) -> Iterator[pa.Table]:
         """New records from the released counts, in blocks, at least one. DP: post-processing.
 
+        `where` has conditions by column, as questions have them (`Question`): records are then those of the fitted mixture
+        that meet all of them, in its conditional distribution.
+
         Raises:
-            InputError, StageError: as `synthesize_blocks`.
+            InputError: there is no fitted mixture for conditions, or they do not go with their columns or leave no record.
+            StageError: as `synthesize_blocks`.
         """
         from marginweave.tasks.synthesize.release import synthesize_blocks  # numba
 
-        blocks = synthesize_blocks(self.counts, self.configuration, settings, self.mixture)
+        if where and settings.method != "mixture":
+            raise InputError(
+                f"where needs a fitted mixture, and records of this release are made by {settings.method}; make them without "
+                "it and keep those that meet the condition"
+            )
+        kept = Codes.of(self.configuration, self.counts.domain).meeting(where) if where else {}
+        blocks = synthesize_blocks(self.counts, self.configuration, settings, self.mixture, kept)
         domain, labels, types = self.aggregates.domain, label_counts(self.aggregates), self.statement.types or {}
         for block, codes in enumerate(blocks):
             table = decode_table(codes, domain, self.configuration, settings.seed, block, labels, types=types)

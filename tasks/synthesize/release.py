@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from types import MappingProxyType
 
 import numpy as np
 
-from marginweave.schemas.arrays import Codes, Flags, Records
+from marginweave.schemas.arrays import Codes, Flags, Floats, Records
 from marginweave.schemas.configuration.attributes import combinations_of, forbidden_codes
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.synthesis import (
@@ -65,8 +66,13 @@ class EstimationInput:
         return self.consistent() if censored else [m for m in self.measurements if not m.levels]
 
 
-def sampler(known: EstimationInput, settings: DenseSynthesis, model: Mixture | None = None) -> RecordSampler:
-    """What makes records by the method of the settings.
+def sampler(
+    known: EstimationInput,
+    settings: DenseSynthesis,
+    model: Mixture | None = None,
+    given: Mapping[int, Floats] = MappingProxyType({}),
+) -> RecordSampler:
+    """What makes records by the method of the settings; of a mixture those `given` alone (`Mixture.conditioned`).
 
     GUM takes consistent counts, the others those that were drawn. `model` is the result of `fit_known` on the same input, if
     there is one. DP: post-processing. Raises InputError as `Gum`, `fit_known`, `Mixture.conditioned`, `choose_measurements`
@@ -79,7 +85,7 @@ def sampler(known: EstimationInput, settings: DenseSynthesis, model: Mixture | N
         chosen = choose_measurements(known.complete, known.sizes, total, known.masks, settings.model_size)
         sample = fit_tree(chosen, known.sizes, total, known.masks, settings.iterations).sample
     else:
-        sample = partial(sample_mixture, (model or fit_known(known, settings)).conditioned())
+        sample = partial(sample_mixture, (model or fit_known(known, settings)).conditioned(given))
     records = round(known.total) if settings.records == "count" else settings.records
     return RecordSampler(sample=sample, number=records, seed=settings.seed)
 
@@ -126,6 +132,7 @@ def synthesize_blocks(
     configuration: Configuration,
     settings: AnySynthesis,
     model: Mixture | None = None,
+    where: Mapping[int, Flags] = MappingProxyType({}),
 ) -> Iterator[tuple[Codes, ...]]:
     """Synthetic codes of each attribute, shape (n,), or (n, width) for a set; the size of an attribute is missing.
 
@@ -141,6 +148,8 @@ def synthesize_blocks(
         configuration: What is declared, bounds resolved.
         settings: What to make.
         model: What `fit_known` makes of the same; fitted here if it is not given.
+        where: By attribute, the codes that each record must have one of; of a mixture alone. Exact known tables, which are
+            of all records, do not hold then.
 
     Raises:
         InputError, StageError: as `SeededSynthesis` and `sampler`.
@@ -152,9 +161,11 @@ def synthesize_blocks(
         combinations = all_pairs(counts, configuration) if isinstance(counts, Marginals) else counts
         shards, make = _from_combinations(combinations, configuration, settings)
     else:
-        shards, make = _from_marginals(counts, configuration, settings, model)
+        shards, make = _from_marginals(counts, configuration, settings, model, where)
     masks = [mask for mask in structural_masks(configuration, counts.domain.labels) if len(mask.attributes) > 1]
-    totals, make = _exact_counts(configuration, counts.domain.labels, settings, make)
+    totals: list[ExactCounts] = []
+    if not where:
+        totals, make = _exact_counts(configuration, counts.domain.labels, settings, make)
     types = [code_type(size) for size in counts.domain.sizes]
 
     say = listener()
@@ -211,9 +222,11 @@ def _from_marginals(
     configuration: Configuration,
     settings: DenseSynthesis,
     model: Mixture | None,
+    where: Mapping[int, Flags],
 ) -> Making:
     known, compression = estimation_input(counts, configuration)
-    maker = sampler(known, settings, model)
+    given, compression = _conditions(where, compression)
+    maker = sampler(known, settings, model, given)
 
     def make(shard: int) -> Sequence[Codes]:
         records = maker.records(shard)
@@ -224,6 +237,25 @@ def _from_marginals(
         return tuple(records[:most].T)
 
     return maker.plan.shards, make
+
+
+def _conditions(
+    where: Mapping[int, Flags], compression: Compression | None
+) -> tuple[dict[int, Floats], Compression | None]:
+    """What share of the records with each code of a model meets conditions on released codes, and what splits merged codes.
+
+    A merged code becomes one of its values as `expand_records` has it: a condition leaves it so much of its records as its
+    values that meet the condition have, and these alone.
+    """
+    if compression is None:
+        return {a: flags.astype(np.float64) for a, flags in where.items()}, None
+    shares, counts = dict[int, Floats](), list(compression.counts)
+    for a, flags in where.items():
+        new, weights = compression.codes[a], np.maximum(counts[a], 0.0)
+        weights = np.where(np.bincount(new, weights)[new] > 0, weights, 1.0)
+        counts[a] = weights * flags
+        shares[a] = np.bincount(new, counts[a]) / np.bincount(new, weights)
+    return shares, replace(compression, counts=tuple(counts))
 
 
 def estimation_input(

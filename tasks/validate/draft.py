@@ -65,9 +65,20 @@ def draft_configuration(source: str, form: SourceFile, dictionary: str | None = 
         InputError: the source cannot be read, or has column names that a configuration cannot have.
     """
     present = source_columns(source, form)
-    named = _usable_names(present)
-    table = TableSource(source, form).table(named)
-    subject = subject_of(table)
+    table = TableSource(source, form).table(_usable_names(present))
+    return draft_table(table, dataset_name(source), form, present, dictionary, below)
+
+
+def draft_table(
+    table: pa.Table,
+    dataset: str,
+    form: SourceFile,
+    present: Sequence[str],
+    dictionary: str | None = None,
+    below: Path = Path(),
+) -> str:
+    """As `draft_configuration`, for a table in memory; the columns `present` of its source may have no name."""
+    subject, named = subject_of(table), _usable_names(present)
     columns = {name: look_at(name, table.column(name), form.numbers) for name in named}
     if subject is not None:
         columns[subject.column] = ColumnDraft("identifier", remark="it tells the people apart that privacy protects")
@@ -77,7 +88,7 @@ def draft_configuration(source: str, form: SourceFile, dictionary: str | None = 
     counted = any(draft.type not in _NOT_COUNTED for draft in columns.values())
     head = _HEAD if counted else _HEAD + _NOTHING_COUNTED
     privacy = privacy_lines(subject, "" if subject is None else flow("", subject.column), table.num_rows)
-    return "".join([head, heading(dataset_name(source), form), privacy, "columns:\n", *unnamed, *lines])
+    return "".join([head, heading(dataset, form), privacy, "columns:\n", *unnamed, *lines])
 
 
 def _of_dictionary(
@@ -142,6 +153,8 @@ def flow(key: str, value: Any) -> str:
         return "{" + ", ".join(f"{flow('', k)}: {flow(k, v)}" for k, v in value.items()) + "}"
     if isinstance(value, str):
         return _text(value, plain=key in TEXT_KEYS or value[:1].isalpha())
+    if value is None:
+        return "null"
     if isinstance(value, Sequence):
         return "[" + ", ".join(flow(key, item) for item in value) + "]"
     return str(value).lower() if isinstance(value, bool) else repr(value)

@@ -1,9 +1,10 @@
 """How long commands take beside what they cannot do without, in one run: python -m tests.benchmarks.start [--check].
 
 CPU seconds (user and system, servers apart) and wall seconds, each the best of a few. `--help`, `plan` and a run that is found
-finished stand beside the import of the libraries that they need; the example's release beside a bare Prefect flow of
-fifteen tasks, with a server that stands and with one that each starts itself. With `--check` only what needs no server of its
-own is measured, and a ratio of CPU seconds that is half as much again as `RATIOS` ends it with exit code 1.
+finished stand beside the import of the libraries that they need, scripts beside `import pandas`; the example's release beside
+a bare Prefect flow of fifteen tasks, with a server that stands and with one that each starts itself. With `--check` only what
+needs no server of its own is measured, and a ratio of CPU seconds that is half as much again as `RATIOS` ends it with exit
+code 1.
 """
 
 from __future__ import annotations
@@ -27,9 +28,16 @@ from tests.support.production import free_port
 AFFAIRS = str(EXAMPLES / "affairs.yaml")
 # CPU seconds of ours over those of the floor, as measured on 2026-11-25.
 RATIOS = {"--help": 2.2, "plan": 1.7, "run, finished": 1.95, "run, server stands": 3.0}
+RATIOS |= {"Python: import": 0.1, "Python: plan": 1.55, "Python: fit, finished": 2.4}  # beside pandas
 SLOWER = 1.5
 NAME = "start"
 SHELL = "import rich.console, typer"
+SYNTHESIZER = f"import marginweave as mw; model = mw.Synthesizer({AFFAIRS!r})"
+SCRIPTS = {
+    "Python: import": "import marginweave",
+    "Python: plan": f"{SYNTHESIZER}; model.plan()",
+    "Python: fit, finished": f"{SYNTHESIZER}; model.fit('example:affairs')",
+}
 LIBRARIES = "import numpy, pydantic, rich.console, sqlalchemy, typer, yaml"
 BARE = """
 from prefect import flow, task
@@ -93,6 +101,8 @@ def measured(home: Path, *, servers: bool) -> dict[str, tuple[Spent, Spent]]:
     found["run, finished"] = ours("run", AFFAIRS), floor(LIBRARIES)
     found["plan"] = ours("plan", AFFAIRS), floor(LIBRARIES)
     found["--help"] = ours("--help"), floor(SHELL)
+    pandas = floor("import pandas")
+    found |= {name: (floor(program), pandas) for name, program in SCRIPTS.items()}
     if servers:
         found["run, server of its own"] = ours("run", AFFAIRS, times=3, before=home / "runs"), floor(BARE, times=3)
     return found

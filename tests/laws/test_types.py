@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from marginweave.flows.notebook import frame_types
+from marginweave.flows.run.frames import frame_types
 from marginweave.schemas.configuration.execution import SourceFile
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.contracts import check_contract, output_schema

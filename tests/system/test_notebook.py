@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from marginweave.flows import Synthesizer
+from marginweave import Synthesizer
 from marginweave.flows.run.lookup import run_lock
 from marginweave.schemas.errors import BudgetError, InputError, StageError
 from marginweave.tasks.checkpoint.run_folder import RunFolder
@@ -45,7 +45,7 @@ def test_fit_and_sample(ledgered: CommandLine) -> None:
     assert len(sample) == 50
     assert set(sample["sex"].dropna()) <= {"f", "m"}
     assert sample.equals(model.sample(50, seed=3))
-    assert len(model.sample()) == model.release.aggregates.record_count
+    assert len(model.sample()) == model.release.published.aggregates.record_count
     Synthesizer(quick(raw())).fit(people_frame())
     assert "1 release(s)" in ledgered("ledger", "list").stdout
     assert not list(Path(os.environ["MARGINWEAVE_HOME"]).rglob("frame.parq*"))
@@ -91,7 +91,7 @@ def test_what_cannot_be_fitted(ledgered: CommandLine) -> None:
 KILLED = """
 import os, signal, sys
 import pandas as pd
-from marginweave.flows import Synthesizer
+from marginweave import Synthesizer
 from marginweave.tasks.validate.source import TableSource
 from tests.support.configurations import quick, raw
 from tests.support.people_table import people_frame

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import numpy as np
 from numba import njit
@@ -148,24 +149,32 @@ class Mixture:
             begin += len(there)
         return mixed_points(self.weights, np.concatenate(factors), np.stack(places, axis=1))
 
-    def conditioned(self) -> Mixture:
-        """The model given that no record has a code that a mask of one attribute forbids.
+    def conditioned(self, given: Mapping[int, Floats] = MappingProxyType({})) -> Mixture:
+        """The model given that no record has a code that a mask of one attribute forbids, and what else is `given`.
 
-        In each component its records go to the other codes, in proportion. DP: post-processing.
+        Of the records with code c of attribute a those are kept that have a share `given[a][c]`. In each component its
+        records go to the other codes, in proportion, and components weigh as much as is kept of them: what is left is the
+        model's distribution under these conditions, exactly. DP: post-processing.
 
         Raises:
-            InputError: such a mask leaves nothing that the others allow.
+            InputError: such a mask leaves nothing that the others allow, or the conditions leave no record.
         """
         weights, shares = self.weights, list(self.shares)
-        for mask in self.codes:
-            b = next(i for i, block in enumerate(self.blocks) if mask.attributes[0] in block.attributes)
-            place = self.blocks[b].attributes.index(mask.attributes[0])
-            kept = shares[b] * mask.allowed[mask.kinds_of([self.blocks[b].cells[:, place]])]
-            if not kept.any():
-                raise InputError(f"mask of attribute {mask.attributes[0]} must leave something that the others allow")
+        masks = [
+            (mask.attributes[0], mask.allowed[mask.kinds_of([np.arange(self.sizes[mask.attributes[0]])])])
+            for mask in self.codes
+        ]
+        for attribute, share in (*masks, *given.items()):
+            b = next(i for i, block in enumerate(self.blocks) if attribute in block.attributes)
+            place = self.blocks[b].attributes.index(attribute)
+            kept = shares[b] * share[self.blocks[b].cells[:, place]]
+            if not kept.any() and not given:
+                raise InputError(f"mask of attribute {attribute} must leave something that the others allow")
             sums = kept.sum(axis=1, keepdims=True)
             weights = weights * sums[:, 0]
             shares[b] = np.divide(kept, sums, out=kept.copy(), where=sums > 0)
+        if not weights.any():
+            raise InputError("the conditions must leave some records of the model; ask for fewer at once")
         return replace(self, weights=weights / weights.sum(), shares=tuple(shares), codes=())
 
     def _parts(self, attributes: Sequence[int]) -> list[tuple[list[int], Floats]]:

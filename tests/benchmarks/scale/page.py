@@ -84,8 +84,9 @@ START = """
 ## Beside a bare Prefect flow
 
 Commands on the example (8,056 rows, 8 columns) in a settled home, beside what they cannot do without: the import of the
-libraries that they need, or a flow of fifteen tasks that add one to a number, with a server that stands or its own. The least
-of a few times; CPU without servers'. `python -m tests.benchmarks.start --check` runs in CI.
+libraries that they need, or a flow of fifteen tasks that add one to a number, with a server that stands or its own. Scripts
+(`import marginweave`) stand beside `import pandas`. The least of a few times; CPU without servers'.
+`python -m tests.benchmarks.start --check` runs in CI.
 """
 MODELS = """
 ## Beside dpmm's MST and AIM

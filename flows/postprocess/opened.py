@@ -1,0 +1,215 @@
+"""A release as whoever analyses it opens it: its files as frames and typed values, and answers with intervals."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from marginweave.flows.orchestration.environment import home_directory
+from marginweave.schemas.configuration.synthesis import MAX_RECORDS
+from marginweave.schemas.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from marginweave.flows.postprocess.answers import Answers
+    from marginweave.schemas.released.evaluation import Evaluation
+    from marginweave.schemas.released.statement import Guarantee, PrivacyStatement
+    from marginweave.tasks.publish.reader import PublishedRelease
+
+
+@dataclass(frozen=True)
+class Report:
+    """The report of a release; a notebook shows it."""
+
+    path: Path
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        page = escape(self.path.read_text(encoding="utf-8"))
+        return f'<iframe srcdoc="{page}" sandbox width="100%" height="600" title="Report of the release"></iframe>'
+
+
+@dataclass(frozen=True, repr=False)
+class Release:
+    """A release that is finished, read from the files in the folder `place` alone: no ledger, no table, free of charge."""
+
+    place: Path
+
+    @classmethod
+    def open(cls, named: str | Path, home: str | Path | None = None) -> Release:
+        """The release in a folder (`release/` of a run, or a copy of it), or that of the run of this name.
+
+        Args:
+            named: a folder with privacy.json, or the name of a run in the home.
+            home: where `runs/` lives: MARGINWEAVE_HOME or the working directory.
+
+        Raises:
+            InputError: there is neither.
+            StageError: the files of the run were changed.
+        """
+        if (Path(named) / "privacy.json").is_file():
+            return cls(Path(named))
+        from marginweave.flows.postprocess.answers import release_folder
+
+        return cls(release_folder(home_directory(None if home is None else Path(home), os.environ), str(named)))
+
+    @cached_property
+    def statement(self) -> PrivacyStatement:
+        """All that privacy.json says: mechanisms, assumptions, what the guarantee does not cover."""
+        from marginweave.schemas.released.statement import PrivacyStatement
+
+        return PrivacyStatement.from_json(self._content("privacy.json"))
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The guarantee: epsilon, delta, whose data it protects."""
+        return self.statement.guarantee
+
+    @cached_property
+    def evaluation(self) -> Evaluation:
+        """How near the synthetic records are to the released counts, and the verdict."""
+        from marginweave.schemas.released.evaluation import Evaluation
+
+        return Evaluation.from_json(self._content("evaluation.json"))
+
+    @property
+    def counts(self) -> pd.DataFrame:
+        """The released counts of combinations of values, each with its interval."""
+        return self._frame("aggregates.parquet")
+
+    @property
+    def measurements(self) -> pd.DataFrame:
+        """The noisy cells of the measured marginals, as they were drawn; of k-tuples, `counts` are what was drawn."""
+        return self._frame("measurements.parquet")
+
+    @property
+    def synthetic(self) -> pd.DataFrame:
+        """The published synthetic records."""
+        return self._frame("synthetic.parquet")
+
+    def sample(
+        self, n: int | None = None, seed: int | None = None, where: Mapping[str, Any] | None = None
+    ) -> pd.DataFrame:
+        """`n` synthetic records, in the types of the source: post-processing, free of charge.
+
+        No dtype depends on what is drawn: a column of int64 or bool that can be missing is Int64 or boolean.
+
+        Args:
+            n: how many; the protected number of records by default.
+            seed: of public draws; that of the configuration by default.
+            where: conditions by column, such as `{"sex": "f", "age": {"from": 65}}`. Each record meets all of them, and records
+                have the fitted mixture's distribution under these conditions.
+
+        Raises:
+            InputError: `n` is out of range or missing beside `where`, or a condition does not go with its column, leaves no
+                record, or the release has no fitted mixture.
+        """
+        if n is None and where:
+            raise InputError("n must be given with where: how many records are to meet the conditions?")
+        if n is not None and not 0 <= n <= MAX_RECORDS:
+            raise InputError(f"n ({n}) must lie in [0, {MAX_RECORDS}]")
+        import pyarrow as pa
+
+        blocks = self.published.synthesize(self.published.settings(n, seed), where)
+        frame: pd.DataFrame = pa.concat_tables(blocks).to_pandas()
+        return frame
+
+    def query(self, **question: Any) -> pd.DataFrame:
+        """Answers to a question, a line a group, with the interval of each.
+
+        The question has the keys of `marginweave query --file`: `where` (conditions by column), `by` (one column or several),
+        what is asked for (`count`, `share`, `mean`, `median` or `quantile`), `of` (table or population) and `level`.
+
+        Example: `release.query(where={"age": {"from": 30}}, by="region", share=True)`
+
+        Raises:
+            InputError: the question breaks a rule, or nothing can be said to it.
+        """
+        import pandas as pd
+
+        from marginweave.schemas.question import read_question
+
+        answers = list(self._answers.ask(read_question(question)))
+        if all(answer.low is None for answer in answers):
+            raise InputError(answers[0].flag)
+        rows = [asdict(answer) for answer in answers]
+        return pd.DataFrame([{**row.pop("group"), **row} for row in rows])
+
+    def table(self, *columns: str, level: float = 0.95) -> pd.DataFrame:
+        """The counts of all combinations of one to three columns, with the ends of their intervals.
+
+        A line for each value of the first column, or of first and third; for each value of the second a count, low and high.
+
+        Raises:
+            InputError: no column or more than three, or nothing can be said of them.
+        """
+        if not 1 <= len(columns) <= 3:
+            raise InputError(f"table shows one to three columns, and not {len(columns)}; use query with by for more")
+        import pandas as pd
+
+        found = self.query(by=columns, level=level).set_index(list(columns))[["estimate", "low", "high"]]
+        found = found.rename(columns={"estimate": "count"})
+        if len(columns) == 1:
+            return found
+        order = [list(dict.fromkeys(values)) for values in zip(*found.index, strict=True)]
+        parts: dict[tuple[str, str], pd.Series[float]] = {
+            (value, part): found.xs(value, level=columns[1])[part] for value in order[1] for part in found.columns
+        }
+        wide = pd.DataFrame(parts).rename_axis(columns=[columns[1], ""])
+        rows = order[0] if len(columns) == 2 else [(a, c) for c in order[2] for a in order[0]]
+        return wide.reindex(rows)
+
+    def report(self) -> Report:
+        """The report of the release, which a notebook shows. Raises InputError where it is not there."""
+        self._content("report.html")
+        return Report(self.place / "report.html")
+
+    @cached_property
+    def published(self) -> PublishedRelease:
+        """The configuration, the counts and the model as values of the pipeline."""
+        from marginweave.tasks.publish.reader import PublishedRelease  # numba
+
+        return PublishedRelease.read(self.place)
+
+    @cached_property
+    def _answers(self) -> Answers:
+        from marginweave.flows.postprocess.answers import read_answers  # numba
+
+        return read_answers(self.place)
+
+    def _content(self, name: str) -> bytes:
+        try:
+            return (self.place / name).read_bytes()
+        except OSError:
+            raise InputError(f"{self.place} has no readable {name}; is it the whole folder of a release?") from None
+
+    def _frame(self, name: str) -> pd.DataFrame:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        frame: pd.DataFrame = pq.read_table(pa.BufferReader(self._content(name))).to_pandas()
+        return frame
+
+    @property
+    def _facts(self) -> dict[str, str]:
+        statement, guarantee = self.statement, self.guarantee
+        delta = f"epsilon {guarantee.epsilon:g}, delta {guarantee.delta:g}, {guarantee.neighbors}"
+        judged = {} if statement.verdict is None else {"verdict": statement.verdict.publication}
+        columns = {"columns": ", ".join(statement.domain)}
+        return {"run": statement.run, "guarantee": delta, "protects": f"one {guarantee.unit}", **columns, **judged}
+
+    def __repr__(self) -> str:
+        lines = (f"  {name}: {text}" for name, text in self._facts.items())
+        return "\n".join([f"Release of {self.statement.dataset}", *lines])
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        rows = "".join(f"<tr><th>{name}</th><td>{escape(text)}</td></tr>" for name, text in self._facts.items())
+        return f"<table><caption>Release of {escape(self.statement.dataset)}</caption>{rows}</table>"

@@ -1,0 +1,203 @@
+"""Configurations in Python: the mapping of the YAML file, made by hand, read from a file, or drafted from a table.
+
+import marginweave as mw
+
+config = mw.Configuration(
+    dataset="visits",
+    privacy=mw.Privacy(epsilon=1, delta=1e-6, unit=mw.person("patient_id", max_records=4)),
+    columns={"sex": mw.category(["f", "m"]), "age": mw.number(0, 100, bins=10)},
+)
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from marginweave.flows.orchestration.environment import home_directory
+from marginweave.schemas.configuration.code_lists import with_code_lists
+from marginweave.schemas.configuration.yaml_source import canonical_written, parse_yaml, read_text
+from marginweave.schemas.errors import InputError
+from marginweave.schemas.places import FRAME
+
+if TYPE_CHECKING:
+    from marginweave.schemas.configuration.release import Configuration as Resolved
+
+_SECTIONS = ("privacy", "rows")
+
+
+class Privacy(dict[str, Any]):
+    """The section `privacy`: (epsilon, delta) of the whole release, and whose privacy it is, "row" or `person(…)`."""
+
+    def __init__(self, *, epsilon: float, delta: float, unit: str | Mapping[str, Any] = "row", **others: Any) -> None:
+        super().__init__(epsilon=epsilon, delta=delta, unit=unit, **others)
+
+
+def person(column: str, max_records: int | None = None, **others: Any) -> dict[str, Any]:
+    """A person with several rows, by `column`; at most `max_records` are counted, or `join=True` makes one of all."""
+    return {"column": column, **({} if max_records is None else {"max_records": max_records}), **others}
+
+
+def category(values: Iterable[Any] | None = None, **others: Any) -> dict[str, Any]:
+    """A column with the public `values`; without them the values are bought from the budget (a private domain).
+
+    `others` are further keys of the column, such as `missing` or `public`, as in the configuration reference.
+    """
+    return {"type": "category", **({"domain": "private"} if values is None else {"values": _native(values)}), **others}
+
+
+def number(low: float | None = None, high: float | None = None, *, bins: Any, **others: Any) -> dict[str, Any]:
+    """A number from `low` to `high`, counted in `bins`: how many, their edges, or another form of the reference."""
+    bounds = {} if low is None or high is None else {"bounds": [_native(low), _native(high)]}
+    return {"type": "number", **bounds, "bins": _native(bins), **others}
+
+
+def date(first: str | datetime.date, last: str | datetime.date, *, bins: Any, **others: Any) -> dict[str, Any]:
+    """A date from `first` to `last`, counted in `bins`: year, quarter, month, week, weekday or edges."""
+    return {"type": "date", "bounds": [str(first), str(last)], "bins": _native(bins), **others}
+
+
+def _native(value: Any) -> Any:
+    """A value of numpy or pandas as Python's own; a date as a configuration writes it."""
+    if isinstance(value, datetime.date):
+        return value.isoformat()
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return [_native(item) for item in value] if isinstance(value, list | tuple | range) else value
+
+
+class Configuration(dict[str, Any]):
+    """The configuration of a release, with the keys of its YAML file: a dictionary that can be changed like one.
+
+    A draft lists what was read from the table and nobody has confirmed; `Synthesizer` refuses it until `confirm` was called for
+    all of it, as `marginweave run` refuses the file. Until then it is as sensitive as the table.
+    """
+
+    _remarks: Mapping[str, str] = {}
+
+    @classmethod
+    def draft(cls, data: Any, dataset: str | None = None, home: str | Path | None = None) -> Configuration:
+        """What a look at a table suggests, as `marginweave init` drafts it, and writes down in the home that somebody looked.
+
+        Args:
+            data: a frame of pandas or Polars, an Arrow table, or the path of a table.
+            dataset: name of the account; that of the file where a path is given.
+            home: where `runs/` lives: MARGINWEAVE_HOME or the working directory.
+
+        DP: none; it is as sensitive as the table until each fact is confirmed.
+
+        Raises:
+            InputError: the table cannot be read, or a frame has no name for its account.
+        """
+        from marginweave.flows.run.looks import record_look
+        from marginweave.schemas.configuration.execution import SourceFile
+        from marginweave.tasks.validate.draft import draft_configuration, draft_table
+        from marginweave.tasks.validate.recognise import recognise
+
+        if isinstance(data, str | Path):
+            source = str(data)
+            text = draft_configuration(source, recognise(source, SourceFile(file=source), encoding=True))
+        elif dataset is None:
+            raise InputError('a frame has no name: give the name of its account, as in draft(frame, dataset="visits")')
+        else:
+            from marginweave.flows.run.frames import as_table
+
+            source, table = dataset, as_table(data)
+            text = draft_table(table, dataset, SourceFile(file=FRAME), table.column_names)
+        found = cls(parse_yaml(text))
+        if dataset is not None:
+            found["dataset"] = dataset
+        lines = [line for line in text.partition("columns:\n")[2].splitlines() if not line.startswith("  #")]
+        asked = zip(found["columns"], (line.rpartition("}  # ") for line in lines), strict=True)
+        found._remarks = {name: remark for name, (_, mark, remark) in asked if mark}
+        place = home_directory(None if home is None else Path(home), os.environ)
+        record_look(place, "init", found["dataset"], source, canonical_written(found))
+        return found
+
+    @classmethod
+    def from_yaml(cls, path: str | Path) -> Self:
+        """The configuration in a file, with the code lists that it names.
+
+        Raises:
+            InputError: the file, or a code list, is not there or cannot be parsed.
+        """
+        text = read_text(Path(path), "configuration")
+        return cls(with_code_lists(parse_yaml(text, str(path)), Path(path).resolve().parent))
+
+    def to_yaml(self, path: str | Path | None = None) -> str:
+        """The YAML text, a line a column, which is also written to the new file `path`, that you alone can read.
+
+        Where no `source` was named, it is frame.parquet; `marginweave run --source` says where the table is.
+
+        Raises:
+            InputError: the file exists.
+        """
+        from marginweave.tasks.checkpoint.files import write_once
+        from marginweave.tasks.validate.draft import flow
+
+        lines = []
+        for key, value in {"source": FRAME, **self}.items():
+            if key == "columns" and isinstance(value, Mapping):
+                lines += ["columns:", *(f"  {flow('', name)}: {flow('', one)}" for name, one in value.items())]
+            else:
+                lines.append(f"{key}: {flow(key, value)}")
+        text = "\n".join(lines) + "\n"
+        if path is not None and not write_once(Path(path), text.encode()):
+            raise InputError(f"{path} exists already and is not overwritten; name another file")
+        return text
+
+    @property
+    def unconfirmed(self) -> dict[str, str]:
+        """What was read from a table and waits for `confirm`, with what to look at."""
+        asked = {"privacy": "whose privacy is it? Look at unit", "rows": "delete it unless the size is published"}
+        found = {key: asked[key] for key in _SECTIONS if isinstance(self.get(key), dict) and self[key].get("confirm")}
+        waiting = (name for name, column in self.get("columns", {}).items() if column.get("confirm"))
+        return found | {f"columns.{name}": self._remarks.get(name, "") for name in waiting}
+
+    def confirm(self, name: str, public: str = "") -> Self:
+        """Say that a drafted fact is public knowledge, and of a column where it is published; privacy.json prints that.
+
+        Args:
+            name: a column, `privacy` (its unit is right), or `rows` (the number of rows is published).
+            public: where the facts of the column are published, such as "questionnaire 2019, p. 4".
+
+        Raises:
+            InputError: nothing of this name waits, or it is not said where it is published.
+        """
+        key = name if name in self.unconfirmed else f"columns.{name}"
+        if key not in self.unconfirmed:
+            waiting = ", ".join(self.unconfirmed) or "nothing"
+            raise InputError(f"{name} does not wait for confirmation; there waits {waiting}")
+        if key == "rows":
+            self["rows"] = self["rows"]["about"]
+        elif key == "privacy":
+            del self["privacy"]["confirm"]
+        elif not public.strip():
+            raise InputError(
+                f'{key} needs a place where it is published: confirm("{name}", "questionnaire 2019, p. 4")'
+            )
+        else:
+            column = self["columns"][key.removeprefix("columns.")]
+            del column["confirm"]
+            column["public"] = public.strip()
+        return self
+
+    @property
+    def resolved(self) -> Resolved:
+        """What is released, with all defaults; raises InputError for a rule that is broken and for what is unconfirmed."""
+        from marginweave.tasks.accounting.plan.resolve import parse_configuration
+
+        return parse_configuration({"source": FRAME, **self})
+
+    @property
+    def digest(self) -> str:
+        """What the ledger and the names of runs know the configuration by: that of the YAML file with the same content."""
+        return self.resolved.written_digest
+
+    def __repr__(self) -> str:
+        waiting = [f"  {name}{f': {remark}' if remark else ''}" for name, remark in self.unconfirmed.items()]
+        asked = ["", f"{len(waiting)} facts wait for confirm:", *waiting] if waiting else []
+        return "\n".join([self.to_yaml().rstrip(), *asked])

@@ -1,0 +1,269 @@
+"""`import marginweave as mw`: names that load when asked for, configurations as in YAML, frames of what exists."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import shutil
+import subprocess
+import sys
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+
+import marginweave as mw
+from marginweave.flows.run.frames import as_table, frame_types
+from marginweave.flows.run.looks import looks_file
+from marginweave.schemas.errors import InputError
+from marginweave.schemas.ledger.accounts import Account
+from marginweave.tasks.accounting.plan.resolve import load_configuration, parse_configuration
+from marginweave.tasks.ledger import Ledger
+from tests.support.column_kinds import KINDS
+from tests.support.configurations import raw
+from tests.support.homes import unpack_home
+from tests.support.people_table import people_frame
+from tests.support.releases import reserve_release, small_plan
+
+HEAVY = ("numba", "numpy", "pandas", "prefect", "pyarrow", "pydantic", "sqlalchemy", "yaml")
+PRIVACY = mw.Privacy(epsilon=1, delta=1e-6)
+WORDS = st.text(st.sampled_from("aZé0 :#'\"-{}[],&*!|>%@`~?\\"), max_size=6).map(lambda text: f"{text}x".strip())
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home and the place of a ledger, neither of which is there yet."""
+    monkeypatch.setenv("MARGINWEAVE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("MARGINWEAVE_LEDGER", str(tmp_path / "ledger.sqlite"))
+    return tmp_path / "home"
+
+
+def test_an_import_loads_nothing_that_takes_long() -> None:
+    code = (
+        f"import sys, marginweave as mw; dir(mw); assert not {{*{HEAVY}}} & {{*sys.modules}}; mw.errors; mw.__version__"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_every_public_name_is_there_and_says_what_it_is() -> None:
+    assert {*mw.__all__} <= {*dir(mw)}
+    assert all(inspect.getdoc(getattr(mw, name)) for name in mw.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'Synthesiser'"):
+        _ = mw.Synthesiser  # type: ignore[attr-defined]
+
+
+@st.composite
+def configurations(draw: st.DrawFn) -> mw.Configuration:
+    """What the builders make of a few columns of all kinds, with texts that YAML would like to read as something else."""
+    said = st.fixed_dictionaries({}, optional={"public": WORDS, "label": WORDS})
+    numbers = st.lists(st.integers(-99, 99), min_size=3, max_size=5, unique=True).map(sorted)
+    low = draw(st.integers(-50, 0))
+    columns: dict[str, Any] = {
+        "a": mw.category(draw(st.lists(WORDS, min_size=2, max_size=4, unique_by=str.casefold)), **draw(said)),
+        "no": mw.category(np.array(draw(numbers)), **draw(said)),
+        "y: #": mw.number(low, low + draw(st.floats(10, 500)), bins=draw(st.integers(2, 9)), **draw(said)),
+        "true": mw.number(bins=tuple(draw(numbers)), decimals=0),
+        "d": mw.date(
+            "2019-01-01", "2020-12-31", bins=draw(st.sampled_from(["month", "year", "weekday"])), **draw(said)
+        ),
+        "p": mw.category(),
+        **{name: KINDS[name][0] for name in draw(st.sets(st.sampled_from([*KINDS]), max_size=2)) - {"private"}},
+    }
+    unit = draw(st.sampled_from(["row", mw.person("id", max_records=4), mw.person("id", join=True)]))
+    privacy = mw.Privacy(epsilon=draw(st.floats(0.1, 5)), delta=draw(st.sampled_from([1e-6, 1e-9])), unit=unit)
+    more = draw(st.fixed_dictionaries({}, optional={"rows": st.integers(10, 10**6), "description": WORDS}))
+    return mw.Configuration(
+        dataset="people", privacy=privacy, columns={**columns, "id": {"type": "identifier"}}, **more
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(config=configurations())
+def test_builders_and_yaml_say_the_same(config: mw.Configuration, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Builders → YAML → configuration has the digest of the builders; so has the file that somebody else would write."""
+    place = tmp_path_factory.mktemp("yaml")
+    config.to_yaml(place / "ours.yaml")
+    again = mw.Configuration.from_yaml(place / "ours.yaml")
+    assert again.digest == config.digest
+    assert again.to_yaml() == mw.Configuration.from_yaml(place / "ours.yaml").to_yaml()
+    plain = {**json.loads(json.dumps(config, default=list)), "source": "frame.parquet"}
+    (place / "theirs.yaml").write_text(yaml.safe_dump(plain, sort_keys=False))
+    assert load_configuration(place / "theirs.yaml").written_digest == config.digest
+
+
+def test_a_yaml_file_is_private_and_never_overwritten(tmp_path: Path) -> None:
+    config = mw.Configuration(raw())
+    config.to_yaml(tmp_path / "c.yaml")
+    assert (tmp_path / "c.yaml").stat().st_mode & 0o777 == 0o600
+    assert load_configuration(tmp_path / "c.yaml").written_digest == parse_configuration(raw()).written_digest
+    with pytest.raises(InputError, match="exists already"):
+        config.to_yaml(tmp_path / "c.yaml")
+
+
+def test_an_unconfirmed_draft_is_refused_as_its_file_is(home: Path, tmp_path: Path) -> None:
+    """In the same words, until everything is confirmed; and somebody has looked."""
+    frame = people_frame()
+    config = mw.Configuration.draft(frame, "people")
+    assert looks_file(home).exists()
+    waiting = [*config.unconfirmed]
+    assert waiting[:2] == ["privacy", "rows"]
+    assert all(f"  {name}" in repr(config) for name in waiting)
+    (tmp_path / "draft.yaml").write_text(config.to_yaml())
+    with pytest.raises(InputError) as told:
+        load_configuration(tmp_path / "draft.yaml")
+    with pytest.raises(InputError) as refused:
+        mw.Synthesizer(config)
+    assert str(refused.value).partition(" questions")[0] == str(told.value).partition(" questions")[0]
+    for place in waiting:
+        with pytest.raises(InputError, match="drafted"):
+            mw.Synthesizer(config)
+        config.confirm(place.removeprefix("columns."), "the questionnaire")
+    assert not config.unconfirmed
+    assert mw.Synthesizer(config).configuration.columns["sex"].public == "the questionnaire"
+    assert config["rows"] == 200
+
+
+def test_what_cannot_be_confirmed_or_drafted(tmp_path: Path) -> None:
+    config = mw.Configuration.draft(people_frame(), "people")
+    with pytest.raises(InputError, match=r"columns\.sex needs a place where it is published"):
+        config.confirm("sex")
+    with pytest.raises(
+        InputError, match=r"town does not wait for confirmation; there waits privacy, rows, columns\.grade"
+    ):
+        config.confirm("town", "here")
+    with pytest.raises(InputError, match="a frame has no name"):
+        mw.Configuration.draft(people_frame())
+    people_frame().to_csv(tmp_path / "people.csv", index=False)
+    assert mw.Configuration.draft(tmp_path / "people.csv")["dataset"] == "people"
+
+
+def test_the_plan_of_a_synthesizer_is_a_table() -> None:
+    plan = mw.Synthesizer(raw()).plan()
+    assert [*plan.frame.index] == ["bound-2", "bound-3", "level-1", "level-2", "level-3", "count"] or len(
+        plan.frame
+    ) > 2
+    assert repr(plan).startswith("people: epsilon 1, delta 1e-06")
+    assert len(repr(plan).splitlines()) == len(plan.frame) + 3
+    assert "All draws together" in plan._repr_html_()
+    assert plan.notes
+
+
+def test_a_synthesizer_is_an_estimator() -> None:
+    """Of scikit-learn: parameters, clones, and what is not fitted."""
+    model = mw.Synthesizer(mw.Configuration(raw()), home="elsewhere")
+    copy: Any = clone(model)
+    assert copy is not model
+    assert copy.get_params() == model.get_params() == {"config": raw(), "home": "elsewhere"}
+    assert copy.configuration.written_digest == model.configuration.written_digest
+    assert copy.set_params(config=raw(privacy__epsilon=2.0)) is copy
+    assert copy.configuration.privacy.epsilon == 2
+    with pytest.raises(InputError, match="epsilons is no parameter"):
+        copy.set_params(epsilons=1)
+    for error in (mw.errors.NotFittedError, ValueError, AttributeError):
+        with pytest.raises(error, match="fit must be called"):
+            model.sample(1)
+    assert not hasattr(model, "release")
+
+
+@pytest.mark.parametrize(
+    ("message", "hint"),
+    [
+        ("run a does not exist; `marginweave runs` lists the runs", "`marginweave runs` lists the runs"),
+        ("x (a; b. c) is wrong. Delete it; or not", "Delete it; or not"),
+        ("privacy.epsilon (-1.0) must be positive. Also: rows (12k) must be a number", ""),
+        ("privacy.epsilon (-1.0) must be positive", ""),
+        ("is one row one person? Correct unit", "Correct unit"),
+    ],
+)
+def test_a_hint_is_what_to_do(message: str, hint: str) -> None:
+    assert mw.errors.InputError(message).hint == hint
+
+
+class Capsule:
+    """A frame of another library, such as Polars."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.__arrow_c_stream__ = table.__arrow_c_stream__
+
+
+def test_tables_of_other_libraries_are_taken_as_they_are() -> None:
+    table = pa.table({"a": [1, 2], "b": pa.array(["x", None], pa.string_view()), "c": [1.5, None]})
+    for given_ in (table, Capsule(table)):
+        assert as_table(given_, {"b": "", "a": ""}) == table.select(["b", "a"])
+        assert frame_types(given_, ["a", "b", "z"]) == {"a": "int64", "b": "string_view"}
+    with pytest.raises(InputError, match="lacks the declared column 'z'"):
+        as_table(table, {"z": ""})
+    for wrong in ([1, 2], pd.Series([1, 2]), pa.array([1, 2]), None):
+        with pytest.raises(InputError, match="must be a frame of pandas or Polars"):
+            as_table(wrong)
+
+
+def test_a_copied_release_is_opened(tmp_path: Path) -> None:
+    """Without home, ledger or table; of marginals and of k-tuples."""
+    seen = set()
+    for place in sorted(unpack_home("gdp", tmp_path).glob("runs/*/release")):
+        if not (place / "privacy.json").exists():
+            continue
+        copy = shutil.copytree(place, tmp_path / f"copy-{place.parent.name}")
+        release = mw.Release.open(copy)
+        kind = (copy / "measurements.parquet").exists()
+        seen.add(kind)
+        assert release.guarantee.epsilon > 0
+        assert {"count"} <= {*release.counts.columns}
+        assert len(release.synthetic)
+        first, second, *_ = release.statement.domain
+        wide = release.table(first, second)
+        assert wide.index.name == first
+        assert {part for _, part in wide.columns} == {"count", "low", "high"}
+        cells = release.query(by=[first, second]).set_index([first, second])
+        label, other = cells.index[1]
+        assert wide[other, "count"].to_dict()[label] == cells["estimate"].to_dict()[label, other]
+        assert "<iframe" in release.report()._repr_html_()
+        assert release.statement.run in release._repr_html_()
+        assert repr(release).startswith("Release of ")
+        if kind:
+            assert len(release.measurements)
+        else:
+            with pytest.raises(InputError, match=r"no readable measurements\.parquet"):
+                _ = release.measurements
+            with pytest.raises(InputError, match="where needs a fitted mixture"):
+                release.sample(5, where={first: label})
+        with pytest.raises(InputError, match="n must be given with where"):
+            release.sample(where={first: label})
+        with pytest.raises(InputError, match="one to three columns"):
+            release.table()
+    assert seen == {True, False}
+    with pytest.raises(InputError, match="does not exist"):
+        mw.Release.open(tmp_path / "nowhere")
+
+
+def test_a_ledger_is_read_as_frames(tmp_path: Path) -> None:
+    with pytest.raises(mw.errors.BudgetError, match="there is no ledger"):
+        mw.Ledger.open()
+    ledger = Ledger.create(tmp_path / "ledger.sqlite")
+    account = Account(dataset="affairs", epsilon=Decimal(1), delta=Decimal("1e-6"), unit="row", neighbors="add-remove")
+    ledger.accounts.open(account, actor="steward")
+    ledger.accounts.open(Account(**{**vars(account), "dataset": "people", "epsilon": Decimal(2)}), actor="steward")
+    reserve_release(ledger, small_plan())
+    opened = mw.Ledger.open(str(tmp_path / "ledger.sqlite"))
+    accounts = opened.accounts
+    assert [*accounts.index] == ["affairs", "people"]
+    spent, left = (accounts[name].to_dict() for name in ("epsilon_spent", "epsilon_left"))
+    assert spent["affairs"] > spent["people"] == 0
+    assert 0 < left["affairs"] < left["people"]
+    assert [*opened.spent("affairs").index] == ["first"]
+    assert opened.spent("people").empty
+    others = raw(privacy__unit=mw.person("id", max_records=2), columns__id={"type": "identifier"})
+    fits = opened.fits(raw(), raw(privacy__epsilon=3.0), others)
+    assert [*fits["fits"]] == [True, False, False]
+    assert "with privacy.epsilon" in fits["refusal"].iloc[1]
+    with pytest.raises(mw.errors.BudgetError, match="town"):
+        opened.fits(raw(dataset="town"))
