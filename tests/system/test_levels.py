@@ -47,7 +47,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         )
         Ledger.create(home / "ledger" / "ledger.sqlite").accounts.open(account, actor="steward")
         path = people(home, 300, **CHANGES)
-        path.write_text(path.read_text() + "rows: 60\n")
+        path.write_text(path.read_text() + "rows: 50\n")
         run_plainly(home, path, "many")
         (home / "people.csv").write_text("sex,region,age,grade\nm,,7,7\nm,,7,7\n")
         run_plainly(home, path, "few")
