@@ -52,8 +52,8 @@ FAULTS = (
     Fault(
         name="the ends of a count in whole numbers do not move out",
         file="tasks/answers/intervals.py",
-        text="half, centre = reach.of(sigma) + (0.5 if sigma else 0.0), max(estimate, 0.0)",
-        instead="half, centre = reach.of(sigma), max(estimate, 0.0)",
+        text="halves = np.array([reach.of(sigma) + (0.5 if sigma else 0.0) for sigma in sigmas.tolist()])",
+        instead="halves = np.array([reach.of(sigma) for sigma in sigmas.tolist()])",
         killed_by=("tests/laws/test_answers.py::test_a_count_from_one_cell_covers_what_the_exact_interval_does",),
     ),
 )
