@@ -158,11 +158,11 @@ class LeastSquares:
                 if len(inside) > 1:
                     shares[inside].append((rows, scale, centered))
                 else:  # all parts of an axis tell of its codes
-                    part = parts[inside[0]]
+                    part = parts[next(iter(inside))]
                     shares[self.measured.whole[part.axis],].append((rows, scale, [centered[0][:, part.blocks]]))
         estimates, covariance = np.zeros(len(slopes)), np.zeros((len(slopes), len(slopes)))
         for inside, some in shares.items():
-            rows, scale = (np.concatenate([one[place] for one in some]) for place in (0, 1))
+            rows, scale = np.concatenate([one[0] for one in some]), np.concatenate([one[1] for one in some])
             vectors = [np.concatenate(own) for own in zip(*(one[2] for one in some), strict=True)]
             if len(inside) == 1:
                 at_zero, each, own = self._axis(parts[inside[0]].axis).estimates(vectors[0])

@@ -236,7 +236,7 @@ CHAIN = [{"column": "other", "of": "total", "since": "part"}, {**STAY, "column":
         ({"difference": [STAY, {**STAY, "of": "total"}]}, "structure.difference names 'stay' twice"),
         (
             {"difference": [STAY], "ordered": [{"columns": ["arrival", "leaving"]}]},
-            "names 'leaving', which is not counted",
+            "names 'leaving', which rules cannot name",
         ),
         ({"difference": CHAIN}, "since: part, which must not be a difference itself"),
     ],

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from marginweave.flows.postprocess.published import NewRecords, regenerate_records
+from marginweave.flows.postprocess.published import regenerate_records
 from marginweave.schemas.ledger.accounts import Account
 from marginweave.tasks.arrow import schema_types
 from marginweave.tasks.evaluate.internal import published_records
@@ -60,7 +60,7 @@ def test_types_survive_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     wanted = pq.read_schema(tmp_path / "people.parquet")
     release = PublishedRelease.read(folder / "release")
     assert TYPED in release.statement.assumptions
-    anew = regenerate_records(tmp_path, "r", NewRecords(records=3, seed=9), tmp_path / "anew")
+    anew = regenerate_records(tmp_path, "r", records=3, seed=9, to=tmp_path / "anew")
     dtypes = frame.assign(sex=pd.Categorical(["f"] * len(frame), ["f", "m"], ordered=True)).dtypes
     for place in (anew, folder / "release"):
         found = pq.read_schema(place / "synthetic.parquet")
