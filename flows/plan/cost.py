@@ -1,9 +1,10 @@
 """About how long a run takes and how much memory, before it is made: laws through what was measured, from public numbers.
 
 CPU seconds on one core of an AMD EPYC. Fits and consistency: adult (14 columns, 348 triples of 401,508 cells), epsilon 1 and 4,
-1,000 to 1,000,000 rows, where a fit took 0.6 to 20 s; the rest also by the releases of docs/benchmarks.md. CPU seconds of
-seventeen releases are met within a factor of two (.63 to 1.64). A fit to counts that are x sigmas in the mean cell takes as
-long as the square root of x says, up to 9: then passes gain too little.
+1,000 to 1,000,000 rows, where a fit took 0.6 to 20 s; the rest also by the releases of docs/benchmarks.md. Without tables
+of noise, single marginals and turns for rules, CPU seconds of seventeen releases were met within a factor of two (.63 to 1.64);
+with them five releases of 24 columns took 1.2 to 1.5 times what this says. A fit to counts that are x sigmas in the mean cell
+takes as long as the square root of x says, up to 9: then passes gain too little.
 """
 
 from __future__ import annotations

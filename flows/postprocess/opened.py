@@ -124,7 +124,7 @@ class Release:
         """Answers to a question, a line a group, with the interval of each.
 
         The question has the keys of `marginweave query --file`: `where` (conditions by column), `by` (one column or several),
-        what is asked for (`count`, `share`, `mean`, `median` or `quantile`), `of` (table or population) and `level`.
+        what is asked for (`count`, `share`, `mean`, `sum`, `median` or `quantile`), `of` (table or population) and `level`.
 
         Example: `release.query(where={"age": {"from": 30}}, by="region", share=True)`
 

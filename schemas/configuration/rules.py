@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from marginweave.schemas.configuration.attributes import check_records
 from marginweave.schemas.configuration.columns import Category, IdentifierColumn, MeasuredColumn
 from marginweave.schemas.configuration.columns.binned import BinnedColumn
@@ -205,9 +207,9 @@ def _check_cliques(configuration: Sections, settings: MarginalSettings, names: l
         raise ValueError(
             f"aggregate.merge_cells ({settings.merge_cells}) needs aggregate.cliques: selected, whose pairs it merges"
         )
-    method, has_levels = configuration.synthesize.method, bool(configuration.finer_places)
-    can = has_levels or method == "mixture"
-    if isinstance(chosen, AllCliques) and chosen.coarsen and not (can and chosen.all >= (2 if has_levels else 3)):
+    method = configuration.synthesize.method
+    least = 2 if configuration.finer_places else 3 if method == "mixture" else math.inf
+    if isinstance(chosen, AllCliques) and chosen.coarsen and chosen.all < least:
         raise ValueError(
             "aggregate.cliques.coarsen needs structure.levels and pairs, or triples and synthesize.method: mixture, which "
             f"alone takes coarser bins beside fine ones; with {method} and all: {chosen.all} leave coarsen out"

@@ -105,8 +105,8 @@ def _table(
         [scale((place,)) for place in range(length)],
     )  # of the cells, and of their sums over a place
     for inside in (some for k in range(1, length + 1) for some in itertools.combinations(range(length), k)):
-        own, (told, variance, slope) = scale(inside), squares.products(signature, inside, centered)
-        estimates = estimates + own * told
+        own, (residuals, variance, slope) = scale(inside), squares.products(signature, inside, centered)
+        estimates = estimates + own * residuals
         variances = variances + own**2 * variance
         slopes = slopes + own * slope
         for place in set(range(length)) - set(inside):

@@ -100,13 +100,7 @@ def noisy_tables(
 def released_tables(
     marginals: Marginals, declared: Configuration, resolved: Configuration, read: Read
 ) -> tuple[NoisyTables, list[EarlierTable]]:
-    """All tables of a release, and those among them that earlier releases measured; `read` gives its kept files by name.
-
-    Args:
-        marginals: as they were drawn.
-        declared: the configuration.
-        resolved: the same with bounds that were bought.
-        read: gives the kept files by name.
+    """All tables of a release, and those among them that earlier releases measured; arguments as of `with_earlier`.
 
     Raises:
         StageError: a file of an earlier release is missing or was changed.

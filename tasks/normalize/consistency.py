@@ -146,9 +146,8 @@ def make_consistent(
                 anchors[place] = _likely(tables, subset, numbers[place], total)
             average(tables, subset, numbers[place], anchors.get(place, weighted_mean))
         wrong = -float(tables.values.min(initial=0.0))
-        if (
-            masked and wrong <= TOLERANCE * total
-        ):  # without zeros every step keeps what the ones before it have made equal
+        # without zeros every step keeps what the ones before it have made equal
+        if masked and wrong <= TOLERANCE * total:
             wrong = max(float(np.ptp(_sums(tables, subset, tables.values), axis=0).max()) for subset in shared)
         project_tables(tables, total)
         if wrong <= TOLERANCE * total:

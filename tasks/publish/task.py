@@ -125,9 +125,9 @@ def counts_and_marginals(
         marginals = unpack_marginals(reference.load(normalized))
         every, left_out = listed_counts(aggregates)
         intervals = marginal_intervals(every, marginals, configuration)
-        told = {"earlier": bool(configuration.earlier), "coarse": bool(marginals.coarse)}
+        said = {"earlier": bool(configuration.earlier), "coarse": bool(marginals.coarse)}
         table = counts_table(
-            every, intervals, configuration.longest, left_out, finer=configuration.finer_places, **told
+            every, intervals, configuration.longest, left_out, finer=configuration.finer_places, **said
         )
         files = {"measurements.parquet": parquet_bytes(measurements_table(marginals, configuration))}
         aggregates, statement = listed_counts(aggregates, 1)[0], marginal_facts(marginals, configuration)

@@ -13,6 +13,7 @@ import pytest
 
 from marginweave.flows.orchestration.environment import prepare_environment
 from marginweave.flows.orchestration.servers import prefect_server
+from tests.support.browser import Browser, browser
 from tests.support.cli_fork_server import forking
 from tests.support.cluster import Cluster, cluster
 from tests.support.command_line import CommandLine, prefect_database, settle
@@ -115,3 +116,10 @@ def database_server() -> Iterator[Server]:
 def databases() -> Iterator[Cluster]:
     with cluster("superuser-word") as started:
         yield started
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """A browser for the pages of one module."""
+    with browser(tmp_path_factory.mktemp("profile")) as opened:
+        yield opened

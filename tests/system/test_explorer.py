@@ -7,7 +7,6 @@ import io
 import json
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from marginweave.tasks.answers.answer import Answer
 from marginweave.tasks.evaluate.intervals import record_interval
 from marginweave.tasks.publish.explorer import render_explorer
 from marginweave.tasks.publish.reader import PublishedRelease
-from tests.support.browser import Browser, browser
+from tests.support.browser import Browser
 from tests.support.published import Codes, measured_release, published, shown
 
 pytestmark = pytest.mark.system
@@ -29,12 +28,6 @@ return [...document.querySelectorAll(".card")].map((card) => [...card.querySelec
   line.ariaPressed]));
 """
 BUSY = "return document.getElementById('attributes').ariaBusy"
-
-
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with browser(tmp_path_factory.mktemp("profile")) as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")

@@ -5,23 +5,16 @@ from __future__ import annotations
 import base64
 import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from marginweave.tasks.publish.pages import release_pages, render_explorer, render_report
 from marginweave.tasks.publish.reader import PublishedRelease
-from tests.support.browser import Browser, browser, need
+from tests.support.browser import Browser, need
 from tests.support.published import EVALUATION, FULL, HOSTILE, Codes, internal_evaluation, published, shown
 
 pytestmark = pytest.mark.system
-
-
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with browser(tmp_path_factory.mktemp("profile")) as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")
