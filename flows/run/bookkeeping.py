@@ -149,6 +149,7 @@ def release_facts(reference: RunReference) -> ReleaseFacts:
             dataset=manifest.dataset,
             run=manifest.run,
             release=manifest.release,
+            begun=f"{manifest.created:%Y-%m-%d}",
             supersedes=manifest.supersedes,
             programs=Programs(
                 reserved=record.program if record else None,

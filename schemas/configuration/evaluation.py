@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from marginweave.schemas.configuration.columns import Texts
-from marginweave.schemas.configuration.values import FrozenModel, OpenFraction, PositiveWhole
+from marginweave.schemas.configuration.values import FrozenModel, OpenFraction, PositiveWhole, Words
 
 LONGEST_PAID = 3
 
@@ -51,8 +51,12 @@ class ExpectationSettings(FrozenModel):
 class PublishSettings(FrozenModel):
     """`keep_private` keeps the sensitive checkpoints of a finished run instead of purging them.
 
-    Where `approval` is required, somebody has to approve the release before it is published.
+    Where `approval` is required, somebody has to approve the release before it is published. `publisher`, `contact` and
+    `license` are for readers of the release: report.html and croissant.json have them.
     """
 
     keep_private: bool = False
     approval: Literal["required"] | None = None
+    publisher: Words | None = None
+    contact: Words | None = None
+    license: Words | None = None

@@ -158,6 +158,7 @@ class ReleaseIdentity(Described):
     dataset: str = Field(description="Name of the account.")
     run: str = Field(description="Name of the run.")
     release: str = Field(description="Identifier of the release in the ledger.")
+    begun: str | None = optional("Day on which its run was begun, in UTC, YYYY-MM-DD.")
     supersedes: Correction | None = optional("The release that this one corrects.")
     programs: Programs = Field(description="The programs that reserved and drew it.")
     code_version: str | None = optional("Written by 0.1.0 alone: its version.")

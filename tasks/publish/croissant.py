@@ -12,6 +12,7 @@ import pyarrow as pa
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.released.statement import PrivacyStatement
 from marginweave.tasks.arrow import cell_type
+from marginweave.tasks.publish.conclusions import citation
 
 CROISSANT = "croissant.json"
 _TERMS = (
@@ -72,6 +73,8 @@ def croissant(
         "name": configuration.label or statement.dataset,
         "description": " ".join(filter(None, (configuration.description, promise))),
         "identifier": f"urn:uuid:{statement.release}",
+        "citeAs": citation(configuration, statement),
+        **_publication(configuration, statement),
         "usageInfo": {"@type": "sc:CreativeWork", "name": "Privacy statement", "url": "privacy.json"},
         "rai:personalSensitiveInformation": promise,
         "distribution": [
@@ -97,6 +100,16 @@ def croissant(
         ],
     }
     return (json.dumps(found, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def _publication(configuration: Configuration, statement: PrivacyStatement) -> dict[str, Any]:
+    """Who published it, when and under which license, as far as that is known."""
+    said, found = configuration.publish, dict[str, Any]()
+    if said.publisher:
+        contact = {"contactPoint": {"@type": "sc:ContactPoint", "description": said.contact}} if said.contact else {}
+        found["publisher"] = found["creator"] = {"@type": "sc:Organization", "name": said.publisher, **contact}
+    known = {"license": said.license, "dateCreated": statement.begun, "datePublished": statement.begun}
+    return found | {name: value for name, value in known.items() if value}
 
 
 def _field(configuration: Configuration, field: pa.Field) -> dict[str, Any]:

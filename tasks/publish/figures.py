@@ -27,6 +27,7 @@ _ROW = 15.0  # a value
 _LINE = 11.0  # of several in a label
 _BELOW = 16.0  # numbers of an axis
 _COLOURS = 10  # of a heat map
+_SAME = -2  # a column beside itself
 _SAID_IN_CELLS = 10  # a heat map of more attributes has no room for its numbers
 
 _Place = Callable[[float], float]
@@ -165,7 +166,7 @@ def worst_marginals_figure(rows: Sequence[MarginalDistance], name: str) -> Marku
 
 
 def association_figure(names: Sequence[str], matrix: Sequence[Sequence[float | None]], title: str, name: str) -> Markup:
-    """A heat map of association from 0 to 1; nothing is drawn for none, and pairs without a number are hatched."""
+    """A heat map of association from 0 to 1; nothing is drawn below .1, and pairs without a number are hatched."""
     size = len(names)
     cells = np.array([[np.nan if x is None else x for x in row] for row in matrix], float).reshape(size, size)
     labels = [shown_label(label, 18) for label in names]
@@ -177,6 +178,7 @@ def association_figure(names: Sequence[str], matrix: Sequence[Sequence[float | N
     drawing.add("path", parent=drawing.add("pattern", **hatch), d="M0,4L4,0", class_="hatch")
     drawing.add("rect", x=left, y=2.0, width=side, height=side, class_="frame")
     which = np.clip(np.nan_to_num(cells, nan=-0.1) * _COLOURS, -1, _COLOURS - 1).astype(int)
+    np.fill_diagonal(which, _SAME)
     # one path for a colour: one for each cell of 200 columns would be most of the page
     for colour in map(int, np.unique(which)):
         places = zip(*np.nonzero(which == colour), strict=True)
@@ -192,19 +194,19 @@ def association_figure(names: Sequence[str], matrix: Sequence[Sequence[float | N
         x, y = left + middle - 2 + 0.35 * font["font_size"], side + 7
         drawing.add("text", label, x=x, y=y, text_anchor="end", transform=f"rotate(-90 {_tidy(x)} {_tidy(y)})", **font)
     if size <= _SAID_IN_CELLS:
-        for row, column in np.argwhere(~np.isnan(cells)):
+        for row, column in np.argwhere(~np.isnan(cells) & (which != _SAME)):
             x, y = left + (column + 0.5) * unit, 4.5 + (row + 0.5) * unit
-            kind: dict[str, Any] = {"class": "light"} if which[row, column] >= _COLOURS / 2 else {}
+            kind: dict[str, Any] = {"class": "light"} if which[row, column] == _COLOURS - 1 else {}
             drawing.add("text", f"{cells[row, column]:.2f}", x=x, y=y, text_anchor="middle", font_size=7.0, **kind)
     _colour_bar(drawing, side, name)
     return drawing.markup()
 
 
 def _fill(colour: int, name: str) -> dict[str, Any]:
-    """How cells of a colour are filled; -1 is no number."""
+    """How cells of a colour are filled; -1 is no number, the lowest colour nothing at all."""
     if colour < 0:
-        return {"fill": f"url(#{name}-none)"}
-    return {"class_": "cells", "fill_opacity": (colour + 0.5) / _COLOURS}
+        return {"class_": "same"} if colour == _SAME else {"fill": f"url(#{name}-none)"}
+    return {"class_": "cells", "fill_opacity": (colour + 0.5) / _COLOURS if colour else 0.0}
 
 
 def _colour_bar(drawing: _Drawing, side: float, name: str) -> None:

@@ -18,9 +18,11 @@ import pyarrow.parquet as pq
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.evaluation import Evaluation, InternalEvaluation, RecordAgreement
 from marginweave.schemas.released.statement import MarginalStatement, Mechanism
+from marginweave.schemas.released.verdict import Grade, SetVerdict
 from marginweave.tasks.empirical.findings import Finding, Verdict
 from marginweave.tasks.evaluate.intervals import record_interval
 from marginweave.tasks.publish import figures, reader
+from marginweave.tasks.publish.conclusions import citation, conclusions
 from marginweave.tasks.publish.explorer import render_explorer
 from marginweave.tasks.publish.reader import PublishedRelease, RecordCodes, ShownRecords
 from marginweave.tasks.publish.tables import ROW_GROUP
@@ -32,6 +34,7 @@ VERDICTS: dict[Verdict, str] = {
     "exceeded": "ABOVE ITS CLAIM",
     "over-noised": "more noise than is charged",
 }
+_GRADES: tuple[tuple[Grade, str], ...] = (("good", "Good"), ("with care", "With care"), ("not", "Do not use"))
 ABOUT = (
     "Measured on made-up tables with the functions that a release calls: no data of yours was read, nothing was charged to a "
     "ledger, and nothing here is about anybody."
@@ -98,10 +101,7 @@ def render_report(
     """
     statement, aggregates = published.statement, published.aggregates
     scale = aggregates.record_count / shown.records if shown.records else 1.0
-    columns = [
-        (column, figures.distribution_figure(column, f"column-{j}"))
-        for j, column in enumerate(reader.distributions(published, shown, scale))
-    ]
+    distributions = reader.distributions(published, shown, scale)
     return render(
         "report.html.j2",
         published=published,
@@ -117,10 +117,26 @@ def render_report(
         record_interval=record_interval(aggregates),
         scale=scale,
         marginals=_by_length(statement.marginals or ()),
-        columns=columns,
+        columns=[(c, figures.distribution_figure(c, f"column-{j}")) for j, c in enumerate(distributions)],
+        conclusions=conclusions(published, distributions, evaluation.verdict),
+        citation=citation(published.configuration, statement),
+        pairs=_pairs(evaluation),
         figures=_quality_figures(evaluation, "quality", "Released counts"),
         internal_figures=internal and _quality_figures(internal, "internal", "Sensitive table"),
     )
+
+
+def _pairs(evaluation: Evaluation) -> list[tuple[Grade, str, list[SetVerdict]]]:
+    """The pairs of each grade: the best of the good first, of all others the worst."""
+    rows = [one for one in (evaluation.verdict.sets if evaluation.verdict else ()) if len(one.attributes) == 2]
+    found: list[tuple[Grade, str, list[SetVerdict]]] = []
+    for grade, words in _GRADES:
+        of_grade = [one for one in rows if one.grade == grade]
+        sign = 1 if grade == "good" else -1
+        of_grade.sort(key=lambda one: (one.error is None, sign * (one.error or 0)))
+        if of_grade:
+            found.append((grade, words, of_grade))
+    return found
 
 
 def _quality_figures(evaluation: RecordAgreement, name: str, reference: str) -> dict[str, Any]:

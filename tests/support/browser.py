@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import shutil
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -44,6 +46,25 @@ class Browser:
         """What a script in the page returns."""
         return self.driver.execute_script(script, *arguments)
 
+    def prefer(self, *, dark: bool) -> None:
+        """Show pages as somebody sees them who prefers dark ones, or light ones."""
+        scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": scheme})
+
+    def violations(self, axe: str) -> list[tuple[str, list[str]]]:
+        """Rules of WCAG 2.2, levels A and AA, and good practice that the page breaks, as far as axe-core can tell."""
+        self.run(axe)
+        found = self.driver.execute_async_script(
+            "const done = arguments[arguments.length - 1]; axe.run(arguments[0]).then((found) => done(found.violations))",
+            {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]},
+        )
+        return [(one["id"], [node["html"] for node in one["nodes"][:3]]) for one in found]
+
+    def printed(self, width: float = 8.27, height: float = 11.69) -> bytes:
+        """The page as a PDF, on paper of so many inches; A4 without."""
+        paper = {"paperWidth": width, "paperHeight": height}
+        return base64.b64decode(self.driver.execute_cdp_cmd("Page.printToPDF", paper)["data"])
+
     def complaints(self) -> list[str]:
         """What the console has shown since the last time."""
         return [entry["message"] for entry in self.driver.get_log("browser")]
@@ -53,6 +74,18 @@ class Browser:
         messages = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
         asked = [m["params"] for m in messages if m["method"] == "Network.requestWillBeSent"]
         return [a["request"]["url"] for a in asked if not a["documentURL"].startswith("chrome://")]
+
+
+def axe_source(place: Path) -> str:
+    """The source of axe-core, of one version, from npm, which puts it into the empty folder `place`."""
+    pack = ["npm", "pack", "--silent", "--prefer-offline", "axe-core@4.10.3"]
+    try:
+        subprocess.run(pack, cwd=place, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("npm, or its registry, is not there: axe-core is not run")
+    (packed,) = place.glob("*.tgz")
+    unpack = ["tar", "-xzOf", packed, "package/axe.min.js"]
+    return subprocess.run(unpack, check=True, capture_output=True, text=True).stdout
 
 
 @contextmanager

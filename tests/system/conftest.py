@@ -13,7 +13,7 @@ import pytest
 
 from marginweave.flows.orchestration.environment import prepare_environment
 from marginweave.flows.orchestration.servers import prefect_server
-from tests.support.browser import Browser, browser
+from tests.support.browser import Browser, axe_source, browser
 from tests.support.cli_fork_server import forking
 from tests.support.cluster import Cluster, cluster
 from tests.support.command_line import CommandLine, prefect_database, settle
@@ -116,6 +116,12 @@ def database_server() -> Iterator[Server]:
 def databases() -> Iterator[Cluster]:
     with cluster("superuser-word") as started:
         yield started
+
+
+@pytest.fixture(scope="module")
+def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The source of axe-core."""
+    return axe_source(tmp_path_factory.mktemp("axe"))
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -261,40 +260,11 @@ def test_the_keyboard_reaches_everything(chromium: Browser, tuples: Path) -> Non
 )
 def test_no_rule_of_accessibility_is_broken(chromium: Browser, tuples: Path, axe: str, dark: bool, hash_: str) -> None:
     """WCAG 2.2, levels A and AA, as far as axe-core can tell; narrow and wide."""
-    scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
-    chromium.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": scheme})
-    rules = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
+    chromium.prefer(dark=dark)
     for width in (360, 1440):
         visit(chromium, tuples, width, hash_)
-        chromium.run(axe)
-        found = chromium.driver.execute_async_script(
-            "const done = arguments[arguments.length - 1]; axe.run(arguments[0]).then((found) => done(found.violations))",
-            rules,
-        )
-        assert [(one["id"], [node["html"] for node in one["nodes"][:3]]) for one in found] == []
-    chromium.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
-
-
-@pytest.fixture(scope="module")
-def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The source of axe-core, of one version, from npm."""
-    place = tmp_path_factory.mktemp("axe")
-    try:
-        subprocess.run(
-            ["npm", "pack", "--silent", "--prefer-offline", f"axe-core@{AXE}"],
-            cwd=place,
-            check=True,
-            capture_output=True,
-        )
-    except (OSError, subprocess.CalledProcessError):
-        pytest.skip("npm, or its registry, is not there: axe-core is not run")
-    (packed,) = place.glob("*.tgz")
-    return subprocess.run(
-        ["tar", "-xzOf", packed, "package/axe.min.js"], check=True, capture_output=True, text=True
-    ).stdout
-
-
-AXE = "4.10.3"
+        assert chromium.violations(axe) == []
+    chromium.prefer(dark=False)
 
 
 def test_what_is_saved_is_what_is_shown(chromium: Browser, tuples: Path, tmp_path: Path) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import base64
+import itertools
 import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from marginweave.schemas.released.evaluation import MarginalDistance, Measure
+from marginweave.tasks.evaluate.verdict import verdict
 from marginweave.tasks.publish.pages import release_pages, render_explorer, render_report
 from marginweave.tasks.publish.reader import PublishedRelease
 from tests.support.browser import Browser, need
@@ -29,11 +33,37 @@ def pages(release: tuple[PublishedRelease, Codes], tmp_path_factory: pytest.Temp
         (place / name).write_bytes(page)
     internal = render_report(release[0], shown(*release), EVALUATION, internal_evaluation())
     (place / "internal.html").write_text(internal, encoding="utf-8")
+    (place / "office.html").write_text(office_report(), encoding="utf-8")
     return place
 
 
+def office_report() -> str:
+    """A report as an office has it: many columns, a verdict, pairs of every grade, a publisher."""
+    rng, sizes = np.random.default_rng(5), [2, 3, 14, 5, 25, 4, 6, 2, 9, 3, 7]
+    columns = {
+        f"column_{i}": {"type": "category", "values": [f"value {v}" for v in range(size)], "label": f"What {i} is"}
+        for i, size in enumerate(sizes)
+    }
+    codes = [rng.integers(0, size, 400).astype(np.uint8) for size in sizes]
+    said = {"publisher": "Office of Statistics", "contact": "data@office.example", "license": "CC BY 4.0"}
+    release, codes = published(codes, columns=columns, publish=said, description="A made-up census.")
+    errors = {(name,): 0.01 for name in columns}
+    errors |= {pair: 0.004 * i for i, pair in enumerate(itertools.combinations(columns, 2))}
+    judged = verdict(errors, {1: [5.0], 2: [9.0]}, 800)
+    statement = release.statement.model_copy(update={"verdict": judged.summary, "begun": "2026-03-01"})
+    names, cells = tuple(columns), rng.random((11, 11)).round(3)
+    measure = Measure(names=names, synthetic=cells.tolist(), reference=cells.tolist(), mean_difference=0.1)
+    worst = tuple(MarginalDistance(attributes=names[i : i + 3], tvd=0.3, noise=0.2) for i in range(9))
+    found = {
+        "verdict": judged,
+        "marginals": worst,
+        "association": FULL.association.model_copy(update={"cramers_v": measure}),
+    }
+    return render_report(replace(release, statement=statement), shown(release, codes), FULL.model_copy(update=found))
+
+
 @pytest.mark.parametrize("width", [360, 768, 1440])
-@pytest.mark.parametrize("page", ["report.html", "explore.html", "internal.html"])
+@pytest.mark.parametrize("page", ["report.html", "explore.html", "internal.html", "office.html"])
 def test_a_page_stands_alone_at_any_width(chromium: Browser, pages: Path, page: str, width: int) -> None:
     """No message in the console, no request but for the page itself, no text beyond its right edge."""
     chromium.requests()
@@ -41,7 +71,8 @@ def test_a_page_stands_alone_at_any_width(chromium: Browser, pages: Path, page: 
     assert chromium.run("return document.readyState") == "complete"
     assert chromium.run("return document.documentElement.scrollWidth") <= width
     beyond = """
-        const hidden = (e) => e.closest(".scroll, svg, details, .track, .visually-hidden");
+        document.querySelectorAll("main > details, main div > details").forEach((e) => { e.open = true });
+        const hidden = (e) => e.closest("svg, thead, .track, .visually-hidden, #attributes, #guide");
         return [...document.body.querySelectorAll("*")]
           .filter((e) => !hidden(e) && e.getBoundingClientRect().right > innerWidth + 1)
           .map((e) => e.outerHTML.slice(0, 80))"""
@@ -81,16 +112,82 @@ def test_a_label_is_text(chromium: Browser, pages: Path) -> None:
     assert chromium.run("return document.querySelectorAll('script').length") == 0
 
 
+@pytest.mark.parametrize("page", ["report.html", "internal.html", "office.html"])
+@pytest.mark.parametrize("dark", [False, True])
+def test_no_rule_of_accessibility_is_broken(chromium: Browser, pages: Path, axe: str, page: str, dark: bool) -> None:
+    """Neither on a phone nor on a desk; what can be unfolded is."""
+    chromium.prefer(dark=dark)
+    for width in (360, 1440):
+        chromium.open(pages / page, width)
+        chromium.run("document.querySelectorAll('details').forEach((e) => { e.open = true })")
+        assert chromium.violations(axe) == []
+    chromium.prefer(dark=False)
+
+
+def test_the_first_screen_says_what_matters(chromium: Browser, pages: Path) -> None:
+    """Verdict, what it is good for, publisher, day, license and citation, without scrolling and without a symbol."""
+    chromium.open(pages / "office.html", 1440)
+    above = chromium.run(
+        "return [...document.querySelectorAll('h1, p, li, dt, dd')]"
+        ".filter((e) => e.getBoundingClientRect().bottom <= 900).map((e) => e.innerText).join('\\n')"
+    )
+    for said in (
+        "To be used with care.",
+        "Good for:",
+        "Not for:",
+        "Office of Statistics",
+        "2026-03-01",
+        "CC BY 4.0",
+        "Cite as",
+    ):
+        assert said in above, above
+    assert not re.search(r"mu²|mu\^2|sigma|TVD", above)
+
+
+@pytest.mark.parametrize("size", [(8.27, 11.69), (8.5, 11.0)], ids=["A4", "Letter"])
+@pytest.mark.parametrize("page", ["report.html", "internal.html", "office.html"])
+def test_a_page_is_printed_as_an_office_would(
+    chromium: Browser, pages: Path, page: str, size: tuple[float, float], tmp_path: Path
+) -> None:
+    """No heading ends a sheet, none but the last is half empty, and nothing is cut off at the right."""
+    need("pdftotext", "pdftoppm")
+    chromium.open(pages / page, 1440)
+    headings = set(chromium.run("return [...document.querySelectorAll('h2, h3')].map((e) => e.innerText.trim())"))
+    (tmp_path / "page.pdf").write_bytes(chromium.printed(*size))
+    sheets = sheets_of(tmp_path / "page.pdf")
+    last = [[line for line in sheet if not re.search(r"^\d+ / \d+$|NOT FOR RELEASE", line)][-1] for sheet in sheets]
+    assert headings.isdisjoint(last), last
+    inked = [ink(tmp_path / "page.pdf", number + 1) for number in range(len(sheets))]
+    for across, down in inked:
+        assert across < 0.96
+        assert page == "internal.html" or down > 0.55 or (across, down) == inked[-1], inked
+    assert len(sheets) > 1
+
+
+def sheets_of(pdf: Path) -> list[list[str]]:
+    """The lines of each sheet."""
+    text = subprocess.run(["pdftotext", "-layout", pdf, "-"], check=True, capture_output=True, text=True).stdout
+    *sheets, end = text.split("\f")
+    assert end == ""
+    return [[line.strip() for line in sheet.splitlines() if line.strip()] for sheet in sheets]
+
+
+def ink(pdf: Path, sheet: int) -> tuple[float, float]:
+    """How far something is printed to the right and down on a sheet, from 0 to 1; not counting the line of its number."""
+    where = ["-r", "30", "-gray", "-f", str(sheet), "-l", str(sheet)]
+    image = subprocess.run(["pdftoppm", *where, pdf], check=True, capture_output=True).stdout
+    _, width, height, _, pixels = re.split(rb"\s", image, maxsplit=4)
+    dark = np.frombuffer(pixels, np.uint8).reshape(int(height), int(width)) < 200
+    content = dark[: int(0.94 * len(dark))]
+    return (np.flatnonzero(dark.any(axis=0))[-1] + 1) / dark.shape[1], (
+        np.flatnonzero(content.any(axis=1))[-1] + 1
+    ) / len(dark)
+
+
 def test_every_printed_page_of_the_twin_says_so(chromium: Browser, pages: Path, tmp_path: Path) -> None:
     need("pdftotext")
     chromium.open(pages / "internal.html", 1440)
-    (tmp_path / "twin.pdf").write_bytes(printed(chromium))
-    text = subprocess.run(["pdftotext", tmp_path / "twin.pdf", "-"], check=True, capture_output=True, text=True).stdout
-    *sheets, end = text.split("\f")
-    assert end == ""
+    (tmp_path / "twin.pdf").write_bytes(chromium.printed())
+    sheets = sheets_of(tmp_path / "twin.pdf")
     assert len(sheets) >= 3
-    assert all(sheet.count("NOT FOR RELEASE") >= 2 for sheet in sheets)
-
-
-def printed(chromium: Browser) -> bytes:
-    return base64.b64decode(chromium.driver.execute_cdp_cmd("Page.printToPDF", {"preferCSSPageSize": True})["data"])
+    assert all(sum("NOT FOR RELEASE" in line for line in sheet) >= 2 for sheet in sheets)

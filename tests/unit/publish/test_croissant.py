@@ -6,6 +6,7 @@ import hashlib
 import json
 import subprocess
 import venv
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,9 @@ VERSION = "1.1.1"
 
 
 def described(place: Path) -> tuple[PublishedRelease, Codes, dict[str, Any]]:
-    release, codes = published(columns__sex__label="Sex", columns__sex__description="As registered.")
+    said = {"publisher": "Office of Statistics", "contact": "data@office.example", "license": "CC-BY-4.0"}
+    release, codes = published(columns__sex__label="Sex", columns__sex__description="As registered.", publish=said)
+    release = replace(release, statement=release.statement.model_copy(update={"begun": "2026-03-01"}))
     pq.write_table(table_of(release, codes), place / "synthetic.parquet")
     (place / "privacy.json").write_bytes(release.statement.to_json())
     digests = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in place.iterdir()}
@@ -40,6 +43,16 @@ def test_it_names_files_columns_and_the_privacy_statement(tmp_path: Path) -> Non
     assert content["usageInfo"]["url"] == "privacy.json"
     assert content["identifier"].endswith(release.statement.release)
     assert "epsilon 1 and delta 1e-06" in content["description"]
+    assert content["license"] == "CC-BY-4.0"
+    assert content["datePublished"] == "2026-03-01"
+    assert content["publisher"]["name"] == "Office of Statistics"
+    assert content["publisher"]["contactPoint"]["description"] == "data@office.example"
+    assert content["citeAs"].startswith("Office of Statistics (2026). people. Differentially private release")
+    bare, _ = published()
+    without = json.loads(
+        croissant(bare.configuration, bare.statement, pq.read_schema(tmp_path / "synthetic.parquet"), {})
+    )
+    assert {"license", "publisher", "datePublished"}.isdisjoint(without)
     fields = {one["name"]: one for one in content["recordSet"][0]["field"]}
     assert list(fields) == list(release.configuration.output_names)
     assert fields["sex"]["description"] == "Sex. As registered."

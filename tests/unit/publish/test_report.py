@@ -15,11 +15,13 @@ import pyarrow as pa
 import pytest
 
 from marginweave.schemas.released.aggregates import Domain, LevelNoise
-from marginweave.schemas.released.evaluation import BrokenRule, LengthMetrics, MarginalDistance
+from marginweave.schemas.released.evaluation import BrokenRule, Evaluation, LengthMetrics, MarginalDistance
 from marginweave.tasks.evaluate.intervals import release_intervals
-from marginweave.tasks.publish.figures import worst_marginals_figure
+from marginweave.tasks.evaluate.verdict import verdict
+from marginweave.tasks.publish.conclusions import conclusions
+from marginweave.tasks.publish.figures import association_figure, worst_marginals_figure
 from marginweave.tasks.publish.pages import release_pages, render_explorer, render_report
-from marginweave.tasks.publish.reader import MOST_VALUES, distributions, record_codes, titled_names
+from marginweave.tasks.publish.reader import MOST_VALUES, PublishedRelease, distributions, record_codes, titled_names
 from tests.support.configurations import configuration
 from tests.support.published import (
     COLUMNS,
@@ -27,6 +29,7 @@ from tests.support.published import (
     FULL,
     HOSTILE,
     MORE,
+    Codes,
     internal_evaluation,
     published,
     shown,
@@ -63,16 +66,20 @@ class Outline(HTMLParser):
                 self.references.update((value or "").split())
 
 
+def page_of(release: PublishedRelease, codes: Codes, evaluation: Evaluation = EVALUATION) -> str:
+    """The report with the cells of its tables as plain as can be: `<td>1</td>`."""
+    page = render_report(release, shown(release, codes), evaluation)
+    return re.sub(r"<(t[dh]) [^>]*>", r"<\1>", page)
+
+
 def report(**changes: Any) -> str:
-    release, codes = published(**changes)
-    return render_report(release, shown(release, codes), EVALUATION)
+    return page_of(*published(**changes))
 
 
 @cache
 def usual(*, full: bool = False) -> str:
     """The report that several tests read, made once: the same release gives the same page."""
-    release, codes = published()
-    return render_report(release, shown(release, codes), FULL if full else EVALUATION)
+    return page_of(*published(), FULL if full else EVALUATION)
 
 
 def test_pages_follow_from_the_release_alone() -> None:
@@ -200,8 +207,73 @@ def test_pages_show_what_columns_are_called() -> None:
 )
 def test_a_section_without_numbers_is_left_out(key: str, said: str) -> None:
     release, codes = published()
-    assert said in render_report(release, shown(release, codes), EVALUATION.model_copy(update={key: MORE[key]}))
+    assert said in page_of(release, codes, EVALUATION.model_copy(update={key: MORE[key]}))
     assert said not in usual()
+
+
+def test_what_is_concluded_follows_from_the_numbers() -> None:
+    """What is said to be apart is, what is said to overlap does, and what may be nobody may be."""
+    release, codes = published()
+    columns = distributions(release, shown(release, codes), 1.0)
+    ranges = {
+        (value.reported, value.low, value.high)
+        for column in columns for value in column.values if value.reported is not None
+    }  # fmt: skip
+    judged = verdict({("sex",): 0.01}, {1: [5.0]}, 600)
+    found = conclusions(release, columns, judged)
+    said = {words: numbers(sentence) for sentence in (*found.may, *found.may_not) for words in [sentence.split(":")[0]]}
+    count, low, high = said["Give a count with its range"][0]
+    assert (count, low, high) in ranges
+    (_, low, _), (_, _, high) = said["Compare what is clearly apart"]
+    assert low > high
+    (_, low, _), (_, _, high) = said["Rank what overlaps"]
+    assert low <= high
+    assert {*said["Compare what is clearly apart"], *said["Rank what overlaps"]} <= ranges
+    assert said["Take a small number for a fact"][0][1] == 0
+    assert any("below 20 records by 1 column," in sentence for sentence in found.may_not)
+    assert not any("Speak of small groups" in sentence for sentence in conclusions(release, columns, None).may_not)
+
+
+def numbers(sentence: str) -> list[tuple[int, int, int]]:
+    """Every count of a sentence with its range."""
+    stated = r"\((\d+), range (\d+) to (\d+)\)|about (\d+) of .* between (\d+) and (\d+) in"
+    return [(int(a), int(b), int(c)) for a, b, c in ([x for x in one if x] for one in re.findall(stated, sentence))]
+
+
+def test_who_published_it_is_said_or_said_to_be_unknown() -> None:
+    """Publisher, contact and license as text, the day of the run, and how to cite it."""
+    said = {"publisher": f"Office {HOSTILE}", "contact": "data@office.example", "license": "CC BY 4.0"}
+    release, codes = published(publish=said, label="A census")
+    release = replace(release, statement=release.statement.model_copy(update={"begun": "2026-03-01"}))
+    page = re.sub(r"\s+", " ", unescape(page_of(release, codes)))
+    assert f"<dd>Office {HOSTILE}; contact: data@office.example</dd>" in page
+    assert "<dt>Made on</dt><dd>2026-03-01</dd> <dt>License</dt><dd>CC BY 4.0</dd>" in page
+    assert f"<dd>Office {HOSTILE} (2026). A census. Differentially private release people-1 (epsilon 1," in page
+    assert "<dt>Published by</dt><dd>not stated</dd> <dt>License</dt><dd>not stated" in re.sub(r"\s+", " ", usual())
+
+
+def test_nothing_looks_like_nothing() -> None:
+    """An association below .1 has no ink, one above has, a column beside itself has none of its colour."""
+    figure = str(association_figure(["a", "b", "c"], [[1, 0.04, 0.6], [0.04, 1, None], [0.6, None, 1]], "t", "f"))
+    cells = figure[figure.index('class="frame"') : figure.index("<text")]
+    inked = {float(x) for x in re.findall(r'class="cells" fill-opacity="([\d.]+)"', cells)}
+    assert inked == {0.0, 0.65}
+    assert cells.count('class="same"') == 1
+    assert "url(#f-none)" in cells
+    assert figure.count(">1.00<") == 0
+
+
+def test_pairs_stand_below_their_grade() -> None:
+    release, codes = published()
+    errors = {("sex", "region"): 0.02, ("sex", "age"): 0.31, ("region", "age"): None}
+    judged = EVALUATION.model_copy(update={"verdict": verdict(errors, {2: [4.0]}, 600)})
+    text = re.sub(r"<[^>]*>|\s+", " ", page_of(release, codes, judged))
+    part = re.sub(
+        r" +", " ", text[text.index("How far the two columns") : text.index("How well the synthetic records keep the")]
+    )
+    assert "Good: 1 of 3 Pair of 100 records sex x region 2.0" in part
+    assert "With care: 1 of 3 Pair of 100 records region x age not measured" in part
+    assert "Do not use: 1 of 3 Pair of 100 records sex x age 31.0" in part
 
 
 def test_the_error_by_count_is_drawn_where_it_is_known() -> None:
@@ -226,9 +298,7 @@ def test_the_bound_of_a_bad_marginal_stands_beside_it() -> None:
 def test_rules_that_every_record_keeps_are_one_sentence() -> None:
     release, codes = published()
     kept = BrokenRule(rule="never missing", subject="sex", records=0, share=0.0)
-    page = render_report(
-        release, shown(release, codes), EVALUATION.model_copy(update={"rules": (*FULL.rules, kept, kept)})
-    )
+    page = page_of(release, codes, EVALUATION.model_copy(update={"rules": (*FULL.rules, kept, kept)}))
     assert "2 of 3 declared rules are kept by every synthetic record." in page
     assert "<td>17</td>" in page
     assert "never missing" not in page
@@ -255,7 +325,7 @@ def test_suppressed_is_told_where_the_candidates_are_public() -> None:
     first, *others = release.statement.noise
     noise = (first.model_copy(update={"candidates": None}), *others)
     hidden = replace(release, statement=release.statement.model_copy(update={"noise": noise}))
-    page = render_report(hidden, shown(hidden, codes), EVALUATION)
+    page = page_of(hidden, codes)
     assert page.count("not published") == 1
 
 
