@@ -29,7 +29,7 @@ app = typer.Typer(
 _COMMANDS: tuple[Callable[..., None], ...] = (
     *(run.run, run.resume, run.serve, run.supervise, init.init, check.check, plan.plan, plan.audit),
     *(released.synthesize, released.evaluate, released.report, released.approve, released.reject),
-    *(query.query, query.table, released.publish, released.handover, run.runs, run.purge),
+    *(query.query, query.table, released.publish, released.handover, run.runs, run.purge, audit.overview),
 )
 for _command in _COMMANDS:
     app.command(cls=LocalCommand)(_command)

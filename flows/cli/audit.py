@@ -1,4 +1,4 @@
-"""`marginweave ledger …` for auditor and steward: verify, anchor, export; decisions that are written down; and repair."""
+"""For auditor and steward: the overview, and of `marginweave ledger …` verify, anchor, export; decisions; and repair."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from marginweave.flows.cli import console
 from marginweave.flows.cli.console import Example, Home, Reason, out
 from marginweave.flows.orchestration.environment import home_directory
 from marginweave.schemas.errors import AuditError, BudgetError, InputError
-from marginweave.tasks.checkpoint.files import at_place, replace_file
+from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place, replace_file
 
 if TYPE_CHECKING:
     from marginweave.tasks.ledger import LedgerLocation
@@ -189,6 +189,28 @@ def expire(
         out.print(f"Release {name}: left alone, as its run is not below {home}; where that is lost, --release {name}")
     if not (expired.returned or expired.elsewhere):
         out.print("Nothing is that old")
+
+
+def overview(
+    to: Annotated[Path, typer.Option(help="The page to write.")] = Path("overview.html"),
+    home: Annotated[list[Path] | None, typer.Option(help="A home; once for each. Default: this one.")] = None,
+    example: Example = False,
+) -> None:
+    """Write one page on all accounts and releases: what is spent and left, what awaits approval, which private files are left.
+
+    It reads the ledger and what may leave of the homes, and no row, value or exact count. Only you can read the file.
+
+    Example: `marginweave overview --to overview.html`
+    """
+    from marginweave.flows.postprocess.overview import now, overview_page
+
+    if to.is_dir() or not to.parent.is_dir():
+        raise InputError(f"--to ({to}) must be a file in a folder that exists")
+    homes = [home_directory(each) for each in home] if home else [home_directory(None)]
+    page = overview_page(homes, console.location_of(example, homes[0]), now())
+    with at_place(to, "written"):
+        replace_file(to, page, PRIVATE_MODE)
+    out.print(f"Written to {to}")
 
 
 def reconcile(

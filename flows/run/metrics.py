@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 
@@ -95,6 +96,13 @@ def verification_noted(home: Path, location: LedgerLocation) -> Iterator[None]:
         note(0)
         raise
     note(1)
+
+
+def last_verification(home: Path) -> tuple[datetime, bool] | None:
+    """When the ledger was last verified from a home, and whether it was without a fault; None if it never was."""
+    samples = _samples(read_file(metrics_file(home)) or b"")
+    moment = samples.get(_key(Metric.VERIFIED))
+    return None if moment is None else (datetime.fromtimestamp(moment, UTC), bool(samples.get(_key(Metric.SOUND))))
 
 
 def write_metrics(home: Path, location: LedgerLocation, change: _Change = lambda _: None) -> None:

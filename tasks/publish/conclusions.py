@@ -97,8 +97,8 @@ def _may_not(known: Sequence[_Known], published: PublishedRelease, judged: Verdi
         parts = [f"{row.least_group:,} records by {row.length} column{'s' * (row.length > 1)}" for row in groups]
         yield f"Speak of small groups: below {', or '.join(parts)}, noise is above a quarter of a count."
     yield (
-        "Look for a person: no synthetic record is anybody, one that equals a real one does so by chance, and nothing here says "
-        "whether somebody is in the data."
+        "Look for a person: no synthetic record is anybody, one that equals a real one does so by chance, and nothing here "
+        "says whether somebody is in the data."
     )
 
 

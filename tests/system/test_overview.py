@@ -1,0 +1,132 @@
+"""The overview of a real home: what it says is what ledger and runs have, and nothing private is opened for it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from html import unescape
+from pathlib import Path
+
+import pytest
+
+from marginweave.flows.postprocess.overview import overview_page
+from marginweave.flows.run.lookup import decide
+from marginweave.flows.run.metrics import verification_noted
+from marginweave.schemas.errors import AuditError
+from marginweave.schemas.ledger.accounts import Account, Policy
+from marginweave.tasks.ledger import Ledger, LedgerLocation, ledger_location
+from marginweave.tasks.ledger.boxes import spent_share
+from tests.support.browser import Browser
+from tests.support.opened_files import opened_files, within
+from tests.support.people_table import people
+from tests.support.plain_runs import run_plainly
+
+pytestmark = pytest.mark.system
+KEPT = {"approval": "required", "keep_private": True}
+
+
+@pytest.fixture(scope="module")
+def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, LedgerLocation]]:
+    """A home with a published release, and one that awaits approval and keeps its private files."""
+    home = tmp_path_factory.mktemp("office")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MARGINWEAVE_LEDGER", str(home / "ledger" / "ledger.sqlite"))
+        policy = Policy(per="year", epsilon=Decimal("2.5"), delta=Decimal("1e-6"))
+        account = Account(
+            dataset="people",
+            epsilon=Decimal(3),
+            delta=Decimal("4e-6"),
+            unit="row",
+            neighbors="add-remove",
+            policy=policy,
+        )
+        Ledger.create(home / "ledger" / "ledger.sqlite").accounts.open(account, actor="steward")
+        for name, publish in (("spring", {}), ("summer", KEPT)):
+            (home / name).mkdir()
+            config = people(home / name, 397, publish=publish, aggregate__reporting_length=2)
+            run_plainly(home, config, name)
+        yield home, ledger_location({"MARGINWEAVE_LEDGER": str(home / "ledger" / "ledger.sqlite")})
+
+
+def words(page: bytes) -> str:
+    """What a reader sees."""
+    return re.sub(r"\s+", " ", unescape(re.sub(r"<style>.*?</style>|<[^>]*>", " ", page.decode(), flags=re.DOTALL)))
+
+
+def test_it_says_what_is_spent_what_waits_and_what_is_left_over(office: tuple[Path, LedgerLocation]) -> None:
+    home, location = office
+    moment = datetime.now(UTC)
+    text = words(overview_page([home], location, moment))
+    total = Ledger.open(location).accounts.total("people")
+    assert "summer awaits approval: read marginweave report summer" in text
+    assert "Run summer still holds private files: marginweave purge summer" in text
+    assert "Run spring" not in text[: text.index("Accounts")]
+    assert f"people {100 * spent_share(total):.0f} %" in text
+    assert re.search(r"epsilon [\d.]+ of 2\.5 since \d{4}-01-01, per year\.", text)
+    assert "The ledger was never verified from this home" in text
+    row = re.search(r"spring people \S+ 1 published (good|with care|not for publication) no", text)
+    assert row is not None, text
+    assert re.search(r"summer people \S+ 1 awaits approval yes", text)  # and no verdict before it is published
+
+
+def test_nothing_private_is_opened(office: tuple[Path, LedgerLocation]) -> None:
+    """Neither the table nor what is in private/, internal/ or proposed/; nor the number of rows on the page."""
+    home, location = office
+    with opened_files([]) as opened:
+        page = overview_page([home], location, datetime.now(UTC))
+    for run in ("spring", "summer"):
+        folder = home / "runs" / run
+        private = [folder / name for name in ("private", "derived", "internal", "proposed")]
+        assert within(opened, *private, home / run) == []
+    assert within(opened, home / "runs" / "spring" / "release") != []  # a file that is opened is seen
+    assert not re.search(r"\b397\b", words(page))
+
+
+def test_it_says_how_old_the_last_verification_is(office: tuple[Path, LedgerLocation]) -> None:
+    home, location = office
+    with verification_noted(home, location):
+        pass
+    moment = datetime.now(UTC)
+    fresh, old = (words(overview_page([home], location, moment + timedelta(days=days))) for days in (1, 60))
+    assert "was last verified on" in fresh
+    assert "marginweave ledger verify" not in fresh
+    assert f"The ledger was last verified on {moment:%Y-%m-%d}: marginweave ledger verify." in old
+    with pytest.raises(AuditError), verification_noted(home, location):
+        raise AuditError("row 3 was changed")
+    assert "found a fault: marginweave ledger verify says which" in words(overview_page([home], location, moment))
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_page_can_be_read_by_everybody(
+    office: tuple[Path, LedgerLocation], chromium: Browser, axe: str, tmp_path: Path, dark: bool
+) -> None:
+    """On a phone and on a desk, without a request; also where there is nothing."""
+    home, location = office
+    Ledger.create(tmp_path / "empty.sqlite")
+    (tmp_path / "nothing").mkdir()
+    empty = overview_page(
+        [tmp_path / "nothing"],
+        ledger_location({"MARGINWEAVE_LEDGER": str(tmp_path / "empty.sqlite")}),
+        datetime.now(UTC),
+    )
+    chromium.prefer(dark=dark)
+    for page in (overview_page([home], location, datetime.now(UTC)), empty):
+        (tmp_path / "overview.html").write_bytes(page)
+        for width in (360, 1440):
+            chromium.requests()
+            chromium.open(tmp_path / "overview.html", width)
+            assert chromium.run("return document.documentElement.scrollWidth") <= width
+            assert chromium.violations(axe) == []
+            assert chromium.complaints() == []
+            assert chromium.requests() == [(tmp_path / "overview.html").as_uri()]
+    chromium.prefer(dark=False)
+
+
+def test_a_decision_ends_the_waiting(office: tuple[Path, LedgerLocation]) -> None:
+    home, location = office
+    decide(home, "summer", approved=True, by="A. Meier", reason="checked")
+    text = words(overview_page([home], location, datetime.now(UTC)))
+    assert "awaits approval" not in text
+    assert re.search(r"summer people \S+ 1 published (good|with care|not for publication) yes", text)
