@@ -162,7 +162,7 @@ def audit(
     from marginweave.flows.audit.suite import examples
     from marginweave.tasks.accounting.plan.resolve import load_configuration
     from marginweave.tasks.empirical.findings import refuted
-    from marginweave.tasks.publish.pages import ABOUT, VERDICTS, render_audit
+    from marginweave.tasks.publish.pages import ABOUT, VERDICTS, audit_verdict, render_audit
 
     if to.is_dir() or not to.parent.is_dir():
         raise InputError(f"--to ({to}) must be a file in a folder that exists")
@@ -181,6 +181,6 @@ def audit(
         out.print("")
     with at_place(to, "written"):
         replace_file(to, render_audit(findings))
-    out.print(f"Written to {to}")
+    out.print(f"{audit_verdict(findings)[1]} Written to {to}")
     if any(map(refuted, findings.values())):
         raise typer.Exit(EXIT_FAILED)

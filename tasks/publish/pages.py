@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from scipy.special import expit, ndtr
 
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.evaluation import Evaluation, InternalEvaluation, RecordAgreement
@@ -176,4 +177,31 @@ def render_audit(findings: Mapping[str, Sequence[Finding]]) -> bytes:
         (name, figures.audit_figure(found, f"audit-{number}"), found)
         for number, (name, found) in enumerate(findings.items())
     ]
-    return render("audit.html.j2", parts=parts, about=ABOUT, verdicts=VERDICTS).encode()
+    grade, verdict = audit_verdict(findings)
+    named = {
+        "parts": parts,
+        "about": ABOUT,
+        "verdicts": VERDICTS,
+        "grade": grade,
+        "verdict": verdict,
+        "chance": _chance,
+    }
+    return render("audit.html.j2", **named).encode()
+
+
+def audit_verdict(findings: Mapping[str, Sequence[Finding]]) -> tuple[str, str]:
+    """How the page shows the outcome (good, care, bad), and the outcome in a sentence."""
+    verdicts = [finding.verdict for found in findings.values() for finding in found]
+    exceeded, noisy = verdicts.count("exceeded"), verdicts.count("over-noised")
+    if exceeded:
+        return "bad", f"{exceeded} of {len(verdicts)} tests broke a promise: release nothing with this version."
+    kept = f"Every promise held in all {len(verdicts)} tests."
+    return ("care", f"{kept} In {noisy} there is more noise than is paid for.") if noisy else ("good", kept)
+
+
+def _chance(finding: Finding, value: float) -> str:
+    """How often a guess at one person is right at so much privacy loss, in percent; nothing for a delta."""
+    if finding.quantity == "delta":
+        return ""
+    value = max(value, 0.0)
+    return f"{100 * float(ndtr(value / 2) if finding.quantity == 'mu' else expit(value)):.1f} %"

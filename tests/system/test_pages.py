@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from marginweave.schemas.released.evaluation import MarginalDistance, Measure
+from marginweave.tasks.empirical.findings import Finding, Interval
 from marginweave.tasks.evaluate.verdict import verdict
-from marginweave.tasks.publish.pages import release_pages, render_explorer, render_report
+from marginweave.tasks.publish.pages import release_pages, render_audit, render_explorer, render_report
 from marginweave.tasks.publish.reader import PublishedRelease
 from tests.support.browser import Browser, need
 from tests.support.published import EVALUATION, FULL, HOSTILE, Codes, internal_evaluation, published, shown
@@ -34,7 +35,32 @@ def pages(release: tuple[PublishedRelease, Codes], tmp_path_factory: pytest.Temp
     internal = render_report(release[0], shown(*release), EVALUATION, internal_evaluation())
     (place / "internal.html").write_text(internal, encoding="utf-8")
     (place / "office.html").write_text(office_report(), encoding="utf-8")
+    (place / "audit.html").write_bytes(render_audit(audited()))
     return place
+
+
+def audited(low: float = 0.9, high: float = 1.1) -> dict[str, list[Finding]]:
+    """Findings on a mu of 1, measured from `low` to `high`, beside a delta that holds."""
+    held = Interval(low=0.05, high=0.09)
+    parts = {"trials": 1_234_567, "name": "threshold at delta 0.1, rows apart"}
+    mu = Finding(name="level-1", quantity="mu", claim=1.0, measured=Interval(low=low, high=high), trials=9, tight=True)
+    return {"k-tuples": [mu, Finding(quantity="delta", claim=0.1, measured=held, **parts)]}
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [
+        (0.9, 1.1, "Every promise held in all 2 tests."),
+        (0.6, 0.8, "Every promise held in all 2 tests. In 1 there is more noise than is paid for."),
+        (1.2, 1.4, "1 of 2 tests broke a promise: release nothing with this version."),
+    ],
+)
+def test_an_audit_begins_with_its_verdict(low: float, high: float, said: str) -> None:
+    """And a claim is said as a chance: of mu 1 an observer is right in Phi(1/2), 69.1 %, of all cases; of a delta in none."""
+    page = render_audit(audited(low, high)).decode()
+    assert page.index(f'<p class="verdict">{said}</p>') < page.index("<table")
+    assert page.count(">69.1 %</td>") == 1
+    assert page.count('data-of="promise: right at most"></td>') == 1
 
 
 def office_report() -> str:
@@ -63,7 +89,7 @@ def office_report() -> str:
 
 
 @pytest.mark.parametrize("width", [360, 768, 1440])
-@pytest.mark.parametrize("page", ["report.html", "explore.html", "internal.html", "office.html"])
+@pytest.mark.parametrize("page", ["report.html", "explore.html", "internal.html", "office.html", "audit.html"])
 def test_a_page_stands_alone_at_any_width(chromium: Browser, pages: Path, page: str, width: int) -> None:
     """No message in the console, no request but for the page itself, no text beyond its right edge."""
     chromium.requests()
@@ -112,7 +138,7 @@ def test_a_label_is_text(chromium: Browser, pages: Path) -> None:
     assert chromium.run("return document.querySelectorAll('script').length") == 0
 
 
-@pytest.mark.parametrize("page", ["report.html", "internal.html", "office.html"])
+@pytest.mark.parametrize("page", ["report.html", "internal.html", "office.html", "audit.html"])
 @pytest.mark.parametrize("dark", [False, True])
 def test_no_rule_of_accessibility_is_broken(chromium: Browser, pages: Path, axe: str, page: str, dark: bool) -> None:
     """Neither on a phone nor on a desk; what can be unfolded is."""
