@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from marginweave.flows.cli.console import Home, Reason, RunName, Source, out
+from marginweave.flows.cli.console import Home, Reason, RunName, Source, out, printable
 from marginweave.flows.orchestration.environment import prepare_environment
 from marginweave.schemas.errors import InputError
 
@@ -23,6 +23,7 @@ _Internal = Annotated[
 _Attacks = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Attack the records, with rows of FILE that were in no release.")
 ]
+_SHOWN = 8  # changes between two releases
 _By = Annotated[str, typer.Option(help="Who decides; it stays in the ledger.")]
 
 
@@ -102,16 +103,38 @@ def report(
     to: Annotated[
         Path | None, typer.Option(help="Folder to write the pages to, anew [default: the published report].")
     ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(metavar="RUN", help="An earlier release of the dataset: say what changed since, beyond noise."),
+    ] = None,
     home: Home = Path(),
 ) -> None:
     """Say where a release's report is, or write report and explorer anew from what was published: the same bytes.
 
-    Example: `marginweave report affairs-1a2b3c4d --to pages`
-    """
-    from marginweave.flows.postprocess.published import rewrite_report
+    With `--against` it compares two releases of one dataset, free of charge, and `--to` gets comparison.html.
 
-    prepare_environment(home)
-    out.print(str(rewrite_report(home, run_name, to)))
+    Example: `marginweave report affairs-1a2b3c4d --to pages`, or
+    `marginweave report visits-2026-02 --against visits-2026-01 --to changes`
+    """
+    from marginweave.flows.postprocess.published import compare_with, rewrite_report
+
+    if against is None:
+        prepare_environment(home)
+        out.print(str(rewrite_report(home, run_name, to)))
+        return
+    from marginweave.tasks.publish.comparison import FALSE_ALARM
+
+    found = compare_with(home, run_name, against, to)
+    out.print(found.verdict)
+    for change in (*found.changed, *found.changed_pairs)[:_SHOWN]:
+        out.print(f"  {printable(change.said)}")
+    if (more := len(found.changed) + len(found.changed_pairs) - _SHOWN) > 0:
+        out.print(f"  and {more:,} more")
+    out.print(
+        f"By chance alone, at most {100 * FALSE_ALARM:g} of 100 such comparisons name anything that has not changed."
+    )
+    if to is not None:
+        out.print(f"Written to {to / 'comparison.html'}")
 
 
 def _evaluation_words(evaluation: Evaluation) -> Iterator[str]:

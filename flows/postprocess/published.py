@@ -8,6 +8,7 @@ import shutil
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from marginweave.flows.run.continuity import changed
 from marginweave.flows.run.lookup import apply_decision, corrections, existing_run, finished_run
@@ -20,6 +21,9 @@ from marginweave.tasks.checkpoint.files import at_place, read_file, replace_file
 from marginweave.tasks.ledger import Ledger
 from marginweave.tasks.references import RunReference
 from marginweave.tasks.validate.parts import find_from
+
+if TYPE_CHECKING:
+    from marginweave.tasks.publish.comparison import Comparison
 
 
 def released_verdict(release: Path) -> VerdictSummary | None:
@@ -141,6 +145,26 @@ def rewrite_report(home: Path, run: str, to: Path | None) -> Path:
     _check_empty(to, "choose another folder with --to")
     write_folder(to.resolve(), read_pages(folder.release))
     return to / "report.html"
+
+
+def compare_with(home: Path, run: str, against: str, to: Path | None) -> Comparison:
+    """What changed from the release `against` to that of `run`, beyond noise; the page goes to the new folder `to`.
+
+    Each is the name of a run, or the folder of a release. DP: post-processing.
+
+    Raises:
+        InputError: one is not there, they are of different datasets or the same, or the folder holds something already.
+    """
+    from marginweave.flows.postprocess.answers import release_folder
+    from marginweave.tasks.publish.comparison import compare_releases, render_comparison
+    from marginweave.tasks.publish.reader import PublishedRelease
+
+    before, after = (PublishedRelease.read(release_folder(home, named)) for named in (against, run))
+    found = compare_releases(before, after)
+    if to is not None:
+        _check_empty(to, "choose another folder with --to")
+        write_folder(to.resolve(), {"comparison.html": render_comparison(found, before, after)})
+    return found
 
 
 def _check_empty(place: Path, advice: str) -> None:

@@ -178,7 +178,7 @@ def _tail(level: float, sigma: float) -> float:
 
 
 def marginal_intervals(
-    aggregates: Aggregates, marginals: Marginals, configuration: Configuration
+    aggregates: Aggregates, marginals: Marginals, configuration: Configuration, *, level: float = LEVEL
 ) -> tuple[Intervals, ...]:
     """As `release_intervals` for counts from marginals: the `count_interval` of the cell, or sum of cells, as measured.
 
@@ -188,10 +188,11 @@ def marginal_intervals(
     compression = compression_of(marginals, configuration)[1]
     holders = Holders([m.attributes for m in marginals.larger])
     found = []
-    for level in aggregates.levels:
-        inside = Intervals(**{name: np.zeros(len(level), np.int64) for name in ("low", "high", "measured")})
-        for columns, rows in level.by_columns():
-            cells = _cell_intervals(columns, level.values[rows], _holder(columns, marginals, holders), compression)
+    for listed in aggregates.levels:
+        inside = Intervals(**{name: np.zeros(len(listed), np.int64) for name in ("low", "high", "measured")})
+        for columns, rows in listed.by_columns():
+            holder = _holder(columns, marginals, holders)
+            cells = _cell_intervals(columns, listed.values[rows], holder, compression, level)
             inside.low[rows], inside.high[rows], inside.measured[rows] = cells.low, cells.high, cells.measured
         found.append(inside)
     return tuple(found)
@@ -216,13 +217,15 @@ def _summed(measurement: Measurement, columns: Clique) -> int:
     return math.prod(size for a, size in sizes if a not in columns)
 
 
-def _cell_intervals(columns: Clique, values: IntArray, holder: Measurement, compression: Compression) -> Intervals:
+def _cell_intervals(
+    columns: Clique, values: IntArray, holder: Measurement, compression: Compression, level: float
+) -> Intervals:
     table, summed = project(holder, columns)
     codes, alone = list(values.T), np.ones(len(values), np.bool_)
     if len(columns) > 1:
         merged = [compression.codes[a] for a in columns]
         codes = [new[old] for new, old in zip(merged, codes, strict=True)]
         alone = np.logical_and.reduce([np.bincount(new)[code] == 1 for new, code in zip(merged, codes, strict=True)])
-    inside = count_interval(table[tuple(codes)], holder.deviation, noise=holder.noise, cells=summed)
+    inside = count_interval(table[tuple(codes)], holder.deviation, noise=holder.noise, level=level, cells=summed)
     low, measured = np.where(alone, inside.low, 0), np.where(alone, inside.measured, -1)
     return Intervals(low=low, high=inside.high, measured=measured)

@@ -54,11 +54,11 @@ def _known(columns: Sequence[Distribution]) -> Iterator[_Known]:
     for column in columns:
         for value in column.values:
             if value.reported is not None and value.low is not None and value.high is not None:
-                words = _said(column.name, value.label)
+                words = value_words(column.name, value.label)
                 yield _Known(words=words, column=column.name, count=value.reported, low=value.low, high=value.high)
 
 
-def _said(column: str, label: str) -> str:
+def value_words(column: str, label: str) -> str:
     """A value as one says it: bins from one number to another."""
     if bin_ := re.fullmatch(r"\[(.+), (.+)([)\]])", label):
         return f"{column} from {bin_[1]} to {'below ' if bin_[3] == ')' else ''}{bin_[2]}"
@@ -111,7 +111,7 @@ def _perhaps_nobody(published: PublishedRelease) -> _Known | None:
         if len(places):
             i = int(places[np.argmax(shown[places])])
             pairs = zip(level.columns[i].tolist(), level.values[i].tolist(), strict=True)
-            words = " and ".join(_said(published.aggregates.domain.names[j], labels[j][v]) for j, v in pairs)
+            words = " and ".join(value_words(published.aggregates.domain.names[j], labels[j][v]) for j, v in pairs)
             return _Known(words=words, column="", count=int(shown[i]), low=0, high=int(inside.high[i]))
     return None
 

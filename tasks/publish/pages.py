@@ -35,7 +35,11 @@ VERDICTS: dict[Verdict, str] = {
     "exceeded": "ABOVE ITS CLAIM",
     "over-noised": "more noise than is charged",
 }
-_GRADES: tuple[tuple[Grade, str], ...] = (("good", "Good"), ("with care", "With care"), ("not", "Do not use"))
+_GRADES: tuple[tuple[Grade, str, str], ...] = (
+    ("good", "good", "Good"),
+    ("with care", "care", "With care"),
+    ("not", "bad", "Do not use"),
+)
 ABOUT = (
     "Measured on made-up tables with the functions that a release calls: no data of yours was read, nothing was charged to a "
     "ledger, and nothing here is about anybody."
@@ -127,17 +131,14 @@ def render_report(
     )
 
 
-def _pairs(evaluation: Evaluation) -> list[tuple[Grade, str, list[SetVerdict]]]:
-    """The pairs of each grade: the best of the good first, of all others the worst."""
+def _pairs(evaluation: Evaluation) -> list[tuple[str, str, list[SetVerdict]]]:
+    """The pairs of each grade: the best of the good first, of all others the worst, and those that nothing measured."""
     rows = [one for one in (evaluation.verdict.sets if evaluation.verdict else ()) if len(one.attributes) == 2]
-    found: list[tuple[Grade, str, list[SetVerdict]]] = []
-    for grade, words in _GRADES:
-        of_grade = [one for one in rows if one.grade == grade]
-        sign = 1 if grade == "good" else -1
-        of_grade.sort(key=lambda one: (one.error is None, sign * (one.error or 0)))
-        if of_grade:
-            found.append((grade, words, of_grade))
-    return found
+    known = sorted((one for one in rows if one.error is not None), key=lambda one: one.error or 0.0)
+    found = [(kind, words, [one for one in known if one.grade == grade]) for grade, kind, words in _GRADES]
+    found = [(kind, words, some if kind == "good" else some[::-1]) for kind, words, some in found]
+    found.append(("unknown", "Not measured", [one for one in rows if one.error is None]))
+    return [(kind, words, some) for kind, words, some in found if some]
 
 
 def _quality_figures(evaluation: RecordAgreement, name: str, reference: str) -> dict[str, Any]:

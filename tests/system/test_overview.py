@@ -10,7 +10,9 @@ from html import unescape
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from marginweave.flows.cli.app import app
 from marginweave.flows.postprocess.overview import overview_page
 from marginweave.flows.run.lookup import decide
 from marginweave.flows.run.metrics import verification_noted
@@ -130,3 +132,23 @@ def test_a_decision_ends_the_waiting(office: tuple[Path, LedgerLocation]) -> Non
     text = words(overview_page([home], location, datetime.now(UTC)))
     assert "awaits approval" not in text
     assert re.search(r"summer people \S+ 1 published (good|with care|not for publication) yes", text)
+
+
+def test_two_releases_are_compared_by_the_command(
+    office: tuple[Path, LedgerLocation], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sentence, what changed, and the rate; with --to the page. Others than two releases of one dataset are refused."""
+    home, _ = office
+    monkeypatch.setenv("MARGINWEAVE_LEDGER", str(home / "ledger" / "ledger.sqlite"))
+    command = ["report", "summer", "--home", str(home), "--against"]
+    done = CliRunner().invoke(app, [*command, "spring", "--to", str(tmp_path / "changes")])
+    assert done.exit_code == 0, done.output
+    assert "at most 5 of 100 such comparisons" in done.output
+    page = words((tmp_path / "changes" / "comparison.html").read_bytes())
+    assert done.output.splitlines()[0] in page
+    assert "From spring" in page
+    assert CliRunner().invoke(app, [*command, str(home / "runs" / "spring" / "release")]).exit_code == 0
+    for wrong, said in (("summer", "another release than RUN"), ("autumn", "autumn")):
+        refused = CliRunner().invoke(app, [*command, wrong])
+        assert refused.exit_code == 2
+        assert said in refused.output

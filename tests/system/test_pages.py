@@ -14,12 +14,15 @@ import pytest
 from marginweave.schemas.released.evaluation import MarginalDistance, Measure
 from marginweave.tasks.empirical.findings import Finding, Interval
 from marginweave.tasks.evaluate.verdict import verdict
+from marginweave.tasks.publish.comparison import compare_releases, render_comparison
 from marginweave.tasks.publish.pages import release_pages, render_audit, render_explorer, render_report
 from marginweave.tasks.publish.reader import PublishedRelease
+from tests.laws.test_comparison import truth, tuples_of
 from tests.support.browser import Browser, need
 from tests.support.published import EVALUATION, FULL, HOSTILE, Codes, internal_evaluation, published, shown
 
 pytestmark = pytest.mark.system
+REPORTS = ["report.html", "internal.html", "office.html", "audit.html", "comparison.html"]
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +38,9 @@ def pages(release: tuple[PublishedRelease, Codes], tmp_path_factory: pytest.Temp
     internal = render_report(release[0], shown(*release), EVALUATION, internal_evaluation())
     (place / "internal.html").write_text(internal, encoding="utf-8")
     (place / "office.html").write_text(office_report(), encoding="utf-8")
+    rng, counts = np.random.default_rng(3), truth()
+    before, after = (tuples_of(rng, {**counts, (1,): np.maximum(counts[1,] + change, 0)}) for change in (0, 90))
+    (place / "comparison.html").write_bytes(render_comparison(compare_releases(before, after), before, after))
     (place / "audit.html").write_bytes(render_audit(audited()))
     return place
 
@@ -89,7 +95,7 @@ def office_report() -> str:
 
 
 @pytest.mark.parametrize("width", [360, 768, 1440])
-@pytest.mark.parametrize("page", ["report.html", "explore.html", "internal.html", "office.html", "audit.html"])
+@pytest.mark.parametrize("page", [*REPORTS, "explore.html"])
 def test_a_page_stands_alone_at_any_width(chromium: Browser, pages: Path, page: str, width: int) -> None:
     """No message in the console, no request but for the page itself, no text beyond its right edge."""
     chromium.requests()
@@ -138,7 +144,7 @@ def test_a_label_is_text(chromium: Browser, pages: Path) -> None:
     assert chromium.run("return document.querySelectorAll('script').length") == 0
 
 
-@pytest.mark.parametrize("page", ["report.html", "internal.html", "office.html", "audit.html"])
+@pytest.mark.parametrize("page", REPORTS)
 @pytest.mark.parametrize("dark", [False, True])
 def test_no_rule_of_accessibility_is_broken(chromium: Browser, pages: Path, axe: str, page: str, dark: bool) -> None:
     """Neither on a phone nor on a desk; what can be unfolded is."""
@@ -171,7 +177,7 @@ def test_the_first_screen_says_what_matters(chromium: Browser, pages: Path) -> N
 
 
 @pytest.mark.parametrize("size", [(8.27, 11.69), (8.5, 11.0)], ids=["A4", "Letter"])
-@pytest.mark.parametrize("page", ["report.html", "internal.html", "office.html"])
+@pytest.mark.parametrize("page", ["report.html", "internal.html", "office.html", "comparison.html"])
 def test_a_page_is_printed_as_an_office_would(
     chromium: Browser, pages: Path, page: str, size: tuple[float, float], tmp_path: Path
 ) -> None:

@@ -1,0 +1,174 @@
+"""Two releases compared: nothing is named that did not change, but for the stated rate, and what did change is found."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from marginweave.schemas.arrays import Counts
+from marginweave.schemas.errors import InputError
+from marginweave.schemas.released.aggregates import Level
+from marginweave.schemas.released.measurements import Marginals, Measurement
+from marginweave.tasks.evaluate.intervals import marginal_intervals, release_intervals
+from marginweave.tasks.normalize.marginals import (
+    compression_of,
+    listed_counts,
+    marginal_counts,
+    normalize_marginals,
+)
+from marginweave.tasks.publish.comparison import FALSE_ALARM, compare_releases, render_comparison
+from marginweave.tasks.publish.reader import PublishedRelease
+from tests.support.configurations import configuration
+from tests.support.published import published
+
+SIZES = (2, 40, 60)
+COLUMNS = {f"c{j}": {"type": "category", "values": [f"v{v}" for v in range(n)]} for j, n in enumerate(SIZES)}
+DEVIATION, THRESHOLD, RECORDS = 6.0, 14, 6000
+Truth = dict[tuple[int, ...], Counts]
+Make = Callable[[np.random.Generator, Truth], PublishedRelease]
+
+
+def truth() -> Truth:
+    """Counts of all cells, some about as large as the threshold."""
+    rng = np.random.default_rng(4)
+    found: Truth = {(j,): rng.integers(0, 300, size) for j, size in enumerate(SIZES)}
+    return found | {
+        (a, b): rng.integers(0, 90, (SIZES[a], SIZES[b])) for a, b in itertools.combinations(range(len(SIZES)), 2)
+    }
+
+
+@cache
+def base(method: str) -> PublishedRelease:
+    """A release of three records whose counts are put in its place."""
+    release = published([np.zeros(3, np.uint8)] * 3, columns=COLUMNS, aggregate__reporting_length=2)[0]
+    if method == "k-tuples":
+        return release
+    return replace(
+        release, configuration=configuration(columns=COLUMNS, aggregate={"method": method, "cliques": {"all": 2}})
+    )
+
+
+def named(release: PublishedRelease, rng: np.random.Generator, records: int = RECORDS) -> PublishedRelease:
+    """With an identifier of its own and a noisy number of records."""
+    count = round(records + rng.normal(0, DEVIATION))
+    aggregates = replace(release.aggregates, record_count=count, record_deviation=DEVIATION)
+    statement = release.statement.model_copy(update={"release": str(rng.integers(1 << 60)), "begun": "2026-03-01"})
+    return replace(release, aggregates=aggregates, statement=statement)
+
+
+def noisy(rng: np.random.Generator, counts: Counts) -> Counts:
+    return counts + np.rint(rng.normal(0, DEVIATION, counts.shape)).astype(np.int64)
+
+
+def tuples_of(rng: np.random.Generator, counts: Truth) -> PublishedRelease:
+    """k-tuples: what reached the threshold."""
+    release, levels, noise = named(base("k-tuples"), rng), [], []
+    for length in (1, 2):
+        parts = []
+        for columns, table in counts.items():
+            if len(columns) == length:
+                drawn = noisy(rng, table)
+                values = np.argwhere(drawn >= THRESHOLD)
+                parts.append((columns, values, drawn[tuple(values.T)]))
+        levels.append(Level.join(length, parts))
+        noise.append(replace(release.aggregates.noise[length - 1], deviation=DEVIATION, threshold=THRESHOLD))
+    aggregates = replace(release.aggregates, levels=tuple(levels), noise=tuple(noise))
+    return replace(
+        release, aggregates=aggregates, intervals=release_intervals(aggregates, aggregates, release.configuration)
+    )
+
+
+def marginals_of(rng: np.random.Generator, counts: Truth) -> PublishedRelease:
+    """Marginals: every cell, rare values merged as a run would."""
+    release, config = named(base("marginals"), rng), base("marginals").configuration
+    one_way = tuple(
+        Measurement(attributes=(j,), counts=noisy(rng, counts[j,]), deviation=DEVIATION) for j in range(len(SIZES))
+    )
+    plain = Marginals(domain=release.aggregates.domain, one_way=one_way, larger=())
+    merged = compression_of(plain, config)[1]
+    larger = []
+    for columns, table in counts.items():
+        if len(columns) == 2:
+            together = np.zeros([merged.sizes[a] for a in columns], np.int64)
+            np.add.at(together, np.ix_(*(merged.codes[a] for a in columns)), table)
+            larger.append(Measurement(attributes=columns, counts=noisy(rng, together), deviation=DEVIATION))
+    found = normalize_marginals(replace(plain, larger=tuple(larger)), config)
+    aggregates = listed_counts(marginal_counts(found, config), 1)[0]
+    aggregates = replace(aggregates, record_count=release.aggregates.record_count, record_deviation=DEVIATION)
+    return replace(
+        release, aggregates=aggregates, marginals=found, intervals=marginal_intervals(aggregates, found, config)
+    )
+
+
+@pytest.mark.parametrize(("make", "pages"), [(tuples_of, 30), (marginals_of, 20)])
+def test_what_did_not_change_is_named_no_more_often_than_is_said(make: Make, pages: int) -> None:
+    """Of so many pages about unchanged tables; false-alarm rate of this test 1e-6.
+
+    Were the rate not divided by the number of intervals, 70 % of pages would be wrong.
+    """
+    rng, counts = np.random.default_rng(8), truth()
+    alarms = 0
+    for _ in range(pages):
+        found = compare_releases(make(rng, counts), make(rng, counts))
+        alarms += bool(found.changed or found.changed_pairs or found.total.is_beyond_noise)
+    assert alarms <= binom.isf(1e-6, pages, FALSE_ALARM)
+
+
+@pytest.mark.parametrize("make", [tuples_of, marginals_of])
+def test_what_changed_is_found_and_its_range_holds(make: Make) -> None:
+    """Twenty standard deviations, up, down, and to nothing; beside them nothing is named (but at the stated rate)."""
+    rng, counts = np.random.default_rng(9), truth()
+    counts[1,][7], counts[1,][3], counts[1, 2][4, 5] = 300, 50, 60
+    changed = {**counts, (1,): counts[1,].copy(), (1, 2): counts[1, 2].copy()}
+    changed[1,][7], changed[1,][3], changed[1, 2][4, 5] = 0, counts[1,][3] + 120, counts[1, 2][4, 5] + 120
+    found = compare_releases(make(rng, counts), make(rng, changed))
+    assert {change.words for change in found.changed} == {"c1 v7", "c1 v3"}
+    down, up = sorted(found.changed, key=lambda change: change.low)
+    assert down.low <= -300 <= down.high < 0 < up.low <= 120 <= up.high
+    assert "c1 v4 and c2 v5" in {change.words for change in found.changed_pairs}
+    if make is tuples_of:
+        assert len(found.changed_pairs) == 1  # of marginals a rare value that is merged with others changes, too
+        assert down.after is None  # it was not released, and is found all the same
+    assert f"{len(found.changed)} of {sum(SIZES)} values changed" in found.verdict
+
+
+def test_the_ranges_hold_all_together() -> None:
+    """Every change of a page is inside its range, at the stated rate (false-alarm rate of this test 1e-6)."""
+    rng, counts = np.random.default_rng(10), truth()
+    later = {columns: np.maximum(table + rng.integers(-20, 20, table.shape), 0) for columns, table in counts.items()}
+    real = {
+        " and ".join(f"c{a} v{v}" for a, v in zip(columns, cell, strict=True)): later[columns][cell] - table[cell]
+        for columns, table in counts.items()
+        for cell in np.ndindex(table.shape)
+    }
+    pages = 30
+    missed = 0
+    for _ in range(pages):
+        found = compare_releases(tuples_of(rng, counts), tuples_of(rng, later))
+        every = (*found.values, *found.pairs)
+        assert len(found.values) == sum(SIZES)
+        missed += any(not change.low <= real[change.words] <= change.high for change in every)
+    assert missed <= binom.isf(1e-6, pages, FALSE_ALARM)
+
+
+def test_other_values_are_not_compared_and_other_datasets_are_refused() -> None:
+    rng, counts = np.random.default_rng(11), truth()
+    before, after = tuples_of(rng, counts), tuples_of(rng, counts)
+    domain = after.aggregates.domain
+    other = replace(domain, labels=(("x", "y"), *domain.labels[1:]))
+    found = compare_releases(before, replace(after, aggregates=replace(after.aggregates, domain=other)))
+    assert found.apart == ("c0",)
+    assert not any("c0" in change.words for change in (*found.values, *found.pairs))
+    page = render_comparison(found, before, after).decode()
+    assert "Not compared, as their values differ or one release lacks them: c0." in page
+    with pytest.raises(InputError, match="another release than RUN"):
+        compare_releases(before, before)
+    elsewhere = replace(before, statement=before.statement.model_copy(update={"dataset": "visits"}))
+    with pytest.raises(InputError, match="must name a release of people; it is one of visits"):
+        compare_releases(elsewhere, after)
