@@ -6,6 +6,7 @@ import getpass
 import json
 import os
 from contextlib import nullcontext
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -202,12 +203,12 @@ def overview(
 
     Example: `marginweave overview --to overview.html`
     """
-    from marginweave.flows.postprocess.overview import now, overview_page
+    from marginweave.flows.postprocess.overview import overview_page
 
     if to.is_dir() or not to.parent.is_dir():
         raise InputError(f"--to ({to}) must be a file in a folder that exists")
     homes = [home_directory(each) for each in home] if home else [home_directory(None)]
-    page = overview_page(homes, console.location_of(example, homes[0]), now())
+    page = overview_page(homes, console.location_of(example, homes[0]), datetime.now(UTC))
     with at_place(to, "written"):
         replace_file(to, page, PRIVATE_MODE)
     out.print(f"Written to {to}")

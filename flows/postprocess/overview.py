@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from markupsafe import Markup
@@ -168,8 +168,3 @@ def _verification(check: tuple[datetime, bool] | None, moment: datetime) -> Iter
         yield f"The last verification, on {check[0]:%Y-%m-%d}, found a fault: marginweave ledger verify says which"
     elif moment - check[0] > _STALE:
         yield f"The ledger was last verified on {check[0]:%Y-%m-%d}: marginweave ledger verify"
-
-
-def now() -> datetime:
-    """The time that the page says it was made at."""
-    return datetime.now(UTC)

@@ -120,7 +120,9 @@ def record_interval(aggregates: Aggregates) -> tuple[int, int]:
     return int(inside.low[0]), int(inside.high[0])
 
 
-def release_intervals(aggregates: Aggregates, drawn: Aggregates, configuration: Configuration) -> tuple[Intervals, ...]:
+def release_intervals(
+    aggregates: Aggregates, drawn: Aggregates, configuration: Configuration, *, level: float = LEVEL
+) -> tuple[Intervals, ...]:
     """An interval for every count of k-tuples, one `Intervals` a length, aligned with `aggregates.levels[k - 1].counts`.
 
     Every length has a threshold, so all of its counts were selected and have a `selected_interval`: with T of private domains
@@ -131,6 +133,7 @@ def release_intervals(aggregates: Aggregates, drawn: Aggregates, configuration: 
         aggregates: normalized counts, as published.
         drawn: the same before they were made consistent.
         configuration: says which domains are private.
+        level: of confidence, in (0, 1).
 
     Raises:
         InputError: a combination that was not drawn.
@@ -143,7 +146,7 @@ def release_intervals(aggregates: Aggregates, drawn: Aggregates, configuration: 
         thresholds = np.full(len(published), noise.threshold, np.int64)
         if published.length == 1:
             thresholds[private[published.columns[:, 0]]] = noise.private_threshold
-        found.append(selected_interval(source.counts[rows], thresholds, noise.deviation))
+        found.append(selected_interval(source.counts[rows], thresholds, noise.deviation, level=level))
     return tuple(found)
 
 

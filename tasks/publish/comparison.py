@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.released.aggregates import Level
-from marginweave.tasks.evaluate.intervals import Intervals, count_interval, marginal_intervals, selected_interval
+from marginweave.tasks.evaluate.intervals import count_interval, marginal_intervals, release_intervals
 from marginweave.tasks.normalize.marginals import listed_counts, marginal_counts
 from marginweave.tasks.publish.conclusions import value_words
 from marginweave.tasks.publish.reader import PublishedRelease
@@ -27,7 +26,6 @@ FALSE_ALARM = 0.05
 """Probability, at most, that a comparison names any value as changed that has not."""
 
 _Value = tuple[tuple[str, str], ...]
-_Pairs = Mapping[tuple[str, str], tuple[str, ...]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,24 +199,15 @@ def _listed(release: PublishedRelease, length: int, tail: float) -> Iterator[tup
         aggregates = listed_counts(marginal_counts(marginals, configuration), length)[0]
     if len(aggregates.levels) < length:
         return
-    level = aggregates.levels[length - 1]
+    level, place = aggregates.levels[length - 1], slice(length - 1, length)
     if marginals is not None:
         inside = marginal_intervals(aggregates, marginals, configuration, level=1 - tail)[length - 1]
     else:
-        inside = _selected(release, level, tail)
+        asked = replace(aggregates, levels=(level,), noise=aggregates.noise[place])
+        drawn = replace(asked, levels=(replace(level, counts=release.intervals[length - 1].measured),))
+        (inside,) = release_intervals(asked, drawn, configuration, level=1 - tail)
     shown, names, labels = inside.beside(level.counts), aggregates.domain.names, aggregates.domain.labels
     ends = zip(shown.tolist(), inside.low.tolist(), inside.high.tolist(), strict=True)
     for columns, values, (count, low, high) in zip(level.columns.tolist(), level.values.tolist(), ends, strict=True):
         value = tuple((names[j], labels[j][v]) for j, v in zip(columns, values, strict=True))
         yield value, _Count(count=count, low=low, high=high)
-
-
-def _selected(release: PublishedRelease, level: Level, tail: float) -> Intervals:
-    """The intervals of counts of k-tuples, which were released because they reached a threshold."""
-    noise = release.aggregates.noise[level.length - 1]
-    thresholds = np.full(len(level), noise.threshold, np.int64)
-    if level.length == 1:
-        private = np.array([attribute.private for attribute in release.configuration.attributes])
-        thresholds[private[level.columns[:, 0]]] = noise.private_threshold
-    measured = release.intervals[level.length - 1].measured
-    return selected_interval(np.maximum(measured, thresholds), thresholds, noise.deviation, level=1 - tail)

@@ -19,7 +19,7 @@ from scipy.special import expit, ndtr
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.evaluation import Evaluation, InternalEvaluation, RecordAgreement
 from marginweave.schemas.released.statement import MarginalStatement, Mechanism
-from marginweave.schemas.released.verdict import Grade, SetVerdict
+from marginweave.schemas.released.verdict import SetVerdict
 from marginweave.tasks.empirical.findings import Finding, Verdict
 from marginweave.tasks.evaluate.intervals import record_interval
 from marginweave.tasks.publish import figures, reader
@@ -35,11 +35,7 @@ VERDICTS: dict[Verdict, str] = {
     "exceeded": "ABOVE ITS CLAIM",
     "over-noised": "more noise than is charged",
 }
-_GRADES: tuple[tuple[Grade, str, str], ...] = (
-    ("good", "good", "Good"),
-    ("with care", "care", "With care"),
-    ("not", "bad", "Do not use"),
-)
+_GRADES = {"good": ("good", "Good"), "with care": ("care", "With care"), "not": ("bad", "Do not use")}
 ABOUT = (
     "Measured on made-up tables with the functions that a release calls: no data of yours was read, nothing was charged to a "
     "ledger, and nothing here is about anybody."
@@ -135,7 +131,7 @@ def _pairs(evaluation: Evaluation) -> list[tuple[str, str, list[SetVerdict]]]:
     """The pairs of each grade: the best of the good first, of all others the worst, and those that nothing measured."""
     rows = [one for one in (evaluation.verdict.sets if evaluation.verdict else ()) if len(one.attributes) == 2]
     known = sorted((one for one in rows if one.error is not None), key=lambda one: one.error or 0.0)
-    found = [(kind, words, [one for one in known if one.grade == grade]) for grade, kind, words in _GRADES]
+    found = [(*words, [one for one in known if one.grade == grade]) for grade, words in _GRADES.items()]
     found = [(kind, words, some if kind == "good" else some[::-1]) for kind, words, some in found]
     found.append(("unknown", "Not measured", [one for one in rows if one.error is None]))
     return [(kind, words, some) for kind, words, some in found if some]
