@@ -23,7 +23,7 @@ from marginweave.tasks.references import RunReference
 from marginweave.tasks.validate.parts import find_from
 
 if TYPE_CHECKING:
-    from marginweave.tasks.publish.comparison import Comparison
+    from marginweave.tasks.publish.comparison import ReleaseComparison
 
 
 def released_verdict(release: Path) -> VerdictSummary | None:
@@ -147,7 +147,7 @@ def rewrite_report(home: Path, run: str, to: Path | None) -> Path:
     return to / "report.html"
 
 
-def compare_with(home: Path, run: str, against: str, to: Path | None) -> Comparison:
+def compare_with(home: Path, run: str, against: str, to: Path | None) -> ReleaseComparison:
     """What changed from the release `against` to that of `run`, beyond noise; the page goes to the new folder `to`.
 
     Each is the name of a run, or the folder of a release. DP: post-processing.

@@ -16,7 +16,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from marginweave.schemas.errors import InputError
-from marginweave.tasks.evaluate.intervals import count_interval, marginal_intervals, release_intervals
+from marginweave.tasks.evaluate.intervals import (
+    censored_bound,
+    count_interval,
+    marginal_intervals,
+    release_intervals,
+)
 from marginweave.tasks.normalize.marginals import listed_counts, marginal_counts
 from marginweave.tasks.publish.conclusions import value_words
 from marginweave.tasks.publish.reader import PublishedRelease
@@ -66,7 +71,7 @@ class Change:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class ReleaseComparison:
     """All counts that two releases have in common, those of `total`, `values` and `pairs` tested together.
 
     `apart` are columns that have other values in one than in the other, or are in one alone.
@@ -103,7 +108,7 @@ class Comparison:
         )
 
 
-def compare_releases(before: PublishedRelease, after: PublishedRelease) -> Comparison:
+def compare_releases(before: PublishedRelease, after: PublishedRelease) -> ReleaseComparison:
     """What changed from one release to another of the same dataset.
 
     Raises:
@@ -126,7 +131,7 @@ def compare_releases(before: PublishedRelease, after: PublishedRelease) -> Compa
     pair = FALSE_ALARM / 4 / max(cells, 1)
     totals, values = [_total(r, single) for r in (before, after)], [_single(r, shared, single) for r in (before, after)]
     pairs = [_paired(r, {*shared}, pair) for r in (before, after)]
-    return Comparison(
+    return ReleaseComparison(
         total=_change("all records", *totals),
         values=tuple(_change(_words(value), values[0][value], found) for value, found in values[1].items()),
         pairs=tuple(_change(_words(v), pairs[0][v], found) for v, found in pairs[1].items() if v in pairs[0]),
@@ -134,7 +139,7 @@ def compare_releases(before: PublishedRelease, after: PublishedRelease) -> Compa
     )
 
 
-def render_comparison(found: Comparison, before: PublishedRelease, after: PublishedRelease) -> bytes:
+def render_comparison(found: ReleaseComparison, before: PublishedRelease, after: PublishedRelease) -> bytes:
     """The page on a comparison."""
     rate = f"{100 * FALSE_ALARM:g}"
     return render("comparison.html.j2", found=found, before=before, after=after, rate=rate).encode()
@@ -173,8 +178,8 @@ def _single(release: PublishedRelease, shared: Mapping[str, tuple[str, ...]], ta
         noise, private = release.aggregates.noise[0], release.configuration.private_columns
         for name, labels in shared.items():
             least = noise.private_threshold if name in private else noise.threshold
-            most = count_interval(np.array([max(least - 1, 0)]), noise.deviation, level=1 - tail).high
-            unseen = _Count(count=None, low=0, high=int(most[0]))
+            most = censored_bound(least, noise.deviation, level=1 - tail)
+            unseen = _Count(count=None, low=0, high=most)
             found |= {((name, label),): known.get(((name, label),), unseen) for label in labels}
         return found
     domain, marginals = release.aggregates.domain, release.marginals

@@ -77,19 +77,7 @@ def croissant(
         **_publication(configuration, statement),
         "usageInfo": {"@type": "sc:CreativeWork", "name": "Privacy statement", "url": "privacy.json"},
         "rai:personalSensitiveInformation": promise,
-        "distribution": [
-            {
-                "@type": "cr:FileObject",
-                "@id": name,
-                "name": name,
-                "description": _FILES[name][1],
-                "contentUrl": name,
-                "encodingFormat": _FILES[name][0],
-                "sha256": digest,
-            }
-            for name, digest in digests.items()
-            if name in _FILES
-        ],
+        "distribution": [_file(name, digest) for name, digest in digests.items() if name in _FILES],
         "recordSet": [
             {
                 "@type": "cr:RecordSet",
@@ -110,6 +98,12 @@ def _publication(configuration: Configuration, statement: PrivacyStatement) -> d
         found["publisher"] = found["creator"] = {"@type": "sc:Organization", "name": said.publisher, **contact}
     known = {"license": said.license, "dateCreated": statement.begun, "datePublished": statement.begun}
     return found | {name: value for name, value in known.items() if value}
+
+
+def _file(name: str, digest: str) -> dict[str, Any]:
+    kind, words = _FILES[name]
+    facts = {"@id": name, "name": name, "description": words, "contentUrl": name, "encodingFormat": kind}
+    return {"@type": "cr:FileObject", **facts, "sha256": digest}
 
 
 def _field(configuration: Configuration, field: pa.Field) -> dict[str, Any]:

@@ -249,24 +249,20 @@ def error_figure(buckets: Sequence[CountBucket], name: str) -> Markup:
 def spending_figure(points: Sequence[tuple[datetime, float]], until: datetime, title: str, name: str) -> Markup:
     """What part of an account was used up after each of its releases, in steps, up to the moment `until`."""
     said = "; ".join(f"{moment:%Y-%m-%d}: {100 * share:.0f} %" for moment, share in (points[0], points[-1]))
-    left, top, bottom = 36.0, 8.0, 108.0
+    left, top, bottom, first = 36.0, 8.0, 108.0, points[0][0].timestamp()
     drawing = _Drawing(name, bottom + _BELOW, f"{title}: part of the budget that is used up", said)
-    first, last = points[0][0].timestamp(), max(until.timestamp(), points[0][0].timestamp() + 1)
-    across = _scaled(left, last - first)
-    most = max(1.0, *(share for _, share in points))
+    across = _scaled(left, max(until.timestamp() - first, 1))
 
     def up(share: float) -> float:
-        return bottom - (bottom - top) * share / most
+        return bottom - (bottom - top) * min(1.0, share)
 
     for tick in (0.0, 0.5, 1.0):
         drawing.line(left, up(tick), _RIGHT, up(tick), "noise" if tick == 1 else "grid")
         drawing.label(f"{100 * tick:.0f} %", left, up(tick))
     for x, moment, anchor in ((left, points[0][0], "start"), (_RIGHT, until, "end")):
         drawing.add("text", f"{moment:%Y-%m-%d}", x=x, y=bottom + 12, text_anchor=anchor)
-    path = f"M{_tidy(left)},{_tidy(up(0))}"
-    for moment, share in points:
-        path += f"H{_tidy(across(moment.timestamp() - first))}V{_tidy(up(share))}"
-    drawing.add("path", d=f"{path}H{_tidy(_RIGHT)}", class_="span")
+    steps = "".join(f"H{_tidy(across(m.timestamp() - first))}V{_tidy(up(share))}" for m, share in points)
+    drawing.add("path", d=f"M{_tidy(left)},{_tidy(bottom)}{steps}H{_tidy(_RIGHT)}", class_="span")
     return drawing.markup()
 
 

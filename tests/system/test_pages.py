@@ -17,8 +17,8 @@ from marginweave.tasks.evaluate.verdict import verdict
 from marginweave.tasks.publish.comparison import compare_releases, render_comparison
 from marginweave.tasks.publish.pages import release_pages, render_audit, render_explorer, render_report
 from marginweave.tasks.publish.reader import PublishedRelease
-from tests.laws.test_comparison import truth, tuples_of
 from tests.support.browser import Browser, need
+from tests.support.changed_releases import truth, tuples_of
 from tests.support.published import EVALUATION, FULL, HOSTILE, Codes, internal_evaluation, published, shown
 
 pytestmark = pytest.mark.system
