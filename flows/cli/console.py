@@ -100,7 +100,7 @@ def end_on_signals() -> None:
 
 
 def stopped_words(number: int) -> str:
-    """What goes on after a signal."""
+    """What to say after a signal."""
     return f"stopped by {signal.Signals(number).name}. Nothing is lost or charged twice: the same command resumes it"
 
 

@@ -136,7 +136,7 @@ def _tell(request: Request, planned: PlannedRelease, schedule: Schedule | None, 
             table.add_row(f"{row.rows:,}", *row[1:])
         print_wide(table)
         rules = slow_rules(request.configuration)
-        server = f"{SERVER:.0f} s of it for Prefect's server where none stands (and .3 GB more)"
+        server = f"{SERVER:.0f} s of it for Prefect's server where none runs (and .3 GB more)"
         out.print(
             f"Time on {available_cores()} idle cores like our benchmarks', {server}{rules}; more where others work"
         )

@@ -54,7 +54,7 @@ def run(
     `marginweave check` shows why. A scheduler gives `--yes`: that it stopped would tell of the rows.
 
     Where the configuration says `publish: {approval: required}` it ends at `awaiting approval`. A correction of a published
-    run is `--supersedes`: charged anew, and both releases say in the ledger that they belong together.
+    run is `--supersedes`: a new charge, and both releases say in the ledger that they belong together.
 
     Example: `marginweave run deployments/examples/affairs.yaml`, or
     `marginweave run census.yaml --run census-2026-b --supersedes census-2026-a`
