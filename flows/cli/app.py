@@ -21,7 +21,6 @@ from marginweave.tasks.interruption import INTERRUPTION
 app = typer.Typer(
     name="marginweave",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     cls=Commands,
     rich_markup_mode="markdown",
