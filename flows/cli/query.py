@@ -185,6 +185,8 @@ def _cross(answers: Sequence[Answer], columns: Sequence[str]) -> None:
 def _cell(answer: Answer) -> str:
     if answer.low is None:
         return "not measured"
+    if answer.estimate is None:
+        return f"at most {_number(answer.high)}"
     mark = ("~" if answer.how == "model" else "") + ("*" if answer.flag.startswith("do not") else "")
     return f"{_number(answer.estimate)}{mark} ({_number(answer.low)}–{_number(answer.high)})"
 

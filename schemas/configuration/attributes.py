@@ -190,11 +190,13 @@ def forbidden_codes(forbidden: Iterable[Forbidden], labels: Sequence[Sequence[st
 
     DP: post-processing of the released labels.
     """
-    places = [{label: code for code, label in enumerate(values)} for values in labels]
+    places = dict[int, dict[str, int]]()
 
     def codes(attribute: int, text: str | None) -> list[int]:
         if text is None:
             return [len(labels[attribute])]
+        if attribute not in places:
+            places[attribute] = {label: code for code, label in enumerate(labels[attribute])}
         own = places[attribute]
         if text in own:
             return [own[text]]

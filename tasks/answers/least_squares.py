@@ -88,6 +88,7 @@ class LeastSquares:
                 self._holders[part].add(number)
         self._pooled: dict[tuple[int, ...], tuple[Floats, float]] = {}
         self._axes: dict[int, _Axis] = {}
+        self._divided: dict[frozenset[int], Sequence[tuple[int, ...]]] = {}
 
     def solve(self, weights: Weights) -> Estimates:
         """Estimates of queries, at least one, of the same axes.
@@ -133,14 +134,18 @@ class LeastSquares:
         axes, parts = set(weights), self.measured.parts
         if len(axes) <= 1:
             return [tuple(self.measured.whole[axis] for axis in axes)]
-        found: dict[tuple[int, ...], bool] = {}
-        for table in self.measured.tables:
-            inside = tuple(part for part in table.parts if parts[part].axis in axes)
-            if len(inside) == len(axes) and inside not in found:
-                found[inside] = all(_fits(parts[part], weights[parts[part].axis]) for part in inside)
-        if not any(found.values()):
-            raise NotMeasuredError(merged=bool(found))
-        return [signature for signature, fits in found.items() if fits]
+        together = self._together(frozenset(axes))
+        fitting = [some for some in together if all(_fits(parts[part], weights[parts[part].axis]) for part in some)]
+        if not fitting:
+            raise NotMeasuredError(merged=bool(together))
+        return fitting
+
+    def _together(self, axes: frozenset[int]) -> Sequence[tuple[int, ...]]:
+        """The parts of these axes that are in a table together, of each table that has all of them, kept for the next query."""
+        if axes not in self._divided:
+            inside = (tuple(p for p in t.parts if self.measured.parts[p].axis in axes) for t in self.measured.tables)
+            self._divided[axes] = tuple(dict.fromkeys(some for some in inside if len(some) == len(axes)))
+        return self._divided[axes]
 
     def _solved(self, groups: Sequence[tuple[Weights, tuple[int, ...]]]) -> Estimates:
         """Estimates of groups of queries, each with the parts that it is read in."""

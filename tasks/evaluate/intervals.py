@@ -114,6 +114,19 @@ def selected_interval(counts: IntArray, threshold: int | IntArray, sigma: float,
     return Intervals(low=np.minimum(low, counts), high=np.maximum(high, counts), measured=counts.astype(np.int64))
 
 
+def censored_bound(threshold: int, sigma: float, *, level: float = LEVEL) -> int:
+    """The largest whole m whose noisy count is below `threshold` with probability above 1 - level.
+
+    P(X < T; m) = Phi((T - 1/2 - m) / sd), so that 0 to this end covers whatever count was not released because its noisy count
+    was below T, with probability `level` at least (a censored observation: Tobin 1958). DP: post-processing.
+
+    Raises:
+        InputError: level or sigma out of range.
+    """
+    _tail(level, sigma)
+    return max(math.ceil(threshold - 0.5 + float(ndtri(level)) * sigma) - 1, 0)
+
+
 def record_interval(aggregates: Aggregates) -> tuple[int, int]:
     """The ends of the `count_interval` of the record count. DP: post-processing."""
     inside = count_interval(np.array([aggregates.record_count]), aggregates.record_deviation)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.special import ndtr
@@ -29,8 +29,15 @@ from marginweave.tasks.aggregate.marginals import measure_marginals
 from marginweave.tasks.encode.codes import EncodedTable, code_type
 from marginweave.tasks.evaluate.bounds import combination_bounds, distance_bound, marginal_bounds, most_cut_records
 from marginweave.tasks.evaluate.cells import Records
-from marginweave.tasks.evaluate.intervals import Intervals, count_interval, marginal_intervals, selected_interval
+from marginweave.tasks.evaluate.intervals import (
+    Intervals,
+    censored_bound,
+    count_interval,
+    marginal_intervals,
+    selected_interval,
+)
 from marginweave.tasks.mechanisms.gaussian import add_noise, select_percentile
+from marginweave.tasks.mechanisms.noise_table import noise_table
 from marginweave.tasks.mechanisms.randomness import KeyedBits, fresh_bits
 from marginweave.tasks.normalize.marginals import compression_of, marginal_counts, normalize_marginals
 from tests.support.configurations import configuration
@@ -160,6 +167,20 @@ def test_a_count_that_noise_made_negative_is_covered_like_any_other(noise: Any, 
     assert deviations > 1.9 or not missed[below].any()
     assert (found.low <= found.measured).all()
     assert (found.high - found.measured >= 1.9 * sd).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(2, 400), st.integers(1, 200), st.sampled_from([0.8, 0.95, 0.99]))
+def test_what_was_not_released_is_at_most_the_censored_bound(tenths: int, threshold: int, level: float) -> None:
+    """By the table of the noise: the bound is the last count whose noisy one is below T more often than 1 - level."""
+    sigma = Fraction(tenths, 10)
+    most = censored_bound(threshold, float(sigma), level=level)
+
+    def below(count: int) -> float:
+        return float(1 - noise_table(sigma).upper_tail(threshold - count))
+
+    assert below(most + 1) <= 1 - level + 1e-9
+    assert most == 0 or below(most) > 1 - level - 1e-9
 
 
 @pytest.mark.parametrize("deviations", [0, 0.5, 2, 6])

@@ -16,7 +16,8 @@ from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.measurements import Mask, Measurement
 from marginweave.tasks.aggregate.marginals import estimate_total
 from marginweave.tasks.estimate.rounding import project_simplex
-from marginweave.tasks.normalize.consistency import Holders, Shared, Tables, average, make_consistent
+from marginweave.tasks.normalize.averages import Shared, Tables, average
+from marginweave.tasks.normalize.consistency import Holders, Nearest, make_consistent
 
 SIZES = (2, 3, 5, 7)
 SETS = {
@@ -109,6 +110,35 @@ def test_the_projection_is_that_of_a_quadratic_program(values: np.ndarray, total
     projected = project_simplex(values, total)
     assert np.isclose(projected.sum(), total)
     assert np.allclose(projected, program.x, atol=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_turns_end_at_the_nearest_point_of_both_sets(seed: int) -> None:
+    """Two pairs that share an attribute: min sum_i |x_i - y_i|^2 / sd_i^2 over x >= 0 with equal sums.
+
+    By its optimality conditions: slopes are a combination of the equations, plus something that is not negative and only where
+    x is zero. To a hundredth, as the penalty grows fast.
+    """
+    tables = Tables.of(noisy([(0, 1), (1, 2)], seed, 600.0), [], 2000.0)
+    shared = [Shared.of(s, (0, 1), [(0, 1), (1, 2)], dict(enumerate(SIZES))) for s in ((), (1,))]
+    targets = [np.array([2000.0]), np.zeros(0)]
+    point, nearest, found = tables.values.copy(), Nearest.to(tables.values), tables.values
+    for _ in range(300):
+        for subset, target in zip(shared, targets, strict=True):
+            average(tables, subset, np.array([[6.0], [15.0]]).repeat(subset.cells, axis=1) / subset.cells, target)
+        found = tables.values.copy()
+        nearest.approach(tables, 2000.0)
+    cell = np.eye(21)
+    one, other = cell[:6].reshape(2, 3, 21).sum(axis=0), cell[6:].reshape(3, 5, 21).sum(axis=1)
+    equations = np.vstack([one - other, one.sum(axis=0)])
+    slopes = np.repeat(tables.precision, [6, 15]) * (found - point)
+    inside = found > 0.01
+    factors = np.linalg.lstsq(equations.T[inside], slopes[inside], rcond=None)[0]
+    bound = slopes - factors @ equations
+    assert 3 < inside.sum() < 21
+    assert np.abs(bound[inside]).max() < 0.01 * np.abs(slopes).max()
+    assert bound[~inside].min() > -0.01 * np.abs(slopes).max()
+    assert np.allclose(equations @ found, [0, 0, 0, 2000])
 
 
 def test_the_total_weighs_by_variance_and_leaves_out_what_is_incomplete() -> None:

@@ -62,7 +62,7 @@ def codes_of(config: Configuration, records: int, seed: int) -> Records:
     rng = np.random.default_rng(seed)
     labels = [attribute.labels for attribute in config.attributes]
     sizes = domain_sizes(config.attributes, labels)
-    made = np.stack([np.minimum(rng.geometric(0.4, 4 * records) - 1, n - 1) for n in sizes], axis=1)
+    made = np.stack([np.minimum(rng.geometric(0.4, 4 * records + 40) - 1, n - 1) for n in sizes], axis=1)
     for rule in forbidden_codes(config.forbidden, labels):
         made = made[~np.logical_and.reduce([np.isin(made[:, a], code) for a, code in rule])]
     return made[:records]

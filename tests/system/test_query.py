@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from marginweave.tasks.evaluate.intervals import censored_bound
 from tests.support.command_line import CommandLine
 from tests.support.homes import unpack_home
 
@@ -47,6 +48,24 @@ def test_answers_from_a_folder_alone(alone: CommandLine, tmp_path: Path, name: s
         assert refused.returncode == 2
         assert refused.stderr.startswith("marginweave: 'nothing' is no column that was counted")
         assert "Traceback" not in refused.stderr
+
+
+def test_a_combination_that_was_not_released_has_an_upper_end(alone: CommandLine, tmp_path: Path) -> None:
+    """No estimate, and 0 to what its threshold leaves open: that of the smallest part that was not released, or of itself."""
+    place = _releases(unpack_home("gdp", tmp_path))["k-tuples"]
+    statement = json.loads((place / "privacy.json").read_text())
+    ends = {
+        censored_bound(n[kind], n["deviation"])
+        for n in statement["noise"]
+        for kind in ("threshold", "private_threshold")
+    }
+    one, *_, other = list(statement["domain"])
+    found = json.loads(alone("query", place, "--by", one, "--by", other, "--json").stdout)
+    hidden = [answer for answer in found if answer["estimate"] is None and answer["flag"].startswith("not released")]
+    assert hidden
+    assert {answer["low"] for answer in hidden} == {0}
+    assert {answer["high"] for answer in hidden} <= ends
+    assert "at most" in alone("table", place, one, other).stdout
 
 
 def test_a_folder_without_a_release_is_told_which_one_has_it(alone: CommandLine, tmp_path: Path) -> None:

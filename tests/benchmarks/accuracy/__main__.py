@@ -19,7 +19,7 @@ from pathlib import Path
 
 from platformdirs import user_cache_path
 
-from tests.benchmarks.accuracy import beyond_page, forecast
+from tests.benchmarks.accuracy import beyond_page, decomposition, forecast
 from tests.benchmarks.accuracy.figures import Cell, Figure, append, current, is_done, is_hopeless, read
 from tests.benchmarks.accuracy.measures import MEASURES
 from tests.benchmarks.accuracy.methods import DEFAULT, METHODS, PEERS, default_method, refusal, settings
@@ -31,7 +31,7 @@ from tests.support.places import REPOSITORY
 
 PAGE = REPOSITORY / "docs" / "accuracy.md"
 FIGURES = Path(__file__).with_name("figures.jsonl")
-SECTIONS = (beyond_page.section, forecast.section)
+SECTIONS = (beyond_page.section, decomposition.section, forecast.section)
 EPSILONS = (0.3, 1.0, 3.0, 10.0)
 SEEDS = 3
 HANGS = 20  # times its CPU seconds: a busy machine is no reason to stop, a program that waits for ever is

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from marginweave.tasks.mechanisms.normal import ndtri
+from tests.benchmarks.accuracy.regressions_page import write_between
 from tests.benchmarks.scale.page import header
-from tests.support.places import REPOSITORY
 
-PAGE = REPOSITORY / "docs" / "inference.md"
 BEGIN, END = "<!-- coverage: begin -->\n", "<!-- coverage: end -->\n"
 _SCORE = 4.676
 """Mean interval score of a 95 % interval of a normal estimate, for each standard deviation: 2 z + 80 (phi(z) - .025 z)."""
@@ -34,11 +33,7 @@ Figures = Sequence[Mapping[str, Any]]
 
 def write_section(figures: Iterable[Mapping[str, Any]]) -> None:
     """Put the tables in their place on the page."""
-    text = PAGE.read_text(encoding="utf-8")
-    before, rest = text.split(BEGIN)
-    _, after = rest.split(END)
-    lines = "\n".join(section(list(figures)))
-    PAGE.write_text(f"{before}{BEGIN}\n{lines}\n\n{END}{after}", encoding="utf-8")
+    write_between(BEGIN, END, section(list(figures)))
 
 
 def section(figures: Figures) -> Iterator[str]:

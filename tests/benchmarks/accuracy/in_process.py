@@ -47,7 +47,8 @@ def release_here(home: Path, config: Mapping[str, Any], source: Table, budget: t
     """Release a table as run `cell` of an empty home, by a configuration whose source is its table.csv."""
     ledger, file = home / "ledger" / "ledger.sqlite", home / "accuracy.yaml"
     epsilon, own = (Decimal(repr(number)) for number in budget)
-    account = Account(dataset="accuracy", epsilon=epsilon, delta=own, unit="row", neighbors="add-remove")
+    neighbors = config["privacy"].get("neighbors", "add-remove")
+    account = Account(dataset="accuracy", epsilon=epsilon, delta=own, unit="row", neighbors=neighbors)
     Ledger.create(ledger, environment={}).accounts.open(account, actor="benchmark")
     source.write(home / "table.csv")
     file.write_text(json.dumps(config), encoding="utf-8")

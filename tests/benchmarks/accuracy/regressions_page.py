@@ -17,11 +17,14 @@ Figures = Sequence[Mapping[str, Any]]
 
 def write_section(figures: Iterable[Mapping[str, Any]], names: Mapping[str, Sequence[str]]) -> None:
     """Put the tables in their place on the page."""
-    text = PAGE.read_text(encoding="utf-8")
-    before, rest = text.split(BEGIN)
-    _, after = rest.split(END)
-    lines = "\n".join(section(list(figures), names))
-    PAGE.write_text(f"{before}{BEGIN}\n{lines}\n\n{END}{after}", encoding="utf-8")
+    write_between(BEGIN, END, section(list(figures), names))
+
+
+def write_between(begin: str, end: str, lines: Iterable[str]) -> None:
+    """Put lines between two marks of docs/inference.md."""
+    before, rest = PAGE.read_text(encoding="utf-8").split(begin)
+    _, after = rest.split(end)
+    PAGE.write_text(f"{before}{begin}\n{chr(10).join(lines)}\n\n{end}{after}", encoding="utf-8")
 
 
 def section(figures: Figures, names: Mapping[str, Sequence[str]]) -> Iterator[str]:
