@@ -68,18 +68,27 @@ def plan(
     planned = _planned_times(schedule, timezone)
     requests = [read_request(config, run=None, source=source, home=home) for config in configs]
     said = [_target_lines(request, goal) for request in requests]
-    plans = [PlannedRelease.of(request.configuration) for request in requests]
+    parts = [
+        (request, PlannedRelease.of(request.configuration), lines)
+        for request, lines in zip(requests, said, strict=True)
+    ]
     if as_json:
-        parts = zip(requests, plans, said, strict=True)
-        print_json([_facts(request, overview, planned, lines) for request, overview, lines in parts])
-        return
+        print_json([_facts(*part, planned) for part in parts])
+    else:
+        _print_plans(configs, parts, planned)
+
+
+def _print_plans(
+    configs: list[Path], parts: list[tuple[Request, PlannedRelease, list[str]]], schedule: Schedule | None
+) -> None:
+    plans = [overview for _, overview, _ in parts]
     if len(plans) == 1:
         _show(plans[0])
     else:
         _compare(plans[0], plans[1])
-    for config, request, overview, lines in zip(configs, requests, plans, said, strict=True):
+    for config, (request, overview, lines) in zip(configs, parts, strict=True):
         name = f"{config}: " if len(configs) > 1 else ""
-        fits = _tell(request, overview, planned, name)
+        fits = _tell(request, overview, schedule, name)
         for line in lines:
             out.print(f"{name}{line}")
         if fits and len(configs) == 1:
@@ -101,7 +110,7 @@ def _target_lines(request: Request, goal: ErrorTarget | None) -> list[str]:
 
 
 def _facts(
-    request: Request, planned: PlannedRelease, schedule: Schedule | None, target: list[str]
+    request: Request, planned: PlannedRelease, target: list[str], schedule: Schedule | None
 ) -> dict[str, object]:
     """All that is shown of a plan, for programs."""
     from marginweave.flows.plan.sizes import size_forecast
