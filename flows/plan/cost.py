@@ -1,7 +1,8 @@
 """About how long a run takes and how much memory, before it is made: laws through what was measured, from public numbers.
 
-CPU seconds on one core of an AMD EPYC. Fits and consistency: adult (14 columns, 348 triples of 401,508 cells), epsilon 1 and 4,
-1,000 to 1,000,000 rows, where a fit took 0.6 to 20 s; the rest also by the releases of docs/benchmarks.md. Without tables
+CPU seconds on one core of an AMD EPYC. Fits: adult (14 columns, 348 triples of 401,508 cells), epsilon 1 and 4, 1,000 to
+1,000,000 rows, where a fit took 0.6 to 20 s; consistency: seven releases of 48,000 to 304,000 cells, of which four were beside
+rules; the rest also by the releases of docs/benchmarks.md. Without tables
 of noise, single marginals and turns for rules, CPU seconds of seventeen releases were met within a factor of two (.63 to 1.64);
 with them five releases of 24 columns took 1.2 to 1.5 times what this says. A fit to counts that are x sigmas in the mean cell
 takes as long as the square root of x says, up to 9: then passes gain too little.
@@ -25,7 +26,7 @@ _IMPORTED = 0.45  # gigabytes of these
 _FIT, _FIT_TABLE, _MOST_SIGMAS = 1.55e-5, 3e-3, 9.0  # of 2,400 components, by cells and tables
 _TIED = 4e-4  # of 2,400 components, by cells of columns that rules tie together and sets of these columns
 _TUPLES = 1.5  # counts that were clipped are fitted so many times as long
-_CONSISTENCY, _CONSISTENCY_SIGMAS, _RULES = 4e-5, 0.2, 2.0  # rules take more turns
+_CONSISTENCY, _RULES = 5e-6, 4.0  # rules take more turns
 _NOISE_TABLE, _MARGINAL = (
     0.053,
     5e-3,
@@ -69,7 +70,7 @@ def run_cost(configuration: Configuration, tables: Sequence[Table], rows: int, c
         tied = [*_tied_cells(configuration)]
         fitted += _TIED * sum(combinations * sets for combinations, sets in tied)
         parallel = fitted * settings.components * settings.fits / 2400 + _SWAP * rows * columns**2
-        serial += _CONSISTENCY * cells * math.sqrt(min(sigmas, _CONSISTENCY_SIGMAS)) * (_RULES if tied else 1.0)
+        serial += _CONSISTENCY * cells * (_RULES if tied else 1.0)
         if configuration.marginals is not None:
             serial += _NOISE_TABLE * len({table.sigma for table in tables}) + _MARGINAL * len(tables)
             rounds = 0 if (chosen := configuration.marginals.adaptive) is None else chosen.rounds

@@ -46,6 +46,7 @@ def servers(home: Path) -> list[psutil.Process]:
     return found
 
 
+@pytest.mark.long  # the test below has a server that stands, too
 def test_runs_use_the_server_of_their_home(settled: CommandLine, tmp_path: Path) -> None:
     """It outlives the command that started it, every run is in it, and stopping leaves nothing behind."""
     cli, path, port = opened(settled), people(tmp_path), str(free_port())

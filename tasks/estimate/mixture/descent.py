@@ -134,14 +134,14 @@ class Descent:
     def _bent(self, block: int) -> Floats:
         """sum_t v_t prod_f G_f[k, l] over the targets of a block, shape (components, components)."""
         targets, found = self._objective.blocks[block], np.zeros(self._grams.shape[1:])
-        own = self._grams[targets.features]
-        for r, rest in enumerate(targets.curvature.rest):
+        curvature = targets.curvature
+        for own, one, begin, end in curvature.groups:
+            rests = curvature.rest[curvature.rests[begin:end]]
             inner = sum(
-                self._grams[one] * np.tensordot(targets.curvature.precision[:, o, r], own, 1)
-                for o, one in enumerate(targets.curvature.one)
-                if targets.curvature.precision[:, o, r].any()
+                v * self._grams[rest].prod(axis=0)
+                for v, rest in zip(curvature.precision[begin:end], rests, strict=True)
             )
-            found += inner * self._grams[rest].prod(axis=0)
+            found += self._grams[targets.features[own]] * self._grams[one] * inner
         return found
 
     def _refresh(self, block: int) -> None:
@@ -216,7 +216,7 @@ def move_shares(
     """
     cells, number = shares.shape
     curvature = np.empty((len(of.places), number), np.float32)
-    memory = np.empty((len(of.rest) + len(of.one)) * number, np.float32)
+    memory = np.empty((len(of.rest) + 1) * number, np.float32)
     moved = np.empty(cells, np.float32)
     for k in range(number):
         _bend(k, components.weights, grams, of, memory, curvature)
@@ -241,7 +241,7 @@ def _bend(
     """Put H_f[k, l] of every feature f and every l from k on into `curvature`."""
     left, rests = len(weights) - k, len(of.rest)
     products = memory[: rests * left].reshape(rests, left)
-    sums = memory[rests * left : (rests + len(of.one)) * left].reshape(len(of.one), left)
+    sums = memory[rests * left : (rests + 1) * left]
     for r in range(rests):
         row = products[r]
         row[:] = 1.0
@@ -249,16 +249,20 @@ def _bend(
             gram = grams[of.rest[r, j], k]
             for i in range(left):
                 row[i] *= gram[k + i]
-    for f in range(len(curvature)):
-        np.dot(of.precision[f], products, sums)
-        mine = curvature[f]
-        mine[k:] = 0.0
-        for one in range(len(of.one)):
-            row, gram = sums[one], grams[of.one[one], k]
+    curvature[:, k:] = 0.0
+    for g in range(len(of.groups)):
+        f, one, begin, end = of.groups[g]
+        sums[:] = 0.0
+        for t in range(begin, end):
+            row, precision = products[of.rests[t]], of.precision[t]
             for i in range(left):
-                mine[k + i] += row[i] * gram[k + i]
+                sums[i] += precision * row[i]
+        mine, gram = curvature[f], grams[one, k]
+        for i in range(left):
+            mine[k + i] += sums[i] * gram[k + i]
+    for f in range(len(curvature)):
         for i in range(k, len(weights)):
-            mine[i] *= weights[k] * weights[i]
+            curvature[f, i] *= weights[k] * weights[i]
 
 
 @njit(cache=True, nogil=True, fastmath=True)

@@ -54,17 +54,20 @@ class Curvature(NamedTuple):
     """What the curvature of the objective in a block's shares is made of.
 
     Of the features of the block, `places` has the row of each cell among the cells of all of them, shape (features, cells),
-    `begins` the first row of each, and behind them the number of rows, and `spread` says how many cells share one at most. Of
-    the features of other blocks in a target, the first is among `one`, all others are a row of `rest`, where the number of all
-    features stands for none, and `precision` is v, or the largest of a target's cells, added up where a feature, `one` and
-    `rest` are the same, shape (features, ones, rests).
+    `begins` the first row of each, and behind them the number of rows, and `spread` says how many cells share one at most.
+
+    Of the features of other blocks in a target, all but the first are a row of `rest`, where the number of all features stands
+    for none. Targets with the same feature of the block (its place in it) and the same first one are a group: these two, and
+    from where to where its targets are, are a row of `groups`. Of each target `rests` has the row of `rest`, `precision` its v,
+    or the largest of its cells; few of all combinations are targets where a column is counted at several levels.
     """
 
     places: Integers
     begins: Integers
     spread: Float32s
-    one: Integers
     rest: Integers
+    groups: Integers
+    rests: Integers
     precision: Float32s
 
 
@@ -109,18 +112,18 @@ def _curvature(layout: FeatureLayout, features: Sequence[int], owned: Sequence[t
     others = [[f for f in target.features if f != own] for own, target in owned]
     longest = max(2, *map(len, others))
     filled = np.array([[*some, *[len(layout.features)] * (longest - len(some))] for some in others], np.int64)
-    one, first = np.unique(filled[:, 0], return_inverse=True)
-    rest, second = np.unique(filled[:, 1:], axis=0, return_inverse=True)
-    precision = np.zeros((len(features), len(one), len(rest)), F32)
-    for (own, target), i, j in zip(owned, first, second, strict=True):
-        precision[features.index(own), i, j] += target.sigma**-2
+    rest, rests = np.unique(filled[:, 1:], axis=0, return_inverse=True)
+    pairs = np.stack([[features.index(own) for own, _ in owned], filled[:, 0]], axis=1)
+    order = np.lexsort((rests, pairs[:, 1], pairs[:, 0]))
+    found, first = np.unique(pairs[order], axis=0, return_index=True)
     return Curvature(
         places=np.stack([begin + feature.places for begin, feature in zip(begins, mine, strict=False)]),
         begins=np.asarray(begins),
         spread=np.array([np.bincount(feature.places).max() for feature in mine], F32),
-        one=one,
         rest=rest,
-        precision=precision,
+        groups=np.column_stack([found, first, [*first[1:], len(owned)]]),
+        rests=rests[order],
+        precision=np.array([owned[i][1].sigma ** -2 for i in order], F32),
     )
 
 

@@ -1,7 +1,7 @@
 """NAPSU-MQ of twinify on samples of three columns: python napsu_mq.py TASK.json, where twinify is and nothing of this project.
 
-As its authors have it (Raisa, Jalko, Kaski and Honkela 2023, section 5.1): the table of all three columns is measured, 100
-tables of synthetic rows are drawn from the posterior, and a logistic regression of each is combined by Rubin's rules.
+As its authors have it (Raisa, Jalko, Kaski and Honkela 2023, section 5.1): the table of all columns is measured, 100 tables
+of synthetic rows are drawn from the posterior, and a logistic regression of each is combined by Rubin's rules.
 """
 
 from __future__ import annotations
