@@ -52,6 +52,7 @@ style: $(VENV)/.ready-lint
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/codespell *.md docs flows schemas tasks src/marginweave/*.py deployments
 
 # Laws that call nearly every kernel that numba compiles: 100 CPU seconds on a clean checkout, which each worker would spend again.
 KERNELS := tests/laws/test_rules_between_columns.py tests/laws/test_sensitivity.py tests/laws/test_gum.py \

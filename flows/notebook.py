@@ -71,11 +71,11 @@ class Synthesizer:
         return PlannedRelease.of(self.configuration)
 
     def fit(self, data: Any, run: str | None = None) -> Self:
-        """Release a table: the whole flow, with a Prefect server of its own; none where there is a finished release.
+        """Release a table: the whole flow, with its own Prefect server; a finished release is found without one.
 
         `data` is a frame of pandas or Polars, an Arrow table, or the path of a table that `marginweave run` could read. The run
-        of a frame is called `<dataset>-<hash of the configuration>-frame`, that of a path as on the command line, unless
-        `run` names it: a release of its own, charged even if a file with the same rows has a release.
+        of a frame is called `<dataset>-<hash of the configuration>-frame`, that of a path as on the command line.
+        With `run` it has that name: a separate release, charged even if a file with the same rows has a release.
 
         DP: (epsilon, delta) of the configuration, charged to the account of the dataset.
 

@@ -10,7 +10,7 @@ _PACKAGE = Path(__file__).parent.parent
 
 # What happened, in parentheses as a whole, up to the end of its sentence; a further broken rule is no advice.
 _HINT = re.compile(r"(?:\([^()]*\)|[^()])*?(?:; |[.?] )(?!Also: )(.+)", re.DOTALL)
-_TOLD_TO_OPERATOR = "the source was refused before the first draw; the reason is told to the operator only"
+_TOLD_TO_OPERATOR = "the source was refused before the first draw; only the operator sees the reason"
 
 EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2

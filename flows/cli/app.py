@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from marginweave.flows.cli import audit, check, init, ledger, plan, query, released, run, server
+from marginweave.flows.cli import audit, check, example, init, ledger, plan, query, released, run, server
 from marginweave.flows.cli.console import Commands, LocalCommand, out, tell
 from marginweave.flows.run.process_hardening import protect_process
 from marginweave.tasks.interruption import INTERRUPTION
@@ -21,13 +21,12 @@ from marginweave.tasks.interruption import INTERRUPTION
 app = typer.Typer(
     name="marginweave",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     cls=Commands,
     rich_markup_mode="markdown",
 )
 _COMMANDS: tuple[Callable[..., None], ...] = (
-    *(run.run, run.resume, run.serve, run.supervise, init.init, check.check, plan.plan, plan.audit),
+    *(run.run, run.resume, run.serve, run.supervise, example.example, init.init, check.check, plan.plan, plan.audit),
     *(released.synthesize, released.evaluate, released.report, released.approve, released.reject),
     *(query.query, query.table, released.publish, released.handover, run.runs, run.purge, audit.overview),
 )

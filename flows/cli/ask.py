@@ -35,12 +35,12 @@ _ASKED = {
 }
 _LISTS = frozenset({"values", "bounds", "missing", "within"})
 _CHOICES = """
-Then each column:
-  yes      the line is right, and what it says is published
-  change   correct what it says
+Then each column. The answers are:
+  yes      the line is right, and what it says is published.
+  change   correct what it says.
   type     take it for another type
   private  buy its values or bounds from the budget
-  drop     do not release it
+  drop     do not release it.
   later    leave the question in the file"""
 _KINDS = {"category": "values", "boolean": "", "number": "bounds bins decimals", "date": "bounds bins"}
 _PRIVATE: Mapping[str, Any] = {"category": {"domain": "private"}, "number": {"bounds": "private", "bins": 10}}
@@ -60,7 +60,7 @@ def answered(text: str, below: Path) -> Iterator[str]:
     Raises:
         KeyboardInterrupt: the steward stopped.
     """
-    out.print("Enter takes what stands in parentheses. Ctrl-C stops; what was answered until then is written.\n")
+    out.print("Enter takes the answer in parentheses. Ctrl-C stops; what was answered until then is written.\n")
     head, columns, body = text.partition("columns:\n")
     drafted, lines, public = parse_yaml(text), body.splitlines(keepends=True), ""
     subject, head = _with_unit(drafted, head)
@@ -102,7 +102,7 @@ def _column(name: str, drafted: dict[str, Any], public: str, below: Path) -> dic
     fixed, open_ = kind == "identifier", not bought
     can = {"change": open_ and not fixed, "private": open_ and kind in _PRIVATE, _LATER: open_}
     choices = [word for word in ("yes", "change", "type", "private", "drop", _LATER) if can.get(word, True)]
-    asked = "Release it, its values bought?" if bought else "Is it public as it stands?"
+    asked = "Release it, its values bought?" if bought else "Is it public as it is written?"
     answer = _ask("Leave it out of the release?" if fixed else asked, "yes", choices)
     if answer == "drop":
         return None

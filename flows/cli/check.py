@@ -65,6 +65,7 @@ def check(config: Config, show_values: _ShowValues = False, source: Source = Non
         if stops:
             out.print("`marginweave run` stops at what is marked, before anything is charged.")
             raise typer.Exit(EXIT_FAILED)
+        out.print(f"Next: marginweave plan {config}")
 
 
 def warn_of_ids(request: Request) -> None:

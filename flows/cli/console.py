@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -44,6 +45,7 @@ Source = Annotated[str | None, typer.Option(help="The table, instead of the one 
 Dataset = Annotated[
     str, typer.Argument(metavar="DATASET", help="Name of the account: all releases about the same people.")
 ]
+Json = Annotated[bool, typer.Option("--json", help="Print the facts as JSON.")]
 Example = Annotated[bool, typer.Option("--example", help="The ledger of the example data in the home.")]
 
 # Without markup: a path may hold square brackets.
@@ -100,7 +102,7 @@ def end_on_signals() -> None:
 
 
 def stopped_words(number: int) -> str:
-    """What goes on after a signal."""
+    """What to say after a signal."""
     return f"stopped by {signal.Signals(number).name}. Nothing is lost or charged twice: the same command resumes it"
 
 
@@ -126,6 +128,11 @@ def warn_of_former_keys(config: Path) -> None:
 def table_of(*heads: str) -> Table:
     """An empty table without lines, one column a head."""
     return Table(*heads, box=None, pad_edge=False)
+
+
+def print_json(facts: object) -> None:
+    """Print facts for programs; what JSON has no form for, such as an exact number, is its text."""
+    typer.echo(json.dumps(facts, indent=2, ensure_ascii=False, default=str))
 
 
 def print_wide(table: Table) -> None:

@@ -69,7 +69,7 @@ def init(  # noqa: PLR0913, PLR0917 - each one an option
     if from_dpsyn is not None and (ask or dictionary is not None):
         raise InputError(f"{'--ask' if ask else '--dictionary'} has no place with --from-dpsyn")
     if ask and not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise InputError("--ask needs a terminal. Without it, each question stands in the draft as confirm: true")
+        raise InputError("--ask needs a terminal. Without it, each question is in the draft as confirm: true")
     misplaced = next((option for option, value in given.items() if value is not None), None)
     if from_dpsyn is None and misplaced is not None:
         raise InputError(f"{misplaced} has no place without --from-dpsyn")

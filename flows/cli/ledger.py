@@ -18,7 +18,7 @@ from marginweave.flows.cli.console import Dataset, Example, Home, Reason, decima
 from marginweave.schemas.errors import BudgetError, InputError
 
 if TYPE_CHECKING:
-    from marginweave.schemas.ledger.accounts import Account, Policy
+    from marginweave.schemas.ledger.accounts import Account, AccountTotal, Policy
     from marginweave.tasks.ledger import Ledger
 
 _Weak = Annotated[
@@ -174,21 +174,33 @@ def cap(
 
 
 @app.command("list", cls=console.LocalCommand)
-def list_accounts(example: Example = False, home: Home = Path()) -> None:
+def list_accounts(as_json: console.Json = False, example: Example = False, home: Home = Path()) -> None:
     """List all accounts with what they have spent.
 
     Example: `marginweave ledger list`
     """
     from marginweave.flows.cli import spending
 
-    for total in _compared(example, home).accounts.totals():
+    totals = _compared(example, home).accounts.totals()
+    if as_json:
+        console.print_json([_sums(total) for total in totals])
+        return
+    for total in totals:
         out.print(spending.line(total))
+
+
+def _sums(total: AccountTotal) -> dict[str, object]:
+    """What an account has spent, as privacy.json says it, and what is left."""
+    from marginweave.tasks.ledger.boxes import account_sums, epsilon_left
+
+    return {**account_sums(total).model_dump(mode="json"), "epsilon_left": float(epsilon_left(total))}
 
 
 @app.command("show", cls=console.LocalCommand)
 def show(
     dataset: Dataset,
     every: Annotated[bool, typer.Option("--all", help=f"All releases, not the newest {_NEWEST} alone.")] = False,
+    as_json: console.Json = False,
     example: Example = False,
     home: Home = Path(),
 ) -> None:
@@ -203,6 +215,14 @@ def show(
     ledger = _compared(example, home)
     total = ledger.accounts.total(dataset)
     releases = ledger.releases.newest(dataset, total.spent.ever if every else _NEWEST)
+    if as_json:
+        names = "run", "release", "created", "epsilon", "delta"
+        shown = [
+            {name: getattr(record, name) for name in names} | {"draws": [asdict(draw) for draw in record.draws]}
+            for record in releases
+        ]
+        console.print_json({**_sums(total), "unit": total.account.unit, "newest": shown})
+        return
     out.print(spending.line(total))
     out.print(spending.left(total))
     out.print(spending.box(total))

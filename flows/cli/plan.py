@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from marginweave.flows.cli.console import Home, Source, out, print_wide, table_of, warn_of_former_keys
+from marginweave.flows.cli.console import Home, Json, Source, out, print_json, print_wide, table_of, warn_of_former_keys
 from marginweave.flows.orchestration.environment import prepare_environment
 from marginweave.schemas.errors import EXIT_FAILED, InputError
 from marginweave.tasks.checkpoint.files import at_place, replace_file
@@ -32,10 +32,12 @@ _Timezone = Annotated[str | None, typer.Option(help="Of the schedule, such as Eu
 
 def plan(
     configs: _Configs,
+    *,
     schedule: _Schedule = None,
     timezone: _Timezone = None,
     target: _Target = None,
     source: Source = None,
+    as_json: Json = False,
     home: Home = Path(),
 ) -> None:
     """Show noise, thresholds, the split of the budget and what the ledger will say, without reading any data.
@@ -63,23 +65,40 @@ def plan(
     from marginweave.flows.run.request import read_request
 
     prepare_environment(home)  # the schedule is Prefect's to read
-    planned = None
-    if schedule is not None:
-        from marginweave.flows.plan.account import Schedule
-
-        planned = Schedule(schedule, timezone or "UTC")
+    planned = _planned_times(schedule, timezone)
     requests = [read_request(config, run=None, source=source, home=home) for config in configs]
     said = [_target_lines(request, goal) for request in requests]
-    plans = [PlannedRelease.of(request.configuration) for request in requests]
+    parts = [
+        (request, PlannedRelease.of(request.configuration), lines)
+        for request, lines in zip(requests, said, strict=True)
+    ]
+    if as_json:
+        print_json([_facts(*part, planned) for part in parts])
+    else:
+        _print_plans(configs, parts, planned)
+
+
+def _print_plans(
+    configs: list[Path], parts: list[tuple[Request, PlannedRelease, list[str]]], schedule: Schedule | None
+) -> None:
+    plans = [overview for _, overview, _ in parts]
     if len(plans) == 1:
         _show(plans[0])
     else:
         _compare(plans[0], plans[1])
-    for config, request, overview, lines in zip(configs, requests, plans, said, strict=True):
+    for config, (request, overview, lines) in zip(configs, parts, strict=True):
         name = f"{config}: " if len(configs) > 1 else ""
-        _tell(request, overview, planned, name)
+        fits = _tell(request, overview, schedule, name)
         for line in lines:
             out.print(f"{name}{line}")
+        if fits and len(configs) == 1:
+            out.print(f"Next: marginweave run {config}")
+
+
+def _planned_times(schedule: str | None, timezone: str | None) -> Schedule | None:
+    from marginweave.flows.plan.account import Schedule
+
+    return None if schedule is None else Schedule(schedule, timezone or "UTC")
 
 
 def _target_lines(request: Request, goal: ErrorTarget | None) -> list[str]:
@@ -90,17 +109,51 @@ def _target_lines(request: Request, goal: ErrorTarget | None) -> list[str]:
     return list(target_forecast(request.configuration, goal))
 
 
-def _show(planned: PlannedRelease) -> None:
-    table = table_of("draw", *next(iter(planned.draws.values())))
-    for name, cells in planned.draws.items():
-        table.add_row(name, *cells.values())
-    out.print(planned.heading)
+def _facts(
+    request: Request, planned: PlannedRelease, target: list[str], schedule: Schedule | None
+) -> dict[str, object]:
+    """All that is shown of a plan, for programs."""
+    from marginweave.flows.plan.sizes import size_forecast
+
+    privacy = request.configuration.privacy
+    asked = {"dataset": request.configuration.dataset, "epsilon": privacy.epsilon, "delta": privacy.delta}
+    sizes = [row._asdict() for row in size_forecast(request.configuration)]
+    notes = [*_notes(request, planned, schedule), *target]
+    return {**asked, "unit": privacy.unit_key, "draws": planned.draws, "notes": notes, "rows": sizes}
+
+
+def _notes(request: Request, planned: PlannedRelease, schedule: Schedule | None) -> list[str]:
+    from marginweave.flows.plan.account import account_forecast
+    from marginweave.flows.plan.earlier import earlier_forecast
+
+    return [*planned.notes, *earlier_forecast(request), *account_forecast(request, schedule)]
+
+
+def _print_draws(plans: dict[str, PlannedRelease]) -> None:
+    """A line a draw of each plan; columns in which no draw has anything are left out."""
+    rows = {(name, side): plan.draws[name] for side, plan in plans.items() for name in plan.draws}
+    keys = [
+        key
+        for key in dict.fromkeys(key for cells in rows.values() for key in cells)
+        if any(cells.get(key) for cells in rows.values())
+    ]
+    heads = [key.removeprefix("typical ").removesuffix(" of budget") for key in keys]
+    table = table_of("draw", *([] if len(plans) == 1 else [""]), *heads)
+    order = dict.fromkeys(name for name, _ in rows)
+    for name, side in [(name, side) for name in order for side in plans if (name, side) in rows]:
+        cells = [rows[name, side].get(key, "") for key in keys]
+        table.add_row(name, *([] if len(plans) == 1 else [side]), *cells)
     print_wide(table)
+
+
+def _show(planned: PlannedRelease) -> None:
+    out.print(planned.heading)
+    _print_draws({"": planned})
     out.print(planned.ending)
 
 
 def _compare(one: PlannedRelease, other: PlannedRelease) -> None:
-    """Both plans in one table, a line a draw of either; what is left empty the other has alone."""
+    """Both plans in one table, a line a draw of either."""
     from marginweave.flows.run.continuity import configuration_differences
 
     plans = {"A": one, "B": other}
@@ -108,40 +161,36 @@ def _compare(one: PlannedRelease, other: PlannedRelease) -> None:
         out.print(f"{side}: {plan.heading}; all draws together epsilon {plan.epsilon:.6g}")
     places = configuration_differences(one.configuration, other.configuration)
     out.print(f"They differ in {', '.join(places)}" if places else "They are the same configuration")
-    rows = one.configuration.rows or other.configuration.rows
-    heads = ["noise", "share of budget", "typical error", *(["of a mean count"] if rows else []), "least count"]
-    shown = [head.removeprefix("typical ").removesuffix(" of budget") for head in heads]  # there are two of each
-    table = table_of("draw", *(f"{side}: {head}" for side in plans for head in shown))
-    for name in dict.fromkeys(name for plan in plans.values() for name in plan.draws):
-        table.add_row(name, *(plan.draws.get(name, {}).get(key, "") for plan in plans.values() for key in heads))
-    print_wide(table)
+    _print_draws(plans)
 
 
-def _tell(request: Request, planned: PlannedRelease, schedule: Schedule | None, name: str) -> None:
-    """What is said in sentences: noise, preparation, records, ledger, and how long the account lasts."""
-    from marginweave.flows.plan.account import account_forecast
+def _tell(request: Request, planned: PlannedRelease, schedule: Schedule | None, name: str) -> bool:
+    """What is said in sentences: noise, preparation, records, ledger, and how long the account lasts. Does the release fit?"""
     from marginweave.flows.plan.cost import SERVER, slow_rules
-    from marginweave.flows.plan.earlier import earlier_forecast
     from marginweave.flows.plan.sizes import size_forecast
     from marginweave.tasks.engine.local import available_cores
 
-    for line in [*planned.notes, *earlier_forecast(request), *account_forecast(request, schedule)]:
+    notes = _notes(request, planned, schedule)
+    for line in notes:
         out.print(f"{name}{line}")
     if sized := size_forecast(request.configuration):
         out.print(
             f"{name}What it will be good for, by the distance (TVD) that noise alone would make, and of records as measured:"
         )
-        table = table_of("rows", "counted", "single columns", "pairs of columns", "synthetic records", "time, memory")
+        table = table_of("rows", "counted", "columns", "pairs", "synthetic records", "time, memory")
         for row in sized:
             table.add_row(f"{row.rows:,}", *row[1:])
         print_wide(table)
         rules = slow_rules(request.configuration)
-        server = f"{SERVER:.0f} s of it for Prefect's server where none stands (and .3 GB more)"
+        server = f"{SERVER:.0f} s of it for Prefect's server where none runs (and .3 GB more)"
         out.print(
             f"Time on {available_cores()} idle cores like our benchmarks', {server}{rules}; more where others work"
         )
         if request.configuration.rows is None:
             out.print("If the number of rows is public, say rows: N in the configuration: auto then chooses by it")
+    return any(line.endswith((": it fits", "; it fits")) for line in notes) and "it will be refused" not in "".join(
+        notes
+    )
 
 
 def audit(

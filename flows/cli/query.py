@@ -144,9 +144,7 @@ def _show(answers: Sequence[Answer], *, as_json: bool, as_csv: bool) -> None:
     _print(shown)
     first = answers[0]
     if several:
-        out.print(
-            "low to high covers the truth with the probability that stands beside the question, each row by itself."
-        )
+        out.print("low to high covers the truth with the probability beside the question, each row by itself.")
     else:
         asked = f"{first.question[0].upper()}{first.question[1:]} of the {first.of}"
         out.print(

@@ -101,7 +101,7 @@ def _print_evaluation(evaluation: Evaluation) -> None:
 def report(
     run_name: RunName,
     to: Annotated[
-        Path | None, typer.Option(help="Folder to write the pages to, anew [default: the published report].")
+        Path | None, typer.Option(help="Folder to write the pages to [default: the published report].")
     ] = None,
     against: Annotated[
         str | None,
@@ -109,7 +109,7 @@ def report(
     ] = None,
     home: Home = Path(),
 ) -> None:
-    """Say where a release's report is, or write report and explorer anew from what was published: the same bytes.
+    """Say where a release's report is, or write report and explorer again from what was published: the same bytes.
 
     With `--against` it compares two releases of one dataset, free of charge, and `--to` gets comparison.html.
 

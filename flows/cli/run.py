@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -54,7 +55,7 @@ def run(
     `marginweave check` shows why. A scheduler gives `--yes`: that it stopped would tell of the rows.
 
     Where the configuration says `publish: {approval: required}` it ends at `awaiting approval`. A correction of a published
-    run is `--supersedes`: charged anew, and both releases say in the ledger that they belong together.
+    run is `--supersedes`: a new charge, and both releases say in the ledger that they belong together.
 
     Example: `marginweave run deployments/examples/affairs.yaml`, or
     `marginweave run census.yaml --run census-2026-b --supersedes census-2026-a`
@@ -103,8 +104,9 @@ def execute(request: Request, *, yes: bool = False) -> None:
             reference, state = prepare_run(request)
         fresh = state == RunState.RUNNING
         if fresh or internal_evaluation_due(reference):
-            reporter.started("starting Prefect")
-            if makes_database(request.folder.home):
+            is_first = makes_database(request.folder.home)
+            reporter.started(f"starting Prefect (about {15 if is_first else 3} s)")
+            if is_first:
                 reporter.note("Starting Prefect's server for the first time in this home takes about 15 s")
             if fresh and not yes and out.is_terminal:
                 warn_of_ids(request)
@@ -175,6 +177,8 @@ def _summarize(
         out.print(f"Verdict: {judged.publication}", style="bold")
         for sentence in (*judged.says, *judged.advice):
             out.print(f"  {sentence}")
+    if not is_waiting:
+        out.print(f"Next: open {shown / 'report.html'}, then marginweave publish {run} --to FOLDER")
 
 
 def _accuracy(release: Path) -> dict[str, object]:
@@ -232,7 +236,7 @@ def supervise() -> None:
     look_after(threading.Event(), out.print)
 
 
-def runs(home: Home = Path()) -> None:
+def runs(as_json: console.Json = False, home: Home = Path()) -> None:
     """List the runs of the home, and which of them still hold private files: `internal` where only an exact evaluation is kept.
 
     Example: `marginweave runs`
@@ -240,8 +244,11 @@ def runs(home: Home = Path()) -> None:
     from marginweave.flows.orchestration.standing import standing_server
     from marginweave.flows.postprocess.retention import list_runs
 
-    table = console.table_of("run", "dataset", "state", "begun", "private files")
-    for run in list_runs(home):
+    table, listed = console.table_of("run", "dataset", "state", "begun", "private files"), list_runs(home)
+    if as_json:
+        console.print_json([asdict(run) for run in listed])
+        return
+    for run in listed:
         private = "yes" if run.holds_private else "internal" if run.holds_exact else "no"
         table.add_row(run.name, run.dataset, run.state, run.begun, private)
     console.print_wide(table)

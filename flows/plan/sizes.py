@@ -79,7 +79,7 @@ def _at(configuration: Configuration, rows: int) -> SizeForecast:
     plan = plan_budget(sized)
     found = _distances(sized, plan, rows)
     chosen = sized.marginals is None or sized.marginals.selects(sized.distinct)
-    pairs = _words(found[2], "not known before they are chosen" if chosen else "not counted", found[1])
+    pairs = _words(found[2], "chosen in the run" if chosen else "not counted", found[1])
     rounds = None if sized.marginals is None else sized.marginals.adaptive
     if rounds is not None:
         pairs = f"{rounds.rounds * rounds.batch} chosen, {pairs}"

@@ -1,4 +1,4 @@
-"""A release as whoever analyses it opens it: its files as frames and typed values, and answers with intervals."""
+"""A release as an analyst opens it: its files as frames and typed values, and answers with intervals."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from marginweave.tasks.references import RunReference, StageResult
 
 CAP_WAS_CHANGED = (
     "The cap was changed after noise had been drawn. If results had a part in that, the guarantee of the account is that of "
-    "the largest cap that it could have been raised to in view of them; the numbers here are the largest cap so far, so take "
+    "the largest cap that it could have been raised to in view of them. The numbers here are the largest cap so far: take "
     "epsilon and delta of the account to be at least these."
 )
 P = ParamSpec("P")

@@ -143,7 +143,7 @@ class LogReporter(Reporter):
 
 
 def _charges(charged: tuple[str, ...]) -> str:
-    return f", charged {', '.join(charged)}" if charged else ""
+    return f", drawn and charged {', '.join(charged)}" if charged else ""
 
 
 class TerminalReporter(Reporter):

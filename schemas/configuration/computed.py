@@ -23,7 +23,7 @@ def _mapping(value: Any) -> Any:
 
 class _Computed(FrozenModel):
     key: ClassVar[str]
-    """Where it stands in the section `structure`."""
+    """Where it is in the section `structure`."""
     column: str
 
     @property
@@ -110,9 +110,7 @@ def _check_determined(
 ) -> None:
     column, by = columns[rule.column], columns[rule.by]
     if rule.column in grouped or not column.public_cells:
-        raise ValueError(
-            f"structure.determined has {rule.column!r}, which must be a column with public values of its own"
-        )
+        raise ValueError(f"structure.determined has {rule.column!r}, which must be a column with its own public values")
     whole = isinstance(by, NumberColumn) and by.decimals == 0
     if rule.by in computed or not (whole or isinstance(by, Category | BooleanColumn)):
         raise ValueError(
@@ -147,7 +145,7 @@ def _check_total(
         column, counted = columns[name], name != rule.computed
         if not column.public_cells or name in grouped or (counted and name in computed):
             raise ValueError(
-                f"{place} has {name!r}, which must be a column of its own with public bounds, not computed from others"
+                f"{place} has {name!r}, which must be a separate column with public bounds, not computed from others"
             )
         if not isinstance(column, NumberColumn | DateColumn) or getattr(column, "codes", None):
             raise ValueError(f"{place} has {name!r}, which must be a number or date, without codes")

@@ -30,8 +30,8 @@ def check_place(source: str) -> str:
     scheme = scheme_of(source)
     if scheme is not None and not _OBJECT.fullmatch(source):
         raise ValueError(
-            f"({scheme}://…) must be a path, s3://BUCKET/KEY, or example:NAME. Who may read S3 is told by the environment of "
-            "AWS; a table that is elsewhere is downloaded first"
+            f"({scheme}://…) must be a path, s3://BUCKET/KEY, or example:NAME. The environment of AWS says who may read "
+            "S3; a table that is elsewhere is downloaded first"
         )
     return source
 

@@ -75,7 +75,7 @@ def check_level(
         )
     if rule.by in computed or rule.by in grouped or not by.public_cells:
         raise ValueError(
-            f"structure.levels has {rule.column!r} by {rule.by!r}, which must be a counted column of its own with public "
+            f"structure.levels has {rule.column!r} by {rule.by!r}, which must be a separate counted column with public "
             "values, and no level itself"
         )
     for value in (*rule.mapping.values(), *(() if rule.default is None else (rule.default,))):

@@ -108,7 +108,7 @@ class AdaptiveCliques(FrozenModel):
     def _check(self) -> Self:
         if self.rounds * self.batch > _MOST_PICKS:
             raise ValueError(
-                f"has rounds ({self.rounds}) times batch ({self.batch}) above {_MOST_PICKS}; each is a charge of its own"
+                f"has rounds ({self.rounds}) times batch ({self.batch}) above {_MOST_PICKS}; each is a separate charge"
             )
         return self
 

@@ -82,7 +82,7 @@ def _check_imputation(configuration: Sections, name: str, column: MeasuredColumn
         raise ValueError(f"{place} must not stand in a grouped or computed column: its values come from others")
     assert impute is not None
     if column.is_set:
-        raise ValueError(f"{place} must not stand in a set: a cell without values is a value of its own")
+        raise ValueError(f"{place} must not stand in a set: a cell without values is a separate value")
     possible = ("weights",) if column.private else column.imputations
     if impute.kind not in possible:
         raise ValueError(f"{place} ({impute.kind}) must be {' or '.join(possible)}: {impute.needs}")
@@ -172,8 +172,8 @@ def check_marginals(configuration: Sections) -> None:
         raise ValueError("privacy.accountant (sds) must be gdp or zcdp with aggregate.method: marginals")
     if sets:  # of the others each value is an attribute
         raise ValueError(
-            f"aggregate.method (marginals) cannot measure {sets[0]} with a private domain: each value is an attribute of its "
-            "own; declare the values, or use k-tuples"
+            f"aggregate.method (marginals) cannot measure {sets[0]} with a private domain: each value is a separate "
+            "attribute; declare the values, or use k-tuples"
         )
     names = [attribute.name for attribute in configuration.attributes]
     for name in names:

@@ -208,9 +208,9 @@ def _check_ruled(key: str, name: str, columns: Mapping[str, Column], elsewhere: 
     column = columns[name]
     if not column.measured or name in elsewhere or column.buys_bounds or column.buys_bins:
         raise ValueError(
-            f"structure.{key} names {name!r}, which rules cannot name: a column in a group (which lists its own combinations), "
-            "one that is dropped or computed, such as a level (name the column that it is of), or one with private bounds or "
-            "quantiles"
+            f"structure.{key} names {name!r}, which rules cannot name. That is a column in a group (which lists its own "
+            "combinations), one that is dropped or computed, such as a level (name the column that it is of), or one with "
+            "private bounds or quantiles"
         )
     if key != "forbidden" and not column.public_cells:
         raise ValueError(f"structure.{key} names {name!r}, which must be a column with one public value a cell")

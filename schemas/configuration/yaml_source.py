@@ -33,7 +33,7 @@ _CONSTANTS = {"true": True, "false": False, "null": None, "~": None, "": None}
 
 # What PyYAML says, and what to do.
 _ADVICE = {
-    "found character '\\t'": "a tab stands where YAML has spaces; write spaces",
+    "found character '\\t'": "a tab is where YAML has spaces; write spaces",
     " character": "a value begins with a sign that YAML reserves; put it in quotes",
     "mapping values are not allowed": "put a text with a colon in quotes; indent the keys of one level alike",
     "<block end>": "the keys of one level must be indented alike",
@@ -124,7 +124,7 @@ class _Reader:
                 raise InputError(f"{self._line(key_node)}: a key must be a plain text")
             key = self._text(key_node)
             if key in found:
-                raise InputError(f"{self._line(key_node)}: the key {key!r} stands twice")
+                raise InputError(f"{self._line(key_node)}: the key {key!r} occurs twice")
             text = as_text or ((key in TEXT_KEYS or key == "table") and not names)  # `table` of known counts
             columns = key == "columns" and not names
             found[key] = self.value(value_node, text, (*above, id(node)), names=columns)

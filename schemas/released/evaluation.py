@@ -36,7 +36,7 @@ class LengthMetrics(Described):
     frequent_suppressed: float | None = Field(description="100 |{S >= 10, Y = 0}| / |{S >= 10}|, in percent.")
     shown_preservation: float | None = Field(description="Mean over {Y > 0} of min(Y / S, 1), or 0 where S = 0.")
     shown_proportional_error: float | None = Field(description="Mean over {Y > 0} of |S - Y| / S, or 1 where S = 0.")
-    sds_preservation: float | None = Field(description="As shown_preservation, over {S > 0 or Y > 0}, as SDS has it.")
+    sds_preservation: float | None = Field(description="As shown_preservation, over {S > 0 or Y > 0}, as in SDS.")
     sds_proportional_error: float | None = Field(description="As shown_proportional_error, over {S > 0 or Y > 0}.")
     sds_fabricated: float | None = Field(description="100 |{Y > 0, S = 0}| / |{S > 0}|, in percent; can exceed 100.")
     sds_mean_error: float | None = Field(description="Mean of |S - Y| over {S > 0 and Y > 0}, in records.")
@@ -235,9 +235,7 @@ class Propensity(Described):
     logistic_standardized: float | None = Field(
         description="(pMSE - E) / (sqrt(2 (k - 1)) (1 - c)^2 c / N): 0 is best."
     )
-    tree_pmse: float = Field(
-        description="pMSE of a tree of depth 5 on the records it was grown from, as SDNist has it."
-    )
+    tree_pmse: float = Field(description="pMSE of a tree of depth 5 on the records it was grown from, as in SDNist.")
     tree_auc: float = Field(
         description="Area under the ROC curve of such a tree on other records, five folds: 0.5 is best."
     )

@@ -168,7 +168,7 @@ class ReleaseIdentity(Described):
     configured_after_check: bool = Field(
         default=False,
         description="Whether columns, domains, bounds or bins are known to have been changed after somebody had looked at the "
-        "table with check or init, or a run had stopped for what its rows are. false: none is known in the home of this run.",
+        "table with check or init, or a run had stopped for its rows. False: none is known in the home of this run.",
     )
 
 

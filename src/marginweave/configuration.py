@@ -170,7 +170,7 @@ class Configuration(dict[str, Any]):
         key = name if name in self.unconfirmed else f"columns.{name}"
         if key not in self.unconfirmed:
             waiting = ", ".join(self.unconfirmed) or "nothing"
-            raise InputError(f"{name} does not wait for confirmation; there waits {waiting}")
+            raise InputError(f"{name} is not waiting to be confirmed; waiting are: {waiting}")
         if key == "rows":
             self["rows"] = self["rows"]["about"]
         elif key == "privacy":

@@ -1,4 +1,4 @@
-"""The budget ledger to be read: accounts, what was spent, and what fits, as frames. Nothing is booked.
+"""The budget ledger to be read: accounts, what was spent, and what fits, as frames. Nothing is written.
 
 DP: from public facts alone.
 """

@@ -155,7 +155,7 @@ def _given_back(record: ReleaseRecord, name: str) -> BudgetError:
     if BEGUN_STATES.isdisjoint(draw.state for draw in record.draws):
         return BudgetError(f"{message}, and so was the whole release; the same command reserves the release again")
     return BudgetError(
-        f"{message}, so its run can no longer finish; what was drawn stays charged. Give a new release a name of its own with "
+        f"{message}, so its run can no longer finish; what was drawn stays charged. Give a new release another name with "
         f"--run, and give up this one: marginweave purge {record.run} --unfinished"
     )
 
@@ -253,14 +253,14 @@ def check_same_program(draw: DrawRecord, program: Program, run: str) -> None:
     if "program" not in draw.facts:
         raise InputError(
             f"draw {draw.name} of run {run} was begun by marginweave 0.1.0, which kept no seed to repeat it from: this version "
-            "cannot finish the run, and the charge stays. Give a new release a name of its own with --run, and give back what "
+            "cannot finish the run, and the charge stays. Give a new release another name with --run, and give back what "
             f"was never drawn: marginweave purge {run} --unfinished"
         )
     begun_by = Program(version=draw.facts["version"], digest=draw.facts["program"])
     if begun_by != program:
         raise InputError(
             f"draw {draw.name} of release {draw.release} was begun by marginweave {begun_by}, and this is "
-            f"{program}: finish the run with the program that began it, or give a new release a name of its own with --run"
+            f"{program}: finish the run with the program that began it, or give a new release another name with --run"
         )
 
 

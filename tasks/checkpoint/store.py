@@ -99,7 +99,7 @@ class BlockFile(Sequence[bytes]):
             stream.seek(self._offsets[place])
             payload = stream.read(length)
         if not hmac.compare_digest(_digest(self.key, ("block", *self.address, place), payload), digest):
-            raise DamagedCheckpoint(f"{self.path} is damaged; the same command computes it anew")
+            raise DamagedCheckpoint(f"{self.path} is damaged; the same command computes it again")
         return payload
 
 
@@ -123,7 +123,7 @@ def open_blocks(path: Path, key: bytes, address: tuple[str, ...]) -> BlockFile |
     entries = tuple(_ENTRY.iter_unpack(index))
     if magic != BLOCK_MAGIC or not hmac.compare_digest(kept, digest):
         raise DamagedCheckpoint(
-            f"{path} is damaged or was written under another key; the same command computes it anew"
+            f"{path} is damaged or was written under another key; the same command computes it again"
         )
     return BlockFile(path, address, entries, digest.hex(), key)
 
@@ -190,7 +190,7 @@ class Store:
         place = self.place(stage, key)
         if not write_once(place, sealed) and read_file(place) != sealed:
             raise StageError(
-                f"stage {stage}: {place} holds other bytes than this stage computed; remove it to compute anew"
+                f"stage {stage}: {place} holds other bytes than this stage computed; remove it to compute it again"
             )
         return digest
 
@@ -207,7 +207,7 @@ class Store:
         opened = open_seal(self.key, ("stage", stage, key), sealed)
         if opened is None:
             raise DamagedCheckpoint(
-                f"stage {stage}: {place} is damaged or was written under another key; the same command computes it anew"
+                f"stage {stage}: {place} is damaged or was written under another key; the same command computes it again"
             )
         return opened[0]
 

@@ -105,7 +105,7 @@ def unit_refusal(unit: str, neighbors: str, account: Account) -> Refusal | None:
     """Why a release of this unit and relation is refused, or None where they are those of the account."""
     for what, asked, present in (("unit", unit, account.unit), ("neighbors", neighbors, account.neighbors)):
         if asked != present:
-            own = "; any other needs an account of its own: ledger open NAME --for CONFIG"
+            own = "; any other needs a separate account: ledger open NAME --for CONFIG"
             return Refusal(what, f"{what} ({asked}) must be {present}, as account {account.dataset} was opened{own}")
     return None
 
@@ -193,8 +193,8 @@ def _source_refusal(source: SourceDigest | None, account: Account, sums: Sums, j
             other = row["account"]
             return Refusal(
                 "source",
-                f"this source was released under account {other}, byte for byte; releases about the same people share "
-                "one account, also where their sources differ in order, format or a few rows, which nothing here can see; to "
+                f"this source was released under account {other}, byte for byte. Releases about the same people share "
+                "one account, also where their sources differ in order, format or a few rows, which nothing here can see. To "
                 f'decide otherwise: marginweave ledger alias {account.dataset} {other} --reason "…"',
             )
     return None

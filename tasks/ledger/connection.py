@@ -167,7 +167,7 @@ def _translated(engine: Engine, location: LedgerLocation) -> Iterator[None]:
             ) from None
         if _is_full(error, location):
             raise FullDisk(
-                f"the disk of the ledger {location} is full: nothing can be booked until there is room again"
+                f"the disk of the ledger {location} is full: nothing can be charged until there is room again"
             ) from None
         kind = LostConnection if _is_lost(error, engine) else BudgetError
         raise kind(f"the ledger {location} cannot be used: {_words(error, engine.url)}") from None

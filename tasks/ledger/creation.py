@@ -122,7 +122,7 @@ def upgrade(location: LedgerLocation, environment: Mapping[str, str], *, writer:
 def _let_append(connection: Connection, role: str) -> None:
     """INSERT and SELECT on both tables and SELECT on the version, and nothing else, for a role of PostgreSQL."""
     if connection.dialect.name == "sqlite":
-        raise BudgetError("a ledger in a file has no roles: whoever may write the file writes the ledger")
+        raise BudgetError("a ledger in a file has no roles: everybody who may write the file writes the ledger")
     name = connection.dialect.identifier_preparer.quote_identifier(role)
     tables = f"{ACCOUNTS.name}, {EVENTS.name}"
     connection.exec_driver_sql(f"REVOKE ALL ON {tables}, {VERSIONS.name} FROM {name}")
@@ -157,7 +157,7 @@ def box_accounts(connection: Connection, location: LedgerLocation, environment: 
             lines.append(
                 f"Run {record.run} of account {record.dataset}: 0.1.0 was stopped inside draw {', '.join(begun)}, and if its "
                 "file is not whole only 0.1.0 can finish the run, with a spare draw. For that, restore the backup of the "
-                "ledger from before this upgrade now, before anything else is booked"
+                "ledger from before this upgrade now, before anything else is written"
             )
     journal.append(*rows)
     return lines

@@ -26,8 +26,8 @@ _NEIGHBORS = {
 COMPOSITION = (
     "Adaptive, with budgets that were not chosen from earlier noisy results: Gaussian differential privacy, mu^2 of all "
     "draws add; deltas of thresholds add. Zero-concentrated differential privacy (rho adds) is kept beside it. What is "
-    "known in plain (epsilon, delta) only is added to either. Every draw is booked in an append-only ledger before it is "
-    "drawn."
+    "known in plain (epsilon, delta) only is added to either. Every draw is recorded in an append-only ledger before it "
+    "is made."
 )
 
 

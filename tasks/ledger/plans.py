@@ -146,7 +146,7 @@ def check_same_plan(record: ReleaseRecord, plan: BudgetPlan, program: Program | 
         first = "; ".join(differences[:3]) + (f"; and {more} more" if more > 0 else "")
         raise InputError(
             f"run {record.run} was reserved by {began} with another plan than {program} would draw: {first}. This attempt drew "
-            "nothing: finish the run with the program that began it, or give a new release a name of its own with --run"
+            "nothing: finish the run with the program that began it, or give a new release another name with --run"
         )
     return tuple(sorted(close))
 

@@ -191,8 +191,8 @@ class Evaluations:
             waiting = _awaiting(self.session.view(journal), dataset)
             if waiting is not None:
                 raise BudgetError(
-                    f"run {waiting.run} of account {waiting.dataset} awaits approval, and whoever decides must have seen "
-                    "nothing that it was made from: approve or reject it before an internal evaluation"
+                    f"run {waiting.run} of account {waiting.dataset} awaits approval, and the person who decides must have "
+                    "seen nothing that it was made from: approve or reject it before an internal evaluation"
                 )
             journal.append(Event(kind=EventKind.EVALUATED_INTERNALLY, actor=actor, account=dataset, release=release_id))
 

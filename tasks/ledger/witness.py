@@ -214,8 +214,8 @@ class BlindRun:
         if self.forgotten:
             return _older_copy(where, f"draw {self.forgotten[0]}", f"run {self.manifest.run} has made")
         return (
-            f"{self.sighting.path} is missing, empty or another ledger's, although its run was charged: whether {where} is an "
-            "older copy of itself cannot be told, so that nothing is drawn, given back or published with it; restore the file, "
+            f"{self.sighting.path} is missing, empty or another ledger's, although its run was charged. Nobody can say whether "
+            f"{where} is an older copy of itself, so nothing is drawn, given back or published with it. Restore the file, "
             f"or add what is known to be charged: {RECONCILE}"
         )
 
@@ -277,7 +277,7 @@ def _compare(journal: Journal, seen: Mapping[str, Row | None], where: str) -> No
 
 def _older_copy(where: str, what: str, who: str) -> str:
     return (
-        f"{where} does not have {what} that {who}: it is an older copy of itself and does not know all that was drawn, so that "
-        "nothing is drawn, given back or published with it; restore the newest copy, or, where that is lost, add what is known "
+        f"{where} does not have {what} that {who}: it is an older copy of itself and does not know all that was drawn, so "
+        "nothing is drawn, given back or published with it. Restore the newest copy, or, where that is lost, add what is known "
         f"to be charged: {RECONCILE}"
     )

@@ -19,7 +19,7 @@ SCALES = (
 )
 """Words from low to high, and by how many letters each may be cut short; 0 for none."""
 _LAST = frozenset(_TABLE["last"].casefold().split("|"))
-"""What is no place on a scale; it stands after all others."""
+"""What is no place on a scale; it comes after all others."""
 _FIRST_NUMBER = re.compile(
     r"^\s*(?:[<>≤≥]=?|under|below|less than|over|above|up to|unter|über|bis|ab)?\s*(\d+(?:\.\d+)?)", re.IGNORECASE
 )

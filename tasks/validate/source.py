@@ -99,7 +99,7 @@ def _common_schema(source: str, parts: Sequence[Part], columns: Sequence[str]) -
         elif any(present.names.count(name) != 1 for name in columns):
             raise InputError(
                 f"source ({source}) has parts with different columns: part {number} ({part.name}) lacks a declared column, or "
-                "has it twice"
+                "repeats it"
             )
         for name in columns:
             kind = present.field(name).type

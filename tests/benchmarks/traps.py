@@ -80,7 +80,7 @@ TESTS = {
         ("test_traps.py::test_costs_a_top_code_and_columns_without_gaps",),
     ),
     "a top code": (
-        "a value of its own, beside the bins",
+        "a separate value, beside the bins",
         ("test_traps.py::test_costs_a_top_code_and_columns_without_gaps",),
     ),
     "a code list of 264 industries": (
@@ -161,7 +161,7 @@ In these {len(every)} releases, of tables in which nothing is missing, {gaps} ce
 Without `rows` the survey's records say little of pairs, as noise is shared among all triples, and the verdict says so: not for
 pairs of columns. `init` drafts `rows`, to be kept where the size of the table is published.
 
-What is left of the error of the mean is noise on the last bins, where a cost weighs most: beside three columns the counts of
+What is left of the error of the mean is noise on the last bins, where a cost weighs most. Beside three columns the counts of
 costs have sd 12, and the last bin has 8 of 12,000 records, which are a twentieth of all costs. Fewer columns or wider log bins
 lessen it. So does a larger `one_way_share`, but pairs pay for it: with 0.5 in place of 0.3 they are a tenth farther from the
 table, which is why it is not the default. Nor do we bend the tail to a smooth one: where many values were clamped to the bound,

@@ -1,4 +1,4 @@
-"""docs/faults.md: the planted faults and what kills each. `python -m tests.mutations.page` writes it anew."""
+"""docs/faults.md: the planted faults and what kills each. `python -m tests.mutations.page` writes it again."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _ABOUT = """\
 # Planted faults
 
 A check is worth what it would notice. Each of these {number} faults is planted into the shipped code, one at a time, and the
-checks named beside it are run: every one of them has to fail, by an assertion, and to pass without the fault
-(`tests/mutations`, in `make test`). The exact change stands in `tests/mutations/faults/`; where the code has moved so that a
-fault cannot be planted any more, the gate fails and says so. Whoever corrects a fault that the checks had missed plants it
-here. This page is written by `python -m tests.mutations.page`.
+checks named beside it are run. Every one of them has to fail, by an assertion, and to pass without the fault
+(`tests/mutations`, in `make test`). The exact change is in `tests/mutations/faults/`; where the code has moved so that a
+fault cannot be planted any more, the gate fails and says so. If you correct a fault that the checks had missed, plant
+it here. This page is written by `python -m tests.mutations.page`.
 """
 
 

@@ -29,7 +29,7 @@ KNOWN = {
     "the root of Delta_1 is missing in the threshold",
     "sigma is halved",
     'the "+ 1" of the threshold is missing',
-    "a noisy count above the printed rho_1 is told, where it has to reach the integer T",
+    "a noisy count above the printed rho_1 is released, where it has to reach the integer T",
     "counts are suppressed by what they are exactly",
     "cells in which nobody is get no noise",
     "noise is used again at a retry",
@@ -42,7 +42,7 @@ KNOWN = {
     "theta is ignored in the noise",
     "a resized table has max(m, n) records, not min(m, n)",
     "a private domain is that of the rows, not of what bounding left of them",
-    "the number of records is told without noise",
+    "the number of records is released without noise",
     "the text of an exception quotes what a library said",
     "the charge comes after the draw",
 }

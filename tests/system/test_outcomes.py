@@ -27,7 +27,7 @@ from tests.support.samples import every
 pytestmark = pytest.mark.system
 PAGE = REPOSITORY / "docs" / "operations.md"
 TABLE = re.compile(r"^\| step \|.*\n(?:\|.*\n)+", re.MULTILINE)
-FINISHES, GOES_ON, RESTORED = "finishes", "goes on", "goes on once restored"
+FINISHES, GOES_ON, RESTORED = "finishes", "resumes", "resumes once restored"
 
 
 def table_of_page() -> dict[str, dict[str, str]]:

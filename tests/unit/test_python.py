@@ -136,7 +136,7 @@ def test_what_cannot_be_confirmed_or_drafted(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"columns\.sex needs a place where it is published"):
         config.confirm("sex")
     with pytest.raises(
-        InputError, match=r"town does not wait for confirmation; there waits privacy, rows, columns\.grade"
+        InputError, match=r"town is not waiting to be confirmed; waiting are: privacy, rows, columns\.grade"
     ):
         config.confirm("town", "here")
     with pytest.raises(InputError, match="a frame has no name"):

@@ -111,7 +111,7 @@ class DateColumn(BinnedColumn, frozen=True):
         first, stop = self._ends(self._limits)
         years = moment_of(first * self.seconds).year, moment_of((stop - 1) * self.seconds).year
         if "y" in used and not (years[0] >= 1969 and years[1] <= 2068):
-            raise ValueError("has a format with %y, which stands for 1969 to 2068; its bounds lie outside")
+            raise ValueError("has a format with %y, which means 1969 to 2068; its bounds lie outside")
         if years[0] < 1000:
             raise ValueError(
                 "has a format, and bounds before the year 1000, which a format does not write in four digits"

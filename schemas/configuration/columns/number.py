@@ -77,7 +77,7 @@ class NumberColumn(NumberGrid, frozen=True):
         edges = self._inner
         for low, high in pairwise(edges):
             if not low < high:
-                raise ValueError(f"has bins out of order: {low:g} stands before {high:g}; edges must increase")
+                raise ValueError(f"has bins out of order: {low:g} is before {high:g}; edges must increase")
         if isinstance(self.bounds, tuple):
             low, high = self.bounds
             if self.outer == "open" and not (low <= edges[0] and edges[-1] <= high):

@@ -126,7 +126,7 @@ def level_multipliers(proportions: tuple[float, ...], budget: float) -> tuple[fl
     if max(multipliers) > MAX_SIGMA:
         raise InputError(
             f"noise multiplier ({max(multipliers):.3g}) must be at most {MAX_SIGMA}: "
-            "raise privacy.epsilon, or bring the proportions of aggregate.sigma nearer to each other"
+            "raise privacy.epsilon, or bring the proportions of aggregate.sigma closer to each other"
         )
     return multipliers
 

@@ -31,7 +31,7 @@ above, and 1e-6 for the others.
 
 - **default**: a configuration with `rows:` and neither `aggregate` nor `synthesize`. **independent**: single columns with the
   whole budget. **dpsyn**: our marginals and GUM with `preset: paper`, DPSyn's settings. **dpmm-mst**: MST of the package dpmm.
-  **rows** are the released rows themselves, a ceiling for classifiers; **subsample** is 40 % of them, which has errors of
+  **rows** are the released rows themselves, a ceiling for classifiers. **subsample** is 40 % of them, which has errors of
   sampling alone. Neither is private, and neither depends on epsilon.
 - **boosting** and **logistic**: scikit-learn's `HistGradientBoostingClassifier` on the codes as numbers, and its
   `LogisticRegression` on an indicator a value. From the other columns they learn `income>50K` (adult), whether there were
@@ -61,7 +61,7 @@ them with the functions of a release; three-way TVD of 100 sets, the same ones i
 - **Little by chance in the records.** Five times as many records: .903, where one table of records had .901. As many records
   with the model's expected labels in place of drawn ones: .904.
 - **The labels, not the other columns.** Real columns with the labels that the model expects of them: .898.
-- **Noise of what is measured of the target.** No pair with the target is measured by itself; 63 of its 78 triples are, with a
+- **Noise of what is measured of the target.** No pair with the target is measured by itself. 63 of its 78 triples are, with a
   median noise of 127 records, other triples with 91: a table's share of the budget grows with its cells, and a target of two
   values makes small tables.
 

@@ -17,12 +17,12 @@ Default = Callable[[str, float], str]
 HEAD = """# Accuracy: synthetic records beside the table, and beside peers
 
 Written by `python -m tests.benchmarks.accuracy --write` from the figures in `tests/benchmarks/accuracy/figures.jsonl`, {count}
-of them{dates}; do not edit by hand. The same command goes on where figures are missing. All tables are public.
+of them{dates}; do not edit by hand. The same command measures the figures that are missing. All tables are public.
 
-- Every release of ours is a `marginweave run` with a home and a ledger of its own, scored on the `synthetic.csv` that it
-  published. Peers are the packages from PyPI in environments of their own, with the versions pinned there, on the same two
+- Every release of ours is a `marginweave run` with its own home and ledger, scored on the `synthetic.csv` that it
+  published. Peers are the packages from PyPI in separate environments, with the versions pinned there, on the same two
   cores; each gets the same table, public domain, epsilon and delta, and the settings it comes with.
-- Noise is drawn anew by every repetition. `±` is the sample standard deviation of the repetitions, where there are several.
+- Every repetition draws its own noise. `±` is the sample standard deviation of the repetitions, where there are several.
 - **TVD**: half the L1 distance of relative frequencies, mean of all marginals of one and of two columns, and of a fixed sample
   of 300 of three (all, where there are fewer). **L1**: of all marginals. A missing value is a value. Less is better.
 - **CPU s** and **MB** are of all processes of a run, start and imports included; Prefect's server is not counted. A cell that

@@ -17,8 +17,8 @@ from tests.benchmarks.scale.page import NOT_YET, header
 HEAD = """# Small tables: synthetic records beside peers
 
 Written by `python -m tests.benchmarks.accuracy.small --write` from the {count} figures in
-`tests/benchmarks/accuracy/small.jsonl`; do not edit by hand. The same command goes on where figures are missing: {missing} of
-{all} cells are not measured yet. Delta is 1e-6 everywhere.
+`tests/benchmarks/accuracy/small.jsonl`; do not edit by hand. The same command measures the figures that are missing:
+{missing} of {all} cells are not measured yet. Delta is 1e-6 everywhere.
 
 - **Tables**: three random samples (seeded) of 500, 1,000, 2,000 and 5,000 rows of four tables, and of statsmodels' American
   National Election Study of 1996 (`anes96`), which has 944 rows: these are all that "1,000" has of it. Every sample is released
@@ -37,7 +37,7 @@ ASKED = """
 ## Asked and reached: 1,000 rows, epsilon {epsilon:g}
 
 Asked {where}: pairs and triples at most 3 % and two standard errors (of the samples' differences) worse
-than the best of MST, AIM and independent columns; the error of the three strongest associations at most 60 % of the better of
+than the best of MST, AIM and independent columns. The error of the three strongest associations at most 60 % of the better of
 MST and independent columns, of the ten strongest at most 80 %. *So far*: not all of these are
 measured; a comparison is of the samples that both have.
 """
@@ -82,13 +82,14 @@ Simulated releases of 1,000 rows at epsilon 1, six of each table, in which one p
 - **A fit closer to the counts** helps only where nothing is merged (simulated, three releases a table; ends at a noise of 1,
   .5 and .2 on the same draws: three strongest pairs of adult .176, .139, .146, of drug_deaths .260, .202, .199). With
   values merged at 2 sigma it changes little: adult .191 and .193, drug_deaths .222 and .206, ma2019 .588 and .584.
-- Tried and not taken as well: no merging with pairs chosen by |counts - model| less what noise makes of them (releases: adult
-  .128 of .163 and drug_deaths .192 of .216, but affairs .061 of .037, and TVD 5 % worse on adult and affairs); the same with
-  merging at 1 sigma (simulated: drug_deaths .338, as the choice finds 2.3 of the three strongest pairs instead of 3); 9 and
-  12 pairs; scores that imitate V, which are as small as the noise of the choice (simulated, the Euclidean distance weighted
-  by the inverse root of expected counts: of the three strongest pairs it finds 1 on adult and none on ma2019); one fit that
-  starts near single records (simulated without merging: adult .132, drug_deaths .161; but in releases with merging at 1 sigma
-  the triples of affairs are off by .247 instead of .210); exchanges of records across components.
+- Tried and not taken as well: no merging with pairs chosen by |counts - model| less what noise makes of them. Releases:
+  adult .128 of .163 and drug_deaths .192 of .216, but affairs .061 of .037, and TVD 5 % worse on adult and affairs. Not
+  taken are also: the same with merging at 1 sigma (simulated: drug_deaths .338, as the choice finds 2.3 of the three
+  strongest pairs instead of 3), and 9 and 12 pairs. Nor are scores that imitate V. They are as small as the noise of the
+  choice (simulated, the Euclidean distance weighted by the inverse root of expected counts: of the three strongest pairs it
+  finds 1 on adult and none on ma2019). Nor is one fit that starts near single records (simulated without merging: adult
+  .132, drug_deaths .161; but in releases with merging at 1 sigma the triples of affairs are off by .247 instead of .210),
+  nor exchanges of records across components.
 """
 
 

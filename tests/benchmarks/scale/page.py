@@ -24,7 +24,7 @@ HEAD = """# Benchmarks: speed and memory as tables grow
 
 Written by `python -m tests.benchmarks.scale --write` ({command}); do not edit by hand. `make bench` runs a short form and
 writes nothing. The numbers are of one machine{dates}; ratios between two columns of one line carry over to others better than
-seconds do. All tables are made from the public Adult census extract (`adult_cat.csv`) or from formulas, with a seed; all
+seconds do. All tables are made from the public Adult census extract (`adult_cat.csv`) or from formulas, with a seed. All
 releases are at epsilon 4, delta = 1 / (n ln n), with every other setting as it comes but for the methods: k-tuples and
 aggregate-seeded, as pac-synth has them, where the name of a table does not say otherwise.
 """
@@ -32,8 +32,8 @@ RUNS = """
 ## Whole releases
 
 `marginweave run` from outside: read a folder of Parquet parts (`adult-csv`: one CSV file), aggregate up to R, synthesize about
-as many records as there are rows, evaluate, write. Each release had a home and a ledger of its own, and a Prefect server that
-stood already.
+as many records as there are rows, evaluate, write. Each release had its own home and ledger, and a Prefect server that ran
+already.
 
 - **wall** is all of it, from the start of Python on; **of it start** is how long it waited until a server listened, where it
   started its own.
@@ -60,13 +60,13 @@ LINES = """
 
 Least squares of the relative distance, value = fixed + slope x rows, over the releases of `adult` at R = 3
 ({span}without the server's start); that of memory from a million rows on, where blocks are full. The residuals are what each
-measured value exceeds the line by. The extrapolation to 100 million rows supposes that the line goes on. Its range is the
+measured value exceeds the line by. The extrapolation to 100 million rows supposes that the line continues. Its range is the
 largest residual either way.
 """
 RATIO = """
 ## Beside pac-synth
 
-pac-synth {version} from PyPI, SDS's own engine in Rust, in an environment of its own; the same CSV file (rows of adult drawn
+pac-synth {version} from PyPI, SDS's own engine in Rust, in a separate environment; the same CSV file (rows of adult drawn
 with replacement, nothing exchanged), R = 3, epsilon 4, the same delta, one after the other on the same machine. Both make as
 many records as the file has rows. CPU seconds of all threads. Imports are apart on both sides (for ours the loading of compiled
 code as well), and so is **convert**, which makes the table in memory a table of codes. **memory** is the peak beyond imports,
@@ -83,16 +83,17 @@ byte a code, as it passes through memory. `python -m tests.benchmarks.scale.limi
 START = """
 ## Beside a bare Prefect flow
 
-Commands on the example (8,056 rows, 8 columns) in a settled home, beside what they cannot do without: the import of the
-libraries that they need, or a flow of fifteen tasks that add one to a number, with a server that stands or its own. Scripts
-(`import marginweave`) stand beside `import pandas`. The least of a few times; CPU without servers'.
-`python -m tests.benchmarks.start --check` runs in CI.
+Commands on the example (8,056 rows, 8 columns) in a settled home, beside what they cannot do without. That is the import of
+the libraries that they need, or a flow of fifteen tasks that add one to a number, with a server that runs already or its
+own. Scripts (`import marginweave`) stand beside `import pandas`. The least of a few times; CPU without servers'. `python -m
+tests.benchmarks.start --check` runs in CI.
 """
 MODELS = """
 ## Beside dpmm's MST and AIM
 
-Whole programs on adult_cat (48,842 x 14) at epsilon 1, from the start of Python to the file of records, the median of the seeds
-in docs/accuracy.md, where their accuracy stands: ours by default, with ledger, Prefect and a server that stands.
+Whole programs on adult_cat (48,842 x 14) at epsilon 1, from the start of Python to the file of records. Each figure is the
+median of the seeds in docs/accuracy.md, where their accuracy is: ours by default, with ledger, Prefect and a server that
+runs already.
 """
 
 

@@ -82,7 +82,7 @@ FAULTS = (
         killed_by=(f"{_RUN}test_another_program_does_not_make_a_begun_draw_again",),
     ),
     Fault(
-        name="noise of a library is drawn anew where its draw was begun",
+        name="noise of a library is drawn again where its draw was begun",
         file="tasks/checkpoint/draws.py",
         text="    if draw.state == State.RESERVED:\n        if prepared.unkeyed is not None:\n",
         instead="    if draw.state in (State.RESERVED, State.DRAWN):\n        if prepared.unkeyed is not None:\n",
@@ -126,7 +126,7 @@ FAULTS = (
         killed_by=(f"{_SECRETS}test_a_lost_draw_stays_charged",),
     ),
     Fault(
-        name="a lost draw is drawn again without a charge of its own",
+        name="a lost draw is drawn again without its own charge",
         file="tasks/checkpoint/draws.py",
         text="        raise lost(draw)\n    if prepared is None:\n",
         instead=(
@@ -160,7 +160,7 @@ FAULTS = (
         killed_by=("tests/unit/checkpoint/test_run_draw.py::test_tainted_draws_are_lost_and_not_stored",),
     ),
     Fault(
-        name="an attempt that was taken over goes on",
+        name="an attempt that was taken over continues",
         file="tasks/ledger/draws.py",
         text="    if record.lease != lease:\n",
         instead="    if record.lease is None:\n",

@@ -16,7 +16,7 @@ _WORDS = 'return _words(lambda block: self._key("cells", (table,), block), start
 
 FAULTS = (
     Fault(
-        name="words are streamed: a call goes on where the last one ended",
+        name="words are streamed: a call continues where the last one ended",
         file="tasks/mechanisms/randomness.py",
         text=_WORDS,
         instead='self.__dict__["_read"] = (start := self.__dict__.get("_read", 0)) + count\n        ' + _WORDS,
@@ -177,7 +177,7 @@ FAULTS = (
         killed_by=(_CERTAIN,),
     ),
     Fault(
-        name="a choice that is open is drawn anew",
+        name="a choice that is open is drawn again",
         file="tasks/mechanisms/exponential.py",
         text="uniform = uniform << precision | stream.integer(precision)",
         instead="uniform = stream.integer(2 * precision)",

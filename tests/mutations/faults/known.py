@@ -15,7 +15,7 @@ FAULTS = (
         killed_by=("tests/system/test_known_totals.py::test_no_draw_depends_on_what_is_known[marginals]",),
     ),
     Fault(
-        name="an invariant is told as the table of another source",
+        name="an invariant is stated as the table of another source",
         file="tasks/publish/statement.py",
         text='if known.exact and known.table.origin == "these-rows"',
         instead='if known.exact and known.table.origin == "other-source"',
@@ -55,7 +55,7 @@ FAULTS = (
         killed_by=(f"{_EARLIER}::test_no_draw_depends_on_an_earlier_release",),
     ),
     Fault(
-        name="merged values are told apart by this release alone, where an earlier one counted them better",
+        name="merged values are distinguished by this release alone, where an earlier one counted them better",
         file="tasks/normalize/marginals.py",
         text="for m in marginals.measured[0])",
         instead="for m in marginals.one_way)",

@@ -8,14 +8,14 @@ _PUBLIC = "tests/system/test_stages_capabilities.py::test_nothing_private_is_ope
 
 FAULTS = (
     Fault(
-        name="the number of records is told without noise",
+        name="the number of records is released without noise",
         file="tasks/aggregate/task.py",
         text="make=lambda bits, _: pack_number(int(add_noise(records, sigma, bits)[0])),",
         instead="make=lambda bits, _: pack_number(int(records[0])),",
         killed_by=("tests/system/test_stages_capabilities.py::test_the_number_of_records_is_told_with_its_noise",),
     ),
     Fault(
-        name="a bought comparison is told without noise",
+        name="a bought comparison is released without noise",
         file="tasks/evaluate/paid.py",
         text='{"value": add_noise(exact, sigma, bits)}',
         instead='{"value": exact}',

@@ -36,7 +36,7 @@ FAULTS = (
         killed_by=("tests/laws/test_units.py::test_no_way_to_hold_values_is_worse_than_the_two_extremes",),
     ),
     Fault(
-        name="a noisy count above the printed rho_1 is told, where it has to reach the integer T",
+        name="a noisy count above the printed rho_1 is released, where it has to reach the integer T",
         file="tasks/accounting/thresholds.py",
         text="    return 1 + bisect_left(range(1, table.largest + 1 + records), True, key=keeps)\n",
         instead=(
@@ -89,7 +89,7 @@ FAULTS = (
         killed_by=(_MANY,),
     ),
     Fault(
-        name="a cell that occurs is told a second time, as an empty one",
+        name="a cell that occurs is released a second time, as an empty one",
         file="tasks/aggregate/level.py",
         text="zeros = passing[are_zero]",
         instead="zeros = passing",

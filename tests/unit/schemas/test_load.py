@@ -50,7 +50,7 @@ REFUSED = [
     ({"aggregate__thresholds": {"fixed": {"4": 3}}}, "aggregate.thresholds names length 4; the reporting length is 3"),
     ({"aggregate__split": "shares", "privacy__accountant": "sds"}, "aggregate.split (shares) must be sds"),
     ({"columns": {}}, "columns must not be empty"),
-    ({"columns__age__bins": [0, 30, 18, 100]}, "columns.age has bins out of order: 30 stands before 18"),
+    ({"columns__age__bins": [0, 30, 18, 100]}, "columns.age has bins out of order: 30 is before 18"),
     ({"columns__age__bins": [0, 18, 99]}, "columns.age has bins that do not begin and end at its bounds"),
     ({"columns__age__bounds": [100, 0]}, "columns.age has bounds (100, 0): the minimum must be below the maximum"),
     ({"columns__age__bins": 0}, "columns.age.bins (0) must be between 1 and 100000"),
@@ -217,7 +217,7 @@ def test_bins_of_very_unequal_width_have_a_grid() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a:\n\tb: 1\n", "c, line 2: a tab stands where YAML has spaces; write spaces"),
+        ("a:\n\tb: 1\n", "c, line 2: a tab is where YAML has spaces; write spaces"),
         ("a: b: 1\n", "c, line 1: put a text with a colon in quotes; indent the keys of one level alike"),
         (
             "a: 1\nb:2\nc: 3\n",

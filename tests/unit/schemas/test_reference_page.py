@@ -165,8 +165,8 @@ def test_every_section_that_is_named_is_there() -> None:
     assert len(EXAMPLES) >= 18
 
 
-def test_the_readme_shows_the_release_that_make_run_makes() -> None:
+def test_the_guide_shows_the_release_that_make_run_makes() -> None:
     """The name of its run follows from all settings, defaults included: what is shown was made with those of now."""
     example = load_configuration(ROOT / "deployments" / "examples" / "affairs.yaml")
-    shown = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
     assert set(re.findall(r"runs/(affairs-[0-9a-f]{8})", shown)) == {example.default_run}

@@ -48,7 +48,7 @@ def test_column_names_are_texts() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("a: 1\nb: 2\na: 3\n", "line 3: the key 'a' stands twice"),
+        ("a: 1\nb: 2\na: 3\n", "line 3: the key 'a' occurs twice"),
         ("a: [1, 2\nb: 3", "line 2"),
         ("- 1\n- 2", "holds no keys with values"),
         ("", "is empty"),

@@ -1,0 +1,71 @@
+"""README.md, the guide and the tutorials run as they are written, from top to bottom."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from tests.support.command_line import CommandLine
+from tests.support.pages_run import enter, page_blocks, run_page
+from tests.support.places import REPOSITORY
+
+pytestmark = pytest.mark.system
+README = REPOSITORY / "README.md"
+TUTORIALS = [REPOSITORY / "docs" / "guide.md", *sorted((REPOSITORY / "docs" / "tutorials").glob("[a-z]*.md"))]
+
+
+def test_the_readme_from_top_to_bottom(marginweave: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The release that the shell makes is the one that Python finds: charged once."""
+    enter(marginweave, monkeypatch)
+    names = run_page(README, marginweave)
+    assert [*names["records"].columns] == ["sex", "region", "age", "smokes", "diagnosis", "cost"]
+    assert len(names["records"]) == 1000
+    assert {*names["ages"].columns.get_level_values(0)} == {"no", "yes"}
+    assert [path.name for path in (marginweave.home / "runs").iterdir()] == [names["model"].release.statement.run]
+
+
+def test_the_readme_fits_its_first_screen() -> None:
+    """Purpose, pictures, three lines of shell and three of Python."""
+    head = README.read_text(encoding="utf-8").partition("\n## ")[0].splitlines()
+    assert len(head) <= 30
+    assert [len(text.split("\n")) - text.count("\n\n") - 1 for _, _, text in page_blocks(README)] == [3, 3]
+    pictures = sorted((REPOSITORY / "docs" / "pictures").iterdir())
+    assert [path.name for path in pictures] == ["explore.png", "report.png"]
+    assert all(
+        path.stat().st_size < 60_000 and f"]({path.relative_to(REPOSITORY)})" in "\n".join(head) for path in pictures
+    )
+
+
+def test_the_example_is_what_its_script_makes() -> None:
+    """A table that is made up, from a seed: its bytes are those of deployments/example_table.py."""
+    made: dict[str, Any] = {
+        "__name__": "example_table",
+        "__file__": str(REPOSITORY / "deployments" / "example_table.py"),
+    }
+    exec((REPOSITORY / "deployments" / "example_table.py").read_text(encoding="utf-8"), made)
+    pd.testing.assert_frame_equal(
+        pd.read_csv(REPOSITORY / "flows" / "cli" / "visits.csv"), made["visits"](), check_dtype=False
+    )
+
+
+def test_an_example_is_not_written_over(marginweave: CommandLine) -> None:
+    (marginweave.home / "visits.yaml").write_text("mine")
+    refused = marginweave("example")
+    assert (refused.returncode, "visits.yaml exists already" in refused.stderr) == (2, True)
+    assert (marginweave.home / "visits.yaml").read_text() == "mine"
+    refused = marginweave("example", "--to", "nowhere")
+    assert (refused.returncode, "must be a folder that exists" in refused.stderr) == (2, True)
+
+
+def _page(page: Path) -> object:
+    return pytest.param(page, id=page.stem, marks=[pytest.mark.long] if "\n<!-- long -->" in page.read_text() else [])
+
+
+@pytest.mark.parametrize("page", [_page(page) for page in TUTORIALS])
+def test_a_tutorial_from_top_to_bottom(page: Path, marginweave: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its code holds its own assertions."""
+    enter(marginweave, monkeypatch)
+    run_page(page, marginweave)
