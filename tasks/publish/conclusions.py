@@ -79,7 +79,7 @@ def _may(known: Sequence[_Known], published: PublishedRelease) -> Iterator[str]:
             f"{best.words}, and the true count is between {best.low:,} and {best.high:,} in {sure:.0f} of 100 such statements."
         )
     if apart := next(((a, b) for a, b in _pairs(known) if a.low > b.high), None):
-        yield f"Compare what is clearly apart: {apart[0].said} is more frequent than {apart[1].said}."
+        yield f"Compare what is further apart than noise reaches: {apart[0].said} is more frequent than {apart[1].said}."
     yield (
         "Try out an analysis on the synthetic records, and take the numbers that you quote from the explorer (explore.html), "
         "which gives them with their ranges."

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from marginweave.flows import release
+from marginweave.flows import release  # noqa: F401 - first: its module has its name
 from marginweave.flows.run import bookkeeping, continuity, preparation
 from marginweave.schemas.ledger import records
 from marginweave.tasks.aggregate import task as aggregate
@@ -25,7 +25,7 @@ from marginweave.tasks.ledger.draws import Draws
 from marginweave.tasks.ledger.ledger import Keys
 from marginweave.tasks.ledger.releases import Releases
 
-FLOW = sys.modules[release.fn.__module__]
+FLOW = sys.modules["marginweave.flows.release"]
 DRAW = "level-1"
 FAULTS = ("disk full", "read-only", "ledger gone", "older copy of the ledger", "clock set back", "one byte flipped")
 NOTHING = "—"

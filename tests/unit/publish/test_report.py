@@ -224,11 +224,11 @@ def test_what_is_concluded_follows_from_the_numbers() -> None:
     said = {words: numbers(sentence) for sentence in (*found.may, *found.may_not) for words in [sentence.split(":")[0]]}
     count, low, high = said["Give a count with its range"][0]
     assert (count, low, high) in ranges
-    (_, low, _), (_, _, high) = said["Compare what is clearly apart"]
+    (_, low, _), (_, _, high) = said["Compare what is further apart than noise reaches"]
     assert low > high
     (_, low, _), (_, _, high) = said["Rank what overlaps"]
     assert low <= high
-    assert {*said["Compare what is clearly apart"], *said["Rank what overlaps"]} <= ranges
+    assert {*said["Compare what is further apart than noise reaches"], *said["Rank what overlaps"]} <= ranges
     assert said["Take a small number for a fact"][0][1] == 0
     assert any("below 20 records by 1 column," in sentence for sentence in found.may_not)
     assert not any("Speak of small groups" in sentence for sentence in conclusions(release, columns, None).may_not)
