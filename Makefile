@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loads
 # Hundreds of processes import the same modules and rewrite the same asserts: compiled once, whatever the shell has set.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test test-unit test-long test-versions kernels lint style mypy basedpyright bench bench-accuracy audit-dependencies release clean
+.PHONY: help docs run test test-unit test-long test-versions kernels lint style mypy basedpyright bench bench-accuracy audit-dependencies release clean
 
 help: ## show the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -69,6 +69,9 @@ audit-dependencies: $(VENV)/.ready-test ## ask for known vulnerabilities of the 
 release: $(VENV)/.ready-lint ## build the wheel of this commit, try it in an empty environment, and tag it
 	@$(BIN)/python deployments/release.py
 
+docs: $(VENV)/.ready-lint ## build the documentation site in build/site, with search and a Python reference; a warning fails
+	@$(BIN)/python -m sphinx -q -W --keep-going -b html -c docs . build/site
+
 clean: ## remove the environment and everything built
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
 
@@ -85,5 +88,5 @@ $(VENV)/.ready-test: $(SETUP) | $(BIN)/python
 	@touch $@ $(VENV)/.ready
 
 $(VENV)/.ready-lint: $(SETUP) | $(BIN)/python
-	@$(PIP) --editable '.[attacks,audit,dask,evaluation,examples,test,xlsx,lint]'
+	@$(PIP) --editable '.[attacks,audit,dask,evaluation,examples,test,xlsx,lint,docs]'
 	@touch $@ $(VENV)/.ready $(VENV)/.ready-test

@@ -8,13 +8,15 @@ from typing import Any
 import pandas as pd
 import pytest
 
+import marginweave
 from tests.support.command_line import CommandLine
 from tests.support.pages_run import enter, page_blocks, run_page
 from tests.support.places import REPOSITORY
 
 pytestmark = pytest.mark.system
 README = REPOSITORY / "README.md"
-TUTORIALS = [REPOSITORY / "docs" / "guide.md", *sorted((REPOSITORY / "docs" / "tutorials").glob("[a-z]*.md"))]
+API = REPOSITORY / "docs" / "api.md"
+TUTORIALS = [REPOSITORY / "docs" / "guide.md", API, *sorted((REPOSITORY / "docs" / "tutorials").glob("[a-z]*.md"))]
 
 
 def test_the_readme_from_top_to_bottom(marginweave: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,6 +60,12 @@ def test_an_example_is_not_written_over(marginweave: CommandLine) -> None:
     assert (marginweave.home / "visits.yaml").read_text() == "mine"
     refused = marginweave("example", "--to", "nowhere")
     assert (refused.returncode, "must be a folder that exists" in refused.stderr) == (2, True)
+
+
+def test_every_public_name_has_an_example() -> None:
+    """In a block of the reference, which the test below runs."""
+    text = "\n".join(block for _, _, block in page_blocks(API))
+    assert {name for name in marginweave.__all__ if f"mw.{name}" not in text} == set()
 
 
 def _page(page: Path) -> object:

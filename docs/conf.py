@@ -1,0 +1,74 @@
+"""The documentation site: `make docs` writes it to build/site, and index.html there needs no network."""
+
+from __future__ import annotations
+
+import shutil
+from importlib.metadata import version as installed
+from pathlib import Path
+
+from sphinx.application import Sphinx
+
+project, author = "Marginweave", "the Marginweave authors"
+version = release = installed("marginweave")
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+html_theme, html_title, html_copy_source, html_show_sourcelink = "furo", f"Marginweave {version}", False, False
+html_theme_options = {"top_of_page_buttons": []}
+
+# Pages are those of the repository, README first: their links are the same there and here.
+root_doc = "README"
+include_patterns = ["*.md", "docs/**"]
+exclude_patterns = ["docs/pictures", "docs/conf.py"]
+myst_heading_anchors = 4
+suppress_warnings = ["myst.header", "misc.highlighting_failure"]
+autodoc_member_order, add_module_names, python_use_unqualified_type_names = "bysource", False, True
+default_role = "literal"  # docstrings have names in single backticks
+
+PARTS = {
+    "Start": ["docs/tutorials/README", "docs/guide", "docs/python", "docs/glossary"],
+    "Look up": ["docs/commands", "docs/configuration", "docs/pages", "docs/inference", "docs/api"],
+    "The guarantee": [
+        "docs/guarantee",
+        "docs/accounting",
+        "docs/ledger",
+        "docs/over-time",
+        "docs/privacy",
+        "docs/threat-model",
+    ],
+    "What it reaches": [
+        "docs/methods",
+        "docs/accuracy",
+        "docs/small-tables",
+        "docs/nist",
+        "docs/traps",
+        "docs/benchmarks",
+    ],
+    "Operate": ["docs/production", "docs/operations", "docs/scale", "docs/soak"],
+    "Change it": ["CONTRIBUTING", "docs/architecture", "docs/style", "docs/decisions/README", "docs/sources/README"],
+    "Check it": ["docs/leaks", "docs/faults", "SECURITY", "CHANGELOG"],
+}
+INSIDE = {"docs/tutorials/README": "*", "docs/decisions/README": "*", "docs/sources/README": "*"}
+
+
+def _contents(_: Sphinx, name: str, source: list[str]) -> None:
+    """Put the table of contents under the pages that have others: as Markdown they are read without it."""
+    if name == root_doc:
+        for caption, pages in PARTS.items():
+            source[0] += _tree(["/" + page for page in pages], f":caption: {caption}\n")
+    elif name in INSIDE:
+        source[0] += _tree([INSIDE[name]], ":glob:\n")
+
+
+def _tree(pages: list[str], options: str) -> str:
+    return f"\n\n```{{toctree}}\n:hidden:\n{options}\n" + "\n".join(pages) + "\n```\n"
+
+
+def _index(app: Sphinx, error: Exception | None) -> None:
+    """The first page, under the name that a browser looks for."""
+    if error is None and app.builder.format == "html":
+        shutil.copyfile(Path(app.outdir) / f"{root_doc}.html", Path(app.outdir) / "index.html")
+
+
+def setup(app: Sphinx) -> None:
+    """Called by Sphinx."""
+    app.connect("source-read", _contents)
+    app.connect("build-finished", _index)
