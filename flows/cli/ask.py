@@ -68,7 +68,7 @@ def answered(text: str, below: Path) -> Iterator[str]:
     named = iter(drafted["columns"].items())
     for place, line in enumerate(lines):
         yield "".join([head, columns, *lines])
-        name, said = ("", {"public": ""}) if line.startswith("  #") else next(named)
+        name, said = ("", {"public": ""}) if line.lstrip().startswith("#") else next(named)
         if name == subject:
             lines[place] = f"  {flow('', name)}: {{type: identifier}}\n"
         elif "public" not in said:

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from pydantic import model_validator
 
-from marginweave.schemas.configuration.values import FrozenModel, Words
+from marginweave.schemas.configuration.values import Confirm, FrozenModel, Words
 from marginweave.schemas.errors import InputError
 
 EARLIER_FILES = ("privacy.json", "measurements.parquet")
@@ -40,7 +40,7 @@ class KnownRelease(FrozenModel):
 
     release: ReleaseFiles
     same_rows: Words
-    confirm: bool | None = None
+    confirm: Confirm = None
 
     @model_validator(mode="after")
     def _check_confirmed(self) -> Self:

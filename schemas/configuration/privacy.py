@@ -5,10 +5,10 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from marginweave.schemas.budget import MOST_DELTA, AccountantName, Neighbors, Stability
-from marginweave.schemas.configuration.values import Delta, FrozenModel, Positive, PositiveWhole, Whole
+from marginweave.schemas.configuration.values import Confirm, Delta, FrozenModel, Positive, PositiveWhole, Whole
 
 MAX_REDRAWS = 3
 # Sums of one subject's rows stay far inside 64 bits.
@@ -75,7 +75,7 @@ class PrivacySettings(FrozenModel):
     accountant: AccountantName = "gdp"
     weak_delta: str | None = None
     redraws: Annotated[Whole, Field(ge=0, le=MAX_REDRAWS)] = 0
-    confirm: Annotated[bool | None, AfterValidator(lambda value: value or None)] = None
+    confirm: Confirm = None
 
     @model_validator(mode="after")
     def _check_confirmed(self) -> PrivacySettings:

@@ -85,7 +85,8 @@ def to_number(value: Any) -> float:
     try:
         converted = float(value)
     except (ValueError, OverflowError):
-        raise ValueError("must be a number") from None
+        comma = isinstance(value, str) and "," in value
+        raise ValueError("must be a number" + (", with a point for decimals" if comma else "")) from None
     if not math.isfinite(converted):
         raise ValueError("must be finite")
     return converted
@@ -167,6 +168,16 @@ def listed(values: Sequence[str], most: int = 12) -> str:
     """The values, or the first of them and how many there are, for a reader."""
     more = f", … ({len(values):,} in all)" if len(values) > most else ""
     return ", ".join(values[:most]) + more
+
+
+def _answered(value: bool | None) -> bool | None:
+    if value is False:
+        raise ValueError("must not be false, which answers nothing; write what is asked for, and delete confirm")
+    return value
+
+
+Confirm = Annotated[bool | None, AfterValidator(_answered)]
+"""`confirm: true` marks what `marginweave init` drafted from the data, until somebody answers and deletes it."""
 
 
 def confirmed(value: Any) -> Any:

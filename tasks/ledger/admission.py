@@ -214,7 +214,8 @@ def _cap_refusal(request: ReleaseRequest, account: Account, spent: Spent) -> Ref
         )
     raised = _raised_cap(request, account, spent)
     if raised is not None:
-        message += f". To raise the cap instead: {raising_command(account.dataset, raised)}"
+        weaker = "which weakens the promise to all in the table"
+        message += f". To raise the cap instead, {weaker}: {raising_command(account.dataset, raised)}"
     return Refusal("cap", message)
 
 

@@ -288,6 +288,7 @@ class Page {
     const state = { ...this.state, ...changes };
     if (changes.compare && changes.compare !== "none" && this.state.compare === "none") state.unit = "share";
     if (state.compare !== "second") state.edit = "a";
+    else if (changes.compare) state.edit = "b"; // what a reader chooses next is the other one
     this.state = state;
     this.show();
   }

@@ -41,12 +41,14 @@ _HEAD = """\
 #   - or make it private:  {type: category, domain: private},  or for a number  bounds: private, within: [lowest, highest];
 #     missing, codes, decimals and the like were read from the data, too: delete them there,
 #   - or delete the line: a column that is not named is not released.
-# Values that nobody has in this table but that exist belong into the list; bounds are what can be, not what there is.
+# Values that nobody has in this table but that exist belong in the list; bounds are what can be, not what there is.
 # Until then `marginweave run` and `marginweave plan` refuse this file. Names and order of the columns come from the file's
 # header: they are public, too.
 # Only a column with `missing` can lack a value: its texts mean "no value". Elsewhere an empty cell, or one that is no value of
 # the column, is replaced by a draw.
 """
+# For readers of the report, and for catalogues.
+_PUBLISH = '# publish: {publisher: "who you are", contact: "whom to ask", license: CC-BY-4.0}\n'
 _NOTHING_COUNTED = """\
 #
 # No column of this table is counted: each one is drafted as an identifier or a constant. Confirmed as it is, the file is still
@@ -88,7 +90,7 @@ def draft_table(
     counted = any(draft.type not in _NOT_COUNTED for draft in columns.values())
     head = _HEAD if counted else _HEAD + _NOTHING_COUNTED
     privacy = privacy_lines(subject, "" if subject is None else flow("", subject.column), table.num_rows)
-    return "".join([head, heading(dataset, form), privacy, "columns:\n", *unnamed, *lines])
+    return "".join([head, heading(dataset, form), privacy, "columns:\n", *unnamed, *lines, _PUBLISH])
 
 
 def _of_dictionary(

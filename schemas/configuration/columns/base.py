@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, model_validator
 
 from marginweave.schemas.configuration.preparation import Imputation
-from marginweave.schemas.configuration.values import FROZEN, ValueMatcher, Words, value_key
+from marginweave.schemas.configuration.values import FROZEN, Confirm, ValueMatcher, Words, value_key
 
 OTHER = "other"
 
@@ -70,7 +70,7 @@ class ColumnBase(BaseModel, frozen=True):
     """Whether the column is read and counted; one that is not never enters the release."""
     is_set: ClassVar[bool] = False
     """Whether a cell can hold several values."""
-    confirm: Annotated[bool | None, AfterValidator(lambda value: value or None)] = None
+    confirm: Confirm = None
     public: Annotated[str, AfterValidator(_published)] | None = None
     label: Words | None = None
     description: Words | None = None

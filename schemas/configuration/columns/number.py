@@ -83,7 +83,7 @@ class NumberColumn(NumberGrid, frozen=True):
             if self.outer == "open" and not (low <= edges[0] and edges[-1] <= high):
                 raise ValueError("has bins that do not lie within its bounds")
             if self.outer != "open" and (edges[0], edges[-1]) != self.bounds:
-                raise ValueError("has bins that do not begin and end at its bounds")
+                raise ValueError(f"has bins that do not begin and end at its bounds, {low:g} and {high:g}")
 
     def _check_scale(self, bins: LogBins | QuantileBins) -> None:
         if not isinstance(self.bounds, tuple) or self.outer == "open":

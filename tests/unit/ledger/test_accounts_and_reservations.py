@@ -150,7 +150,7 @@ def test_over_the_cap_is_refused_and_the_printed_command_admits(ledger, reserve,
     assert ledger.accounts.total("affairs") == spent
     assert ledger.releases.find("second") is None
     assert _kinds(location)[-1] == (State.REFUSED, None)
-    words = shlex.split(str(error.value).partition("To raise the cap instead: ")[2])
+    words = shlex.split(str(error.value).partition("the promise to all in the table: ")[2])
     assert words[:4] == ["marginweave", "ledger", "cap", "affairs"]
     given = {words[i]: words[i + 1] for i in range(4, len(words), 2)}
     ledger.accounts.change_cap(

@@ -156,7 +156,9 @@ def test_the_largest_epsilon_fits_and_one_percent_more_does_not(
     with pytest.raises(BudgetError) as refused:
         reserve("second", dataset="people", plan=plan_budget(asked), source="people", largest=lambda *_: largest)
     said = str(refused.value)
-    assert said.index(f"privacy.epsilon: {largest:g}") < said.index("To raise the cap instead: marginweave ledger cap")
+    assert said.index(f"privacy.epsilon: {largest:g}") < said.index(
+        "promise to all in the table: marginweave ledger cap"
+    )
 
 
 def test_where_delta_is_missing_no_epsilon_helps_and_that_is_said(ledger, reserve) -> None:

@@ -143,7 +143,8 @@ def test_an_account_without_delta_says_what_it_admits(pure: Ledger, reserve, pri
     ask = {"dataset": "people", "source": "people", "plan": plan_budget(asked)}
     words = r"was opened with delta 0, and admits only releases with privacy: \{delta: 0\} and .*noise: laplace\}"
     with pytest.raises(
-        BudgetError, match=words + r"\. To raise the cap instead: .* --epsilon 2\.0 --delta 1e-06 "
+        BudgetError,
+        match=words + r"\. To raise the cap instead, which .*: .* --epsilon 2\.0 --delta 1e-06 ",
     ) as refused:
         reserve("gaussian", largest=partial(largest_epsilon, asked), **ask)
     assert "a smaller privacy.delta may" not in str(refused.value)

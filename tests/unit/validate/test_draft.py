@@ -231,7 +231,11 @@ def test_a_private_line_needs_no_confirmation(tmp_path: Path) -> None:
     raw["columns"]["age"] |= {"public": "the law"}
     with pytest.raises(InputError, match=r"columns\.age has confirm and public"):
         parse_configuration(raw)
-    raw["columns"]["age"] |= {"confirm": False, "public": " "}
+    raw["columns"]["age"] |= {"confirm": False}
+    with pytest.raises(InputError, match=r"columns\.age\.confirm \(false\) must not be false, which answers nothing"):
+        parse_configuration(raw)
+    del raw["columns"]["age"]["confirm"]
+    raw["columns"]["age"] |= {"public": " "}
     with pytest.raises(
         InputError, match=r"columns\.age\.public \( \) must say where the facts of the column are published"
     ):
