@@ -144,25 +144,29 @@ async function savePair(pair, kind) {
   const { rows, columns, lines, values, share, most } = content;
   const { attributes } = page.release;
   const title = say("pairOf", { rows: attributes[rows].name, columns: attributes[columns].name });
+  const among = named(page, page.first.pairs);
+  const name = page.first.pairs.length ? `${title}, ${among}` : title;
   if (kind === "csv") {
     const found = lines.flatMap(({ value, numbers }) => numbers.map(({ value: other, count, share: part }) => [
-      page.release.label(rows, value), page.release.label(columns, other), Math.round(count.estimate), count.low, count.high,
+      page.release.label(rows, value), page.release.label(columns, other), among, Math.round(count.estimate), count.low, count.high,
       part.unknown ? "" : part.estimate.toFixed(5), part.low?.toFixed(5), part.high?.toFixed(5), count.measured ? TEXT.sourceMeasured : TEXT.sourceRecords,
     ]));
-    const top = [attributes[rows].name, attributes[columns].name, ...head().slice(3)];
-    return download(page, title, kind, new Blob([csv([top, ...found])], { type: "text/csv" }));
+    const top = [attributes[rows].name, attributes[columns].name, ...head().slice(2)];
+    return download(page, name, kind, new Blob([csv([top, ...found])], { type: "text/csv" }));
   }
-  const drawn = frame(page, title, 180 + 84 * values.length, 110 + 24 * lines.length, [sourceLine(page)]);
+  const drawn = frame(page, title, 180 + 84 * values.length, 120 + 36 * lines.length, [sourceLine(page), TEXT.keyRange]);
   values.forEach((value, i) => drawn.append(label(172 + 84 * i, 50, shortened(page.release.label(columns, value), 12), { "text-anchor": "middle" })));
   lines.forEach(({ value, numbers }, j) => {
-    drawn.append(label(122, 76 + 24 * j, shortened(page.release.label(rows, value), 18), { "text-anchor": "end" }));
+    drawn.append(label(122, 76 + 36 * j, shortened(page.release.label(rows, value), 18), { "text-anchor": "end" }));
     numbers.forEach((number, i) => {
       const one = share ? number.share : number.count;
-      drawn.append(svg("rect", { x: 130 + 84 * i, y: 60 + 24 * j, width: 83, height: 23, fill: "#0072b2", "fill-opacity": (0.04 + (0.5 * Math.max(0, one.estimate)) / most).toFixed(3) }));
-      drawn.append(label(172 + 84 * i, 76 + 24 * j, one.unknown ? "–" : (one.measured ? "" : "≈ ") + (share ? percent : whole).format(one.estimate), { "text-anchor": "middle" }));
+      drawn.append(svg("rect", { x: 130 + 84 * i, y: 60 + 36 * j, width: 83, height: 35, fill: "#0072b2", "fill-opacity": (0.04 + (0.5 * Math.max(0, one.estimate)) / most).toFixed(3) }));
+      const format = share ? percent : whole;
+      drawn.append(label(172 + 84 * i, 74 + 36 * j, one.unknown ? "–" : (one.measured ? "" : "≈ ") + format.format(one.estimate), { "text-anchor": "middle" }));
+      if (one.measured && !one.unknown) drawn.append(label(172 + 84 * i, 89 + 36 * j, `${format.format(one.low)} – ${format.format(one.high)}`, { "text-anchor": "middle", "font-size": 10 }));
     });
   });
-  return savePicture(page, title, kind, drawn);
+  return savePicture(page, name, kind, drawn);
 }
 
 unpack(document.getElementById("data").textContent).then((data) => new Page(new Release(data)));

@@ -291,6 +291,35 @@ def test_what_is_saved_is_what_is_shown(chromium: Browser, tuples: Path, tmp_pat
     assert chromium.complaints() == []
 
 
+def test_a_saved_table_of_two_columns_says_of_whom_and_how_sure(
+    chromium: Browser, tuples: Path, tmp_path: Path
+) -> None:
+    """Selection and ranges are in both files, and the selection in their names."""
+    behavior = {"behavior": "allow", "downloadPath": str(tmp_path)}
+    chromium.driver.execute_cdp_cmd("Browser.setDownloadBehavior", behavior)
+    visit(chromium, tuples, hash_="#a=0.1")
+    choose = (
+        "const s = document.getElementById(arguments[0]); s.value = arguments[1]; s.dispatchEvent(new Event('change'))"
+    )
+    for which, attribute in (("rows", "1"), ("columns", "3")):
+        chromium.run(choose, f"pair-{which}", attribute)
+    settle(chromium)
+    for kind in ("csv", "svg"):
+        chromium.run("document.getElementById(arguments[0]).click()", f"pair-{kind}")
+    until = time.monotonic() + 20
+    while {path.suffix for path in tmp_path.iterdir()} != {".csv", ".svg"}:
+        assert time.monotonic() < until
+    saved = {path.suffix: path for path in tmp_path.iterdir()}
+    lines = list(csv.DictReader(io.StringIO(saved[".csv"].read_text(encoding="utf-8"))))
+    assert lines
+    assert all(line["among"].startswith("sex: ") for line in lines)
+    ranges = [f"{int(line['low']):,} – {int(line['high']):,}" for line in lines if line["low"]]
+    picture = saved[".svg"].read_text(encoding="utf-8")
+    assert ranges
+    assert all(one in picture for one in ranges)
+    assert all("sex" in path.name for path in saved.values())
+
+
 @pytest.mark.parametrize(("columns", "most"), [(15, 30), (200, 150)])
 def test_a_click_answers_at_once(chromium: Browser, tmp_path: Path, columns: int, most: int) -> None:
     """A million records, 20,000 of them shown: the quickest of ten clicks, with layout, in milliseconds."""
