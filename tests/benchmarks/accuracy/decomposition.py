@@ -40,12 +40,11 @@ ENOUGH, CERTAIN = 38.0, 0.001  # epsilon and delta of a release that leaves noth
 SECTION = """
 ## Where the error comes from
 
-Mean TVD of three columns of the default, taken apart (`python -m tests.benchmarks.accuracy.decomposition`): *noise* is what
-falls away where the same sets are measured without noise, and nothing is left out, merged or shrunk for it; *records* what
-falls away with twenty times the records, *not measured* what falls away where all triples are measured at their finest, and
-*model* what is left. *Bound* is the error of all
-triples measured by the best noise for all of them (ResidualPlanner: Xiao, He, Zhang and Kifer 2023), each table by itself, not
-consistent and not clipped: what a mechanism pays that assumes nothing about the table. It can be above 1.
+Mean TVD of three columns of the default, taken apart (`python -m tests.benchmarks.accuracy.decomposition`). *Noise* falls away
+where the same sets are measured without noise, and nothing is left out, merged or shrunk for it. *Records* falls away with
+twenty times the records, *not measured* where all triples are measured at their finest, and *model* is left. *Bound* is the
+error of all triples with the noise that is best for all of them (ResidualPlanner: Xiao, He, Zhang and Kifer 2023), each table by
+itself, not consistent and not clipped. A mechanism pays it that assumes nothing about the table; it can be above 1.
 """
 
 

@@ -37,7 +37,7 @@ The sections `aggregate` and `synthesize` of a configuration, everything else as
 ASKED = """
 ## Asked and reached
 
-The best of our methods by each target's own measure. Seconds are wall time of that method on the machine as it was.
+The best of our methods by each target's own measure.
 """
 DEFAULTS = """
 ## The default beside independent columns
