@@ -339,7 +339,7 @@ def test_a_ledger_restored_in_the_middle_of_a_run_stops_it(
     for _ in range(2):
         answer = parent.ask(victim.order())
         assert answer["code"] == 3, answer
-        assert "restore the newest copy" in answer["message"]
+        assert "Restore the newest copy" in answer["message"]
     assert victim.makes.read_text() == made
 
 
