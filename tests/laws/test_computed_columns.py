@@ -205,7 +205,7 @@ def test_a_difference_can_be_missing_where_its_columns_can() -> None:
         (
             "stay",
             {"bins": {"quantiles": 3}},
-            "structure.difference has 'stay', which must be a column of its own with public",
+            "structure.difference has 'stay', which must be a separate column with public",
         ),
         ("leaving", {"impute": {"distribution": "uniform"}}, "must not stand in a grouped or computed column"),
         (
@@ -231,7 +231,7 @@ CHAIN = [{"column": "other", "of": "total", "since": "part"}, {**STAY, "column":
         ({"sum": [{"column": "total", "of": ["part", "part"]}]}, "has a column twice among total, part, part"),
         ({"sum": [{"column": "total", "of": ["part"]}]}, "structure.sum, entry 1: of"),
         ({"sum": [{**TOTAL, "column": "gone"}]}, "names 'gone', which is not among columns"),
-        ({"sum": [TOTAL, {"column": "part", "of": ["total", "other"]}]}, "'part', which must be a column of its own"),
+        ({"sum": [TOTAL, {"column": "part", "of": ["total", "other"]}]}, "'part', which must be a separate column"),
         ({"difference": [STAY, STAY]}, "determined, difference, sum and levels names 'leaving' twice"),
         ({"difference": [STAY, {**STAY, "of": "total"}]}, "structure.difference names 'stay' twice"),
         (
