@@ -212,8 +212,7 @@ def _cap_refusal(request: ReleaseRequest, account: Account, spent: Spent) -> Ref
             if epsilon
             else ". With no epsilon does a release of the same configuration fit; a smaller privacy.delta may"
         )
-    raised = _raised_cap(request, account, spent)
-    if raised is not None:
+    if (raised := _raised_cap(request, account, spent)) is not None:
         weaker = "which weakens the promise to all in the table"
         message += f". To raise the cap instead, {weaker}: {raising_command(account.dataset, raised)}"
     return Refusal("cap", message)
