@@ -1,7 +1,7 @@
 """About how long a run takes and how much memory, before it is made: laws through what was measured, from public numbers.
 
 CPU seconds on one core of an AMD EPYC. Fits: adult (14 columns, 348 triples of 401,508 cells), epsilon 1 and 4, 1,000 to
-1,000,000 rows, where a fit took 0.6 to 20 s; consistency: seven releases of 48,000 to 304,000 cells, of which four were beside
+1,000,000 rows, where a fit took 0.6 to 20 s; consistency: nine releases of 48,000 to 304,000 cells, of which five were beside
 rules; the rest also by the releases of docs/benchmarks.md. Without tables
 of noise, single marginals and turns for rules, CPU seconds of seventeen releases were met within a factor of two (.63 to 1.64);
 with them five releases of 24 columns took 1.2 to 1.5 times what this says. A fit to counts that are x sigmas in the mean cell

@@ -110,7 +110,7 @@ def _account(
 
 
 def _release(record: ReleaseRecord, runs: dict[tuple[Path, str], RunSummary]) -> _ReleaseLine:
-    """What is told of a release: of one that is not published no verdict."""
+    """The line of a release; one that is not published has no verdict."""
     home, run = next(((home, run) for (home, name), run in runs.items() if name == record.run), (None, None))
     verdict, state = "", run.state if run else "not in these homes"
     if record.published is not None:

@@ -2,9 +2,9 @@
 
 Weighted averaging over shared attributes (PrivSyn, section 4.3) and projection onto the simplex, in turns: both are
 projections in the norm that weighs every marginal by 1/sigma^2, so the turns approach a common point, ever more slowly. After
-thirty turns the point that is common and nearest to where they are is found instead: the same to a record in a thousand tables,
-in an eighth of the turns. The nearest to the measured counts themselves would be 3 to 7 % farther from the truth (L1 of
-triples, adult_cat and ma2019_cat at epsilon 1, adult at 10).
+thirty turns the point that is common and nearest to where they are is found instead, in an eighth of the turns: no cell of four
+releases was more than 8 records from where a thousand turns end, and errors were the same to .1 %. The nearest to the measured
+counts themselves would be 3 to 7 % farther from the truth (L1 of triples, adult_cat and ma2019_cat at epsilon 1, adult at 10).
 """
 
 from __future__ import annotations
