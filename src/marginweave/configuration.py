@@ -110,7 +110,7 @@ class Configuration(dict[str, Any]):
         found = cls(parse_yaml(text))
         if dataset is not None:
             found["dataset"] = dataset
-        lines = [line for line in text.partition("columns:\n")[2].splitlines() if not line.startswith("  #")]
+        lines = [line for line in text.partition("columns:\n")[2].splitlines() if not line.lstrip().startswith("#")]
         asked = zip(found["columns"], (line.rpartition("}  # ") for line in lines), strict=True)
         found._remarks = {name: remark for name, (_, mark, remark) in asked if mark}
         place = home_directory(None if home is None else Path(home), os.environ)

@@ -121,7 +121,8 @@ class Calibrated:
             if np.abs(step).max() < 1e-8 * (1 + np.abs(b).max()):
                 return b
         raise InputError(
-            "the regression has no single solution: columns follow from each other, or the target from them; leave one out"
+            "the regression has no single solution: columns follow from each other, or the target from them, or a value is one "
+            "that hardly anybody has; leave one out"
         )
 
 
