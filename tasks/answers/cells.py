@@ -38,7 +38,7 @@ class CellTable:
 def cell_tables(
     measured: NoisyTables, axes: Mapping[int, tuple[int, Integers]], sizes: Sequence[int], most: int
 ) -> Iterator[CellTable]:
-    """The tables of no attributes, of each one, and of those that were measured together: `most` cells, smaller ones first."""
+    """The tables of no attributes and of each one; smaller ones first, to `most` cells in all, of those measured together."""
     squares, of_axis = LeastSquares(measured), defaultdict[int, list[int]](list)
     readings = defaultdict[tuple[int, ...], set[tuple[int, ...]]](set)
     for attribute, (axis, _) in sorted(axes.items()):
@@ -58,7 +58,7 @@ def cell_tables(
     cells = {chosen: int(np.prod([sizes[j] for j in chosen])) for chosen, _ in asked}
     for chosen, own in sorted(asked, key=lambda one: (len(one[0]), cells[one[0]], one[0])):
         most -= cells[chosen]
-        if most < 0:
+        if most < 0 and len(chosen) > 1:
             return
         by_axis = {axes[j][0]: weights[j] for j in chosen}
         order = [axes[j][0] for j in chosen]

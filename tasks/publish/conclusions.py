@@ -12,7 +12,8 @@ import numpy as np
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.released.statement import PrivacyStatement
 from marginweave.schemas.released.verdict import Verdict
-from marginweave.tasks.publish.reader import Distribution, PublishedRelease, titled_labels
+from marginweave.tasks.publish.best import Distribution, best_counts, best_records
+from marginweave.tasks.publish.reader import PublishedRelease, titled_labels
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +72,7 @@ def _pairs(known: Sequence[_Known]) -> Iterator[tuple[_Known, _Known]]:
 
 
 def _may(known: Sequence[_Known], published: PublishedRelease) -> Iterator[str]:
-    of, sure = published.aggregates.record_count, 100 * published.statement.confidence.level
+    of, sure = best_records(published).estimate or 0, 100 * published.statement.confidence.level
     best = min((one for one in known if one.low > 0), key=lambda one: (one.high - one.low) / one.count, default=None)
     if best is not None and of > 0:
         yield (
@@ -105,8 +106,8 @@ def _may_not(known: Sequence[_Known], published: PublishedRelease, judged: Verdi
 def _perhaps_nobody(published: PublishedRelease) -> _Known | None:
     """The largest released count of the fewest columns whose interval begins at 0."""
     labels = titled_labels(published)
-    for level, inside in zip(published.aggregates.levels, published.intervals, strict=True):
-        shown = inside.beside(level.counts)
+    for level, inside in best_counts(published):
+        shown = inside.measured
         places = np.flatnonzero((inside.low == 0) & (shown > 0) & (shown <= inside.high))
         if len(places):
             i = int(places[np.argmax(shown[places])])

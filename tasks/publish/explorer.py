@@ -15,17 +15,14 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from marginweave.schemas.configuration.columns import NumberColumn
-from marginweave.tasks.answers.cells import CellTable, cell_tables
+from marginweave.tasks.answers.cells import CellTable
 from marginweave.tasks.answers.intervals import Reach, count_ends
-from marginweave.tasks.answers.tables import axes_of
-from marginweave.tasks.evaluate.intervals import LEVEL, record_interval
+from marginweave.tasks.publish.best import best_counts, best_records, reach_of
 from marginweave.tasks.publish.reader import PublishedRelease, ShownRecords, titled_labels, titled_names
 from marginweave.tasks.publish.templates import read_text, render
 from marginweave.tasks.structure.levels import level_codes
 from marginweave.tasks.structure.zeros import domain_sizes
 
-MOST_CELLS = 400_000
-"""Cells of measured tables that the page holds: about 3 bytes each."""
 SCRIPTS = ("explore", "explore_page", "explore_save")
 STEPS = 1024
 """Parts of a record in which the page holds estimates; the whole ones that it shows are exact."""
@@ -55,7 +52,7 @@ def explorer_data(published: PublishedRelease, shown: ShownRecords) -> bytes:
     `header.tables` has attributes and first cell of each table, whose shape `sizes` says; `header.levels` each coarser level,
     the attribute that it is of, and its code for each value of that. DP: post-processing.
     """
-    aggregates, codes = published.aggregates, shown.sample
+    codes = shown.sample
     attributes, columns = published.configuration.attributes, published.configuration.columns
     arrays: Arrays = {f"codes-{j}": code for j, code in enumerate(codes)}
     found = _tuples(published, arrays) if published.measured is None else _tables(published, arrays)
@@ -77,7 +74,6 @@ def explorer_data(published: PublishedRelease, shown: ShownRecords) -> bytes:
         "records": len(codes[0]),
         "of": shown.records,
         "dataset": published.statement.dataset,
-        "count": [aggregates.record_count, *record_interval(aggregates)],
         "arrays": [[name, array.dtype.name, array.size] for name, array in packed.items()],
         **found,
     }
@@ -92,20 +88,19 @@ def _edges(column: object) -> list[float] | None:
 
 def _tuples(published: PublishedRelease, arrays: Arrays) -> dict[str, Any]:
     sets = []
-    for level, inside in zip(published.aggregates.levels, published.intervals, strict=True):
+    for level, inside in best_counts(published):
         sets.append([[list(columns), rows.start] for columns, rows in level.by_columns()])
         arrays[f"values-{level.length}"] = level.values
-        arrays[f"counts-{level.length}"] = inside.beside(level.counts)
+        arrays[f"counts-{level.length}"] = inside.measured
         arrays[f"low-{level.length}"] = inside.low
         arrays[f"high-{level.length}"] = inside.high
-    return {"sets": sets}
+    total = best_records(published)
+    return {"sets": sets, "count": [total.estimate, total.low, total.high]}
 
 
 def _tables(published: PublishedRelease, arrays: Arrays) -> dict[str, Any]:
-    assert published.measured is not None  # marginals
-    configuration, reach = published.configuration, Reach(level=LEVEL, pure=published.measured.pure)
+    configuration, reach, tables = published.configuration, reach_of(published), published.cells
     sizes = domain_sizes(configuration.attributes, published.aggregates.domain.labels)
-    tables = list(cell_tables(published.measured, axes_of(configuration, sizes), sizes, MOST_CELLS))
     placed: list[Any] = []
     for length in range(1 + max((len(table.attributes) for table in tables), default=0)):
         own = [table for table in tables if len(table.attributes) == length]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from marginweave.schemas.released.evaluation import CountBucket, MarginalDistance
 from marginweave.tasks.empirical.findings import Finding
-from marginweave.tasks.publish.reader import Distribution, ValueCounts
+from marginweave.tasks.publish.best import Distribution, ValueCounts
 
 WIDTH = 360.0  # drawn at about its own size on a phone
 _RIGHT = WIDTH - 14  # of the axes: half of the last number stands beyond

@@ -21,8 +21,8 @@ from marginweave.schemas.released.evaluation import Evaluation, InternalEvaluati
 from marginweave.schemas.released.statement import MarginalStatement, Mechanism
 from marginweave.schemas.released.verdict import SetVerdict
 from marginweave.tasks.empirical.findings import Finding, Verdict
-from marginweave.tasks.evaluate.intervals import record_interval
 from marginweave.tasks.publish import figures, reader
+from marginweave.tasks.publish.best import best_records, distributions
 from marginweave.tasks.publish.conclusions import citation, conclusions
 from marginweave.tasks.publish.explorer import render_explorer
 from marginweave.tasks.publish.reader import PublishedRelease, RecordCodes, ShownRecords
@@ -101,8 +101,8 @@ def render_report(
         HTML. DP: post-processing of released counts and records; with `internal` none.
     """
     statement, aggregates = published.statement, published.aggregates
-    scale = aggregates.record_count / shown.records if shown.records else 1.0
-    distributions = reader.distributions(published, shown, scale)
+    scale = published.total / shown.records if shown.records else 1.0
+    columns = distributions(published, shown, scale)
     return render(
         "report.html.j2",
         published=published,
@@ -115,11 +115,11 @@ def render_report(
         ),
         observer=math.ceil(100 * statement.observer - 1e-9),
         shares=_shares(statement.mechanisms),
-        record_interval=record_interval(aggregates),
+        total=best_records(published),
         scale=scale,
         marginals=_by_length(statement.marginals or ()),
-        columns=[(c, figures.distribution_figure(c, f"column-{j}")) for j, c in enumerate(distributions)],
-        conclusions=conclusions(published, distributions, evaluation.verdict),
+        columns=[(c, figures.distribution_figure(c, f"column-{j}")) for j, c in enumerate(columns)],
+        conclusions=conclusions(published, columns, evaluation.verdict),
         citation=citation(published.configuration, statement),
         pairs=_pairs(evaluation),
         figures=_quality_figures(evaluation, "quality", "Released counts"),

@@ -23,16 +23,18 @@ from marginweave.schemas.errors import InputError, StageError
 from marginweave.schemas.released.aggregates import Aggregates, Domain, LevelNoise
 from marginweave.schemas.released.measurements import Marginals
 from marginweave.schemas.released.statement import PrivacyStatement
+from marginweave.tasks.answers.cells import CellTable, cell_tables
 from marginweave.tasks.answers.codes import Codes
-from marginweave.tasks.answers.tables import NoisyTables, released_tables
+from marginweave.tasks.answers.tables import NoisyTables, axes_of, released_tables
 from marginweave.tasks.checkpoint.files import read_file
 from marginweave.tasks.decode.decode import decode_table, label_counts, typed_table
 from marginweave.tasks.encode.codes import code_type, encode_table, value_slots
-from marginweave.tasks.evaluate.intervals import Intervals, marginal_intervals
+from marginweave.tasks.evaluate.intervals import Intervals
 from marginweave.tasks.normalize.earlier import read_measurements, with_earlier
 from marginweave.tasks.normalize.marginals import listed_counts, marginal_counts, normalize_marginals
 from marginweave.tasks.preprocess.clean import clean_table
 from marginweave.tasks.publish.tables import read_counts
+from marginweave.tasks.structure.zeros import domain_sizes
 
 if TYPE_CHECKING:
     from marginweave.tasks.estimate.mixture.model import Mixture  # numba
@@ -41,17 +43,17 @@ RecordCodes = tuple[NDArray[np.integer], ...]
 
 MOST_RECORDS = 20_000
 """Records that the explorer's page holds."""
-MOST_VALUES = 25
-"""Values of an attribute that the report shows."""
+MOST_CELLS = 400_000
+"""Cells of measured tables that the explorer's page holds: about 3 bytes each."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedRelease:
     """A release: its configuration, its counts, its privacy statement, and its marginals where these were measured.
 
-    `intervals` has one item a length, aligned with the counts of `aggregates.levels`. `model` is the fitted mixture as a table
-    (`model_table`); None where there is none, or where version 0.1.0 left it out. `measured` are the marginals as they were
-    drawn, with those of earlier releases; None for k-tuples.
+    `intervals` has one item a length, aligned with the counts of `aggregates.levels`; none for marginals. `model` is the fitted
+    mixture as a table (`model_table`); None where there is none, or where version 0.1.0 left it out. `measured` are the
+    marginals as they were drawn, with those of earlier releases; None for k-tuples.
     """
 
     configuration: Configuration
@@ -85,7 +87,7 @@ class PublishedRelease:
                 drawn = with_earlier(drawn, declared, configuration, lambda name: read_file(place / name))
                 marginals = normalize_marginals(drawn, configuration)
                 aggregates, _ = listed_counts(marginal_counts(marginals, configuration), 1)
-                intervals = marginal_intervals(aggregates, marginals, configuration)
+                intervals = ()
             model = pq.read_table(place / "model.parquet") if (place / "model.parquet").exists() else None
         except (OSError, ValueError, KeyError, TypeError, pa.ArrowInvalid):
             raise InputError(
@@ -110,6 +112,19 @@ class PublishedRelease:
     def counts(self) -> Aggregates | Marginals:
         """What its records are made from."""
         return self.marginals or self.aggregates
+
+    @cached_property
+    def cells(self) -> tuple[CellTable, ...]:
+        """Estimates of the cells of measured tables, single columns first, from all measurements; none for k-tuples."""
+        if self.measured is None:
+            return ()
+        sizes = domain_sizes(self.configuration.attributes, self.aggregates.domain.labels)
+        return tuple(cell_tables(self.measured, axes_of(self.configuration, sizes), sizes, MOST_CELLS))
+
+    @property
+    def total(self) -> float:
+        """The best estimate of the number of records."""
+        return float(self.cells[0].estimates) if self.cells else float(self.aggregates.record_count)
 
     @cached_property
     def mixture(self) -> Mixture | None:
@@ -228,29 +243,6 @@ def record_codes(records: pa.Table, domain: Domain, configuration: Configuration
     return tuple(codes)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ValueCounts:
-    """One value: its synthetic count, and its released count with an interval, None where none was released."""
-
-    label: str
-    synthetic: int
-    reported: int | None
-    low: int | None
-    high: int | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Distribution:
-    """One attribute, or one set column; `more` values are left out; `missing` is how many synthetic records have no value."""
-
-    name: str
-    columns: tuple[str, ...]
-    kind: str
-    values: tuple[ValueCounts, ...]
-    more: int
-    missing: int
-
-
 def titled_labels(published: PublishedRelease) -> list[tuple[str, ...]]:
     """The labels of each attribute as the pages show them: with the title of a value behind it. DP: post-processing."""
     columns, found = published.configuration.columns, []
@@ -266,34 +258,3 @@ def titled_names(published: PublishedRelease) -> list[str]:
     columns, attributes = published.configuration.columns, published.configuration.attributes
     labels = [columns[a.columns[0]].label if len(a.columns) == 1 else None for a in attributes]
     return [f"{a.name} ({label})" if label else a.name for a, label in zip(attributes, labels, strict=True)]
-
-
-def distributions(published: PublishedRelease, shown: ShownRecords, scale: float) -> list[Distribution]:
-    """Values in declared order; of more than `MOST_VALUES` the most frequent ones.
-
-    Args:
-        published: The release.
-        shown: What is shown of its synthetic records.
-        scale: What a synthetic record counts for. DP: post-processing.
-    """
-    first, inside = published.aggregates.levels[0], published.intervals[0]
-    released = zip(inside.beside(first.counts).tolist(), inside.low.tolist(), inside.high.tolist(), strict=True)
-    places = zip(first.columns[:, 0].tolist(), first.values[:, 0].tolist(), strict=True)
-    counts, labels = dict(zip(places, released, strict=True)), titled_labels(published)
-
-    def value_counts(j: int, v: int) -> ValueCounts:
-        reported, low, high = counts.get((j, v), (None, None, None))
-        synthetic = round(float(shown.values[j][v]) * scale)
-        return ValueCounts(label=labels[j][v], reported=reported, low=low, high=high, synthetic=synthetic)
-
-    found, columns = [], published.configuration.columns
-    for name, attributes in sections_of(published.configuration).items():
-        values = [value_counts(j, v) for j in attributes for v in range(len(labels[j]))]
-        kept = values
-        if len(values) > MOST_VALUES:
-            kept = sorted(values, key=lambda v: (v.reported or 0, v.synthetic), reverse=True)[:MOST_VALUES]
-        kind = columns[name].type if name in columns else "group"
-        missing, more = round(shown.empty[name] * scale), len(values) - len(kept)
-        of = published.configuration.attributes[attributes[0]].columns
-        found.append(Distribution(name=name, columns=of, kind=kind, values=tuple(kept), more=more, missing=missing))
-    return found

@@ -116,7 +116,7 @@ def _model_file(reference: DerivedReference, parts: dict[str, StageResult]) -> d
 def counts_and_marginals(
     reference: DerivedReference, aggregates: Aggregates, collected: StageResult, normalized: StageResult
 ) -> tuple[Aggregates, tuple[Intervals, ...], dict[str, bytes], MarginalsStatement]:
-    """Normalized counts as the pages show them, their intervals, one item a length, and files and statement of all counts."""
+    """Normalized counts as the pages have them, intervals of k-tuples, one item a length, files and statement of all counts."""
     configuration, files, statement = reference.resolved, dict[str, bytes](), MarginalsStatement()
     if configuration.marginals is None:
         intervals = release_intervals(aggregates, unpack_aggregates(reference.load(collected)), configuration)
@@ -131,7 +131,7 @@ def counts_and_marginals(
         )
         files = {"measurements.parquet": parquet_bytes(measurements_table(marginals, configuration))}
         aggregates, statement = listed_counts(aggregates, 1)[0], marginal_facts(marginals, configuration)
-        intervals = marginal_intervals(aggregates, marginals, configuration)
+        intervals = ()
     files |= {"aggregates.parquet": parquet_bytes(table), "aggregates.csv": csv_bytes(table)}
     return aggregates, intervals, files, statement
 

@@ -23,8 +23,9 @@ from marginweave.tasks.encode.codes import encode_table
 from marginweave.tasks.evaluate.intervals import marginal_intervals
 from marginweave.tasks.normalize.marginals import compression_of, marginal_counts, normalize_marginals
 from marginweave.tasks.preprocess.clean import clean_table
+from marginweave.tasks.publish.best import distributions
 from marginweave.tasks.publish.measured_tables import measurements_table
-from marginweave.tasks.publish.reader import PublishedRelease, distributions, record_codes, show_records
+from marginweave.tasks.publish.reader import PublishedRelease, record_codes, show_records
 from marginweave.tasks.structure.zeros import domain_sizes
 from marginweave.tasks.synthesize.sets import cap_values
 from tests.support.configurations import configuration

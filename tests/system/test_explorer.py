@@ -18,6 +18,7 @@ from marginweave.tasks.evaluate.intervals import record_interval
 from marginweave.tasks.publish.explorer import render_explorer
 from marginweave.tasks.publish.reader import PublishedRelease
 from tests.support.browser import Browser
+from tests.support.noisy_marginals import LEVELS
 from tests.support.published import Codes, measured_release, published, shown
 
 pytestmark = pytest.mark.system
@@ -138,15 +139,6 @@ def text_of(answer: Answer, *, share: bool) -> str:
     assert answer.high is not None
     one, low, high = (f"{100 * x:.1f}%" if share else f"{x:,.0f}" for x in (answer.estimate, answer.low, answer.high))
     return f"{one} ({low} to {high})"
-
-
-LEVELS: dict[str, Any] = {
-    "columns__area": {"type": "category", "values": ["coast", "land"], "missing": []},
-    "columns__region__missing": [],
-    "structure": {
-        "levels": [{"column": "area", "by": "region", "mapping": {"north": "coast", "south": "land", "west": "coast"}}]
-    },
-}
 
 
 @pytest.mark.parametrize("unit", ["count", "share"])

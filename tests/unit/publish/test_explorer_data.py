@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from marginweave.schemas.errors import StageError
 from marginweave.schemas.question import read_question
-from marginweave.tasks.publish import explorer, reader
+from marginweave.tasks.publish import reader
 from marginweave.tasks.publish.explorer import explorer_data, render_explorer
 from marginweave.tasks.publish.reader import MOST_RECORDS, show_records
 from tests.support.published import measured_release, published, shown
@@ -137,7 +137,7 @@ def test_of_marginals_it_has_what_query_answers() -> None:
 
 def test_of_many_cells_the_smaller_tables_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     release, codes, _ = measured_release()
-    monkeypatch.setattr(explorer, "MOST_CELLS", 40)
+    monkeypatch.setattr(reader, "MOST_CELLS", 40)
     header, _ = unpack(explorer_data(release, shown(release, codes)))
     sizes = [int(np.prod([header["sizes"][j] for j in chosen])) for chosen, _ in header["tables"]]
     assert sum(sizes) <= 40

@@ -14,15 +14,18 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from marginweave.schemas.question import read_question
 from marginweave.schemas.released.aggregates import Domain, LevelNoise
 from marginweave.schemas.released.evaluation import BrokenRule, Evaluation, LengthMetrics, MarginalDistance
 from marginweave.tasks.evaluate.intervals import release_intervals
 from marginweave.tasks.evaluate.verdict import verdict
+from marginweave.tasks.publish.best import MOST_VALUES, distributions
 from marginweave.tasks.publish.conclusions import conclusions
 from marginweave.tasks.publish.figures import association_figure, worst_marginals_figure
 from marginweave.tasks.publish.pages import release_pages, render_explorer, render_report
-from marginweave.tasks.publish.reader import MOST_VALUES, PublishedRelease, distributions, record_codes, titled_names
+from marginweave.tasks.publish.reader import PublishedRelease, record_codes, titled_names
 from tests.support.configurations import configuration
+from tests.support.noisy_marginals import LEVELS
 from tests.support.published import (
     COLUMNS,
     EVALUATION,
@@ -31,6 +34,7 @@ from tests.support.published import (
     MORE,
     Codes,
     internal_evaluation,
+    measured_release,
     published,
     shown,
     table_of,
@@ -388,3 +392,21 @@ def test_a_release_without_any_record_or_combination_has_its_pages() -> None:
     nothing = replace(bare.aggregates.domain, labels=tuple(() for _ in empty))  # no value of a private domain was found
     unknown = replace(bare, aggregates=replace(bare.aggregates, domain=nothing))
     assert render_report(unknown, shown(unknown, codes), EVALUATION.model_copy(update={"lengths": lengths}))
+
+
+@pytest.mark.parametrize("changes", [{}, LEVELS], ids=["columns", "levels"])
+def test_of_marginals_every_number_is_that_of_query(changes: dict[str, Any]) -> None:
+    """Each value, the number of records, and what they are said to mean: one estimate, one interval, on every page."""
+    release, codes, answers = measured_release(**changes)
+    (whole,) = answers.ask(read_question({}))
+    page = re.sub(r"\s+", " ", unescape(page_of(release, codes)))
+    assert f"There are about {whole.estimate:,} records (range {whole.low:,} to {whole.high:,})" in page
+    assert f"of about {whole.estimate:,} records" in page
+    found = distributions(release, shown(release, codes), 1.0)
+    for attribute, section in zip(release.configuration.attributes, found, strict=True):
+        asked = answers.ask(read_question({"by": [attribute.name]}))
+        numbers = [(answer.estimate, answer.low, answer.high) for answer in asked][: len(attribute.labels)]
+        assert [(value.reported, value.low, value.high) for value in section.values] == numbers
+        for value, (estimate, low, high) in zip(section.values, numbers, strict=True):
+            line = f"<td>{value.label}</td><td>{estimate}</td><td>{low} to {high}</td>"
+            assert line in page or not value.label.isalnum(), line
