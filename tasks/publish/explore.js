@@ -264,14 +264,16 @@ class Selected {
     return whole.made > 0 ? { estimate: count.made / whole.made } : { unknown: true, estimate: 0 };
   }
 
-  // How much an attribute differs from that of everybody: the share of records that would need another value, in the
-  // synthetic records, less what chance makes of so few of them.
+  // How much an attribute differs from that of everybody: the share of records that would need another value. With the range
+  // that noise leaves where all shares are measured; else in the synthetic records, less what chance makes of so few of them.
   difference(attribute) {
     const { release } = this;
+    const known = release.attributes[attribute].set ? null : this.apart(attribute);
+    if (known) return known;
     const mine = this.made(attribute);
     const all = release.everybody.made(attribute);
     const [own, every] = [mine, all].map((made) => made.reduce((sum, number) => sum + number, 0));
-    if (own === 0 || every === 0) return 0;
+    if (own === 0 || every === 0) return { difference: 0 };
     let found = 0;
     let chance = 0;
     for (let value = 0; value < mine.length; value++) {
@@ -279,16 +281,37 @@ class Selected {
       found += Math.abs(mine[value] / own - share);
       chance += Math.sqrt((2 * share * (1 - share) * Math.max(1 / own - 1 / every, 0)) / Math.PI);
     }
-    return Math.max(0, (found - 1.5 * chance) / 2);
+    return { difference: Math.max(0, (found - 1.5 * chance) / 2) };
   }
 
-  // The attributes that differ most, without those of the selection.
+  // The difference d of measured shares, half the sum of |x| over values, null where one of them is not measured. It is off by
+  // at most half the sum e of |noise|, whose median is no more than its mean, the sum of sd sqrt(2 / pi), and which exceeds that
+  // by 1.645 of the largest sd of a signed sum of the noise in at most 5 % (Gaussian concentration); noise of shares adds up to 0.
+  apart(attribute) {
+    let [difference, sum, squares] = [0, 0, 0];
+    const values = this.release.values(attribute);
+    for (const value of values) {
+      const both = [this, this.release.everybody].map((selected) => selected.one(attribute, value).share);
+      if (!both.every((share) => share.measured)) return null;
+      const variance = both.reduce((all, { estimate, low, high }) => all + (Math.max(high - estimate, estimate - low) / 1.96) ** 2, 0);
+      difference += Math.abs(both[0].estimate - both[1].estimate) / 2;
+      sum += Math.sqrt(variance);
+      squares += variance;
+    }
+    const signed = Math.sqrt((squares * values.length) / Math.max(values.length - 1, 1));
+    const reach = Math.min(1.96 * sum, Math.sqrt(2 / Math.PI) * sum + 1.645 * signed) / 2;
+    return { difference, low: Math.max(0, difference - reach), high: Math.min(1, difference + reach), measured: true };
+  }
+
+  // The attributes that differ most, without those of the selection and those whose difference may be nothing: first those
+  // with a range.
   related(most) {
     const chosen = new Set(this.pairs.map(([attribute]) => attribute));
     const found = this.release.attributes
-      .map((_, attribute) => ({ attribute, difference: chosen.has(attribute) ? 0 : this.difference(attribute) }))
-      .filter(({ difference }) => difference > 0.005);
-    return found.sort((a, b) => b.difference - a.difference || a.attribute - b.attribute).slice(0, most);
+      .map((_, attribute) => ({ attribute, ...(chosen.has(attribute) ? { difference: 0 } : this.difference(attribute)) }))
+      .filter(({ difference, low }) => (low ?? difference - 0.005) > 0)
+      .sort((a, b) => b.difference - a.difference || a.attribute - b.attribute);
+    return [true, false].flatMap((known) => found.filter(({ measured }) => Boolean(measured) === known).slice(0, most));
   }
 
   // The table of two attributes: for each value of the first the numbers of the values of the second among those that have it.

@@ -39,6 +39,13 @@ function inWords(number, share) {
   return say("range", { number: estimate, low, high });
 }
 
+// What to know before a count is quoted; nothing of one from synthetic records. As in the report, one is too small to be quoted
+// where the standard deviation of its noise is above a quarter of it.
+function caution({ measured, estimate, low, high, variance = ((high - low) / 3.92) ** 2 }) {
+  if (!measured || high <= 0) return "";
+  return low <= 0 ? TEXT.zero : estimate < 4 * Math.sqrt(variance) ? TEXT.small : "";
+}
+
 // What a link keeps: everything that was chosen. Pairs are numbers of column and value.
 const KEYS = { a: "pairs", b: "pairs", unit: "text", order: "text", compare: "text", edit: "text", sources: "text", q: "text", rows: "text", columns: "text" };
 const START = { a: [], b: [], unit: "count", order: "natural", compare: "none", edit: "a", sources: "", q: "", rows: "", columns: "" };
@@ -87,7 +94,9 @@ class Card {
     this.more = element("button", { type: "button", className: "all" });
     this.more.addEventListener("click", () => this.grow());
     this.root = element("section", { className: "card", attributes: { "aria-labelledby": heading.id } }, this.head);
+    this.among = element("p", { className: "soft small among", hidden: true });
     if (this.about.about) this.root.append(element("p", { className: "soft small" }, this.about.about));
+    this.root.append(this.among);
     if (this.chart) this.root.append(this.chart);
     this.root.append(this.list, this.note, this.more);
     this.root.card = this;
@@ -147,15 +156,18 @@ class Card {
     let most = share ? 0 : 1;
     for (const number of shown) most = Math.max(most, reach(pick(number)), others ? reach(pick(others.get(number.value))) : 0);
     this.shown = shown;
-    const lines = shown.map((number) => {
+    const lines = shown.map((number, i) => {
       if (!this.lines.has(number.value)) this.lines.set(number.value, new Line(this, number.value));
       const line = this.lines.get(number.value);
-      line.show(number, others?.get(number.value), most || 1, share);
+      const [above, one] = page.state.order === "size" && i > 0 ? [pick(shown[i - 1]), pick(number)] : [{}, {}];
+      line.show(number, others?.get(number.value), most || 1, share, above.measured && one.measured && one.high >= above.low);
       return line.root;
     });
     if (lines.length !== this.list.children.length || lines.some((line, i) => this.list.children[i] !== line)) this.list.replaceChildren(...lines);
     if (lines.length && !lines.some((line) => line.firstChild.tabIndex === 0)) lines[0].firstChild.tabIndex = 0;
     if (this.chart) this.chart.replaceChildren(drawChart(this, page.first.of(attribute), page.other && new Map(page.other.of(attribute).map((number) => [number.value, number])), share));
+    this.among.hidden = !page.first.pairs.some(([own]) => own === attribute) || this.about.set;
+    if (!this.among.hidden) this.among.textContent = say(share ? "amongShares" : "among", { selection: named(page, page.first.others(attribute)) });
     const rest = all - shown.length;
     this.more.hidden = rest === 0 && this.limit === MOST_SHOWN;
     this.more.textContent = rest === 0 ? TEXT.fewer : this.limit === MOST_SHOWN && all <= STEP ? say("values", { number: whole.format(all) }) : say("more", { number: whole.format(Math.min(STEP, rest)) });
@@ -177,14 +189,15 @@ class Line {
     this.numbers = element("span", { className: "numbers" });
     this.first = element("span");
     this.hint = element("span", { className: "visually-hidden" });
-    this.numbers.append(this.first, this.hint);
+    this.weak = element("span", { className: "weak" });
+    this.numbers.append(this.first, this.hint, this.weak);
     this.button = element("button", { type: "button", className: "value", tabIndex: -1, data: { key: `${attribute}-${value}` } });
     this.button.append(element("span", { className: "label" }, page.release.label(attribute, value)), this.numbers, this.track);
     this.button.addEventListener("click", () => page.toggle(attribute, value));
     this.root = element("li", {}, this.button);
   }
 
-  show(number, other, most, share) {
+  show(number, other, most, share, tied) {
     const one = share ? number.share : number.count;
     const { state } = this.page;
     this.first.textContent = inWords(one, share);
@@ -197,9 +210,8 @@ class Line {
     this.estimate.classList.toggle("soft-bar", !one.measured);
     this.reach.hidden = !one.measured;
     if (one.measured) place(this.reach, one.low, one.high, most);
-    const weak = number.count.measured && number.count.low <= 0 && number.count.high > 0;
-    this.extra("weak", weak && TEXT.zero, this.numbers);
-    this.compared(one, other && (share ? other.share : other.count), most, share);
+    this.weak.textContent = [caution(number.count), tied ? TEXT.tied : ""].filter(Boolean).join("; ");
+    this.compared(one, other && { ...(share ? other.share : other.count), weak: caution(other.count) }, most, share);
     this.extra("sources", state.sources && this.sources(number), this.button);
   }
 
@@ -223,9 +235,10 @@ class Line {
     this.secondReach.hidden = !other.measured;
     if (other.measured) place(this.secondReach, other.low, other.high, most);
     const whose = this.page.state.compare === "all" ? TEXT.all : TEXT.b;
-    this.extra("second", `${whose}: ${inWords(other, share)}`, this.numbers);
+    this.extra("second", `${whose}: ${inWords(other, share)}${other.weak && `, ${other.weak}`}`, this.numbers);
     const apart = one.measured && other.measured && share && (one.low > other.high ? "higher" : one.high < other.low ? "lower" : "");
-    this.extra("differs", apart && `${apart === "higher" ? "▲" : "▼"} ${TEXT[apart]}`, this.numbers);
+    this.extra("differs", apart && say(apart, { whose }), this.numbers);
+    if (apart) this.differsPart.title = TEXT.keyApart;
   }
 
   sources({ count }) {
@@ -249,6 +262,17 @@ function place(bar, from, to, most) {
   bar.style.width = `${end - start}%`;
 }
 
+// Whether this browser opens the page for the first time, as far as it remembers.
+function isFirstVisit() {
+  try {
+    const seen = localStorage.getItem("marginweave");
+    localStorage.setItem("marginweave", "seen");
+    return seen === null;
+  } catch {
+    return true;
+  }
+}
+
 class Page {
   constructor(release) {
     this.release = release;
@@ -260,6 +284,7 @@ class Page {
     this.watch = new IntersectionObserver((entries) => this.seen(entries), { rootMargin: "300px" });
     for (const card of this.cards) this.watch.observe(card.root);
     this.pair = new Pair(this);
+    byId("guide").open = !location.hash || isFirstVisit();
     this.connect();
     this.read();
   }
@@ -280,7 +305,6 @@ class Page {
 
   read() {
     this.state = fromHash(location.hash, this.release);
-    if (location.hash) byId("guide").open = false;
     this.show();
   }
 
@@ -394,7 +418,7 @@ class Page {
       });
       byId(`selection-${which}`).replaceChildren(...(chips.length ? chips : [TEXT.everybody]));
       const total = whose[which].total();
-      byId(`total-${which}`).textContent = inWords(total, false);
+      byId(`total-${which}`).textContent = [inWords(total, false), caution(total)].filter(Boolean).join(", ");
     }
   }
 
@@ -402,12 +426,17 @@ class Page {
     const place = byId("related");
     place.hidden = this.state.a.length === 0;
     if (place.hidden) return;
-    const found = this.first.related(6).map(({ attribute, difference }) => {
-      const button = element("button", { type: "button", className: "chip", title: TEXT.relatedHow }, `${this.release.attributes[attribute].name} `, element("b", {}, percent.format(difference)));
-      button.addEventListener("click", () => this.goTo(attribute));
-      return button;
-    });
-    byId("related-list").replaceChildren(...(found.length ? found : [TEXT.relatedNone]));
+    const found = this.first.related(6);
+    for (const [id, known] of [["related-list", true], ["related-made", false]]) {
+      const chips = found.filter(({ measured }) => Boolean(measured) === known).map((one) => {
+        const words = inWords({ ...one, estimate: one.difference }, true);
+        const button = element("button", { type: "button", className: "chip", title: TEXT.relatedHow }, `${this.release.attributes[one.attribute].name} `, element("b", {}, words));
+        button.addEventListener("click", () => this.goTo(one.attribute));
+        return button;
+      });
+      byId(id).parentElement.hidden = !known && chips.length === 0;
+      byId(id).replaceChildren(...(chips.length ? chips : [TEXT.relatedNone]));
+    }
   }
 
   goTo(attribute) {
@@ -511,7 +540,9 @@ class Pair {
     const body = kept.map(({ value, numbers }) =>
       element("tr", {}, element("th", { scope: "row" }, label(Number(rows), value)), ...numbers.map((number) => {
         const one = pick(number);
-        const cell = element("td", { title: inWords(one, share), className: one.measured ? "counted" : "estimated" });
+        const weak = caution(number.count);
+        const title = [inWords(one, share), weak].filter(Boolean).join(", ");
+        const cell = element("td", { title, className: `${one.measured ? "counted" : "estimated"} ${weak && "unsure"}` });
         cell.append((one.unknown ? "–" : (one.measured ? "" : "≈ ") + (share ? percent : whole).format(one.estimate)));
         if (one.measured) cell.append(element("span", { className: "ends" }, `${(share ? percent : whole).format(one.low)} – ${(share ? percent : whole).format(one.high)}`));
         cell.style.setProperty("--heat", (Math.max(0, one.estimate) / most).toFixed(3));

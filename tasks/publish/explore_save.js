@@ -69,11 +69,11 @@ function csvLines(card) {
   return selections.flatMap((selected) => selected.of(attribute).map(({ value, count, share }) => [
     card.about.name, page.release.label(attribute, value), named(page, selected.others(attribute)),
     Math.round(count.estimate), count.low, count.high, share.unknown ? "" : share.estimate.toFixed(5),
-    share.low?.toFixed(5), share.high?.toFixed(5), count.measured ? TEXT.sourceMeasured : TEXT.sourceRecords,
+    share.low?.toFixed(5), share.high?.toFixed(5), count.measured ? TEXT.sourceMeasured : TEXT.sourceRecords, caution(count),
   ]));
 }
 
-const HEAD = ["Column", "Value", "Among", "Count", "Low", "High", "Share", "ShareLow", "ShareHigh", "Source"];
+const HEAD = ["Column", "Value", "Among", "Count", "Low", "High", "Share", "ShareLow", "ShareHigh", "Source", "Note"];
 
 function head() {
   return HEAD.map((name) => TEXT[`head${name}`]);
@@ -149,7 +149,7 @@ async function savePair(pair, kind) {
   if (kind === "csv") {
     const found = lines.flatMap(({ value, numbers }) => numbers.map(({ value: other, count, share: part }) => [
       page.release.label(rows, value), page.release.label(columns, other), among, Math.round(count.estimate), count.low, count.high,
-      part.unknown ? "" : part.estimate.toFixed(5), part.low?.toFixed(5), part.high?.toFixed(5), count.measured ? TEXT.sourceMeasured : TEXT.sourceRecords,
+      part.unknown ? "" : part.estimate.toFixed(5), part.low?.toFixed(5), part.high?.toFixed(5), count.measured ? TEXT.sourceMeasured : TEXT.sourceRecords, caution(count),
     ]));
     const top = [attributes[rows].name, attributes[columns].name, ...head().slice(2)];
     return download(page, name, kind, new Blob([csv([top, ...found])], { type: "text/csv" }));
