@@ -22,6 +22,7 @@ from marginweave.tasks.ledger import Ledger, LedgerLocation, ledger_location
 from marginweave.tasks.ledger.boxes import spent_share
 from tests.support.browser import Browser
 from tests.support.opened_files import opened_files, within
+from tests.support.page_laws import PAPERS, breaks_no_rule, is_printed_well, stands_alone
 from tests.support.people_table import people
 from tests.support.plain_runs import run_plainly
 
@@ -100,30 +101,47 @@ def test_it_says_how_old_the_last_verification_is(office: tuple[Path, LedgerLoca
     assert "found a fault: marginweave ledger verify says which" in words(overview_page([home], location, moment))
 
 
+@pytest.fixture(scope="module")
+def pages(office: tuple[Path, LedgerLocation], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The overview of the office, of a home and a ledger with nothing in them, and of many accounts with long names."""
+    place, (home, location), moment = tmp_path_factory.mktemp("overviews"), office, datetime.now(UTC)
+    for name in ("nothing", "empty", "busy"):
+        (place / name).mkdir()
+    Ledger.create(place / "empty" / "ledger.sqlite")
+    nothing = ledger_location({"MARGINWEAVE_LEDGER": str(place / "empty" / "ledger.sqlite")})
+    (place / "overview.html").write_bytes(overview_page([home], location, moment))
+    (place / "empty.html").write_bytes(overview_page([place / "nothing"], nothing, moment))
+    busy = Ledger.create(place / "busy" / "ledger.sqlite")
+    for number in range(12):
+        account = Account(
+            dataset=f"survey_of_households_and_their_members_{number}",
+            epsilon=Decimal(1 + number),
+            delta=Decimal("1e-6"),
+            unit="row",
+            neighbors="add-remove",
+        )
+        busy.accounts.open(account, actor="steward")
+    where = ledger_location({"MARGINWEAVE_LEDGER": str(place / "busy" / "ledger.sqlite")})
+    (place / "busy.html").write_bytes(overview_page([home], where, moment))
+    return place
+
+
+@pytest.mark.parametrize("page", ["overview.html", "empty.html", "busy.html"])
+def test_it_stands_alone_at_any_width(chromium: Browser, pages: Path, page: str) -> None:
+    for width in (360, 768, 1440):
+        stands_alone(chromium, pages / page, width)
+
+
 @pytest.mark.parametrize("dark", [False, True])
-def test_the_page_can_be_read_by_everybody(
-    office: tuple[Path, LedgerLocation], chromium: Browser, axe: str, tmp_path: Path, dark: bool
-) -> None:
-    """On a phone and on a desk, without a request; also where there is nothing."""
-    home, location = office
-    Ledger.create(tmp_path / "empty.sqlite")
-    (tmp_path / "nothing").mkdir()
-    empty = overview_page(
-        [tmp_path / "nothing"],
-        ledger_location({"MARGINWEAVE_LEDGER": str(tmp_path / "empty.sqlite")}),
-        datetime.now(UTC),
-    )
-    chromium.prefer(dark=dark)
-    for page in (overview_page([home], location, datetime.now(UTC)), empty):
-        (tmp_path / "overview.html").write_bytes(page)
-        for width in (360, 1440):
-            chromium.requests()
-            chromium.open(tmp_path / "overview.html", width)
-            assert chromium.run("return document.documentElement.scrollWidth") <= width
-            assert chromium.violations(axe) == []
-            assert chromium.complaints() == []
-            assert chromium.requests() == [(tmp_path / "overview.html").as_uri()]
-    chromium.prefer(dark=False)
+@pytest.mark.parametrize("page", ["overview.html", "empty.html", "busy.html"])
+def test_no_rule_of_accessibility_is_broken(chromium: Browser, pages: Path, axe: str, page: str, dark: bool) -> None:
+    breaks_no_rule(chromium, pages / page, axe, dark=dark)
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+@pytest.mark.parametrize("page", ["overview.html", "empty.html", "busy.html"])
+def test_it_can_be_filed_on_paper(chromium: Browser, pages: Path, page: str, paper: str) -> None:
+    assert is_printed_well(chromium, pages / page, paper) >= 1
 
 
 def test_a_decision_ends_the_waiting(office: tuple[Path, LedgerLocation]) -> None:

@@ -1,0 +1,77 @@
+"""Laws of every page in a browser: it asks for nothing, fits any width, breaks no rule of accessibility, and can be printed."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import numpy as np
+
+from tests.support.browser import Browser, need
+
+PAPERS = {"A4": (8.27, 11.69), "Letter": (8.5, 11.0)}
+_BEYOND = """
+document.querySelectorAll("main > details, main div > details").forEach((e) => { e.open = true });
+const hidden = (e) => e.closest("svg, thead, .track, .visually-hidden, #attributes, #guide");
+return [...document.body.querySelectorAll("*")]
+  .filter((e) => !hidden(e) && e.getBoundingClientRect().right > innerWidth + 1)
+  .map((e) => e.outerHTML.slice(0, 80))
+"""
+
+
+def stands_alone(chromium: Browser, page: Path, width: int) -> None:
+    """No message in the console, no request but for the page itself, no text beyond its right edge."""
+    chromium.requests()
+    chromium.open(page, width)
+    assert chromium.run("return document.readyState") == "complete"
+    assert chromium.run("return document.documentElement.scrollWidth") <= width
+    assert chromium.run(_BEYOND) == []
+    assert chromium.complaints() == []
+    assert chromium.requests() == [page.as_uri()]
+
+
+def breaks_no_rule(chromium: Browser, page: Path, axe: str, *, dark: bool) -> None:
+    """Of accessibility, neither on a phone nor on a desk; what can be unfolded is."""
+    chromium.prefer(dark=dark)
+    for width in (360, 1440):
+        chromium.open(page, width)
+        chromium.run("document.querySelectorAll('details').forEach((e) => { e.open = true })")
+        assert chromium.violations(axe) == []
+    chromium.prefer(dark=False)
+
+
+def is_printed_well(chromium: Browser, page: Path, paper: str, *, half_empty: bool = False) -> int:
+    """No heading ends a sheet, nothing is cut off at the right, and none but the last is half empty; how many sheets."""
+    need("pdftotext", "pdftoppm")
+    chromium.open(page, 1440)
+    headings = set(chromium.run("return [...document.querySelectorAll('h2, h3')].map((e) => e.innerText.trim())"))
+    pdf = page.with_name(f"{page.stem}-{paper}.pdf")
+    pdf.write_bytes(chromium.printed(*PAPERS[paper]))
+    sheets = sheets_of(pdf)
+    last = [[line for line in sheet if not re.search(r"^\d+ / \d+$|NOT FOR RELEASE", line)][-1] for sheet in sheets]
+    assert headings.isdisjoint(last), last
+    inked = [_ink(pdf, number + 1) for number in range(len(sheets))]
+    for across, down in inked:
+        assert across < 0.96
+        assert half_empty or down > 0.55 or (across, down) == inked[-1], inked
+    return len(sheets)
+
+
+def sheets_of(pdf: Path) -> list[list[str]]:
+    """The lines of each sheet."""
+    text = subprocess.run(["pdftotext", "-layout", pdf, "-"], check=True, capture_output=True, text=True).stdout
+    *sheets, end = text.split("\f")
+    assert end == ""
+    return [[line.strip() for line in sheet.splitlines() if line.strip()] for sheet in sheets]
+
+
+def _ink(pdf: Path, sheet: int) -> tuple[float, float]:
+    """How far something is printed to the right and down on a sheet, from 0 to 1; not counting the line of its number."""
+    where = ["-r", "30", "-gray", "-f", str(sheet), "-l", str(sheet)]
+    image = subprocess.run(["pdftoppm", *where, pdf], check=True, capture_output=True).stdout
+    _, width, height, _, pixels = re.split(rb"\s", image, maxsplit=4)
+    dark = np.frombuffer(pixels, np.uint8).reshape(int(height), int(width)) < 200
+    content = dark[: int(0.94 * len(dark))]
+    right, bottom = np.flatnonzero(dark.any(axis=0))[-1], np.flatnonzero(content.any(axis=1))[-1]
+    return (right + 1) / dark.shape[1], (bottom + 1) / len(dark)
