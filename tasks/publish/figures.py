@@ -23,7 +23,7 @@ from marginweave.tasks.publish.best import Distribution, ValueCounts
 WIDTH = 360.0  # drawn at about its own size on a phone
 _RIGHT = WIDTH - 14  # of the axes: half of the last number stands beyond
 _FONT = 9.0
-_LETTER = 0.56 * _FONT  # the mean width of one
+_LETTERS = dict.fromkeys("iljtfrI.,:;'|!()[]- ", 0.42) | dict.fromkeys("<>=+~#%@MWmw…—", 1.0)  # widths of a wide font
 _ROW = 15.0  # a value
 _LINE = 11.0  # of several in a label
 _BELOW = 16.0  # numbers of an axis
@@ -93,8 +93,13 @@ def shown_label(label: str, most: int = 22) -> str:
 
 def _left(labels: Iterable[str]) -> float:
     """Where the axes begin: beside the widest label."""
-    widths = (sum(1 + (unicodedata.east_asian_width(letter) in "WF") for letter in label) for label in labels)
-    return 8 + _LETTER * max(widths, default=1)
+    return 8 + _FONT * max((sum(map(_width, label)) for label in labels), default=1)
+
+
+def _width(letter: str) -> float:
+    """Of a letter, as a part of the size of the font, at most."""
+    usual = 1.1 if unicodedata.east_asian_width(letter) in "WF" else 0.76 if letter.isupper() else 0.65
+    return _LETTERS.get(letter, usual)
 
 
 def _scaled(left: float, most: float) -> _Place:

@@ -20,13 +20,22 @@ return [...document.body.querySelectorAll("*")]
 """
 
 
+_CUT_OFF = """
+return [...document.querySelectorAll("svg.figure text")].filter((text) => {
+  const [own, whole] = [text, text.closest("svg")].map((e) => e.getBoundingClientRect());
+  return own.left < whole.left - 0.5 || own.right > whole.right + 0.5 || own.bottom > whole.bottom + 0.5;
+}).map((text) => text.textContent)
+"""
+
+
 def stands_alone(chromium: Browser, page: Path, width: int) -> None:
-    """No message in the console, no request but for the page itself, no text beyond its right edge."""
+    """No message in the console, no request but for the page itself, no text beyond its right edge, or cut off in a figure."""
     chromium.requests()
     chromium.open(page, width)
     assert chromium.run("return document.readyState") == "complete"
     assert chromium.run("return document.documentElement.scrollWidth") <= width
     assert chromium.run(_BEYOND) == []
+    assert chromium.run(_CUT_OFF) == []
     assert chromium.complaints() == []
     assert chromium.requests() == [page.as_uri()]
 
