@@ -50,12 +50,10 @@ def breaks_no_rule(chromium: Browser, page: Path, axe: str, *, dark: bool) -> No
     chromium.prefer(dark=False)
 
 
-def is_printed_well(chromium: Browser, page: Path, paper: str, *, half_empty: bool = False) -> int:
-    """No heading ends a sheet, nothing is cut off at the right, and none but the last is half empty; how many sheets."""
+def is_printed_well(chromium: Browser, pdf: Path, paper: str, *, half_empty: bool = False) -> int:
+    """No heading of the open page ends a sheet, nothing is cut off, none but the last is half empty; how many are in `pdf`."""
     need("pdftotext", "pdftoppm")
-    chromium.open(page, 1440)
     headings = set(chromium.run("return [...document.querySelectorAll('h2, h3')].map((e) => e.innerText.trim())"))
-    pdf = page.with_name(f"{page.stem}-{paper}.pdf")
     pdf.write_bytes(chromium.printed(*PAPERS[paper]))
     sheets = sheets_of(pdf)
     last = [[line for line in sheet if not re.search(r"^\d+ / \d+$|NOT FOR RELEASE", line)][-1] for sheet in sheets]

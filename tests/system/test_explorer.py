@@ -21,6 +21,7 @@ from marginweave.tasks.publish.explorer import render_explorer
 from marginweave.tasks.publish.reader import PublishedRelease
 from tests.support.browser import Browser
 from tests.support.noisy_marginals import LEVELS
+from tests.support.page_laws import PAPERS, is_printed_well
 from tests.support.published import Codes, measured_release, published, shown
 
 pytestmark = pytest.mark.system
@@ -360,6 +361,13 @@ def test_in_print_nothing_is_cut_off(chromium: Browser, tuples: Path) -> None:
     assert chromium.run(beyond) == []
     assert chromium.run("return document.querySelector('.tools').offsetHeight") == 0
     chromium.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+@pytest.mark.parametrize("hash_", ["", "#a=0.1&rows=0&columns=3&compare=all&unit=share&order=size"])
+def test_it_is_printed_whole(chromium: Browser, tuples: Path, tmp_path: Path, hash_: str, paper: str) -> None:
+    visit(chromium, tuples, hash_=hash_)
+    assert is_printed_well(chromium, tmp_path / "page.pdf", paper) >= 1
 
 
 def test_all_texts_are_in_one_catalogue() -> None:

@@ -140,8 +140,9 @@ def test_no_rule_of_accessibility_is_broken(chromium: Browser, pages: Path, axe:
 
 @pytest.mark.parametrize("paper", PAPERS)
 @pytest.mark.parametrize("page", ["overview.html", "empty.html", "busy.html"])
-def test_it_can_be_filed_on_paper(chromium: Browser, pages: Path, page: str, paper: str) -> None:
-    assert is_printed_well(chromium, pages / page, paper) >= 1
+def test_it_can_be_filed_on_paper(chromium: Browser, pages: Path, page: str, paper: str, tmp_path: Path) -> None:
+    chromium.open(pages / page, 1440)
+    assert is_printed_well(chromium, tmp_path / "page.pdf", paper) >= 1
 
 
 def test_a_decision_ends_the_waiting(office: tuple[Path, LedgerLocation]) -> None:
