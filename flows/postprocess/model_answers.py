@@ -71,8 +71,8 @@ def _drawn(
             return list(_unpacked(model, arrays)), {int(length): tau for length, tau in meta["misfit"].items()}
     say(f"drawing {DRAWS} models for what was not measured: once, then they are kept in {kept.parent}")
     generator = np.random.default_rng(settings.seed)  # post-processing
-    tau = misfit(known.measurements, model, settings, generator, chosen=chosen)
     drawn = list(draw_models(model, known.measurements, DRAWS, generator))
+    tau = misfit(known.measurements, model, drawn, settings, generator, chosen=chosen)
     found: dict[str, np.ndarray] = {"weights": np.stack([one.weights for one in drawn]).astype(np.float32)}
     for b in range(len(model.blocks)):  # 16 bits are enough for a spread
         found[f"shares-{b:05d}"] = np.stack([one.shares[b] for one in drawn]).astype(np.float16)

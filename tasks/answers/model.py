@@ -11,7 +11,7 @@ DP: post-processing of released counts.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,8 +50,7 @@ class ModelAnswers:
         """Estimates of queries, at least one, and their covariance. Raises NotMeasuredError where merged values differ."""
         own = {axis: self._merged(axis, vectors) for axis, vectors in weights.items()}
         values = _answers(self.model, own)
-        around = np.stack([_answers(drawn, own) for drawn in self.drawn]) - values
-        noise = WIDER**2 * (around.T @ around) / len(around)
+        noise = _spread(self.model, self.drawn, own)
         return Estimates(values=values, covariance=noise + self._misfit(own, len(values)))
 
     def _merged(self, axis: int, vectors: Floats) -> Floats:
@@ -93,13 +92,19 @@ def _answers(model: Mixture, weights: Weights) -> Floats:
         if mine:
             of_cells = np.prod([weights[a][:, block.cells[:, place]] for place, a in mine], axis=0)
             product = product * (shares @ of_cells.T)
-    found: Floats = product.sum(axis=0)
-    return found
+    return np.asarray(product.sum(axis=0))
+
+
+def _spread(model: Mixture, drawn: Sequence[Mixture], weights: Weights) -> Floats:
+    """Covariance of what the model answers to queries, from the noise of what it was fitted to."""
+    around = np.stack([_answers(one, weights) for one in drawn]) - _answers(model, weights)
+    return np.asarray(WIDER**2 * (around.T @ around) / len(around))
 
 
 def misfit(
     measurements: Sequence[Measurement],
     model: Mixture,
+    drawn: Sequence[Mixture],
     settings: MixtureSynthesis,
     generator: np.random.Generator,  # post-processing
     *,
@@ -108,9 +113,9 @@ def misfit(
     """tau^2 by the number of columns, from larger sets that are left out of a fit, a quarter of them at a time.
 
     Of each set of columns that a left-out table alone holds, random contrasts of the table less the model: their squares, less
-    the variance of the noise, over n^2 times the product of V_a. The error of the fit from its own noise is in it. Sets
-    that were `chosen` are those that depend most, and those that were not depend less: of them the median of all sets is taken,
-    else the mean. None is below 0. DP: post-processing.
+    the variance of the noise and that among `drawn` models, over n^2 times the product of V_a. Sets that were `chosen` are
+    those that depend most, and those that were not depend less: of them the median of all sets is taken, else the mean. None
+    is below 0. DP: post-processing.
     """
     masks, large = [*model.masks, *model.inside, *model.codes], [m for m in measurements if len(m.attributes) > 1]
     order, found = generator.permutation(len(large)), dict[int, list[tuple[float, float]]]()
@@ -120,10 +125,9 @@ def misfit(
         if not set(range(len(model.sizes))) <= {a for m in kept for a in m.attributes}:
             continue
         fitted = fit_mixture(kept, model.sizes, model.total, masks, settings)
-        inside = [set(m.attributes) for m in kept]
         for m in left_out:
             if m.complete and not m.levels and type(m) is Measurement:
-                for length, squares in _contrasts(m, fitted, inside, generator):
+                for length, squares in _contrasts(m, fitted, kept, (model, drawn), generator):
                     found.setdefault(length, []).append(squares)
     return {length: max(_middle(np.array(own), chosen=chosen), 0.0) for length, own in found.items()}
 
@@ -139,29 +143,30 @@ _CONTRASTS = 20
 
 
 def _contrasts(
-    m: Measurement, model: Mixture, inside: Iterable[set[int]], generator: np.random.Generator
+    m: Measurement,
+    fitted: Mixture,
+    kept: Sequence[Measurement],
+    models: tuple[Mixture, Sequence[Mixture]],
+    generator: np.random.Generator,
 ) -> list[tuple[int, tuple[float, float]]]:
     """Of each set of columns that only this table has, sums over contrasts: of squares above noise, and of their scale."""
-    residual = np.asarray(m.counts - expected_counts(m, model.marginal(m.attributes), model.total), np.float64)
-    shares = [np.asarray(model.marginal((a,)) / model.total, np.float64) for a in m.attributes]
+    residual = np.asarray(m.counts - expected_counts(m, fitted.marginal(m.attributes), fitted.total), np.float64)
+    shares = [np.asarray(fitted.marginal((a,)) / fitted.total, np.float64) for a in m.attributes]
     found = list[tuple[int, tuple[float, float]]]()
     for length in range(2, len(m.attributes) + 1):
         for places in itertools.combinations(range(len(m.attributes)), length):
             columns = {m.attributes[place] for place in places}
-            if any(one >= columns for one in inside):
+            if any(columns <= {*one.attributes} for one in kept):
                 continue
-            above = scale = 0.0
-            for _ in range(_CONTRASTS):
-                vectors = [np.ones(size) for size in m.counts.shape]
-                spread = model.total**2
-                for place in places:
-                    asked = (generator.random(len(shares[place])) < 0.5).astype(np.float64)
-                    vectors[place] = asked - asked @ shares[place]
-                    spread *= float(shares[place] @ vectors[place] ** 2)
-                value = residual
-                for vector in reversed(vectors):
-                    value = value @ vector
-                above += float(value) ** 2 - m.deviation**2 * float(np.prod([v @ v for v in vectors]))
-                scale += spread
-            found.append((length, (above, scale)))
+            asked, scale, weights = np.ones((_CONTRASTS, 1)), np.full(_CONTRASTS, fitted.total**2), dict[int, Floats]()
+            for place, own in enumerate(shares):
+                vectors = np.ones((_CONTRASTS, len(own)))
+                if place in places:
+                    chosen = (generator.random(vectors.shape) < 0.5).astype(np.float64)
+                    vectors = weights[m.attributes[place]] = chosen - (chosen @ own)[:, None]
+                    scale *= vectors**2 @ own
+                asked = (asked[:, :, None] * vectors[:, None]).reshape(_CONTRASTS, -1)
+            noise = m.deviation**2 * (asked**2).sum(axis=1) + np.diagonal(_spread(*models, weights))
+            squares = (asked @ residual.ravel()) ** 2 - noise
+            found.append((length, (float(squares.sum()), float(scale.sum()))))
     return found

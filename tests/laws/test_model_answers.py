@@ -77,5 +77,5 @@ def test_misfit_is_found_where_left_out_tables_differ_from_what_the_rest_says() 
             noisy = table + np.rint(rng.normal(0, 5, table.shape)).astype(np.int64)
             measured.append(Measurement(attributes=c, counts=noisy, deviation=5.0))
         model = Mixture.of(np.ones(1), [np.full((1, s), 1 / s) for s in SIZES], SIZES, 4000.0, [])
-        found.append(misfit(measured, model, settings, np.random.default_rng(1), chosen=False)[2])
+        found.append(misfit(measured, model, [model], settings, np.random.default_rng(1), chosen=False)[2])
     assert found[0] < 0.005 < 0.02 < found[1]
