@@ -11,15 +11,16 @@ DP: post-processing of released counts.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from marginweave.schemas.arrays import Floats, Integers
 from marginweave.schemas.configuration.synthesis import MixtureSynthesis
 from marginweave.schemas.released.measurements import Measurement
-from marginweave.tasks.answers.least_squares import Estimates, NotMeasuredError, Weights
+from marginweave.tasks.answers.least_squares import Estimates, LeastSquares, NotMeasuredError, Weights
 from marginweave.tasks.answers.tables import NoisyTables, Part
 from marginweave.tasks.estimate.mixture.draws import expected_counts
 from marginweave.tasks.estimate.mixture.fit import fit_mixture
@@ -52,6 +53,15 @@ class ModelAnswers:
         values = _answers(self.model, own)
         noise = _spread(self.model, self.drawn, own)
         return Estimates(values=values, covariance=noise + self._misfit(own, len(values)))
+
+    @cached_property
+    def alone(self) -> LeastSquares:
+        """What answers of single axes: their measured tables."""
+        return LeastSquares(self.measured)
+
+    def divided(self, axes: Iterable[int]) -> list[Part]:
+        """The values of these axes that the model tells apart."""
+        return [Part(axis=axis, blocks=self.codes[axis]) for axis in axes]
 
     def _merged(self, axis: int, vectors: Floats) -> Floats:
         part = Part(axis=axis, blocks=self.codes[axis])
