@@ -88,6 +88,7 @@ class LeastSquares:
                 self._holders[part].add(number)
         self._pooled: dict[tuple[int, ...], tuple[Floats, float]] = {}
         self._axes: dict[int, _Axis] = {}
+        self._counts: dict[int, Floats] = {}
         self._divided: dict[frozenset[int], Sequence[tuple[int, ...]]] = {}
 
     def solve(self, weights: Weights) -> Estimates:
@@ -114,6 +115,12 @@ class LeastSquares:
     def alone(self) -> LeastSquares:
         """What answers of single axes."""
         return self
+
+    def counts(self, axis: int) -> Floats:
+        """Estimates of the records of each code of an axis, kept for the next question."""
+        if axis not in self._counts:
+            self._counts[axis] = self.solve({axis: np.eye(self.measured.sizes[axis])}).values
+        return self._counts[axis]
 
     def divided(self, axes: Iterable[int]) -> list[Part]:
         """The finest parts over which a table has all of these axes. Raises NotMeasuredError."""

@@ -43,7 +43,7 @@ def count_between(squares: LeastSquares | ModelAnswers, weights: Weights, reach:
     )  # the sums of n(u_a - w_a) and n(w_a - l_a): estimates, deviations
     for part in squares.divided(weights):
         asked, size = weights[part.axis][0], part.size
-        counts = np.maximum(squares.alone.solve({part.axis: np.eye(len(asked))}).values, _FEWEST)
+        counts = np.maximum(squares.alone.counts(part.axis), _FEWEST)
         least, most = np.ones(size), np.zeros(size)
         np.minimum.at(least, part.blocks, asked)
         np.maximum.at(most, part.blocks, asked)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -22,9 +22,11 @@ from marginweave.schemas.configuration.synthesis import MixtureSynthesis
 from marginweave.schemas.released.measurements import Measurement
 from marginweave.tasks.answers.least_squares import Estimates, LeastSquares, NotMeasuredError, Weights
 from marginweave.tasks.answers.tables import NoisyTables, Part
+from marginweave.tasks.estimate.mixture.blocks import Block
 from marginweave.tasks.estimate.mixture.draws import expected_counts
 from marginweave.tasks.estimate.mixture.fit import fit_mixture
 from marginweave.tasks.estimate.mixture.model import Mixture
+from marginweave.tasks.estimate.mixture.targets import F32, Float32s
 
 WIDER = 1.25
 """Refitted from the model, answers vary by .8 to 1 of what they do from new starts (docs/inference.md)."""
@@ -33,16 +35,54 @@ _FOLDS = 4
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class Stack:
+    """A model, and others of the same blocks that are drawn around it, in arrays of all.
+
+    `weights` has shape (models, components), `shares` for each block (cells, models * components).
+    """
+
+    blocks: tuple[Block, ...]
+    weights: Float32s
+    shares: tuple[Float32s, ...]
+
+    @classmethod
+    def of(cls, model: Mixture, drawn: Sequence[Mixture]) -> Stack:
+        """Those of all, in half the digits."""
+        models = [model, *drawn]
+        return cls(
+            blocks=model.blocks,
+            weights=np.stack([one.weights * one.total for one in models]).astype(F32),
+            shares=tuple(
+                np.concatenate([s.T for s in own], axis=1, dtype=F32)
+                for own in zip(*(m.shares for m in models), strict=True)
+            ),
+        )
+
+    def solve(self, weights: Weights) -> Estimates:
+        """What the model answers to queries, and the covariance of that from the noise of what it was fitted to."""
+        product = self.weights.reshape(1, -1)
+        for block, shares in zip(self.blocks, self.shares, strict=True):
+            mine = [(place, a) for place, a in enumerate(block.attributes) if a in weights]
+            if mine:
+                of_cells = np.prod([weights[a][:, block.cells[:, place]] for place, a in mine], axis=0)
+                some = np.flatnonzero(of_cells.any(axis=0))
+                product = product * (of_cells[:, some].astype(F32) @ shares[some])
+        found = product.reshape(-1, *self.weights.shape).sum(axis=2, dtype=np.float64).T
+        around = found[1:] - found[0]
+        return Estimates(values=found[0], covariance=WIDER**2 * (around.T @ around) / len(around))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class ModelAnswers:
     """Estimates of queries from a model, a stand-in for `LeastSquares` where that has none.
 
-    `model` is conditioned, and so are the `drawn` ones. `codes` has the model's code of each code of an attribute. `inside`
+    `model` is conditioned, and so are those of the `stack`. `codes` has the model's code of each code of an attribute. `inside`
     are the sets of attributes that were measured, `misfit` has tau^2 by the number of columns.
     """
 
     measured: NoisyTables
     model: Mixture
-    drawn: Sequence[Mixture]
+    stack: Stack
     codes: Sequence[Integers]
     inside: Sequence[frozenset[int]]
     misfit: Mapping[int, float]
@@ -50,9 +90,8 @@ class ModelAnswers:
     def solve(self, weights: Weights) -> Estimates:
         """Estimates of queries, at least one, and their covariance. Raises NotMeasuredError where merged values differ."""
         own = {axis: self._merged(axis, vectors) for axis, vectors in weights.items()}
-        values = _answers(self.model, own)
-        noise = _spread(self.model, self.drawn, own)
-        return Estimates(values=values, covariance=noise + self._misfit(own, len(values)))
+        found = self.stack.solve(own)
+        return replace(found, covariance=found.covariance + self._misfit(own, len(found.values)))
 
     @cached_property
     def alone(self) -> LeastSquares:
@@ -94,27 +133,10 @@ def _of_order(misfit: Mapping[int, float], length: int) -> float:
     return misfit[min(length, max(misfit))] if misfit else 0.0
 
 
-def _answers(model: Mixture, weights: Weights) -> Floats:
-    """What a model answers to queries, shape (queries,)."""
-    product = np.asarray(model.weights[:, None] * model.total)
-    for block, shares in zip(model.blocks, model.shares, strict=True):
-        mine = [(place, a) for place, a in enumerate(block.attributes) if a in weights]
-        if mine:
-            of_cells = np.prod([weights[a][:, block.cells[:, place]] for place, a in mine], axis=0)
-            product = product * (shares @ of_cells.T)
-    return np.asarray(product.sum(axis=0))
-
-
-def _spread(model: Mixture, drawn: Sequence[Mixture], weights: Weights) -> Floats:
-    """Covariance of what the model answers to queries, from the noise of what it was fitted to."""
-    around = np.stack([_answers(one, weights) for one in drawn]) - _answers(model, weights)
-    return np.asarray(WIDER**2 * (around.T @ around) / len(around))
-
-
 def misfit(
     measurements: Sequence[Measurement],
     model: Mixture,
-    drawn: Sequence[Mixture],
+    stack: Stack,
     settings: MixtureSynthesis,
     generator: np.random.Generator,  # post-processing
     *,
@@ -123,7 +145,7 @@ def misfit(
     """tau^2 by the number of columns, from larger sets that are left out of a fit, a quarter of them at a time.
 
     Of each set of columns that a left-out table alone holds, random contrasts of the table less the model: their squares, less
-    the variance of the noise and that among `drawn` models, over n^2 times the product of V_a. Sets that were `chosen` are
+    the variance of the noise and that of the `stack`, over n^2 times the product of V_a. Sets that were `chosen` are
     those that depend most, and those that were not depend less: of them the median of all sets is taken, else the mean. None
     is below 0. DP: post-processing.
     """
@@ -137,7 +159,7 @@ def misfit(
         fitted = fit_mixture(kept, model.sizes, model.total, masks, settings)
         for m in left_out:
             if m.complete and not m.levels and type(m) is Measurement:
-                for length, squares in _contrasts(m, fitted, kept, (model, drawn), generator):
+                for length, squares in _contrasts(m, fitted, kept, stack, generator):
                     found.setdefault(length, []).append(squares)
     return {length: max(_middle(np.array(own), chosen=chosen), 0.0) for length, own in found.items()}
 
@@ -156,7 +178,7 @@ def _contrasts(
     m: Measurement,
     fitted: Mixture,
     kept: Sequence[Measurement],
-    models: tuple[Mixture, Sequence[Mixture]],
+    stack: Stack,
     generator: np.random.Generator,
 ) -> list[tuple[int, tuple[float, float]]]:
     """Of each set of columns that only this table has, sums over contrasts: of squares above noise, and of their scale."""
@@ -176,7 +198,7 @@ def _contrasts(
                     vectors = weights[m.attributes[place]] = chosen - (chosen @ own)[:, None]
                     scale *= vectors**2 @ own
                 asked = (asked[:, :, None] * vectors[:, None]).reshape(_CONTRASTS, -1)
-            noise = m.deviation**2 * (asked**2).sum(axis=1) + np.diagonal(_spread(*models, weights))
+            noise = m.deviation**2 * (asked**2).sum(axis=1) + np.diagonal(stack.solve(weights).covariance)
             squares = (asked @ residual.ravel()) ** 2 - noise
             found.append((length, (float(squares.sum()), float(scale.sum()))))
     return found
