@@ -8,12 +8,14 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from marginweave.schemas.arrays import Flags, Floats, Integers
+from marginweave.tasks.answers.intervals import Reach
 from marginweave.tasks.answers.least_squares import LeastSquares
+from marginweave.tasks.answers.merged import FEWEST, between
 from marginweave.tasks.answers.tables import NoisyTables
 
 LONGEST = 3
@@ -24,8 +26,9 @@ LONGEST = 3
 class CellTable:
     """Estimates of a table over attributes, by their places, in order; the missing value of each is last.
 
-    `known` says which cells were measured by themselves; of others the numbers mean nothing. `shared[i]` is the covariance of
-    each cell with the sum of the table over the values of attribute i, of which the cell is a share.
+    `known` says which cells were measured by themselves; of others `merged` has estimate, low and high (`count_between`), and
+    the other numbers mean nothing. `shared[i]` is the covariance of each cell with the sum of the table over the values of
+    attribute i, of which the cell is a share.
     """
 
     attributes: tuple[int, ...]
@@ -33,10 +36,11 @@ class CellTable:
     variances: Floats
     shared: Floats
     known: Flags
+    merged: Floats | None = None
 
 
 def cell_tables(
-    measured: NoisyTables, axes: Mapping[int, tuple[int, Integers]], sizes: Sequence[int], most: int
+    measured: NoisyTables, axes: Mapping[int, tuple[int, Integers]], sizes: Sequence[int], most: int, reach: Reach
 ) -> Iterator[CellTable]:
     """The tables of no attributes and of each one; smaller ones first, to `most` cells in all, of those measured together."""
     squares, of_axis = LeastSquares(measured), defaultdict[int, list[int]](list)
@@ -62,7 +66,43 @@ def cell_tables(
             return
         by_axis = {axes[j][0]: weights[j] for j in chosen}
         order = [axes[j][0] for j in chosen]
-        yield _best(chosen, [_table(squares, signature, by_axis, order) for signature in sorted(own)])
+        found = _best(chosen, [_table(squares, signature, by_axis, order) for signature in sorted(own)])
+        yield found if found.known.all() else replace(found, merged=_merged(squares, by_axis, order, reach))
+
+
+def _merged(squares: LeastSquares, by_axis: Mapping[int, Floats], order: Sequence[int], reach: Reach) -> Floats:
+    """`count_between` of all cells: estimates, low and high."""
+    parts, around = squares.divided(by_axis), dict[int, list[Floats]]()
+    ends = np.zeros((2, 2, *(len(by_axis[axis]) for axis in order)))
+    for part in parts:
+        asked, counts = by_axis[part.axis], np.maximum(squares.counts(part.axis), FEWEST)
+        inside, likely = part.sums(asked), part.sums(asked * counts) / part.sums(counts)
+        own = [weights[:, part.blocks] for weights in (inside == np.bincount(part.blocks), inside > 0, likely)]
+        around[part.axis] = [weights.astype(np.float64) for weights in own]
+        shape = [-1 if axis == part.axis else 1 for axis in order]
+        for i, beside in enumerate((around[part.axis][1] - asked, asked - around[part.axis][0])):
+            solved = squares.solve({part.axis: beside})
+            ends[0, i] += solved.values.reshape(shape)
+            ends[1, i] += (np.sqrt(np.maximum(np.diagonal(solved.covariance), 0)) * beside.any(axis=1)).reshape(shape)
+    signature = tuple(squares.measured.parts.index(part) for part in parts)
+    counts, variances = _of_few_rows(squares, signature, around, order)
+    return between(counts, variances[:2], ends, reach)
+
+
+def _of_few_rows(
+    squares: LeastSquares, signature: tuple[int, ...], weights: Mapping[int, list[Floats]], order: Sequence[int]
+) -> tuple[Floats, Floats]:
+    """Estimates and variances of `_table` for several weights, with few rows that are no multiples of each other."""
+    rows, places, scale = dict[int, Floats](), list[Integers](), np.ones([1] * (1 + len(order)))
+    for place, axis in enumerate(order):
+        every = np.stack(weights[axis])
+        most = np.maximum(every.max(axis=2), FEWEST)
+        few, numbers = np.unique((every / most[..., None]).reshape(-1, every.shape[2]), axis=0, return_inverse=True)
+        shape = [len(every), *(-1 if i == place else 1 for i in range(len(order)))]
+        rows[axis], scale = few, scale * most.reshape(shape)
+        places.append(numbers.reshape(shape))
+    estimates, variances, *_ = _table(squares, signature, rows, order)
+    return estimates[tuple(places)] * scale, variances[tuple(places)] * scale**2
 
 
 def _best(chosen: tuple[int, ...], read: Sequence[tuple[Floats, Floats, Floats, Flags]]) -> CellTable:

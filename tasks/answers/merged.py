@@ -25,7 +25,7 @@ from marginweave.tasks.answers.least_squares import LeastSquares, Weights
 if TYPE_CHECKING:
     from marginweave.tasks.answers.model import ModelAnswers  # numba
 
-_FEWEST = 1e-6
+FEWEST = 1e-6
 """Records of a value whose noisy count is not positive."""
 
 
@@ -43,7 +43,7 @@ def count_between(squares: LeastSquares | ModelAnswers, weights: Weights, reach:
     )  # the sums of n(u_a - w_a) and n(w_a - l_a): estimates, deviations
     for part in squares.divided(weights):
         asked, size = weights[part.axis][0], part.size
-        counts = np.maximum(squares.alone.counts(part.axis), _FEWEST)
+        counts = np.maximum(squares.alone.counts(part.axis), FEWEST)
         least, most = np.ones(size), np.zeros(size)
         np.minimum.at(least, part.blocks, asked)
         np.maximum.at(most, part.blocks, asked)
@@ -54,10 +54,20 @@ def count_between(squares: LeastSquares | ModelAnswers, weights: Weights, reach:
             found = squares.alone.solve({part.axis: beside})
             ends += np.stack([found.values, np.sqrt(np.diagonal(found.covariance)) * beside.any(axis=1)])
     solved = squares.solve(around)
-    inner, outer, likely = solved.values.tolist()
-    sds = np.sqrt(np.maximum(np.diagonal(solved.covariance), 0.0))
-    bounds = np.array([inner, outer - ends[0, 0], outer, inner + ends[0, 1]])
-    spread = np.array([sds[0], sds[1] + ends[1, 0], sds[1], sds[0] + ends[1, 1]])
+    found = between(solved.values, np.diagonal(solved.covariance)[:2], ends, reach)
+    estimate, low, high = (int(end) for end in found)
+    return EstimateInterval(estimate=estimate, low=low, high=high)
+
+
+def between(counts: Floats, variances: Floats, ends: Floats, reach: Reach) -> Floats:
+    """Estimate, low and high, of any shape, as `count_between` has them.
+
+    From n(l), n(u) and the likely count, the variances of the first two, and the sums of n(u_a - w_a) and n(w_a - l_a) with
+    their deviations.
+    """
+    (inner, outer, likely), sds = counts, np.sqrt(np.maximum(variances, 0.0))
+    bounds = np.stack(np.broadcast_arrays(inner, outer - ends[0, 0], outer, inner + ends[0, 1]))
+    spread = np.stack(np.broadcast_arrays(sds[0], sds[1] + ends[1, 0], sds[1], sds[0] + ends[1, 1]))
     _, lows, highs = count_ends(bounds, spread**2, replace(reach, level=1 - (1 - reach.level) / 2))
-    low, high = sorted((float(lows[:2].max()), float(highs[2:].min())))
-    return EstimateInterval(estimate=round(min(max(likely, low), high)), low=int(low), high=int(high))
+    low, high = np.sort(np.stack([lows[:2].max(axis=0), highs[2:].min(axis=0)]), axis=0)
+    return np.stack([np.rint(np.clip(likely, low, high)), low, high])

@@ -7,17 +7,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from marginweave.schemas.released.aggregates import Level
-from marginweave.tasks.answers.intervals import EstimateInterval, Reach, count_ends, count_interval_of
-from marginweave.tasks.evaluate.intervals import LEVEL, Intervals, record_interval
+from marginweave.tasks.answers.intervals import EstimateInterval, count_ends, count_interval_of
+from marginweave.tasks.evaluate.intervals import Intervals, record_interval
 from marginweave.tasks.publish.reader import PublishedRelease, ShownRecords, sections_of, titled_labels
 
 MOST_VALUES = 25
 """Values of an attribute that the report shows."""
-
-
-def reach_of(published: PublishedRelease) -> Reach:
-    """How far the noise of measured tables goes."""
-    return Reach(level=LEVEL, pure=published.measured is not None and published.measured.pure)
 
 
 def best_records(published: PublishedRelease) -> EstimateInterval:
@@ -26,7 +21,7 @@ def best_records(published: PublishedRelease) -> EstimateInterval:
         low, high = record_interval(published.aggregates)
         return EstimateInterval(estimate=published.aggregates.record_count, low=low, high=high)
     whole = published.cells[0]
-    return count_interval_of(float(whole.estimates), float(whole.variances), reach_of(published))
+    return count_interval_of(float(whole.estimates), float(whole.variances), published.reach)
 
 
 def best_counts(published: PublishedRelease) -> list[tuple[Level, Intervals]]:
@@ -37,7 +32,7 @@ def best_counts(published: PublishedRelease) -> list[tuple[Level, Intervals]]:
     found = []
     labels = published.aggregates.domain.labels
     for table in sorted((t for t in published.cells if len(t.attributes) == 1), key=lambda t: t.attributes):
-        ends = count_ends(table.estimates, table.variances, reach_of(published))
+        ends = count_ends(table.estimates, table.variances, published.reach)
         found.append((table.attributes, np.stack(ends, axis=1)[: len(labels[table.attributes[0]])].astype(np.int64)))
     level = Level.join(1, [(a, np.arange(len(own))[:, None], own[:, 0]) for a, own in found])
     measured, low, high = np.concatenate([own for _, own in found]).T

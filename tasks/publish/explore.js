@@ -107,18 +107,19 @@ class Tables {
     }
     const of = (name) => this.arrays[`${name}-${length}`];
     const place = start + cell;
-    if (of("high")[place] === 0) return null;
     const estimate = of("estimate")[place];
-    const shared = new Map(pairs.map(([attribute], i) => [attribute, of("shared")[start * length + i * cells + cell]]));
+    const variance = of("variance")[place];
+    const merged = variance === 0 && length > 0; // with other values: between two ends, and how it varies is not known
+    const shared = new Map((merged ? [] : pairs).map(([attribute], i) => [attribute, of("shared")[start * length + i * cells + cell]]));
     const exact = estimate + of("rest")[place] / this.steps;
     const low = estimate - of("low")[place];
-    return { estimate, low, high: estimate + of("high")[place] - 1, exact, variance: of("variance")[place], shared };
+    return { estimate, low, high: estimate + of("high")[place], exact, variance: merged ? undefined : variance, shared };
   }
 
   // All ratios that noise allows (Fieller), as `marginweave query --share` gives them; null where that bounds nothing,
   // undefined where how both vary together is not known.
   share(part, whole, attribute) {
-    if (!part.shared.has(attribute)) return undefined;
+    if (!part.shared.has(attribute) || whole.variance === undefined) return undefined;
     const d = whole.exact;
     const n = Math.min(Math.max(part.exact, 0), d);
     const a = d * d - this.squared * whole.variance;

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from marginweave.schemas.configuration.columns import NumberColumn
 from marginweave.tasks.answers.cells import CellTable
 from marginweave.tasks.answers.intervals import Reach, count_ends
-from marginweave.tasks.publish.best import best_counts, best_records, reach_of
+from marginweave.tasks.publish.best import best_counts, best_records
 from marginweave.tasks.publish.reader import PublishedRelease, ShownRecords, titled_labels, titled_names
 from marginweave.tasks.publish.templates import read_text, render
 from marginweave.tasks.structure.levels import level_codes
@@ -47,8 +47,8 @@ def explorer_data(published: PublishedRelease, shown: ShownRecords) -> bytes:
     row. Of k-tuples for each length k from 1 `values-k` (k codes a combination), `counts-k`, and `low-k` and `high-k`,
     the ends of the interval; `header.sets[k - 1]` has the attributes of each set of columns and its first combination;
     a set ends where the next begins, and combinations are sorted within. Of marginals for each length k from 0 `estimate-k`,
-    `low-k` and `high-k` (how far below and above it the ends lie, high one more, and 0 where a cell was not measured by
-    itself), `rest-k` (what it lacks to the exact estimate, in `steps`), `variance-k` and `shared-k` (`CellTable`);
+    `low-k` and `high-k` (how far below and above it the ends lie), `rest-k` (what it lacks to the exact estimate, in `steps`),
+    `variance-k` and `shared-k` (`CellTable`; 0 where a cell was measured together with others);
     `header.tables` has attributes and first cell of each table, whose shape `sizes` says; `header.levels` each coarser level,
     the attribute that it is of, and its code for each value of that. DP: post-processing.
     """
@@ -99,7 +99,7 @@ def _tuples(published: PublishedRelease, arrays: Arrays) -> dict[str, Any]:
 
 
 def _tables(published: PublishedRelease, arrays: Arrays) -> dict[str, Any]:
-    configuration, reach, tables = published.configuration, reach_of(published), published.cells
+    configuration, reach, tables = published.configuration, published.reach, published.cells
     sizes = domain_sizes(configuration.attributes, published.aggregates.domain.labels)
     placed: list[Any] = []
     for length in range(1 + max((len(table.attributes) for table in tables), default=0)):
@@ -113,18 +113,17 @@ def _tables(published: PublishedRelease, arrays: Arrays) -> dict[str, Any]:
 
 
 def _cells(tables: Iterable[CellTable], reach: Reach) -> Arrays:
-    """The arrays of tables of one length; zeros, and an interval without numbers, where a cell was not measured by itself."""
+    """The arrays of tables of one length; no variance where a cell was measured together with others."""
     parts: dict[str, list[NDArray[Any]]] = {}
     for table in tables:
-        known = table.known
-        estimates, low, high = count_ends(table.estimates, table.variances, reach)
-        rest = np.round((table.estimates - estimates) * STEPS)
-        found = {"estimate": estimates, "low": np.where(known, estimates - low, 0), "rest": rest}
-        found |= {"high": high - estimates + 1, "variance": table.variances}
+        known, ends = table.known, np.stack(count_ends(table.estimates, table.variances, reach))
+        estimates, low, high = ends if table.merged is None else np.where(known, ends, table.merged)
+        rest = np.where(known, np.round((table.estimates - estimates) * STEPS), 0)
+        whole = {"estimate": estimates, "low": estimates - low, "rest": rest, "high": high - estimates}
+        found = {name: array.astype(np.int64) for name, array in whole.items()}
+        found |= {"variance": np.where(known, table.variances, 0), "shared": np.where(known, table.shared, 0)}
         for name, array in found.items():
-            kept = np.where(known, array, 0)
-            parts.setdefault(name, []).append(kept.ravel() if name == "variance" else kept.ravel().astype(np.int64))
-        parts.setdefault("shared", []).append(np.where(known, table.shared, 0).ravel())
+            parts.setdefault(name, []).append(array.ravel())
     return {name: np.concatenate(arrays) for name, arrays in parts.items()}
 
 

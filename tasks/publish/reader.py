@@ -25,11 +25,12 @@ from marginweave.schemas.released.measurements import Marginals
 from marginweave.schemas.released.statement import PrivacyStatement
 from marginweave.tasks.answers.cells import CellTable, cell_tables
 from marginweave.tasks.answers.codes import Codes
+from marginweave.tasks.answers.intervals import Reach
 from marginweave.tasks.answers.tables import NoisyTables, axes_of, released_tables
 from marginweave.tasks.checkpoint.files import read_file
 from marginweave.tasks.decode.decode import decode_table, label_counts, typed_table
 from marginweave.tasks.encode.codes import code_type, encode_table, value_slots
-from marginweave.tasks.evaluate.intervals import Intervals
+from marginweave.tasks.evaluate.intervals import LEVEL, Intervals
 from marginweave.tasks.normalize.earlier import read_measurements, with_earlier
 from marginweave.tasks.normalize.marginals import listed_counts, marginal_counts, normalize_marginals
 from marginweave.tasks.preprocess.clean import clean_table
@@ -113,13 +114,18 @@ class PublishedRelease:
         """What its records are made from."""
         return self.marginals or self.aggregates
 
+    @property
+    def reach(self) -> Reach:
+        """How far the noise of measured tables goes."""
+        return Reach(level=LEVEL, pure=self.measured is not None and self.measured.pure)
+
     @cached_property
     def cells(self) -> tuple[CellTable, ...]:
         """Estimates of the cells of measured tables, single columns first, from all measurements; none for k-tuples."""
         if self.measured is None:
             return ()
         sizes = domain_sizes(self.configuration.attributes, self.aggregates.domain.labels)
-        return tuple(cell_tables(self.measured, axes_of(self.configuration, sizes), sizes, MOST_CELLS))
+        return tuple(cell_tables(self.measured, axes_of(self.configuration, sizes), sizes, MOST_CELLS, self.reach))
 
     @property
     def total(self) -> float:

@@ -16,6 +16,7 @@ from marginweave.tasks.answers.codes import ValueRange
 from marginweave.tasks.answers.intervals import Reach, count_interval_of, quantile_bins, ratio_interval
 from marginweave.tasks.answers.least_squares import LeastSquares, NotMeasuredError
 from marginweave.tasks.answers.marginals import MarginalAnswers, _sum
+from marginweave.tasks.answers.merged import count_between
 from marginweave.tasks.evaluate.intervals import count_interval
 from marginweave.tasks.mechanisms.laplace import DiscreteLaplace
 from tests.support.dense_least_squares import Survey, random_weights
@@ -243,10 +244,13 @@ def test_of_two_readings_of_a_cell_the_less_noisy_one() -> None:
         compare_tables(Survey(sizes=(3, 4), sets=sets, merged=((0, 1, 1), (0, 1, 2, 2))), seed)
 
 
+REACH = Reach(level=0.95)
+
+
 def compare_tables(survey: Survey, seed: int) -> None:
     rng = np.random.default_rng(seed)
     squares = survey.measure(rng.poisson(40, survey.cells).astype(np.float64), rng)
-    for table in cell_tables(squares.measured, survey.axes, survey.sizes, 10**6):
+    for table in cell_tables(squares.measured, survey.axes, survey.sizes, 10**6, REACH):
         shape = [survey.sizes[a] for a in table.attributes]
         assert table.estimates.shape == table.variances.shape == table.known.shape == tuple(shape)
         for cell in itertools.product(*map(range, shape)):
@@ -257,6 +261,10 @@ def compare_tables(survey: Survey, seed: int) -> None:
                 solved = squares.solve(weights)
             except NotMeasuredError:
                 assert not table.known[cell]
+                assert table.merged is not None
+                one = {axis: vectors[:1] for axis, vectors in weights.items()}
+                expected = count_between(squares, one, REACH)
+                assert np.allclose(table.merged[(..., *cell)], (expected.estimate, expected.low, expected.high), atol=1)
                 continue
             assert table.known[cell]
             found = [table.variances[cell], *(shared[cell] for shared in table.shared)]

@@ -19,6 +19,7 @@ from marginweave.schemas.question import read_question
 from marginweave.tasks.publish import reader
 from marginweave.tasks.publish.explorer import explorer_data, render_explorer
 from marginweave.tasks.publish.reader import MOST_RECORDS, show_records
+from tests.support.noisy_marginals import LEVELS
 from tests.support.published import measured_release, published, shown
 
 
@@ -114,12 +115,16 @@ def test_records_that_are_lacking_are_noticed() -> None:
         show_records([tuple(codes)], 301, release.aggregates.domain, release.configuration)
 
 
-def test_of_marginals_it_has_what_query_answers() -> None:
-    """Every cell of a table: the estimate, and both ends of its interval; none where it is not measured alone."""
-    release, codes, answers = measured_release()
+@pytest.mark.parametrize("changes", [{}, LEVELS], ids=["columns", "levels"])
+def test_of_marginals_it_has_what_query_answers(changes: dict[str, Any]) -> None:
+    """Every cell of a table: the estimate, and both ends of its interval, also of values that were measured together."""
+    release, codes, answers = measured_release(**changes)
     header, arrays = unpack(explorer_data(release, shown(release, codes)))
-    attributes, sizes, unknown = release.configuration.attributes, header["sizes"], 0
-    assert sorted(len(chosen) for chosen, _ in header["tables"]) == [0, 1, 1, 1, 1, 2, 2, 2, 2, 3]
+    attributes, sizes, merged = release.configuration.attributes, header["sizes"], 0
+    lengths = [len(chosen) for chosen, _ in header["tables"]]
+    assert lengths == [0, *[1] * (lengths.count(1)), *[2] * lengths.count(2), *[3] * lengths.count(3)]
+    assert lengths.count(2) >= 4
+    assert 3 in lengths
     for chosen, start in header["tables"]:
         k, cells = len(chosen), int(np.prod([sizes[j] for j in chosen]))
         own = {name: arrays[f"{name}-{k}"][start : start + cells].astype(int) for name in ("estimate", "low", "high")}
@@ -127,12 +132,10 @@ def test_of_marginals_it_has_what_query_answers() -> None:
         assert len(found) == cells
         for i, answer in enumerate(found):
             estimate, low, high = (int(own[name][i]) for name in ("estimate", "low", "high"))
-            unknown += high == 0
-            if high == 0:
-                assert answer.estimate is None
-            else:
-                assert (answer.estimate, answer.low, answer.high) == (estimate, estimate - low, estimate + high - 1)
-    assert unknown
+            assert (answer.estimate, answer.low, answer.high) == (estimate, estimate - low, estimate + high), answer
+            merged += answer.noise_sd is None
+            assert (answer.noise_sd is None) == (k > 0 and arrays[f"variance-{k}"][start + i] == 0)
+    assert merged
 
 
 def test_of_many_cells_the_smaller_tables_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
