@@ -19,11 +19,7 @@ from marginweave.flows.run.process_hardening import protect_process
 from marginweave.tasks.interruption import INTERRUPTION
 
 app = typer.Typer(
-    name="marginweave",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    cls=Commands,
-    rich_markup_mode="markdown",
+    name="marginweave", no_args_is_help=True, pretty_exceptions_enable=False, cls=Commands, rich_markup_mode="markdown"
 )
 _COMMANDS: tuple[Callable[..., None], ...] = (
     *(run.run, run.resume, run.serve, run.supervise, example.example, init.init, check.check, plan.plan, plan.audit),

@@ -12,11 +12,7 @@ from marginweave.schemas.errors import InputError
 from marginweave.schemas.places import scheme_of
 
 # Usage analytics go to other machines; a run talks to loopback only.
-ANALYTICS_OFF = {
-    "DO_NOT_TRACK": "1",
-    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-    "GX_ANALYTICS_ENABLED": "false",
-}
+ANALYTICS_OFF = {"DO_NOT_TRACK": "1", "PREFECT_SERVER_ANALYTICS_ENABLED": "false", "GX_ANALYTICS_ENABLED": "false"}
 # Prefect's console lines would drown the progress; its own log goes to a file of the run instead.
 QUIET = {
     "PREFECT_LOGGING_TO_API_ENABLED": "false",

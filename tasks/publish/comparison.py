@@ -16,12 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from marginweave.schemas.errors import InputError
-from marginweave.tasks.evaluate.intervals import (
-    censored_bound,
-    count_interval,
-    marginal_intervals,
-    release_intervals,
-)
+from marginweave.tasks.evaluate.intervals import censored_bound, count_interval, marginal_intervals, release_intervals
 from marginweave.tasks.normalize.marginals import listed_counts, marginal_counts
 from marginweave.tasks.publish.conclusions import value_words
 from marginweave.tasks.publish.reader import PublishedRelease
@@ -156,11 +151,7 @@ def _words(value: _Value) -> str:
 
 def _change(words: str, before: _Count, after: _Count) -> Change:
     return Change(
-        words=words,
-        before=before.count,
-        after=after.count,
-        low=after.low - before.high,
-        high=after.high - before.low,
+        words=words, before=before.count, after=after.count, low=after.low - before.high, high=after.high - before.low
     )
 
 

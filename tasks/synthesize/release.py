@@ -286,10 +286,5 @@ def estimation_input(
 
     tables, noisy = with_known(tuple_measurements(counts, sizes), configuration, total)
     return EstimationInput(
-        measurements=tables,
-        consistent=consistent,
-        sizes=sizes,
-        total=total,
-        masks=zeros,
-        noise=_CLIPPED * noisy,
+        measurements=tables, consistent=consistent, sizes=sizes, total=total, masks=zeros, noise=_CLIPPED * noisy
     ), None

@@ -8,13 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from marginweave.schemas.configuration.columns.base import (
-    OTHER,
-    RULE_DECLARED,
-    MeasuredColumn,
-    Rule,
-    Texts,
-)
+from marginweave.schemas.configuration.columns.base import OTHER, RULE_DECLARED, MeasuredColumn, Rule, Texts
 from marginweave.schemas.configuration.values import PositiveWhole, ValueMatcher, first_duplicate
 
 FALSE_VALUES = ("false", "0", "no", "f", "n")

@@ -208,10 +208,7 @@ def pair_noise(configuration: Sections) -> float:
     A unit moves the counts of a set of attributes by s in L2: theta, or sqrt(2) theta where records are replaced. `left` is the
     share of the budget, of mu^2, that is for counts.
     """
-    stability, pairs = (
-        configuration.stability,
-        math.comb(configuration.distinct, 2),
-    )
+    stability, pairs = (configuration.stability, math.comb(configuration.distinct, 2))
     moved = stability.records * (math.sqrt(2) if stability.neighbors == "replace-one" else 1)
     left = _left(configuration)
     return moved * math.sqrt(pairs / left) / configuration.privacy.epsilon if left > 0 else math.inf

@@ -86,12 +86,7 @@ def residual(records: Records, target: Target, code: Integers) -> float:
 
 @njit(cache=True, nogil=True)
 def update(
-    records: Records,
-    target: Target,
-    zeros: Zeros,
-    pace: Pace,
-    code: Integers,
-    generator: np.random.Generator,
+    records: Records, target: Target, zeros: Zeros, pace: Pace, code: Integers, generator: np.random.Generator
 ) -> int:
     """Move records from over-full to under-full cells of one marginal, in place; how many were moved.
 
