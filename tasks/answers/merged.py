@@ -54,8 +54,8 @@ def count_between(squares: LeastSquares | ModelAnswers, weights: Weights, reach:
             found = squares.alone.solve({part.axis: beside})
             ends += np.stack([found.values, np.sqrt(np.diagonal(found.covariance)) * beside.any(axis=1)])
     solved = squares.solve(around)
-    found = between(solved.values, np.diagonal(solved.covariance)[:2], ends, reach)
-    estimate, low, high = (int(end) for end in found)
+    numbers = between(solved.values, np.diagonal(solved.covariance)[:2], ends, reach)
+    estimate, low, high = (int(number) for number in numbers)
     return EstimateInterval(estimate=estimate, low=low, high=high)
 
 

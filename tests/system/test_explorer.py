@@ -432,7 +432,9 @@ def test_sorted_by_size_what_ranges_cannot_tell_apart_is_marked(chromium: Browse
     for card in chromium.run(NOTES):
         ends = [re.fullmatch(r"([\d,]+) \(([\d,]+) to ([\d,]+)\)", line["first"]) for line in card]
         for above, own, line in zip(ends, ends[1:], card[1:], strict=False):
-            tied = bool(above and own) and int(own[3].replace(",", "")) >= int(above[2].replace(",", ""))
+            tied = (
+                above is not None and own is not None and int(own[3].replace(",", "")) >= int(above[2].replace(",", ""))
+            )
             assert ("could tie" in line["weak"]) == tied, line
             marks.append(tied)
     assert {*marks} == {True, False}
