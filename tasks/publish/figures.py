@@ -6,10 +6,10 @@ Lengths are in units of which a figure is `WIDTH` wide; colours are in report.cs
 from __future__ import annotations
 
 import math
-import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any
+from unicodedata import east_asian_width
 from xml.etree import ElementTree
 
 import numpy as np
@@ -93,13 +93,8 @@ def shown_label(label: str, most: int = 22) -> str:
 
 def _left(labels: Iterable[str]) -> float:
     """Where the axes begin: beside the widest label."""
-    return 8 + _FONT * max((sum(map(_width, label)) for label in labels), default=1)
-
-
-def _width(letter: str) -> float:
-    """Of a letter, as a part of the size of the font, at most."""
-    usual = 1.1 if unicodedata.east_asian_width(letter) in "WF" else 0.76 if letter.isupper() else 0.65
-    return _LETTERS.get(letter, usual)
+    wide = ([(c, 0.65 + 0.45 * (east_asian_width(c) in "WF") + 0.11 * c.isupper()) for c in text] for text in labels)
+    return 8 + _FONT * max((sum(_LETTERS.get(c, width) for c, width in text) for text in wide), default=1)
 
 
 def _scaled(left: float, most: float) -> _Place:
