@@ -75,14 +75,30 @@ def open_account(
     }
     account = replace(account, **{name: value for name, value in given.items() if value is not None})
     location = ledger_location(os.environ)
-    Ledger.create(location).accounts.open(account, actor=getpass.getuser())
+    ledger = Ledger.create(location)
+    ledger.accounts.open(account, actor=getpass.getuser())
     out.print(
         f"Account {dataset} is open: epsilon {float(account.epsilon):g} at delta {float(account.delta):g}, in {location}"
     )
     if account.policy is not None:
         out.print(f"Its policy, which guarantees nothing: {account.policy}")
     place = KEY_VARIABLE if environment_key(os.environ) else key_file(location)
+    out.print(_room_of(ledger.accounts.total(dataset), config))
     out.print(f"Back up the ledger's key, which is in {place}. Without it you cannot make further releases")
+
+
+def _room_of(total: AccountTotal, config: Path | None) -> str:
+    """How many releases a new account has room for, in a sentence or two."""
+    if config is None:
+        many = "How many of yours fit: marginweave plan CONFIG"
+        return f"A release with this epsilon and delta uses all of it: a second one does not fit. {many}"
+    from marginweave.flows.plan.account import SEVERAL, releases_that_fit
+    from marginweave.tasks.accounting.plan.k_tuples import plan_budget
+    from marginweave.tasks.accounting.plan.resolve import load_configuration
+
+    number, _ = releases_that_fit(total.account, total.spent, plan_budget(load_configuration(config)), SEVERAL)
+    raised = f"For more, raise the cap before the first one: marginweave ledger cap {total.account.dataset}"
+    return f"Releases like {config} that fit: {number}. {raised}"
 
 
 def _proposed(dataset: str, config: Path | None) -> Account:
