@@ -201,3 +201,10 @@ class Configuration(dict[str, Any]):
         waiting = [f"  {name}{f': {remark}' if remark else ''}" for name, remark in self.unconfirmed.items()]
         asked = ["", f"{len(waiting)} facts wait for confirm:", *waiting] if waiting else []
         return "\n".join([self.to_yaml().rstrip(), *asked])
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        items = "".join(f"<li><b>{escape(name)}</b> {escape(text)}</li>" for name, text in self.unconfirmed.items())
+        asked = f"<p>These facts wait for confirm:</p><ul>{items}</ul>" if items else ""
+        return f"<pre>{escape(self.to_yaml())}</pre>{asked}"
