@@ -34,6 +34,7 @@ from marginweave.tasks.engine.local import available_cores
 from marginweave.tasks.mechanisms.catalogue import count_noise
 
 SIZES = 1_000, 10_000, 100_000
+_NAMED = 6
 _GRADES = {"good": "good", "with care": "with care", "not": "noise"}
 
 
@@ -100,7 +101,7 @@ def _noisy_pairs(configuration: Configuration, distances: Mapping[Clique, float]
     if not useless or len(useless) == len(pairs):
         return f"all {len(pairs)}" if useless else ""
     names = [" x ".join(configuration.attributes[place].name for place in part) for part in useless]
-    return f"{len(names)} of {len(pairs)}: {listed(names)}"
+    return f"{len(names)} of {len(pairs)}: {', '.join(names[:_NAMED])}{', …' if len(names) > _NAMED else ''}"
 
 
 def planned_tables(configuration: Configuration, plan: BudgetPlan) -> list[Table]:
