@@ -58,7 +58,7 @@ class Question(FrozenModel):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if len([one for one in (self.count, self.share, self.mean, self.sum, self.median, self.quantile) if one]) > 1:
-            raise ValueError("must ask for one of count, share, mean, sum, median and quantile")
+            raise ValueError("must ask for one of count, share, mean, sum, median and quantile; a file has several questions")
         if self.share and not self.where:
             raise ValueError(
                 "must have where with share: the share of which records? For shares of all values use table"

@@ -12,7 +12,7 @@ import numpy as np
 
 from marginweave.schemas.configuration.synthesis import MixtureSynthesis
 from marginweave.schemas.errors import MachineError
-from marginweave.tasks.answers.model import DRAWS, ModelAnswers, misfit
+from marginweave.tasks.answers.model import DRAWS, ModelAnswers, Stack, misfit
 from marginweave.tasks.answers.tables import NoisyTables
 from marginweave.tasks.checkpoint.codecs import pack_arrays, unpack_arrays
 from marginweave.tasks.checkpoint.files import at_place, read_file, replace_file
@@ -44,7 +44,7 @@ def open_model(place: Path, measured: NoisyTables, say: Callable[[str], None]) -
     return ModelAnswers(
         measured=measured,
         model=model.conditioned(),
-        drawn=[one.conditioned() for one in drawn],
+        stack=Stack.of(model.conditioned(), [one.conditioned() for one in drawn]),
         codes=compression.codes,
         inside=[frozenset(p.axis for p in own) for own in sets if all(p.size >= model.sizes[p.axis] for p in own)],
         misfit=tau,
@@ -71,8 +71,8 @@ def _drawn(
             return list(_unpacked(model, arrays)), {int(length): tau for length, tau in meta["misfit"].items()}
     say(f"drawing {DRAWS} models for what was not measured: once, then they are kept in {kept.parent}")
     generator = np.random.default_rng(settings.seed)  # post-processing
-    tau = misfit(known.measurements, model, settings, generator, chosen=chosen)
     drawn = list(draw_models(model, known.measurements, DRAWS, generator))
+    tau = misfit(known.measurements, model, Stack.of(model, drawn), settings, generator, chosen=chosen)
     found: dict[str, np.ndarray] = {"weights": np.stack([one.weights for one in drawn]).astype(np.float32)}
     for b in range(len(model.blocks)):  # 16 bits are enough for a spread
         found[f"shares-{b:05d}"] = np.stack([one.shares[b] for one in drawn]).astype(np.float16)

@@ -21,7 +21,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -88,6 +88,7 @@ class LeastSquares:
                 self._holders[part].add(number)
         self._pooled: dict[tuple[int, ...], tuple[Floats, float]] = {}
         self._axes: dict[int, _Axis] = {}
+        self._counts: dict[int, Floats] = {}
         self._divided: dict[frozenset[int], Sequence[tuple[int, ...]]] = {}
 
     def solve(self, weights: Weights) -> Estimates:
@@ -109,6 +110,25 @@ class LeastSquares:
             read = [(weights, signature) for signature in self._signatures(weights)]
             best.append(read[0] if len(read) == 1 else min(read, key=lambda one: self._trace(*one)))
         return self._solved(best)
+
+    @property
+    def alone(self) -> LeastSquares:
+        """What answers of single axes."""
+        return self
+
+    def counts(self, axis: int) -> Floats:
+        """Estimates of the records of each code of an axis, kept for the next question."""
+        if axis not in self._counts:
+            self._counts[axis] = self.solve({axis: np.eye(self.measured.sizes[axis])}).values
+        return self._counts[axis]
+
+    def divided(self, axes: Iterable[int]) -> list[Part]:
+        """The finest parts over which a table has all of these axes. Raises NotMeasuredError."""
+        together = self._together(frozenset(axes))
+        if not together:
+            raise NotMeasuredError(merged=False)
+        parts = ([self.measured.parts[number] for number in some] for some in together)
+        return max(parts, key=lambda own: math.prod(part.size for part in own))
 
     def _trace(self, weights: Weights, signature: tuple[int, ...]) -> float:
         return float(np.trace(self._solved([(weights, signature)]).covariance))

@@ -27,6 +27,7 @@ from marginweave.tasks.answers.intervals import (
     ratio_interval,
 )
 from marginweave.tasks.answers.least_squares import Estimates, LeastSquares, NotMeasuredError, Weights
+from marginweave.tasks.answers.merged import count_between
 
 if TYPE_CHECKING:
     from marginweave.tasks.answers.model import ModelAnswers  # numba
@@ -105,22 +106,31 @@ class MarginalAnswers:
                 return self._adding(question, where + own, numbers, reach)
             return _quantile(self, [*where, *own], numbers, reach, question.fraction, sampled=sampled)
         if question.asked == "share":
-            solved = self.solve([[*where, *own], own])
-            return _share(solved, reach, sampled=sampled)
-        solved = self.solve([[*where, *own]])
-        found = count_interval_of(float(solved.values[0]), float(solved.covariance[0, 0]), reach)
-        alone = reach.of(found.sd or 0.0)
+            try:
+                return _share(self.solve([[*where, *own], own]), reach, sampled=sampled)
+            except NotMeasuredError as error:
+                if not error.merged or sampled:
+                    raise
+            each = replace(reach, level=(1 + reach.level) / 2)
+            return _share_between(self._count([*where, *own], each), self._count(own, each))
+        found = self._count([*where, *own], reach)
+        alone = (found.high - found.low) / 2 if found.sd is None else reach.of(found.sd)
         return found, f"do not use: noise alone reaches {alone:.0f}" if (found.estimate or 0.0) < alone else ""
+
+    def _count(self, factors: Iterable[Factor], reach: Reach) -> EstimateInterval:
+        """A count, also of values some of which were measured together with others; without its `sd` there."""
+        weights = self._weights([factors])
+        try:
+            solved = self.squares.solve(weights)
+        except NotMeasuredError as error:
+            if not error.merged:
+                raise
+            return count_between(self.squares, weights, reach)
+        return count_interval_of(float(solved.values[0]), float(solved.covariance[0, 0]), reach)
 
     def solve(self, queries: Sequence[Iterable[Factor]]) -> Estimates:
         """Estimates of queries, each a product of weights of attributes. Raises NotMeasuredError."""
-        weights: dict[int, Floats] = {}
-        for row, factors in enumerate(queries):
-            for place, vector in factors:
-                axis, codes = self.axes[place]
-                table = weights.setdefault(axis, np.ones((len(queries), len(codes))))
-                table[row] *= vector[codes]
-        found: Weights = {axis: weights[axis] for axis in sorted(weights)}
+        found = self._weights(queries)
         solved = self.squares.solve(found)
         if found or len(queries) == 1:
             return solved
@@ -128,6 +138,15 @@ class MarginalAnswers:
             values=np.repeat(solved.values, len(queries)),
             covariance=np.full((len(queries), len(queries)), solved.covariance[0, 0]),
         )
+
+    def _weights(self, queries: Sequence[Iterable[Factor]]) -> Weights:
+        weights: dict[int, Floats] = {}
+        for row, factors in enumerate(queries):
+            for place, vector in factors:
+                axis, codes = self.axes[place]
+                table = weights.setdefault(axis, np.ones((len(queries), len(codes))))
+                table[row] *= vector[codes]
+        return {axis: weights[axis] for axis in sorted(weights)}
 
     def _adding(
         self, question: Question, records: list[Factor], numbers: ValueRange, reach: Reach
@@ -185,6 +204,15 @@ def _share(solved: Estimates, reach: Reach, *, sampled: bool) -> tuple[EstimateI
         return EstimateInterval(estimate=None, low=0.0, high=1.0), _TOO_FEW
     estimate = float(solved.values[0] / solved.values[1])
     return EstimateInterval(estimate=min(max(estimate, ends[0]), ends[1]), low=ends[0], high=ends[1]), ""
+
+
+def _share_between(part: EstimateInterval, whole: EstimateInterval) -> tuple[EstimateInterval, str]:
+    if whole.low <= 0 or not whole.estimate:
+        return EstimateInterval(estimate=None, low=0.0, high=1.0), _TOO_FEW
+    low, high = part.low / whole.high, min(part.high / whole.low, 1.0)
+    return EstimateInterval(
+        estimate=min(max((part.estimate or 0.0) / whole.estimate, low), high), low=low, high=high
+    ), ""
 
 
 def _mean(

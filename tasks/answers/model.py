@@ -12,18 +12,21 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from marginweave.schemas.arrays import Floats, Integers
 from marginweave.schemas.configuration.synthesis import MixtureSynthesis
 from marginweave.schemas.released.measurements import Measurement
-from marginweave.tasks.answers.least_squares import Estimates, NotMeasuredError, Weights
+from marginweave.tasks.answers.least_squares import Estimates, LeastSquares, NotMeasuredError, Weights
 from marginweave.tasks.answers.tables import NoisyTables, Part
+from marginweave.tasks.estimate.mixture.blocks import Block
 from marginweave.tasks.estimate.mixture.draws import expected_counts
 from marginweave.tasks.estimate.mixture.fit import fit_mixture
 from marginweave.tasks.estimate.mixture.model import Mixture
+from marginweave.tasks.estimate.mixture.targets import F32, Float32s
 
 WIDER = 1.25
 """Refitted from the model, answers vary by .8 to 1 of what they do from new starts (docs/inference.md)."""
@@ -32,16 +35,54 @@ _FOLDS = 4
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class Stack:
+    """A model, and others of the same blocks that are drawn around it, in arrays of all.
+
+    `weights` has shape (models, components), `shares` for each block (cells, models * components).
+    """
+
+    blocks: tuple[Block, ...]
+    weights: Float32s
+    shares: tuple[Float32s, ...]
+
+    @classmethod
+    def of(cls, model: Mixture, drawn: Sequence[Mixture]) -> Stack:
+        """Those of all, in half the digits."""
+        models = [model, *drawn]
+        return cls(
+            blocks=model.blocks,
+            weights=np.stack([one.weights * one.total for one in models]).astype(F32),
+            shares=tuple(
+                np.concatenate([s.T for s in own], axis=1, dtype=F32)
+                for own in zip(*(m.shares for m in models), strict=True)
+            ),
+        )
+
+    def solve(self, weights: Weights) -> Estimates:
+        """What the model answers to queries, and the covariance of that from the noise of what it was fitted to."""
+        product = self.weights.reshape(1, -1)
+        for block, shares in zip(self.blocks, self.shares, strict=True):
+            mine = [(place, a) for place, a in enumerate(block.attributes) if a in weights]
+            if mine:
+                of_cells = np.prod([weights[a][:, block.cells[:, place]] for place, a in mine], axis=0)
+                some = np.flatnonzero(of_cells.any(axis=0))
+                product = product * (of_cells[:, some].astype(F32) @ shares[some])
+        found = product.reshape(-1, *self.weights.shape).sum(axis=2, dtype=np.float64).T
+        around = found[1:] - found[0]
+        return Estimates(values=found[0], covariance=WIDER**2 * (around.T @ around) / len(around))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class ModelAnswers:
     """Estimates of queries from a model, a stand-in for `LeastSquares` where that has none.
 
-    `model` is conditioned, and so are the `drawn` ones. `codes` has the model's code of each code of an attribute. `inside`
+    `model` is conditioned, and so are those of the `stack`. `codes` has the model's code of each code of an attribute. `inside`
     are the sets of attributes that were measured, `misfit` has tau^2 by the number of columns.
     """
 
     measured: NoisyTables
     model: Mixture
-    drawn: Sequence[Mixture]
+    stack: Stack
     codes: Sequence[Integers]
     inside: Sequence[frozenset[int]]
     misfit: Mapping[int, float]
@@ -49,10 +90,17 @@ class ModelAnswers:
     def solve(self, weights: Weights) -> Estimates:
         """Estimates of queries, at least one, and their covariance. Raises NotMeasuredError where merged values differ."""
         own = {axis: self._merged(axis, vectors) for axis, vectors in weights.items()}
-        values = _answers(self.model, own)
-        around = np.stack([_answers(drawn, own) for drawn in self.drawn]) - values
-        noise = WIDER**2 * (around.T @ around) / len(around)
-        return Estimates(values=values, covariance=noise + self._misfit(own, len(values)))
+        found = self.stack.solve(own)
+        return replace(found, covariance=found.covariance + self._misfit(own, len(found.values)))
+
+    @cached_property
+    def alone(self) -> LeastSquares:
+        """What answers of single axes: their measured tables."""
+        return LeastSquares(self.measured)
+
+    def divided(self, axes: Iterable[int]) -> list[Part]:
+        """The values of these axes that the model tells apart."""
+        return [Part(axis=axis, blocks=self.codes[axis]) for axis in axes]
 
     def _merged(self, axis: int, vectors: Floats) -> Floats:
         part = Part(axis=axis, blocks=self.codes[axis])
@@ -85,21 +133,10 @@ def _of_order(misfit: Mapping[int, float], length: int) -> float:
     return misfit[min(length, max(misfit))] if misfit else 0.0
 
 
-def _answers(model: Mixture, weights: Weights) -> Floats:
-    """What a model answers to queries, shape (queries,)."""
-    product = np.asarray(model.weights[:, None] * model.total)
-    for block, shares in zip(model.blocks, model.shares, strict=True):
-        mine = [(place, a) for place, a in enumerate(block.attributes) if a in weights]
-        if mine:
-            of_cells = np.prod([weights[a][:, block.cells[:, place]] for place, a in mine], axis=0)
-            product = product * (shares @ of_cells.T)
-    found: Floats = product.sum(axis=0)
-    return found
-
-
 def misfit(
     measurements: Sequence[Measurement],
     model: Mixture,
+    stack: Stack,
     settings: MixtureSynthesis,
     generator: np.random.Generator,  # post-processing
     *,
@@ -108,9 +145,9 @@ def misfit(
     """tau^2 by the number of columns, from larger sets that are left out of a fit, a quarter of them at a time.
 
     Of each set of columns that a left-out table alone holds, random contrasts of the table less the model: their squares, less
-    the variance of the noise, over n^2 times the product of V_a. The error of the fit from its own noise is in it. Sets
-    that were `chosen` are those that depend most, and those that were not depend less: of them the median of all sets is taken,
-    else the mean. None is below 0. DP: post-processing.
+    the variance of the noise and that of the `stack`, over n^2 times the product of V_a. Sets that were `chosen` are
+    those that depend most, and those that were not depend less: of them the median of all sets is taken, else the mean. None
+    is below 0. DP: post-processing.
     """
     masks, large = [*model.masks, *model.inside, *model.codes], [m for m in measurements if len(m.attributes) > 1]
     order, found = generator.permutation(len(large)), dict[int, list[tuple[float, float]]]()
@@ -120,10 +157,9 @@ def misfit(
         if not set(range(len(model.sizes))) <= {a for m in kept for a in m.attributes}:
             continue
         fitted = fit_mixture(kept, model.sizes, model.total, masks, settings)
-        inside = [set(m.attributes) for m in kept]
         for m in left_out:
             if m.complete and not m.levels and type(m) is Measurement:
-                for length, squares in _contrasts(m, fitted, inside, generator):
+                for length, squares in _contrasts(m, fitted, kept, stack, generator):
                     found.setdefault(length, []).append(squares)
     return {length: max(_middle(np.array(own), chosen=chosen), 0.0) for length, own in found.items()}
 
@@ -139,29 +175,30 @@ _CONTRASTS = 20
 
 
 def _contrasts(
-    m: Measurement, model: Mixture, inside: Iterable[set[int]], generator: np.random.Generator
+    m: Measurement,
+    fitted: Mixture,
+    kept: Sequence[Measurement],
+    stack: Stack,
+    generator: np.random.Generator,
 ) -> list[tuple[int, tuple[float, float]]]:
     """Of each set of columns that only this table has, sums over contrasts: of squares above noise, and of their scale."""
-    residual = np.asarray(m.counts - expected_counts(m, model.marginal(m.attributes), model.total), np.float64)
-    shares = [np.asarray(model.marginal((a,)) / model.total, np.float64) for a in m.attributes]
+    residual = np.asarray(m.counts - expected_counts(m, fitted.marginal(m.attributes), fitted.total), np.float64)
+    shares = [np.asarray(fitted.marginal((a,)) / fitted.total, np.float64) for a in m.attributes]
     found = list[tuple[int, tuple[float, float]]]()
     for length in range(2, len(m.attributes) + 1):
         for places in itertools.combinations(range(len(m.attributes)), length):
             columns = {m.attributes[place] for place in places}
-            if any(one >= columns for one in inside):
+            if any(columns <= {*one.attributes} for one in kept):
                 continue
-            above = scale = 0.0
-            for _ in range(_CONTRASTS):
-                vectors = [np.ones(size) for size in m.counts.shape]
-                spread = model.total**2
-                for place in places:
-                    asked = (generator.random(len(shares[place])) < 0.5).astype(np.float64)
-                    vectors[place] = asked - asked @ shares[place]
-                    spread *= float(shares[place] @ vectors[place] ** 2)
-                value = residual
-                for vector in reversed(vectors):
-                    value = value @ vector
-                above += float(value) ** 2 - m.deviation**2 * float(np.prod([v @ v for v in vectors]))
-                scale += spread
-            found.append((length, (above, scale)))
+            asked, scale, weights = np.ones((_CONTRASTS, 1)), np.full(_CONTRASTS, fitted.total**2), dict[int, Floats]()
+            for place, own in enumerate(shares):
+                vectors = np.ones((_CONTRASTS, len(own)))
+                if place in places:
+                    chosen = (generator.random(vectors.shape) < 0.5).astype(np.float64)
+                    vectors = weights[m.attributes[place]] = chosen - (chosen @ own)[:, None]
+                    scale *= vectors**2 @ own
+                asked = (asked[:, :, None] * vectors[:, None]).reshape(_CONTRASTS, -1)
+            noise = m.deviation**2 * (asked**2).sum(axis=1) + np.diagonal(stack.solve(weights).covariance)
+            squares = (asked @ residual.ravel()) ** 2 - noise
+            found.append((length, (float(squares.sum()), float(scale.sum()))))
     return found

@@ -8,7 +8,7 @@ import pytest
 from marginweave.schemas.configuration.synthesis import MixtureSynthesis
 from marginweave.schemas.released.measurements import Measurement
 from marginweave.tasks.answers.least_squares import NotMeasuredError
-from marginweave.tasks.answers.model import WIDER, ModelAnswers, misfit
+from marginweave.tasks.answers.model import WIDER, ModelAnswers, Stack, misfit
 from marginweave.tasks.answers.tables import NoisyTables
 from marginweave.tasks.estimate.mixture.model import Mixture
 
@@ -21,11 +21,14 @@ def _mixture(seed: int) -> Mixture:
     return Mixture.of(rng.dirichlet(np.ones(5)), [rng.dirichlet(np.ones(s), 5) for s in SIZES], SIZES, RECORDS, [])
 
 
+DRAWN = [_mixture(2), _mixture(3), _mixture(4)]
+
+
 def _answers(**changes: object) -> ModelAnswers:
     given = {
         "measured": NOTHING,
         "model": _mixture(1),
-        "drawn": [_mixture(2), _mixture(3), _mixture(4)],
+        "stack": Stack.of(_mixture(1), DRAWN),
         "codes": [np.arange(s) for s in SIZES],
         "inside": [frozenset({0, 1})],
         "misfit": {2: 0.01},
@@ -42,7 +45,7 @@ def test_an_answer_is_what_the_model_expects_and_its_spread_that_of_drawn_models
 
     solved = answers.solve(weights)
     assert np.allclose(solved.values, expected(answers.model))
-    around = np.stack([expected(m) for m in answers.drawn]) - expected(answers.model)
+    around = np.stack([expected(m) for m in DRAWN]) - expected(answers.model)
     assert np.allclose(solved.covariance, WIDER**2 * around.T @ around / 3)  # inside: no misfit
 
 
@@ -77,5 +80,7 @@ def test_misfit_is_found_where_left_out_tables_differ_from_what_the_rest_says() 
             noisy = table + np.rint(rng.normal(0, 5, table.shape)).astype(np.int64)
             measured.append(Measurement(attributes=c, counts=noisy, deviation=5.0))
         model = Mixture.of(np.ones(1), [np.full((1, s), 1 / s) for s in SIZES], SIZES, 4000.0, [])
-        found.append(misfit(measured, model, settings, np.random.default_rng(1), chosen=False)[2])
+        found.append(
+            misfit(measured, model, Stack.of(model, [model]), settings, np.random.default_rng(1), chosen=False)[2]
+        )
     assert found[0] < 0.005 < 0.02 < found[1]

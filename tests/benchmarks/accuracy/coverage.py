@@ -16,13 +16,13 @@ import os
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
+import pandas as pd
 
 from marginweave.flows.postprocess.answers import read_answers
 from marginweave.schemas.released.aggregates import Domain
@@ -44,6 +44,8 @@ INSIDE, OUTSIDE, NUMBERS = 400, 100, 40
 """Questions a release: inside measured sets, outside of them by their columns, and of each kind about numbers."""
 _SIZES = (0.01, 0.1)
 """Shares of the rows between which questions are one stratum."""
+_LITTLE = {"components": 2, "fits": 1, "iterations": 1, "max_records": 100}
+"""A model and records that nobody asks."""
 Factors = list[tuple[int, np.ndarray]]
 
 
@@ -185,7 +187,10 @@ def codes(source: Table, sizes: Sequence[int]) -> np.ndarray:
 def measure(cell: Cell, place: Path, *, models: bool) -> dict[str, Any]:
     """Release a table, and ask."""
     home, source, own = fresh(place / "home"), table(cell.table), delta(cell.table)
-    release_here(home, configuration(cell, str(home / "table.csv")), source, (cell.epsilon, own))
+    asked = configuration(cell, str(home / "table.csv"))
+    if not models:  # what is measured is the same
+        asked["synthesize"] = {"method": "mixture", "seed": cell.seed} | _LITTLE
+    release_here(home, asked, source, (cell.epsilon, own))
     release, tally = home / "runs" / "cell" / "release", Tally(len(source.rows))
     answers = read_answers(release)
     rows = codes(source, answers.codes.sizes)
@@ -195,31 +200,26 @@ def measure(cell: Cell, place: Path, *, models: bool) -> dict[str, Any]:
         examiner.numbers([answers.codes.numbers(name) for name in source.numbers])
         if models:
             examiner.outside()
-    published(pq.read_table(release / "aggregates.parquet").to_pylist(), answers.codes.domain, rows, tally)
+    published(pd.read_parquet(release / "aggregates.parquet"), answers.codes.domain, rows, tally)
     return {**vars(cell), "settings": _settings(cell), "rows": len(rows), "sums": dict(tally.sums)}
 
 
-def published(lines: Sequence[Mapping[str, Any]], domain: Domain, rows: np.ndarray, tally: Tally) -> None:
+def published(lines: pd.DataFrame, domain: Domain, rows: np.ndarray, tally: Tally) -> None:
     """Every interval of aggregates.parquet, which is of the count as it was measured."""
-    sizes = [len(labels) + 1 for labels in domain.labels]
-    for columns, some in itertools.groupby(lines, lambda line: _named(line, "column")):
-        places = [domain.names.index(str(name)) for name in columns]
-        cells = [sizes[place] for place in places]
+    kinds = [key for key in map(str, lines) if key.startswith("column_")]
+    for columns, some in lines.groupby(kinds, dropna=False, sort=False):
+        places = [domain.names.index(name) for name in columns if isinstance(name, str)]
         if not places:
             continue
+        own = [domain.labels[place] for place in places]
+        cells = [len(labels) + 1 for labels in own]
         exact = np.bincount(np.ravel_multi_index(tuple(rows[:, p] for p in places), cells), minlength=math.prod(cells))
-        for line in some:
-            texts = _named(line, "value")[: len(places)]
-            own = [domain.labels[p] for p in places]
-            at = [len(ls) if text is None else ls.index(text) for ls, text in zip(own, texts, strict=True)]
-            truth = float(exact[np.ravel_multi_index(at, cells)])
-            tally.add(f"published, {len(columns)}", truth, (line["count"], line["low"], line["high"]))
-
-
-def _named(line: Mapping[str, Any], kind: str) -> tuple[str | None, ...]:
-    """The columns, or values, of a line of aggregates.parquet."""
-    count = sum(line[key] is not None for key in line if key.startswith("column_"))
-    return tuple(line[f"{kind}_{place}"] for place in range(1, count + 1))
+        found = (pd.Categorical(some[f"value_{n}"], categories=labels).codes for n, labels in enumerate(own, start=1))
+        at = [np.where(code < 0, len(labels), code) for code, labels in zip(found, own, strict=True)]  # missing is last
+        truth = exact[np.ravel_multi_index(tuple(at), cells)]
+        answers = zip(*(some[key].tolist() for key in ("count", "low", "high")), strict=True)
+        for true, answer in zip(truth.tolist(), answers, strict=True):
+            tally.add(f"published, {len(places)}", float(true), answer)
 
 
 def _settings(cell: Cell) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from marginweave.schemas.released.aggregates import Domain
@@ -40,7 +41,7 @@ def test_published_intervals_are_compared_with_the_rows() -> None:
         line(0, 0, 1, sex="f", town="a"),
         line(1, 0, 2, sex="f", town="b"),
     ]
-    published(lines, DOMAIN, ROWS, tally)
+    published(pd.DataFrame(lines), DOMAIN, ROWS, tally)
     one, two = tally.sums["published, 1"], tally.sums["published, 2"]
     assert one == pytest.approx([2, 1, 2 + 2 + 40 * 1, 4.0, 0])  # 3 f are there, and 1 m is outside by 1
     assert two == pytest.approx([2, 1, 1 + 2 + 40 * 1, 5.0, 0])
