@@ -152,7 +152,7 @@ class Synthesizer:
         from marginweave.flows.run.request import read_request
         from marginweave.schemas.released.manifest import RunState
 
-        request = read_request(config, run=run, source=source, home=self._home, read=self.configuration)
+        request = read_request(config, run=run, source=source, home=self._home)
         reference, state = prepare_run(request)
         if state == RunState.RUNNING or internal_evaluation_due(reference):
             from marginweave.flows.orchestration.session import prefect_session

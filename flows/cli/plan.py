@@ -61,11 +61,12 @@ def plan(
         goal = parse_target(target)  # before all that takes longer
     for config in configs:
         warn_of_former_keys(config)
+    from marginweave.flows.plan.account import Schedule
     from marginweave.flows.plan.overview import PlannedRelease
     from marginweave.flows.run.request import read_request
 
     prepare_environment(home)  # the schedule is Prefect's to read
-    planned = _planned_times(schedule, timezone)
+    planned = None if schedule is None else Schedule(schedule, timezone or "UTC")
     requests = [read_request(config, run=None, source=source, home=home) for config in configs]
     said = [_target_lines(request, goal) for request in requests]
     parts = [
@@ -83,7 +84,9 @@ def _print_plans(
 ) -> None:
     plans = [overview for _, overview, _ in parts]
     if len(plans) == 1:
-        _show(plans[0])
+        out.print(plans[0].heading)
+        _print_draws({"": plans[0]})
+        out.print(plans[0].ending)
     else:
         _compare(plans[0], plans[1])
     for config, (request, overview, lines) in zip(configs, parts, strict=True):
@@ -93,12 +96,6 @@ def _print_plans(
             out.print(f"{name}{line}")
         if fits and len(configs) == 1:
             out.print(f"Next: marginweave run {config}")
-
-
-def _planned_times(schedule: str | None, timezone: str | None) -> Schedule | None:
-    from marginweave.flows.plan.account import Schedule
-
-    return None if schedule is None else Schedule(schedule, timezone or "UTC")
 
 
 def _target_lines(request: Request, goal: ErrorTarget | None) -> list[str]:
@@ -122,17 +119,17 @@ def _facts(
         "delta": privacy.delta,
     }
     sizes = [row._asdict() for row in size_forecast(request.configuration)]
-    notes, account = _notes(request, planned, schedule)
+    notes, account = _notes(request, schedule)
     asked |= {"unit": privacy.unit_key, "fits": account.fits, "more_that_fit": account.more}
-    return {**asked, "draws": planned.draws, "notes": [*notes, *target], "rows": sizes}
+    return {**asked, "draws": planned.draws, "notes": [*planned.notes, *notes, *target], "rows": sizes}
 
 
-def _notes(request: Request, planned: PlannedRelease, schedule: Schedule | None) -> tuple[list[str], AccountForecast]:
+def _notes(request: Request, schedule: Schedule | None) -> tuple[list[str], AccountForecast]:
     from marginweave.flows.plan.account import account_forecast
     from marginweave.flows.plan.earlier import earlier_forecast
 
     account = account_forecast(request, schedule)
-    return [*planned.notes, *earlier_forecast(request), *account.lines], account
+    return [*earlier_forecast(request), *account.lines], account
 
 
 def _print_draws(plans: dict[str, PlannedRelease]) -> None:
@@ -150,12 +147,6 @@ def _print_draws(plans: dict[str, PlannedRelease]) -> None:
         cells = [rows[name, side].get(key, "") for key in keys]
         table.add_row(name, *([] if len(plans) == 1 else [side]), *cells)
     print_wide(table)
-
-
-def _show(planned: PlannedRelease) -> None:
-    out.print(planned.heading)
-    _print_draws({"": planned})
-    out.print(planned.ending)
 
 
 def _compare(one: PlannedRelease, other: PlannedRelease) -> None:
@@ -176,8 +167,8 @@ def _tell(request: Request, planned: PlannedRelease, schedule: Schedule | None, 
     from marginweave.flows.plan.sizes import size_forecast
     from marginweave.tasks.engine.local import available_cores
 
-    notes, account = _notes(request, planned, schedule)
-    for line in notes:
+    notes, account = _notes(request, schedule)
+    for line in (*planned.notes, *notes):
         out.print(f"{name}{line}")
     if sized := size_forecast(request.configuration):
         out.print(

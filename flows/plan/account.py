@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from datetime import time as clock
 from itertools import accumulate, repeat, takewhile
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 from zoneinfo import ZoneInfo
 
 from marginweave.flows.run.earlier import check_earlier
@@ -20,7 +20,7 @@ from marginweave.flows.run.lookup import describe_progress
 from marginweave.flows.run.periods import period_name
 from marginweave.flows.run.preparation import open_ledger
 from marginweave.flows.run.request import Request
-from marginweave.schemas.budget import Cost
+from marginweave.schemas.budget import BasicAmount, Cost
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.draws import BudgetPlan
 from marginweave.schemas.errors import BudgetError, InputError
@@ -90,8 +90,7 @@ class Schedule:
         return f"{self.cron} ({self.timezone})"
 
 
-@dataclass(frozen=True, kw_only=True)
-class AccountForecast:
+class AccountForecast(NamedTuple):
     """What an account says to a release, in `lines`; whether it `fits`, and how many `more` of its kind fit after it.
 
     None where the account is not asked: the run is there already, or its data is a public example.
@@ -124,21 +123,18 @@ def account_forecast(request: Request, schedule: Schedule | None = None) -> Acco
     check_earlier(configuration, ledger)
     total, (after, has_room) = ledger.accounts.total(dataset), ledger.accounts.forecast(dataset, plan)
     refused = account_refusal(configuration, total, has_room)
-    more = None if progress or refused else releases_that_fit(total.account, total.spent, plan, SEVERAL)[0] - 1
-    lines = [f"Ledger: {progress or _verdict(total, after, refused or 'it fits' + _afterwards(more))}"]
+    room, _ = releases_that_fit(total.account, total.spent, (plan.cost, plan.statement), SEVERAL)
+    verdict = refused or f"it fits, and {room - 1 or 'no'} more like it"
+    lines = [f"Ledger: {progress or _verdict(total, after, verdict)}"]
     policy = ledger.accounts.period_forecast(dataset, plan, moment)
     if policy is not None and math.isfinite(policy.after):  # else an account without delta
         lines.append(f"Policy, not a guarantee: {_policy_verdict(dataset, policy)}")
     if schedule is not None:
         lines += schedule_forecast(total, ledger.accounts.period_spent(dataset, moment), plan, schedule, moment)
     fits = not refused and (policy is None or policy.fits)
-    return AccountForecast(lines=lines, fits=None if progress else fits, more=more)
-
-
-def _afterwards(more: int | None) -> str:
-    if not more:
-        return ", and no other release like it"
-    return f", and {more if more < SEVERAL - 1 else f'at least {more}'} more like it"
+    return (
+        AccountForecast(lines, None, None) if progress else AccountForecast(lines, fits, None if refused else room - 1)
+    )
 
 
 def _verdict(total: AccountTotal, after: float, verdict: str) -> str:
@@ -217,7 +213,7 @@ def outlook(
     else:
         first = next(after(moment), None)
         return Outlook(next=first, postponed=first, needed=period_epsilon(policy, Spent().with_charge(*charge)))
-    fitting, then = releases_that_fit(account, spent, plan, MOST_RUNS)
+    fitting, then = releases_that_fit(account, spent, charge, MOST_RUNS)
     found = Outlook()
     for time, has_room in takewhile(lambda asked: asked[0] <= moment + _FORESIGHT, times):
         found.next = found.next or time
@@ -232,9 +228,8 @@ def outlook(
     return found
 
 
-def releases_that_fit(account: Account, spent: Spent, plan: BudgetPlan, most: int) -> tuple[int, Spent]:
-    """How many releases of `plan` an account admits that has `spent` so much, `most` at most; and what is spent then."""
-    charge = plan.cost, plan.statement
+def releases_that_fit(account: Account, spent: Spent, charge: tuple[Cost, BasicAmount], most: int) -> tuple[int, Spent]:
+    """How many releases of that `charge` an account admits that has `spent` so much, `most` at most; and what is spent then."""
     sums = list(accumulate(repeat(charge, most), lambda sum_, each: sum_.with_charge(*each), initial=spent))
     found = bisect_left(sums, True, hi=most, key=lambda sum_: not total_with(account, sum_, *charge)[1])  # totals grow
     return found, sums[found]

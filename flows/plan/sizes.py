@@ -95,13 +95,11 @@ def _at(configuration: Configuration, rows: int) -> SizeForecast:
 
 
 def _noisy_pairs(configuration: Configuration, distances: Mapping[Clique, float]) -> str:
-    """The pairs whose distance says noise, largest first; none where all or no pairs are."""
+    """The pairs whose distance says noise, largest first."""
     pairs = sorted((part for part in distances if len(part) == 2), key=lambda part: -distances[part])
     useless = [part for part in pairs if grade(distances[part]) == "not"]
-    if not useless or len(useless) == len(pairs):
-        return f"all {len(pairs)}" if useless else ""
-    names = [" x ".join(configuration.attributes[place].name for place in part) for part in useless]
-    return f"{len(names)} of {len(pairs)}: {', '.join(names[:_NAMED])}{', …' if len(names) > _NAMED else ''}"
+    names = [" x ".join(configuration.attributes[place].name for place in part) for part in useless[:_NAMED]]
+    return f"{len(useless)} of {len(pairs)}: {', '.join([*names, '…'][: len(useless)])}" if useless else ""
 
 
 def planned_tables(configuration: Configuration, plan: BudgetPlan) -> list[Table]:

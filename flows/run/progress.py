@@ -152,14 +152,11 @@ class TerminalReporter(Reporter):
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
         super().__init__()
-        columns = (
-            SpinnerColumn(),
-            TextColumn("{task.description:<20}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
+        begin, end = (
+            (SpinnerColumn(), TextColumn("{task.description:<20}")),
+            (MofNCompleteColumn(), TimeElapsedColumn()),
         )
-        self._progress = Progress(*columns, console=console, transient=True)
+        self._progress = Progress(*begin, BarColumn(), *end, console=console, transient=True)
         self._bar = self._progress.add_task("starting", total=None)
         self._progress.start()
 

@@ -52,27 +52,26 @@ class Request:
 
 
 def read_request(
-    path: Path,
-    *,
-    run: str | None,
-    source: str | None,
-    home: Path,
-    supersedes: str | None = None,
-    read: Configuration | None = None,
+    path: Path, *, run: str | None, source: str | None, home: Path, supersedes: str | None = None
 ) -> Request:
-    """The request that a configuration file and the options make; `read` is what the file says, where that is known.
+    """The request that a configuration file and the options make.
 
     Raises:
         InputError: the configuration, the run's name or a suite of expectations breaks a rule, or an extra is not installed.
         StageError: the run's manifest is damaged.
     """
-    configuration = read or load_configuration(path)
+    configuration = load_configuration(path)
     if run == "":
         raise InputError("--run and --source must not be empty")
     folder = RunFolder.at(home, run or default_run(configuration, home))
     begun = folder.read_manifest()
     if begun is None or begun.state == RunState.RUNNING:
-        _check_computable(configuration)
+        from marginweave.flows.run.limits import check_size
+        from marginweave.tasks.estimate.graphical import check_installed
+
+        check_size(configuration)
+        if configuration.synthesize.method == "pgm":
+            check_installed()
     below = path.resolve().parent
     named = configuration.source.file if source is None else source
     if not named.strip():
@@ -97,16 +96,6 @@ def read_request(
         supersedes=supersedes,
         earlier=earlier_releases(path, configuration),
     )
-
-
-def _check_computable(configuration: Configuration) -> None:
-    """Refuse what this program or this machine cannot compute."""
-    from marginweave.flows.run.limits import check_size
-    from marginweave.tasks.estimate.graphical import check_installed
-
-    check_size(configuration)
-    if configuration.synthesize.method == "pgm":
-        check_installed()
 
 
 def default_run(configuration: Configuration, home: Path, suffix: str = "") -> str:

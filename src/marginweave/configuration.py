@@ -205,6 +205,4 @@ class Configuration(dict[str, Any]):
     def _repr_html_(self) -> str:
         from html import escape
 
-        items = "".join(f"<li><b>{escape(name)}</b> {escape(text)}</li>" for name, text in self.unconfirmed.items())
-        asked = f"<p>These facts wait for confirm:</p><ul>{items}</ul>" if items else ""
-        return f"<pre>{escape(self.to_yaml())}</pre>{asked}"
+        return f"<pre>{escape(repr(self))}</pre>"

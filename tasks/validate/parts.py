@@ -132,10 +132,9 @@ def content_of(source: str) -> Iterator[bytes]:
     Every part is preceded by its length, so that moving bytes from one part to the next changes the digest.
     """
     if source.startswith(EXAMPLE_PREFIX):
-        from marginweave.tasks.validate.source import example_bytes
+        from marginweave.tasks.validate.source import example_content
 
-        content = example_bytes(source)
-        yield from (len(content).to_bytes(8, "big"), content)
+        yield from example_content(source)
         return
     with reading(source):
         for part in parts_of(source):

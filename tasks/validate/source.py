@@ -262,12 +262,12 @@ def _advice(source: str, form: SourceFile) -> str:
 EXAMPLES = ("affairs",)
 
 
-def example_bytes(source: str) -> bytes:
-    """What takes the place of the bytes of an example, whose table is that of an installed package."""
+def example_content(source: str) -> tuple[bytes, bytes]:
+    """What takes the place of the bytes of an example, whose table is that of an installed package; their length before."""
     example, sink = read_example(source), io.BytesIO()
     with pa.ipc.new_stream(sink, example.schema) as writer:
         writer.write_table(example)
-    return sink.getvalue()
+    return sink.tell().to_bytes(8, "big"), sink.getvalue()
 
 
 def read_example(source: str) -> pa.Table:

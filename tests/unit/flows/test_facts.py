@@ -87,7 +87,7 @@ def test_whether_a_release_fits_is_a_fact(home: Path) -> None:
     assert facts(9)[:2] == (False, None)
     assert facts(1, "others")[:2] == (False, None)
     fits, more, notes = facts(2.8)
-    assert (fits, more, "it fits, and no other release like it" in notes) == (True, 0, True)
+    assert (fits, more, "it fits, and no more like it" in notes) == (True, 0, True)
 
 
 def test_an_account_says_how_many_releases_it_holds(home: Path) -> None:
