@@ -38,8 +38,9 @@ def cells_of(notebook: Path, kind: str) -> list[Cell]:
 def outputs_of(source: str, names: dict[str, Any], number: int) -> list[dict[str, Any]]:
     """What a kernel would store for a cell that it runs as its cell `number`."""
     tree, last, printed, value = ast.parse(source), None, io.StringIO(), None
-    if tree.body and isinstance(tree.body[-1], ast.Expr):
-        last = ast.Expression(tree.body.pop().value)
+    if tree.body and isinstance(end := tree.body[-1], ast.Expr):
+        last = ast.Expression(end.value)
+        tree.body.pop()
     with redirect_stdout(printed):
         exec(compile(tree, f"cell {number}", "exec"), names)
         if last is not None:
