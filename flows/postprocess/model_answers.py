@@ -59,7 +59,7 @@ def _drawn(
     say: Callable[[str], None],
     *,
     chosen: bool,
-) -> tuple[list[Mixture], dict[int, float]]:
+) -> tuple[list[Mixture], dict[str, dict[str, float]]]:
     """Models drawn from noise alone, and misfit: those that are kept, if they are of these files, or new ones."""
     contents = [read_file(place / name) or b"" for name in ("model.parquet", "measurements.parquet")]
     of = hashlib.sha256(b"".join([*contents, f"{DRAWS} {PASSES}".encode()])).hexdigest()
@@ -68,7 +68,7 @@ def _drawn(
     if content is not None:
         arrays, meta = unpack_arrays(content)
         if meta["of"] == of:
-            return list(_unpacked(model, arrays)), {int(length): tau for length, tau in meta["misfit"].items()}
+            return list(_unpacked(model, arrays)), meta["misfit"]
     say(f"drawing {DRAWS} models for what was not measured: once, then they are kept in {kept.parent}")
     generator = np.random.default_rng(settings.seed)  # post-processing
     drawn = list(draw_models(model, known.measurements, DRAWS, generator))
@@ -79,7 +79,7 @@ def _drawn(
     with suppress(MachineError):
         with at_place(kept.parent, "created"):
             kept.parent.mkdir(0o700, exist_ok=True)
-        replace_file(kept, pack_arrays(found, {"of": of, "misfit": {str(n): value for n, value in tau.items()}}))
+        replace_file(kept, pack_arrays(found, {"of": of, "misfit": tau}))
     return list(_unpacked(model, found)), tau
 
 

@@ -77,7 +77,7 @@ class ModelAnswers:
     """Estimates of queries from a model, a stand-in for `LeastSquares` where that has none.
 
     `model` is conditioned, and so are those of the `stack`. `codes` has the model's code of each code of an attribute. `inside`
-    are the sets of attributes that were measured, `misfit` has tau^2 by the number of columns.
+    are the sets of attributes that were measured, `misfit` has tau^2 as the function has it.
     """
 
     measured: NoisyTables
@@ -85,7 +85,7 @@ class ModelAnswers:
     stack: Stack
     codes: Sequence[Integers]
     inside: Sequence[frozenset[int]]
-    misfit: Mapping[int, float]
+    misfit: Mapping[str, Mapping[str, float]]
 
     def solve(self, weights: Weights) -> Estimates:
         """Estimates of queries, at least one, and their covariance. Raises NotMeasuredError where merged values differ."""
@@ -119,18 +119,18 @@ class ModelAnswers:
         found = np.zeros((queries, queries))
         for length in range(2, len(weights) + 1):
             for columns in itertools.combinations(sorted(weights), length):
-                if any(one.issuperset(columns) for one in self.inside):
-                    continue
-                part = np.full((queries, queries), self.model.total**2 * _of_order(self.misfit, length))
+                known = any(one.issuperset(columns) for one in self.inside)
+                tau = _of_order(self.misfit["inside" if known else "outside"], length)
+                part = np.full((queries, queries), self.model.total**2 * tau)
                 for axis in weights:
                     part *= spreads[axis] if axis in columns else np.outer(means[axis], means[axis])
                 found += part
         return found
 
 
-def _of_order(misfit: Mapping[int, float], length: int) -> float:
-    """tau^2 of so many columns; beyond what was measured, that of the most columns that were."""
-    return misfit[min(length, max(misfit))] if misfit else 0.0
+def _of_order(misfit: Mapping[str, float], length: int) -> float:
+    """tau^2 of so many columns, or of the nearest number of them that was measured."""
+    return misfit[min(misfit, key=lambda own: abs(int(own) - length))] if misfit else 0.0
 
 
 def misfit(
@@ -141,27 +141,43 @@ def misfit(
     generator: np.random.Generator,  # post-processing
     *,
     chosen: bool,
-) -> dict[int, float]:
-    """tau^2 by the number of columns, from larger sets that are left out of a fit, a quarter of them at a time.
+) -> dict[str, dict[str, float]]:
+    """tau^2 by the number of columns, of sets of columns that were not measured (`outside`), and of those that were (`inside`).
 
-    Of each set of columns that a left-out table alone holds, random contrasts of the table less the model: their squares, less
-    the variance of the noise and that of the `stack`, over n^2 times the product of V_a. Sets that were `chosen` are
-    those that depend most, and those that were not depend less: of them the median of all sets is taken, else the mean. None
-    is below 0. DP: post-processing.
+    Outside: larger tables are left out of a fit, a quarter of them at a time. Of each set of columns that a left-out table
+    alone holds, random contrasts of the table less the model: their squares, less the variance of the noise and that of the
+    `stack`, over n^2 times the product of V_a. Inside: the same of measured tables less the `model`, which follows their noise,
+    so that the variance of the stack is added. Sets that were `chosen` are those that depend most, and those that were not
+    depend less: outside, of them the median of all sets is taken, else the mean. None is below 0. DP: post-processing.
     """
     masks, large = [*model.masks, *model.inside, *model.codes], [m for m in measurements if len(m.attributes) > 1]
-    order, found = generator.permutation(len(large)), dict[int, list[tuple[float, float]]]()
+    order, outside = generator.permutation(len(large)), dict[int, list[tuple[float, float]]]()
     for fold in range(min(_FOLDS, len(large))):
         left_out = [large[i] for i in order[fold::_FOLDS]]
         kept = [m for m in measurements if not any(m is other for other in left_out)]
         if not set(range(len(model.sizes))) <= {a for m in kept for a in m.attributes}:
             continue
         fitted = fit_mixture(kept, model.sizes, model.total, masks, settings)
-        for m in left_out:
-            if m.complete and not m.levels and type(m) is Measurement:
-                for length, squares in _contrasts(m, fitted, kept, stack, generator):
-                    found.setdefault(length, []).append(squares)
-    return {length: max(_middle(np.array(own), chosen=chosen), 0.0) for length, own in found.items()}
+        for m in _whole(left_out)[: _SETS // _FOLDS]:
+            for length, squares in _contrasts(m, fitted, kept, stack, generator):
+                outside.setdefault(length, []).append(squares)
+    inside = dict[int, list[tuple[float, float]]]()
+    for m in _whole([large[i] for i in order])[:_SETS]:
+        for length, squares in _contrasts(m, model, (), stack, generator):
+            inside.setdefault(length, []).append(squares)
+    return {
+        "outside": {f"{length}": max(_middle(np.array(own), chosen=chosen), 0.0) for length, own in outside.items()},
+        "inside": {f"{length}": max(_middle(np.array(own), chosen=False), 0.0) for length, own in inside.items()},
+    }
+
+
+_SETS = 60
+"""Of so many tables contrasts are taken, of twenty each."""
+
+
+def _whole(measurements: Iterable[Measurement]) -> list[Measurement]:
+    """Those with every cell and value, whose noise is as stated."""
+    return [m for m in measurements if m.complete and not m.levels and type(m) is Measurement]
 
 
 def _middle(sums: Floats, *, chosen: bool) -> float:
@@ -181,7 +197,10 @@ def _contrasts(
     stack: Stack,
     generator: np.random.Generator,
 ) -> list[tuple[int, tuple[float, float]]]:
-    """Of each set of columns that only this table has, sums over contrasts: of squares above noise, and of their scale."""
+    """Of each set of columns that none of the `kept` tables has, sums over contrasts: of squares above noise, and their scale.
+
+    Where none was kept, all were, and the model follows their noise.
+    """
     residual = np.asarray(m.counts - expected_counts(m, fitted.marginal(m.attributes), fitted.total), np.float64)
     shares = [np.asarray(fitted.marginal((a,)) / fitted.total, np.float64) for a in m.attributes]
     found = list[tuple[int, tuple[float, float]]]()
@@ -198,7 +217,7 @@ def _contrasts(
                     vectors = weights[m.attributes[place]] = chosen - (chosen @ own)[:, None]
                     scale *= vectors**2 @ own
                 asked = (asked[:, :, None] * vectors[:, None]).reshape(_CONTRASTS, -1)
-            noise = m.deviation**2 * (asked**2).sum(axis=1) + np.diagonal(stack.solve(weights).covariance)
-            squares = (asked @ residual.ravel()) ** 2 - noise
+            noise, of_fit = m.deviation**2 * (asked**2).sum(axis=1), np.diagonal(stack.solve(weights).covariance)
+            squares = (asked @ residual.ravel()) ** 2 - noise + (-of_fit if kept else of_fit)
             found.append((length, (float(squares.sum()), float(scale.sum()))))
     return found

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from marginweave.schemas.configuration.synthesis import MixtureSynthesis
 from marginweave.schemas.released.measurements import Measurement
 from marginweave.tasks.answers.least_squares import NotMeasuredError
-from marginweave.tasks.answers.model import WIDER, ModelAnswers, Stack, misfit
+from marginweave.tasks.answers.model import WIDER, ModelAnswers, Stack, _contrasts, misfit
 from marginweave.tasks.answers.tables import NoisyTables
 from marginweave.tasks.estimate.mixture.model import Mixture
 
+FALSE_ALARM = 1e-6
 SIZES, RECORDS = (3, 4, 2), 1000.0
 NOTHING = NoisyTables(sizes={}, parts=(), whole={}, tables=())
 
@@ -31,7 +33,7 @@ def _answers(**changes: object) -> ModelAnswers:
         "stack": Stack.of(_mixture(1), DRAWN),
         "codes": [np.arange(s) for s in SIZES],
         "inside": [frozenset({0, 1})],
-        "misfit": {2: 0.01},
+        "misfit": {"outside": {"2": 0.01}, "inside": {}},
     }
     return ModelAnswers(**{**given, **changes})  # type: ignore[arg-type]
 
@@ -51,11 +53,16 @@ def test_an_answer_is_what_the_model_expects_and_its_spread_that_of_drawn_models
 
 def test_misfit_widens_what_no_set_holds_by_what_its_columns_have_in_common() -> None:
     weights = {0: np.array([[1.0, 0, 1]]), 2: np.array([[0.0, 1]])}
-    alone, more = _answers(misfit={}).solve(weights), _answers().solve(weights)
+    alone, more = _answers(misfit={"outside": {}, "inside": {}}).solve(weights), _answers().solve(weights)
     model = _answers().model
     p, q = (float(model.marginal((a,)) @ weights[a][0]) / RECORDS for a in (0, 2))
     assert np.isclose(more.covariance - alone.covariance, RECORDS**2 * 0.01 * p * (1 - p) * q * (1 - q))
     assert np.array_equal(more.values, alone.values)
+    measured = {0: weights[0], 1: np.array([[1.0, 1, 0, 0]])}
+    inside = _answers(misfit={"outside": {"2": 9.0}, "inside": {"2": 0.01}}).solve(measured)
+    q = float(model.marginal((1,)) @ measured[1][0]) / RECORDS
+    less = _answers().solve(measured).covariance
+    assert np.isclose(inside.covariance - less, RECORDS**2 * 0.01 * p * (1 - p) * q * (1 - q))
 
 
 def test_values_that_were_measured_together_are_not_told_apart() -> None:
@@ -69,7 +76,7 @@ def test_values_that_were_measured_together_are_not_told_apart() -> None:
 def test_misfit_is_found_where_left_out_tables_differ_from_what_the_rest_says() -> None:
     """Columns that depend, of which every table is needed; and independent ones, where noise alone remains."""
     settings, rng = MixtureSynthesis(components=10, fits=1), np.random.default_rng(5)
-    found = []
+    found = list[dict[str, dict[str, float]]]()
     for strength in (0.0, 0.9):
         first = rng.integers(0, 3, 4000)
         others = [np.where(rng.random(4000) < strength, first % s, rng.integers(0, s, 4000)) for s in (4, 2)]
@@ -80,7 +87,27 @@ def test_misfit_is_found_where_left_out_tables_differ_from_what_the_rest_says() 
             noisy = table + np.rint(rng.normal(0, 5, table.shape)).astype(np.int64)
             measured.append(Measurement(attributes=c, counts=noisy, deviation=5.0))
         model = Mixture.of(np.ones(1), [np.full((1, s), 1 / s) for s in SIZES], SIZES, 4000.0, [])
-        found.append(
-            misfit(measured, model, Stack.of(model, [model]), settings, np.random.default_rng(1), chosen=False)[2]
+        stack = Stack.of(model, [model])
+        found.append(misfit(measured, model, stack, settings, np.random.default_rng(1), chosen=False))
+    for kind in ("outside", "inside"):  # nothing depends in the model
+        assert found[0][kind]["2"] < 0.005 < 0.02 < found[1][kind]["2"]
+
+
+def test_contrasts_are_less_their_noise_and_that_of_the_fit() -> None:
+    """400 noisy tables of the model itself, false alarms 1e-6: in the middle nothing is left; measured tables have more of it.
+
+    Half of what they have more is the spread of the drawn models, whatever the noise of the table.
+    """
+    model, rng, middle, half = _mixture(1), np.random.default_rng(3), [], []
+    elsewhere = Measurement(attributes=(1,), counts=np.zeros(4, np.int64), deviation=1.0)
+    for _ in range(400):
+        noisy = np.rint(model.marginal((0, 2)) + rng.normal(0, 20, (3, 2))).astype(np.int64)
+        m = Measurement(attributes=(0, 2), counts=noisy, deviation=20.0)
+        ((_, (outside, _)),), ((_, (inside, _)),) = (
+            _contrasts(m, model, kept, Stack.of(model, DRAWN), np.random.default_rng(1)) for kept in ([elsewhere], ())
         )
-    assert found[0] < 0.005 < 0.02 < found[1]
+        middle.append((outside + inside) / 2)
+        half.append((inside - outside) / 2)
+    assert abs(np.mean(middle)) < norm.isf(FALSE_ALARM / 2) * np.std(middle) / 20
+    assert np.std(middle) > 0
+    assert np.ptp(half) < 1e-6 * np.mean(half)
