@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from importlib.metadata import version as installed
 from pathlib import Path
 
 from sphinx.application import Sphinx
+
+sys.path.insert(0, str(Path(__file__).parent))
+from notebooks import page_of
 
 project, author = "Marginweave", "the Marginweave authors"
 version = release = installed("marginweave")
@@ -17,7 +21,8 @@ html_theme_options = {"top_of_page_buttons": []}
 # Pages are those of the repository, README first: their links are the same there and here.
 root_doc = "README"
 include_patterns = ["*.md", "docs/**"]
-exclude_patterns = ["docs/pictures", "docs/conf.py"]
+source_suffix = {".md": "markdown", ".ipynb": "markdown"}
+exclude_patterns = ["docs/pictures", "docs/*.py"]
 myst_heading_anchors = 4
 suppress_warnings = ["myst.header", "misc.highlighting_failure"]
 autodoc_member_order, add_module_names, python_use_unqualified_type_names = "bysource", False, True
@@ -49,8 +54,10 @@ PARTS = {
 INSIDE = {"docs/tutorials/README": "*", "docs/decisions/README": "*", "docs/sources/README": "*"}
 
 
-def _contents(_: Sphinx, name: str, source: list[str]) -> None:
-    """Put the table of contents under the pages that have others: as Markdown they are read without it."""
+def _contents(app: Sphinx, name: str, source: list[str]) -> None:
+    """Make Markdown of a notebook, and put the table of contents under pages that have others: they are read without it."""
+    if app.env.doc2path(name).suffix == ".ipynb":
+        source[0] = page_of(app.env.doc2path(name))
     if name == root_doc:
         for caption, pages in PARTS.items():
             source[0] += _tree(["/" + page for page in pages], f":caption: {caption}\n")

@@ -148,12 +148,11 @@ class Synthesizer:
 
     def _run(self, config: Path, source: str, run: str) -> Path:
         from marginweave.flows.run.lookup import place_of_files
-        from marginweave.flows.run.preparation import check_request, internal_evaluation_due, prepare_run
+        from marginweave.flows.run.preparation import internal_evaluation_due, prepare_run
         from marginweave.flows.run.request import read_request
         from marginweave.schemas.released.manifest import RunState
 
         request = read_request(config, run=run, source=source, home=self._home)
-        check_request(request)
         reference, state = prepare_run(request)
         if state == RunState.RUNNING or internal_evaluation_due(reference):
             from marginweave.flows.orchestration.session import prefect_session

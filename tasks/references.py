@@ -18,7 +18,6 @@ from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.draws import BudgetPlan
 from marginweave.schemas.errors import BudgetError, StageError
 from marginweave.schemas.released.manifest import Manifest
-from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.checkpoint.draw_files import DrawSecrets, DrawStore
 from marginweave.tasks.checkpoint.draws import Attempt
 from marginweave.tasks.checkpoint.files import file_digest, read_file
@@ -194,6 +193,8 @@ class RunReference(CheckpointReference):
         Raises:
             BudgetError: nothing is reserved yet.
         """
+        from marginweave.tasks.accounting.plan.k_tuples import plan_budget
+
         record = self.ledger.releases.find(self.manifest.release)
         if record is None:
             raise BudgetError(f"release {self.manifest.release} is not reserved in the ledger")

@@ -6,6 +6,7 @@ import getpass
 import json
 import os
 from contextlib import nullcontext
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -27,6 +28,7 @@ keys = typer.Typer(help="The key that seals the ledger.", no_args_is_help=True, 
 
 def verify(
     anchor: Annotated[Path | None, typer.Option(help="What `ledger anchor` wrote, kept elsewhere since.")] = None,
+    as_json: console.Json = False,
     example: Example = False,
     home: Home = Path(),
 ) -> None:
@@ -52,6 +54,10 @@ def verify(
             raise AuditError(
                 f"the chain of {rows} rows holds, but the seals of {audited.unchecked} could not be checked: {missing}"
             )
+    if as_json:
+        accounts = {"rows": rows, "anchored": anchor is not None, "accounts": len(audited.accounts)}
+        console.print_json({**accounts, "releases": len(audited.releases), **asdict(files)})
+        return
     out.print(f"{rows} rows in one chain, every seal checked" + (", the anchored row among them" if expected else ""))
     out.print(
         f"{len(audited.releases)} release(s) of {len(audited.accounts)} account(s), within their caps at every row"

@@ -63,7 +63,7 @@ def open_account(
 
     if config is None and (epsilon is None or delta is None):
         raise InputError("--epsilon and --delta must be given, or --for CONFIG, whose own they are then")
-    account = _proposed(dataset, config)
+    proposed = _proposed(dataset, config)
     _check_unit(unit, neighbors)
     given: dict[str, Any] = {
         "epsilon": None if epsilon is None else decimal_of("epsilon", epsilon),
@@ -73,16 +73,30 @@ def open_account(
         "weak_delta": weak_delta,
         "policy": None if per is None else _policy_of(per),
     }
-    account = replace(account, **{name: value for name, value in given.items() if value is not None})
+    account = replace(proposed, **{name: value for name, value in given.items() if value is not None})
     location = ledger_location(os.environ)
-    Ledger.create(location).accounts.open(account, actor=getpass.getuser())
+    ledger = Ledger.create(location)
+    ledger.accounts.open(account, actor=getpass.getuser())
     out.print(
         f"Account {dataset} is open: epsilon {float(account.epsilon):g} at delta {float(account.delta):g}, in {location}"
     )
     if account.policy is not None:
         out.print(f"Its policy, which guarantees nothing: {account.policy}")
     place = KEY_VARIABLE if environment_key(os.environ) else key_file(location)
+    out.print(_room_of(ledger.accounts.total(dataset), proposed))
     out.print(f"Back up the ledger's key, which is in {place}. Without it you cannot make further releases")
+
+
+def _room_of(total: AccountTotal, one: Account) -> str:
+    """How many releases a new account has room for, in a sentence or two; `one` holds a single one, or is empty."""
+    if one.kind_of_plan is None:
+        many = "How many of yours fit: marginweave plan CONFIG"
+        return f"A release with this epsilon and delta uses all of it: a second one does not fit. {many}"
+    from marginweave.flows.plan.account import SEVERAL, releases_that_fit
+
+    number, _ = releases_that_fit(total.account, total.spent, (one.kind_of_plan, one.cap), SEVERAL)
+    raised = f"For more, raise the cap before the first one: marginweave ledger cap {total.account.dataset}"
+    return f"Releases of this configuration that fit: {number}. {raised}"
 
 
 def _proposed(dataset: str, config: Path | None) -> Account:

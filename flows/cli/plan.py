@@ -13,7 +13,7 @@ from marginweave.schemas.errors import EXIT_FAILED, InputError
 from marginweave.tasks.checkpoint.files import at_place, replace_file
 
 if TYPE_CHECKING:
-    from marginweave.flows.plan.account import Schedule
+    from marginweave.flows.plan.account import AccountForecast, Schedule
     from marginweave.flows.plan.overview import PlannedRelease
     from marginweave.flows.plan.target import ErrorTarget
     from marginweave.flows.run.request import Request
@@ -61,11 +61,12 @@ def plan(
         goal = parse_target(target)  # before all that takes longer
     for config in configs:
         warn_of_former_keys(config)
+    from marginweave.flows.plan.account import Schedule
     from marginweave.flows.plan.overview import PlannedRelease
     from marginweave.flows.run.request import read_request
 
     prepare_environment(home)  # the schedule is Prefect's to read
-    planned = _planned_times(schedule, timezone)
+    planned = None if schedule is None else Schedule(schedule, timezone or "UTC")
     requests = [read_request(config, run=None, source=source, home=home) for config in configs]
     said = [_target_lines(request, goal) for request in requests]
     parts = [
@@ -83,7 +84,9 @@ def _print_plans(
 ) -> None:
     plans = [overview for _, overview, _ in parts]
     if len(plans) == 1:
-        _show(plans[0])
+        out.print(plans[0].heading)
+        _print_draws({"": plans[0]})
+        out.print(plans[0].ending)
     else:
         _compare(plans[0], plans[1])
     for config, (request, overview, lines) in zip(configs, parts, strict=True):
@@ -93,12 +96,6 @@ def _print_plans(
             out.print(f"{name}{line}")
         if fits and len(configs) == 1:
             out.print(f"Next: marginweave run {config}")
-
-
-def _planned_times(schedule: str | None, timezone: str | None) -> Schedule | None:
-    from marginweave.flows.plan.account import Schedule
-
-    return None if schedule is None else Schedule(schedule, timezone or "UTC")
 
 
 def _target_lines(request: Request, goal: ErrorTarget | None) -> list[str]:
@@ -116,17 +113,23 @@ def _facts(
     from marginweave.flows.plan.sizes import size_forecast
 
     privacy = request.configuration.privacy
-    asked = {"dataset": request.configuration.dataset, "epsilon": privacy.epsilon, "delta": privacy.delta}
+    asked: dict[str, object] = {
+        "dataset": request.configuration.dataset,
+        "epsilon": privacy.epsilon,
+        "delta": privacy.delta,
+    }
     sizes = [row._asdict() for row in size_forecast(request.configuration)]
-    notes = [*_notes(request, planned, schedule), *target]
-    return {**asked, "unit": privacy.unit_key, "draws": planned.draws, "notes": notes, "rows": sizes}
+    notes, account = _notes(request, schedule)
+    asked |= {"unit": privacy.unit_key, "fits": account.fits, "more_that_fit": account.more}
+    return {**asked, "draws": planned.draws, "notes": [*planned.notes, *notes, *target], "rows": sizes}
 
 
-def _notes(request: Request, planned: PlannedRelease, schedule: Schedule | None) -> list[str]:
+def _notes(request: Request, schedule: Schedule | None) -> tuple[list[str], AccountForecast]:
     from marginweave.flows.plan.account import account_forecast
     from marginweave.flows.plan.earlier import earlier_forecast
 
-    return [*planned.notes, *earlier_forecast(request), *account_forecast(request, schedule)]
+    account = account_forecast(request, schedule)
+    return [*earlier_forecast(request), *account.lines], account
 
 
 def _print_draws(plans: dict[str, PlannedRelease]) -> None:
@@ -144,12 +147,6 @@ def _print_draws(plans: dict[str, PlannedRelease]) -> None:
         cells = [rows[name, side].get(key, "") for key in keys]
         table.add_row(name, *([] if len(plans) == 1 else [side]), *cells)
     print_wide(table)
-
-
-def _show(planned: PlannedRelease) -> None:
-    out.print(planned.heading)
-    _print_draws({"": planned})
-    out.print(planned.ending)
 
 
 def _compare(one: PlannedRelease, other: PlannedRelease) -> None:
@@ -170,8 +167,8 @@ def _tell(request: Request, planned: PlannedRelease, schedule: Schedule | None, 
     from marginweave.flows.plan.sizes import size_forecast
     from marginweave.tasks.engine.local import available_cores
 
-    notes = _notes(request, planned, schedule)
-    for line in notes:
+    notes, account = _notes(request, schedule)
+    for line in (*planned.notes, *notes):
         out.print(f"{name}{line}")
     if sized := size_forecast(request.configuration):
         out.print(
@@ -179,8 +176,11 @@ def _tell(request: Request, planned: PlannedRelease, schedule: Schedule | None, 
         )
         table = table_of("rows", "counted", "columns", "pairs", "synthetic records", "time, memory")
         for row in sized:
-            table.add_row(f"{row.rows:,}", *row[1:])
+            table.add_row(f"{row.rows:,}", *row[1:-1])
         print_wide(table)
+        for row in sized:
+            if row.noise:
+                out.print(f"{name}Pairs that are mostly noise with {row.rows:,} rows: {row.noise}")
         rules = slow_rules(request.configuration)
         server = f"{SERVER:.0f} s of it for Prefect's server where none runs (and .3 GB more)"
         out.print(
@@ -188,9 +188,7 @@ def _tell(request: Request, planned: PlannedRelease, schedule: Schedule | None, 
         )
         if request.configuration.rows is None:
             out.print("If the number of rows is public, say rows: N in the configuration: auto then chooses by it")
-    return any(line.endswith((": it fits", "; it fits")) for line in notes) and "it will be refused" not in "".join(
-        notes
-    )
+    return account.fits is True
 
 
 def audit(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from marginweave.flows.cli.console import Home, out, printable, table_of, tell
+from marginweave.flows.cli.console import Home, Json, out, print_json, printable, table_of, tell
 from marginweave.schemas.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ _Released = Annotated[str, typer.Argument(metavar="RUN|FOLDER", help="Name of a 
 _Where = Annotated[list[str] | None, typer.Option(metavar="CONDITION", help="Records that meet it: 'age >= 60'.")]
 _By = Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="An answer for each value of it.")]
 _Level = Annotated[str, typer.Option(help="How often an interval covers the truth.")]
-_Json = Annotated[bool, typer.Option("--json", help="Print the answers as JSON.")]
 _Csv = Annotated[bool, typer.Option("--csv", help="Print the answers as CSV.")]
 
 
@@ -41,7 +39,7 @@ def query(  # noqa: PLR0913, PLR0917 - one option for each key of a question
     of: Annotated[str, typer.Option(metavar="table|population", help="What the answer is about.")] = "table",
     level: _Level = ".95",
     questions: Annotated[Path | None, typer.Option("--file", help="A YAML file with a list `questions`.")] = None,
-    as_json: _Json = False,
+    as_json: Json = False,
     as_csv: _Csv = False,
     home: Home = Path(),
 ) -> None:
@@ -73,7 +71,7 @@ def table(
     released: _Released,
     columns: Annotated[list[str], typer.Argument(metavar="COLUMN [COLUMN [COLUMN]]", help="One to three columns.")],
     level: _Level = ".95",
-    as_json: _Json = False,
+    as_json: Json = False,
     as_csv: _Csv = False,
     home: Home = Path(),
 ) -> None:
@@ -122,7 +120,7 @@ def _show(answers: Sequence[Answer], *, as_json: bool, as_csv: bool) -> None:
     if as_json and as_csv:
         raise InputError("--json and --csv are two ways to print the same; use one")
     if as_json:
-        typer.echo(json.dumps([asdict(answer) for answer in answers], indent=1, ensure_ascii=False))
+        print_json([asdict(answer) for answer in answers])
         return
     if as_csv:
         names = list(dict.fromkeys(name for answer in answers for name in answer.group))

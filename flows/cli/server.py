@@ -50,7 +50,7 @@ def stop(home: Home = Path()) -> None:
 
 
 @app.command(cls=console.LocalCommand)
-def status(home: Home = Path()) -> None:
+def status(as_json: console.Json = False, home: Home = Path()) -> None:
     """Say where the server is. Ends with exit code 1 where none runs, or it does not answer.
 
     Example: `marginweave server status`
@@ -59,12 +59,13 @@ def status(home: Home = Path()) -> None:
     from marginweave.flows.orchestration.standing import standing_server
 
     server = standing_server(home)
-    if server is None:
+    well = server is not None and answers(server.url, 5.0)
+    if as_json:
+        console.print_json({"url": server and server.url, "process": server and server.process, "answers": well})
+    elif server is None:
         out.print(f"No server runs in {home}; start one: marginweave server start")
-        raise typer.Exit(EXIT_FAILED)
-    well = answers(server.url, 5.0)
-    out.print(
-        f"Prefect's server of {home}: {server.pages}, process {server.process}{'' if well else ', does not answer'}"
-    )
+    else:
+        silent = "" if well else ", does not answer"
+        out.print(f"Prefect's server of {home}: {server.pages}, process {server.process}{silent}")
     if not well:
         raise typer.Exit(EXIT_FAILED)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from datetime import time as clock
 from itertools import accumulate, repeat, takewhile
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 from zoneinfo import ZoneInfo
 
 from marginweave.flows.run.earlier import check_earlier
@@ -20,7 +20,7 @@ from marginweave.flows.run.lookup import describe_progress
 from marginweave.flows.run.periods import period_name
 from marginweave.flows.run.preparation import open_ledger
 from marginweave.flows.run.request import Request
-from marginweave.schemas.budget import Cost
+from marginweave.schemas.budget import BasicAmount, Cost
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.draws import BudgetPlan
 from marginweave.schemas.errors import BudgetError, InputError
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from prefect.server.schemas.schedules import CronSchedule
 
 MOST_RUNS = 10_000
+SEVERAL = 1000  # no steward counts further
 _CHUNK = 1000  # as many as Prefect computes at a time
 _PATIENCE = 16  # runs that one period refuses in a row before the rest of it is skipped
 _FORESIGHT = timedelta(days=100 * 366)  # nothing later is looked at
@@ -89,10 +90,21 @@ class Schedule:
         return f"{self.cron} ({self.timezone})"
 
 
-def account_forecast(request: Request, schedule: Schedule | None = None) -> list[str]:
+class AccountForecast(NamedTuple):
+    """What an account says to a release, in `lines`; whether it `fits`, and how many `more` of its kind fit after it.
+
+    None where the account is not asked: the run is there already, or its data is a public example.
+    """
+
+    lines: list[str]
+    fits: bool | None = None
+    more: int | None = None
+
+
+def account_forecast(request: Request, schedule: Schedule | None = None) -> AccountForecast:
     """What the ledger will say to the release, the policy of this period too, and how long the account lasts on a schedule.
 
-    In words; nothing is booked. Raises InputError as `check_earlier`.
+    Nothing is booked. Raises InputError as `check_earlier`.
     """
     configuration, progress = request.configuration, describe_progress(request.folder)
     dataset, plan, moment = configuration.dataset, plan_budget(configuration), datetime.now(UTC)
@@ -101,26 +113,32 @@ def account_forecast(request: Request, schedule: Schedule | None = None) -> list
     if request.is_example:
         found = progress or f"{dataset} is public example data; `run` keeps an account for it in the home"
         lasts = ["Schedule: public example data keeps an account in the home, which no schedule needs"]
-        return [f"Ledger: {found}", *later, *(lasts if schedule else ())]
+        return AccountForecast(lines=[f"Ledger: {found}", *later, *(lasts if schedule else ())])
     try:
         ledger = open_ledger(request)
     except BudgetError as refusal:
         lasts = ["Schedule: without an account no run fits"]
-        return [f"Ledger: {progress or refusal}", *later, *(lasts if schedule else ())]
+        lines = [f"Ledger: {progress or refusal}", *later, *(lasts if schedule else ())]
+        return AccountForecast(lines=lines, fits=None if progress else False)
     check_earlier(configuration, ledger)
-    total = ledger.accounts.total(dataset)
-    lines = [f"Ledger: {progress or _verdict(configuration, total, *ledger.accounts.forecast(dataset, plan))}"]
+    total, (after, has_room) = ledger.accounts.total(dataset), ledger.accounts.forecast(dataset, plan)
+    refused = account_refusal(configuration, total, has_room)
+    room, _ = releases_that_fit(total.account, total.spent, (plan.cost, plan.statement), SEVERAL)
+    verdict = refused or f"it fits, and {room - 1 or 'no'} more like it"
+    lines = [f"Ledger: {progress or _verdict(total, after, verdict)}"]
     policy = ledger.accounts.period_forecast(dataset, plan, moment)
     if policy is not None and math.isfinite(policy.after):  # else an account without delta
         lines.append(f"Policy, not a guarantee: {_policy_verdict(dataset, policy)}")
     if schedule is not None:
         lines += schedule_forecast(total, ledger.accounts.period_spent(dataset, moment), plan, schedule, moment)
-    return lines
+    fits = not refused and (policy is None or policy.fits)
+    return (
+        AccountForecast(lines, None, None) if progress else AccountForecast(lines, fits, None if refused else room - 1)
+    )
 
 
-def _verdict(configuration: Configuration, total: AccountTotal, after: float, fits: bool) -> str:
-    account, refusal = total.account, account_refusal(configuration, total, fits)
-    verdict = refusal or "it fits"
+def _verdict(total: AccountTotal, after: float, verdict: str) -> str:
+    account = total.account
     reached = f"with this release {after:.4g}: " if math.isfinite(after) else ""
     spent = f"epsilon {total.epsilon:.4g} of {float(account.epsilon):g} at delta {float(account.delta):g}"
     return f"{account.dataset} has spent {spent}; {reached}{verdict}"
@@ -195,8 +213,7 @@ def outlook(
     else:
         first = next(after(moment), None)
         return Outlook(next=first, postponed=first, needed=period_epsilon(policy, Spent().with_charge(*charge)))
-    sums = list(accumulate(repeat(charge, MOST_RUNS), lambda sum_, each: sum_.with_charge(*each), initial=spent))
-    fitting = bisect_left(sums, True, key=lambda sum_: not total_with(account, sum_, *charge)[1])  # totals grow
+    fitting, then = releases_that_fit(account, spent, charge, MOST_RUNS)
     found = Outlook()
     for time, has_room in takewhile(lambda asked: asked[0] <= moment + _FORESIGHT, times):
         found.next = found.next or time
@@ -205,10 +222,17 @@ def outlook(
         elif found.runs < fitting:
             found.runs, found.last = found.runs + 1, time
         else:
-            found.refused, found.amount = time, _missing(account, sums[fitting].cost + plan.cost)
+            found.refused, found.amount = time, _missing(account, then.cost + plan.cost)
         if found.refused or found.runs == MOST_RUNS:
             break
     return found
+
+
+def releases_that_fit(account: Account, spent: Spent, charge: tuple[Cost, BasicAmount], most: int) -> tuple[int, Spent]:
+    """How many releases of that `charge` an account admits that has `spent` so much, `most` at most; and what is spent then."""
+    sums = list(accumulate(repeat(charge, most), lambda sum_, each: sum_.with_charge(*each), initial=spent))
+    found = bisect_left(sums, True, hi=most, key=lambda sum_: not total_with(account, sum_, *charge)[1])  # totals grow
+    return found, sums[found]
 
 
 def _under_policy(

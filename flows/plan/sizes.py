@@ -6,7 +6,7 @@ import itertools
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from marginweave.flows.plan.cost import Table, run_cost
@@ -34,13 +34,15 @@ from marginweave.tasks.engine.local import available_cores
 from marginweave.tasks.mechanisms.catalogue import count_noise
 
 SIZES = 1_000, 10_000, 100_000
+_NAMED = 6
 _GRADES = {"good": "good", "with care": "with care", "not": "noise"}
 
 
 class SizeForecast(NamedTuple):
     """Of so many rows, in words: `single` and `pairs` are distances by noise and what they are good for, `takes` the cost.
 
-    `records` is how far synthetic records were from such tables in the benchmarks.
+    `records` is how far synthetic records were from such tables in the benchmarks. `noise` names the pairs that noise alone
+    makes useless.
     """
 
     rows: int
@@ -49,6 +51,7 @@ class SizeForecast(NamedTuple):
     pairs: str
     records: str
     takes: str
+    noise: str = ""
 
 
 def size_forecast(configuration: Configuration) -> list[SizeForecast]:
@@ -77,7 +80,8 @@ def _at(configuration: Configuration, rows: int) -> SizeForecast:
     written = mapping_of(configuration.written)
     sized = configuration if configuration.resize else parse_configuration({**written, "rows": rows})
     plan = plan_budget(sized)
-    found = _distances(sized, plan, rows)
+    distances = _distances(sized, plan, rows)
+    found = {length: [d for part, d in distances.items() if len(part) == length] for length in (1, 2)}
     chosen = sized.marginals is None or sized.marginals.selects(sized.distinct)
     pairs = _words(found[2], "chosen in the run" if chosen else "not counted", found[1])
     rounds = None if sized.marginals is None else sized.marginals.adaptive
@@ -86,7 +90,16 @@ def _at(configuration: Configuration, rows: int) -> SizeForecast:
     counted = defaults.counts_words(sized.aggregate, sized.distinct)
     records = str(expected_errors(sized) or "not measured")
     cost = run_cost(sized, planned_tables(sized, plan), rows, available_cores())
-    return SizeForecast(rows, counted, _words(found[1], "not known"), pairs, records, str(cost or "not measured"))
+    single, noise = _words(found[1], "not known"), _noisy_pairs(sized, distances)
+    return SizeForecast(rows, counted, single, pairs, records, str(cost or "not measured"), noise)
+
+
+def _noisy_pairs(configuration: Configuration, distances: Mapping[Clique, float]) -> str:
+    """The pairs whose distance says noise, largest first."""
+    pairs = sorted((part for part in distances if len(part) == 2), key=lambda part: -distances[part])
+    useless = [part for part in pairs if grade(distances[part]) == "not"]
+    names = [" x ".join(configuration.attributes[place].name for place in part) for part in useless[:_NAMED]]
+    return f"{len(useless)} of {len(pairs)}: {', '.join([*names, '…'][: len(useless)])}" if useless else ""
 
 
 def planned_tables(configuration: Configuration, plan: BudgetPlan) -> list[Table]:
@@ -114,8 +127,8 @@ def _words(distances: list[float], unknown: str, parts: Sequence[float] = ()) ->
     return f"{100 * middle:.{0 if middle >= 0.1 else 2}{'f' if middle >= 0.1 else 'g'}} % {_GRADES[grade(middle)]}"
 
 
-def _distances(configuration: Configuration, plan: BudgetPlan, rows: int) -> dict[int, list[float]]:
-    """The expected distance of every column and pair, by their number of columns; as the verdict has it."""
+def _distances(configuration: Configuration, plan: BudgetPlan, rows: int) -> dict[Clique, float]:
+    """The expected distance of every column and pair; as the verdict has it."""
     sizes, precisions = counted_sizes(configuration), defaultdict[Clique, float](float)
     names = range(len(configuration.attributes))
     for clique, sigma, error in _queries(configuration, plan):
@@ -128,10 +141,8 @@ def _distances(configuration: Configuration, plan: BudgetPlan, rows: int) -> dic
         share = next(draw for draw in plan.draws if draw.kind is DrawKind.MEASURE)
         error = float(planned_sigmas(configuration, plan, share)[0]) * count_noise(share.mechanism).mean_error
         found |= {pair: error * cells(pair, sizes) / (2 * rows) for pair in itertools.combinations(names, 2)}
-    distances: dict[int, list[float]] = {1: [], 2: []}
-    for part, distance in found.items():  # no pair is nearer than one of its columns
-        distances[len(part)].append(max([distance, *(found.get((name,), 0.0) for name in part)]))
-    return distances
+    # no pair is nearer than one of its columns
+    return {part: max([distance, *(found.get((name,), 0.0) for name in part)]) for part, distance in found.items()}
 
 
 def _queries(configuration: Configuration, plan: BudgetPlan) -> Iterator[tuple[Clique, float, float]]:

@@ -200,8 +200,8 @@ class Release:
     def _facts(self) -> dict[str, str]:
         statement, guarantee = self.statement, self.guarantee
         delta = f"epsilon {guarantee.epsilon:g}, delta {guarantee.delta:g}, {guarantee.neighbors}"
-        judged = {} if statement.verdict is None else {"verdict": statement.verdict.publication}
-        columns = {"columns": ", ".join(statement.domain)}
+        verdict, columns = statement.verdict, {"columns": ", ".join(statement.domain)}
+        judged = {} if verdict is None else {"verdict": f"{verdict.publication}. {verdict.says[0]}"}
         return {"run": statement.run, "guarantee": delta, "protects": f"one {guarantee.unit}", **columns, **judged}
 
     def __repr__(self) -> str:

@@ -13,11 +13,8 @@ from marginweave.schemas.configuration.yaml_source import is_written, written_co
 from marginweave.schemas.errors import BudgetError, InputError, StageError
 from marginweave.schemas.ledger.records import ReleaseRecord, State
 from marginweave.schemas.released.manifest import Correction, Manifest, RunState
-from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.accounting.plan.resolve import as_read_by_0_1_0
-from marginweave.tasks.aggregate.noise import with_terms
 from marginweave.tasks.checkpoint.draw_files import DrawStore, unknown_draw
-from marginweave.tasks.checkpoint.draws import check_same_program
 from marginweave.tasks.checkpoint.files import file_digest
 from marginweave.tasks.checkpoint.run_folder import RunFolder, check_proposed, propose_staged, publish_staged
 from marginweave.tasks.ledger import Ledger
@@ -50,6 +47,10 @@ def check_same_draws(request: Request, present: Manifest | None, ledger: Ledger)
     """
     if present is None or present.state != RunState.RUNNING or not (record := ledger.releases.find(present.release)):
         return
+    from marginweave.tasks.accounting.plan.k_tuples import plan_budget
+    from marginweave.tasks.aggregate.noise import with_terms
+    from marginweave.tasks.checkpoint.draws import check_same_program
+
     program, configuration = program_identity(), Configuration.from_canonical(present.configuration)
     plan = with_terms(configuration, plan_budget(configuration))
     if last_digits := check_same_plan(record, plan, program):

@@ -11,11 +11,10 @@ from marginweave.schemas.configuration.earlier import EARLIER_FILES, KnownReleas
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.yaml_source import read_yaml
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.released.earlier import usable_marginals
-from marginweave.schemas.released.statement import MarginalStatement, PrivacyStatement
 from marginweave.tasks.checkpoint.files import read_file, replace_file
 
-if TYPE_CHECKING:  # it takes half a second to import, which a refusal need not wait for
+if TYPE_CHECKING:  # what a refusal, or a run that is found finished, need not wait for
+    from marginweave.schemas.released.statement import MarginalStatement
     from marginweave.tasks.ledger import Ledger
 
 
@@ -36,6 +35,9 @@ def earlier_releases(path: Path, configuration: Configuration) -> tuple[EarlierR
     """
     if not configuration.earlier:
         return ()
+    from marginweave.schemas.released.earlier import usable_marginals
+    from marginweave.schemas.released.statement import PrivacyStatement
+
     folders = release_folders(read_yaml(path), path.resolve().parent)
     if len(folders) < len(configuration.earlier):
         raise InputError("known.release must be the folder of an earlier release, not what takes its place")

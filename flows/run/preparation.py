@@ -18,11 +18,10 @@ from marginweave.flows.run import continuity
 from marginweave.flows.run.earlier import check_earlier, keep_earlier
 from marginweave.flows.run.request import NEW_NAME, Request, remember
 from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.errors import InputError
+from marginweave.schemas.errors import BudgetError, InputError
 from marginweave.schemas.ledger.accounts import Account
 from marginweave.schemas.ledger.records import State
 from marginweave.schemas.released.manifest import Correction, Manifest, RunState
-from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.checkpoint.files import write_once
 from marginweave.tasks.ledger import Ledger, ReleaseRequest, Witness, is_older, opening_for, upgrade
 from marginweave.tasks.ledger.keys import SourceDigest
@@ -30,7 +29,7 @@ from marginweave.tasks.ledger.releases import check_correction
 from marginweave.tasks.ledger.rules import largest_epsilon
 from marginweave.tasks.program import program_identity
 from marginweave.tasks.references import RunReference
-from marginweave.tasks.validate.source import TableSource, check_source
+from marginweave.tasks.validate.parts import content_of
 
 # The account that `run` opens for an example by itself: public data, so its cap only has to leave room for trying.
 _EXAMPLE_EPSILON = Decimal(10)
@@ -74,7 +73,7 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
     continuity.check_continuity(request.folder, present, ledger)
     continuity.check_same_draws(request, present, ledger)
     supersedes = continuity.check_correction(request, present)
-    digest = ledger.keys.source_digest(TableSource(request.source, request.configuration.source).chunks())
+    digest = ledger.keys.source_digest(content_of(request.source))
     present = _resume(request, present, ledger, digest) if present else _begin(request, ledger, digest, supersedes)
     if present.state in {RunState.FINISHED, RunState.AWAITING}:
         _complete(request, present)
@@ -95,6 +94,8 @@ def _begin(request: Request, ledger: Ledger, digest: SourceDigest, supersedes: C
     _check_admission(request, ledger, digest)
     configuration, release, types = request.configuration, str(uuid.uuid4()), _TYPES.get()
     if types is None:
+        from marginweave.tasks.validate.source import TableSource
+
         types = TableSource(request.source, configuration.source).types(configuration.output_names)
     manifest = Manifest(
         run=request.folder.run,
@@ -161,12 +162,15 @@ def check_request(request: Request) -> Ledger:
     Raises:
         InputError, BudgetError: as `prepare_run`.
     """
-    check_source(request.source, request.configuration.source_names, request.configuration.source)
+    present = request.folder.read_manifest()
+    if present is None or present.state == RunState.RUNNING:  # the digest says the rest of a source that was released
+        from marginweave.tasks.validate.source import check_source
+
+        check_source(request.source, request.configuration.source_names, request.configuration.source)
     ledger = open_ledger(request)
     check_earlier(request.configuration, ledger)
     if not request.is_example:
         continuity.check_history(request, ledger)
-    present = request.folder.read_manifest()
     corrected = continuity.check_correction(request, present)
     if present is None and corrected is not None:
         check_correction(request.configuration.dataset, corrected.release, ledger.releases.find)
@@ -177,6 +181,8 @@ def check_request(request: Request) -> Ledger:
 
 def _check_admission(request: Request, ledger: Ledger, source: SourceDigest | None = None) -> None:
     """What the ledger would refuse when the release is reserved it refuses now; the source where its digest is known."""
+    from marginweave.tasks.accounting.plan.k_tuples import plan_budget
+
     configuration = request.configuration
     ledger.releases.check_admission(
         ReleaseRequest(
@@ -200,9 +206,15 @@ def open_ledger(request: Request) -> Ledger:
     """
     configuration, witness = request.configuration, Witness(request.folder.home)
     if not request.is_example:
-        command = opening_for(configuration.dataset, plan_budget(configuration), request.path)
-        ledger = Ledger.open(request.ledger_location, command=command, witness=witness)
-        ledger.accounts.check(configuration.dataset, command)
+        try:
+            ledger = Ledger.open(request.ledger_location, witness=witness)
+            ledger.accounts.check(configuration.dataset, "")
+        except BudgetError:  # again, to say which command opens what is missing: that takes a plan
+            from marginweave.tasks.accounting.plan.k_tuples import plan_budget
+
+            command = opening_for(configuration.dataset, plan_budget(configuration), request.path)
+            ledger = Ledger.open(request.ledger_location, command=command, witness=witness)
+            ledger.accounts.check(configuration.dataset, command)
         return ledger
     if request.ledger_file is not None and is_older(request.ledger_file):
         upgrade(request.ledger_file, os.environ)
@@ -216,6 +228,8 @@ def open_ledger(request: Request) -> Ledger:
 
 def account_for(configuration: Configuration) -> Account:
     """The account that holds one release of a configuration: its cap, its unit, and a box for releases of its plan."""
+    from marginweave.tasks.accounting.plan.k_tuples import plan_budget
+
     plan, privacy = plan_budget(configuration), configuration.privacy
     return Account(
         dataset=configuration.dataset,

@@ -10,16 +10,15 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TextIO
-
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.text import Text
+from typing import TYPE_CHECKING, TextIO
 
 from marginweave.flows.run.stopping import UNFINISHED
 from marginweave.schemas.errors import BudgetError, MarginweaveError
 from marginweave.tasks.interruption import INTERRUPTION, Stopped
 from marginweave.tasks.progress import LISTENER
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _FIRST, _NEXT = 2.0, 10.0  # seconds after which a stage tells a log how far it is, and between two such lines
 
@@ -150,15 +149,14 @@ class TerminalReporter(Reporter):
     """A progress bar over the stages."""
 
     def __init__(self, console: Console) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
         super().__init__()
-        columns = (
-            SpinnerColumn(),
-            TextColumn("{task.description:<20}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
+        begin, end = (
+            (SpinnerColumn(), TextColumn("{task.description:<20}")),
+            (MofNCompleteColumn(), TimeElapsedColumn()),
         )
-        self._progress = Progress(*columns, console=console, transient=True)
+        self._progress = Progress(*begin, BarColumn(), *end, console=console, transient=True)
         self._bar = self._progress.add_task("starting", total=None)
         self._progress.start()
 
@@ -168,7 +166,7 @@ class TerminalReporter(Reporter):
 
     def note(self, text: str) -> None:
         """Leave a line behind."""
-        self._progress.console.print(Text(text, "dim"))
+        self._progress.console.print(text, style="dim", markup=False, highlight=False, emoji=False)
 
     def started(self, stage: str) -> None:
         """Show the stage's name."""
@@ -181,6 +179,8 @@ class TerminalReporter(Reporter):
 
     def finished(self, stage: str, charged: tuple[str, ...], seconds: float) -> None:
         """Leave a line behind and go on."""
+        from rich.text import Text
+
         text = f"  {seconds:.1f} s{_charges(charged)}"
         self._progress.console.print(Text.assemble(("✓", "green"), f" {stage}", (text, "dim")))
         self._progress.advance(self._bar)

@@ -9,17 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from marginweave.flows.run.earlier import EarlierRelease, earlier_releases
-from marginweave.flows.run.limits import check_size
 from marginweave.schemas.configuration.execution import EngineSettings
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import InputError, MarginweaveError, StageError
 from marginweave.schemas.places import EXAMPLE_PREFIX
+from marginweave.schemas.released.manifest import RunState
 from marginweave.tasks.accounting.plan.resolve import as_read_by_0_1_0, load_configuration
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, read_file, replace_file
 from marginweave.tasks.checkpoint.run_folder import RunFolder
-from marginweave.tasks.estimate.graphical import check_installed
 from marginweave.tasks.ledger import LedgerLocation, example_ledger_location, ledger_location
-from marginweave.tasks.validate.expectations import read_suite
 from marginweave.tasks.validate.kinds import check_kind
 from marginweave.tasks.validate.parts import find_from
 
@@ -63,13 +61,20 @@ def read_request(
         StageError: the run's manifest is damaged.
     """
     configuration = load_configuration(path)
-    earlier = earlier_releases(path, configuration)
-    check_size(configuration)
-    if configuration.synthesize.method == "pgm":
-        check_installed()
+    if run == "":
+        raise InputError("--run and --source must not be empty")
+    folder = RunFolder.at(home, run or default_run(configuration, home))
+    begun = folder.read_manifest()
+    if begun is None or begun.state == RunState.RUNNING:
+        from marginweave.flows.run.limits import check_size
+        from marginweave.tasks.estimate.graphical import check_installed
+
+        check_size(configuration)
+        if configuration.synthesize.method == "pgm":
+            check_installed()
     below = path.resolve().parent
     named = configuration.source.file if source is None else source
-    if not named.strip() or run == "":
+    if not named.strip():
         raise InputError("--run and --source must not be empty")
     named = find_from(below if source is None else Path.cwd(), named)
     check_kind(named, configuration.source)
@@ -77,8 +82,9 @@ def read_request(
     suites = tuple(None if name is None else below / name for name in (expectations.input, expectations.output))
     for suite, raw_input in zip(suites, (True, False), strict=True):
         if suite is not None:
+            from marginweave.tasks.validate.expectations import read_suite
+
             read_suite(suite, raw_input=raw_input)
-    folder = RunFolder.at(home, run or default_run(configuration, home))
     return Request(
         path=path.resolve(),
         configuration=_as_begun(configuration, folder),
@@ -88,7 +94,7 @@ def read_request(
         suites=(suites[0], suites[1]),
         certificates=_certificates(configuration.engine, below),
         supersedes=supersedes,
-        earlier=earlier,
+        earlier=earlier_releases(path, configuration),
     )
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Self
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Self
 
 from marginweave.schemas.configuration.attributes import Attribute
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 # No level has fewer bins than half of that: what is left of a number then says little.
 _MANY_BINS = 5
@@ -86,6 +87,8 @@ class BinLevels:
 
         A merged code whose values have different codes at the level has one of its own, behind the others.
         """
+        import numpy as np
+
         found = []
         for place, bins, joined in self.of:
             fine, new = np.arange(self.sizes[place]), merged[place]

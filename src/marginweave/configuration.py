@@ -201,3 +201,8 @@ class Configuration(dict[str, Any]):
         waiting = [f"  {name}{f': {remark}' if remark else ''}" for name, remark in self.unconfirmed.items()]
         asked = ["", f"{len(waiting)} facts wait for confirm:", *waiting] if waiting else []
         return "\n".join([self.to_yaml().rstrip(), *asked])
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        return f"<pre>{escape(repr(self))}</pre>"

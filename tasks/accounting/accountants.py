@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from marginweave.schemas.budget import AccountantName
 from marginweave.schemas.errors import InputError
-from marginweave.tasks.mechanisms.exponential import selection_epsilon, selection_mu
 from marginweave.tasks.mechanisms.normal import log_ndtr
 
 # The two tails of the closed form cancel at small epsilon: 28 units in the last place of one are 2e-10 of their difference.
@@ -139,6 +138,8 @@ def accountant(name: AccountantName) -> Accountant:
     DP: arithmetic on public numbers.
     """
     if name in ("gdp", "joint"):
+        from marginweave.tasks.mechanisms.exponential import selection_epsilon, selection_mu
+
         return Accountant(
             name=name,
             budget=lambda epsilon, delta: gdp_mu(epsilon, delta) ** 2,

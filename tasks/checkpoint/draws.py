@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from marginweave.schemas.errors import BudgetError, InputError, StageError
 from marginweave.schemas.ledger.records import DrawRecord, ReleaseRecord, State
@@ -13,7 +13,9 @@ from marginweave.schemas.program import Program
 from marginweave.tasks.checkpoint.draw_files import BEGUN_STATES, DrawSecret, DrawSecrets, DrawStore
 from marginweave.tasks.checkpoint.files import remove_temporary_files
 from marginweave.tasks.interruption import INTERRUPTION
-from marginweave.tasks.mechanisms.randomness import DrawBits
+
+if TYPE_CHECKING:  # numpy, which a run that is found finished need not wait for
+    from marginweave.tasks.mechanisms.randomness import DrawBits
 
 SMALL = 1 << 12
 _ENDED = frozenset({State.COMMITTED, State.RETURNED, State.CHARGED_LOST})
@@ -115,6 +117,8 @@ def _drawn(
     prepared: PreparedDraw,
 ) -> bytes:
     """Charge, draw, commit: `run_draw` of a draw that is still to be made."""
+    from marginweave.tasks.mechanisms.randomness import DrawBits
+
     name, lease = draw.name, draw.lease or attempt.lease
     with store.room(draw.name, lease, prepared.size, redrawn=draw.state == State.DRAWN) as room:
         secret = _begun(ledger, secrets, attempt, draw, prepared)

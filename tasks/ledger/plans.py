@@ -13,9 +13,6 @@ from marginweave.schemas.errors import InputError
 from marginweave.schemas.ledger.records import SPARE_PREFIX, DrawRecord, ReleaseRecord
 from marginweave.schemas.program import Program
 from marginweave.tasks.accounting.composition import PricedDraw, composed_epsilon
-from marginweave.tasks.accounting.selection_composition import release_delta
-from marginweave.tasks.accounting.sparse_histogram import joint_delta, joint_loss
-from marginweave.tasks.mechanisms.catalogue import MECHANISMS
 
 # Prices are rounded to doubles on their way into a plan.
 _SLACK = 1e-9
@@ -78,6 +75,8 @@ def draws_fault(
     plan; a `discovery` has the relation `neighbors` of the release, or replace-one, which is never cheaper, of a resized table.
     DP: arithmetic on public numbers.
     """
+    from marginweave.tasks.accounting.selection_composition import release_delta
+
     whole = sum((draw.cost for draw in draws), Cost())
     all_stated = statement.within(whole.plain)
     for draw in draws:
@@ -175,6 +174,8 @@ def _joint_fault(
         return f"the discovery is priced under {discovery.neighbors}, and the release is for {neighbors}"
     if any(draw.cost.plain for draw in draws):
         return "a draw is charged in plain epsilon, and its delta was treated jointly"
+    from marginweave.tasks.accounting.sparse_histogram import joint_delta, joint_loss
+
     try:
         delta = joint_delta(joint_loss(draws, discovery), float(statement.epsilon))
     except InputError as error:
@@ -195,6 +196,8 @@ def _price_fault(draw: PricedDraw, *, all_stated: bool) -> str | None:
         return "has no parameter: it must be positive and finite"
     if all_stated:
         return None
+    from marginweave.tasks.mechanisms.catalogue import MECHANISMS
+
     if draw.mechanism not in MECHANISMS:
         return f"has a mechanism ({draw.mechanism}) without a price"
     try:

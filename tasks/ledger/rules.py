@@ -17,7 +17,6 @@ from marginweave.schemas.errors import InputError
 from marginweave.schemas.ledger.accounts import Account, Policy, Spent
 from marginweave.schemas.ledger.records import ReleaseRecord
 from marginweave.tasks.accounting.composition import account_epsilon
-from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.ledger.boxes import admitted, box_fault
 
 _DOWN = Context(prec=3, rounding=ROUND_FLOOR)
@@ -159,6 +158,7 @@ def largest_epsilon(configuration: Configuration, account: Account, spent: Spent
     Everything else stays as it is, delta too. By halving; what is returned was tried, and is at most the configuration's own.
     DP: arithmetic on public numbers.
     """
+    from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 
     def fits(epsilon: float) -> bool:
         privacy = configuration.privacy.model_copy(update={"epsilon": epsilon})

@@ -104,7 +104,12 @@ def _cells(values: pa.ChunkedArray) -> dict[str, int]:
 
 
 def _boolean(present: Sequence[str], missing: dict[str, Any]) -> ColumnDraft | None:
-    return ColumnDraft("boolean", missing) if frozenset(map(str.casefold, present)) in _BOOLEANS else None
+    """With the source's two texts, in which the synthetic CSV file is then written; false comes before true in all pairs."""
+    if frozenset(map(str.casefold, present)) not in _BOOLEANS:
+        return None
+    false, *others, true = sorted(present, key=str.casefold)
+    usual = others or (false, true) == ("false", "true")
+    return ColumnDraft("boolean", missing if usual else {"true_values": [true], "false_values": [false], **missing})
 
 
 def _date(present: Sequence[str], missing: dict[str, Any]) -> ColumnDraft | None:

@@ -25,7 +25,7 @@ from marginweave.tasks.checkpoint.codecs import plain_table
 from marginweave.tasks.validate.arrow_file import arrow_batches, arrow_schema
 from marginweave.tasks.validate.kinds import SUPPORTED, check_kind, delimiter_of, kind_of
 from marginweave.tasks.validate.number_cells import plain_numbers
-from marginweave.tasks.validate.parts import Part, State, fault_of, parts_of, reading
+from marginweave.tasks.validate.parts import Part, State, content_of, fault_of, parts_of, reading
 from marginweave.tasks.validate.sheet import read_sheet, sheet_header
 from marginweave.tasks.validate.text_source import check_columns, other_delimiter, read_header, read_text
 
@@ -141,7 +141,6 @@ def _is_cell(kind: pa.DataType) -> bool:
     return not any(test(kind) for test in (*bytes_of, *others))
 
 
-_CHUNK = 1 << 20
 _SMALL = 1 << 26
 
 
@@ -209,23 +208,8 @@ class TableSource:
         return plain_table(pa.concat_tables(self.tables(columns)))
 
     def chunks(self) -> Iterator[bytes]:
-        """The bytes of the source, for a keyed digest; the parts of a folder in the order of their names.
-
-        Every part is preceded by its length, so that moving bytes from one part to the next changes the digest.
-        """
-        if self.name.startswith(EXAMPLE_PREFIX):
-            example, sink = read_example(self.name), io.BytesIO()
-            with pa.ipc.new_stream(sink, example.schema) as writer:
-                writer.write_table(example)
-            content = sink.getvalue()
-            yield from (len(content).to_bytes(8, "big"), content)
-            return
-        with reading(self.name):
-            for part in parts_of(self.name):
-                yield part.size.to_bytes(8, "big")
-                with part.open() as file:
-                    while chunk := file.read(_CHUNK):
-                        yield chunk
+        """The bytes of the source, as `content_of`."""
+        return content_of(self.name)
 
     def state(self) -> tuple[State, ...]:
         """What tells of every part whether it was written to meanwhile."""
@@ -276,6 +260,14 @@ def _advice(source: str, form: SourceFile) -> str:
 
 
 EXAMPLES = ("affairs",)
+
+
+def example_content(source: str) -> tuple[bytes, bytes]:
+    """What takes the place of the bytes of an example, whose table is that of an installed package; their length before."""
+    example, sink = read_example(source), io.BytesIO()
+    with pa.ipc.new_stream(sink, example.schema) as writer:
+        writer.write_table(example)
+    return sink.tell().to_bytes(8, "big"), sink.getvalue()
 
 
 def read_example(source: str) -> pa.Table:

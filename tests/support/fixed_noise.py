@@ -13,7 +13,7 @@ from unittest import mock
 
 import pyarrow.parquet as pq
 
-from marginweave.tasks.checkpoint import draws
+from marginweave.tasks.mechanisms import randomness
 from marginweave.tasks.mechanisms.randomness import DrawBits
 
 
@@ -24,7 +24,7 @@ def _bits(*, seed: bytes, context: tuple[str | int, ...], tainted: bool) -> Draw
 
 @contextmanager
 def fixed_noise() -> Iterator[None]:
-    with mock.patch.object(draws, "DrawBits", _bits), mock.patch("secrets.token_bytes", bytes):
+    with mock.patch.object(randomness, "DrawBits", _bits), mock.patch("secrets.token_bytes", bytes):
         yield
 
 

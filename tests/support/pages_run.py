@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.command_line import CommandLine
+from tests.support.notebooks import page_of
 from tests.support.places import INSTALLED
 
 _BLOCK = re.compile(r"^```(python|sh)(?: exit (\d))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -19,7 +20,12 @@ Namespace = dict[str, Any]
 
 def page_blocks(page: Path) -> list[tuple[str, int, str]]:
     """Language, expected exit code and text of each block that is run; a block without a language is only shown."""
-    return [(m[1], int(m[2] or 0), m[3]) for m in _BLOCK.finditer(page.read_text(encoding="utf-8"))]
+    return [(m[1], int(m[2] or 0), m[3]) for m in _BLOCK.finditer(page_of(page))]
+
+
+def shell_blocks(text: str) -> list[str]:
+    """The ```sh blocks of a text."""
+    return [m[3] for m in _BLOCK.finditer(text) if m[1] == "sh"]
 
 
 def enter(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:

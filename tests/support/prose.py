@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from tests.support.notebooks import NOTEBOOKS
 from tests.support.places import REPOSITORY
 
-PAGES = sorted([*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md")])
+PAGES = sorted([*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md"), *NOTEBOOKS])
 STYLE = REPOSITORY / "docs" / "style.md"
 PARTS = ("src/marginweave", "flows", "tasks", "schemas")
 _BLOCK = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)

@@ -33,9 +33,9 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from marginweave.flows.orchestration.session import prefect_session
 from marginweave.flows.run.progress import reporting
 from marginweave.schemas.ledger.accounts import Account
-from marginweave.tasks.checkpoint import draws
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.ledger import Ledger
+from marginweave.tasks.mechanisms import randomness
 from marginweave.tasks.mechanisms.randomness import DrawBits
 from marginweave.tasks.references import RunReference
 from tests.support.configurations import quick, raw
@@ -128,7 +128,7 @@ def run(
     printed = io.StringIO()
     with (
         mock.patch.dict(os.environ, {"MARGINWEAVE_LEDGER": str(ledger), "PREFECT_API_URL": server}),
-        mock.patch.object(draws, "DrawBits", equal_noise) if equal else nullcontext(),
+        mock.patch.object(randomness, "DrawBits", equal_noise) if equal else nullcontext(),
         prefect_session(home, home / "log"),
         redirect_stdout(printed),
         redirect_stderr(printed),

@@ -22,8 +22,8 @@ import yaml
 
 from marginweave.schemas.ledger.accounts import Account
 from marginweave.tasks.accounting.plan.resolve import parse_configuration
-from marginweave.tasks.checkpoint import draws
 from marginweave.tasks.ledger import Ledger
+from marginweave.tasks.mechanisms import randomness
 from marginweave.tasks.mechanisms.laplace import DiscreteLaplace
 from marginweave.tasks.mechanisms.randomness import DrawBits
 from tests.support.configurations import quick, raw
@@ -86,7 +86,7 @@ def _laplace(_noise: DiscreteLaplace, sizes: list[int], _epsilons: Any) -> list[
 @contextmanager
 def _known_secrets() -> Iterator[None]:
     with ExitStack() as stack:
-        stack.enter_context(mock.patch.object(draws, "DrawBits", _bits))
+        stack.enter_context(mock.patch.object(randomness, "DrawBits", _bits))
         stack.enter_context(mock.patch.object(DiscreteLaplace, "presample", _laplace))
         stack.enter_context(mock.patch("secrets.token_bytes", bytes))
         yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 
 import marginweave
 from tests.support.command_line import CommandLine
-from tests.support.pages_run import enter, page_blocks, run_page
+from tests.support.notebooks import NOTEBOOKS, cells_of, run_notebook
+from tests.support.pages_run import enter, page_blocks, run_page, run_shell, shell_blocks
 from tests.support.places import REPOSITORY
 
 pytestmark = pytest.mark.system
@@ -60,6 +62,30 @@ def test_an_example_is_not_written_over(marginweave: CommandLine) -> None:
     assert (marginweave.home / "visits.yaml").read_text() == "mine"
     refused = marginweave("example", "--to", "nowhere")
     assert (refused.returncode, "must be a folder that exists" in refused.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_runs_and_has_its_outputs(
+    notebook: Path, marginweave: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each code cell has stored what it gives when it is run: the same kinds of output, with the same columns."""
+    enter(marginweave, monkeypatch)
+    for cell in cells_of(notebook, "markdown"):
+        for text in shell_blocks("".join(cell["source"])):
+            run_shell(marginweave, text)
+    stored, found = cells_of(notebook, "code"), run_notebook(notebook)
+    assert len(stored) == len(found) > 0
+    assert [cell["execution_count"] for cell in stored] == [*range(1, len(stored) + 1)]
+    for cell, outputs in zip(stored, found, strict=True):
+        assert [_shape(output) for output in cell["outputs"]] == [_shape(output) for output in outputs] != []
+    text = notebook.read_text(encoding="utf-8")
+    assert all(place not in text for place in (str(marginweave.home), str(REPOSITORY), "/home/", "/root/", "/tmp/"))
+
+
+def _shape(output: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """Of an output what does not change with the noise: its kinds, and the headers of its table."""
+    html = "".join(output.get("data", {}).get("text/html", []))
+    return sorted(output.get("data", {"stream": ""})), re.findall(r"<th>([a-z_]+)</th>", html)
 
 
 def test_every_public_name_has_an_example() -> None:

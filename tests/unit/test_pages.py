@@ -9,16 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.notebooks import NOTEBOOKS, page_of
 from tests.support.places import REPOSITORY
 
-PAGES = sorted([*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md")])
+PAGES = sorted([*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md"), *NOTEBOOKS])
 RECORDS = sorted((REPOSITORY / "docs" / "decisions").glob("[0-9]*.md"))
 
 
 @cache
 def prose(page: Path) -> str:
     """The text of a page without its blocks of code."""
-    return re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    return re.sub(r"^```.*?^```$", "", page_of(page), flags=re.MULTILINE | re.DOTALL)
 
 
 @cache
@@ -54,7 +55,7 @@ def test_every_page_is_reached_from_the_readme() -> None:
     while waiting:
         page = waiting.pop()
         reached.add(page)
-        for link in re.findall(r"\]\(([^)\s#]+\.md)[^)]*\)", prose(page)):
+        for link in re.findall(r"\]\(([^)\s#]+\.(?:md|ipynb))[^)]*\)", prose(page)):
             place = (page.parent / link).resolve()
             waiting += [place] if place not in reached and place not in waiting else []
     assert set(PAGES) <= reached

@@ -8,6 +8,7 @@ from statistics import mean
 
 import pytest
 
+from tests.support.notebooks import page_of
 from tests.support.places import REPOSITORY
 from tests.support.prose import (
     PAGES,
@@ -56,14 +57,14 @@ def too_long(text: str) -> list[str]:
 
 @pytest.mark.parametrize("page", CHECKED, ids=lambda page: str(page.relative_to(REPOSITORY)))
 def test_a_page_keeps_the_style(page: Path) -> None:
-    text = plain(page.read_text(encoding="utf-8"))
+    text = plain(page_of(page))
     assert banned().findall(text) == []
     assert page not in READ or too_long(text) == []
 
 
 def test_pages_are_easy_enough_to_read() -> None:
     """Flesch and Kincaid, of all pages that say something in sentences."""
-    assert mean(grade(plain(page.read_text(encoding="utf-8"))) for page in READ) <= MOST_GRADE
+    assert mean(grade(plain(page_of(page))) for page in READ) <= MOST_GRADE
 
 
 def test_the_product_keeps_the_style() -> None:

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from decimal import Decimal
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,7 @@ def test_an_unconfirmed_draft_is_refused_as_its_file_is(home: Path, tmp_path: Pa
     waiting = [*config.unconfirmed]
     assert waiting[:2] == ["privacy", "rows"]
     assert all(f"  {name}" in repr(config) for name in waiting)
+    assert config._repr_html_() == f"<pre>{escape(repr(config))}</pre>"
     (tmp_path / "draft.yaml").write_text(config.to_yaml())
     with pytest.raises(InputError) as told:
         load_configuration(tmp_path / "draft.yaml")

@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from marginweave.flows.cli.app import app
-from marginweave.schemas.ledger.accounts import Account
+from marginweave.schemas.ledger.accounts import Account, Spent
+from marginweave.tasks.accounting.plan.k_tuples import plan_budget
+from marginweave.tasks.accounting.plan.resolve import load_configuration
 from marginweave.tasks.ledger import Ledger
+from marginweave.tasks.ledger.boxes import admitted
 from tests.support.people_table import people
 from tests.support.places import EXAMPLES
 from tests.support.plain_runs import run_plainly
@@ -32,9 +35,13 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-def said(home: Path, *arguments: object) -> str:
+def ask(home: Path, *arguments: object) -> Result:
     environment = {"MARGINWEAVE_LEDGER": str(home / "ledger" / "ledger.sqlite"), "MARGINWEAVE_HOME": str(home)}
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments], env=environment)
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], env=environment)
+
+
+def said(home: Path, *arguments: object) -> str:
+    result = ask(home, *arguments)
     assert result.exit_code == 0, result.output
     return result.stdout
 
@@ -55,6 +62,67 @@ def test_facts_as_json(home: Path) -> None:
     text = said(home, "plan", config)
     assert all(note in text for note in plans[0]["notes"])
     assert all(draw["noise"] in text for draw in plans[0]["draws"].values())
+    verified = json.loads(said(home, "ledger", "verify", "--json"))
+    assert (verified["accounts"], verified["releases"], verified["runs"], verified["elsewhere"]) == (1, 1, 1, [])
+    status = ask(home, "server", "status", "--json")
+    assert (status.exit_code, json.loads(status.stdout)) == (1, {"url": None, "process": None, "answers": False})
+
+
+def test_whether_a_release_fits_is_a_fact(home: Path) -> None:
+    """Of a new configuration yes or no, and how many more; of a run that is there, and without an account, as it is."""
+    config = home / "people.yaml"
+
+    def facts(epsilon: float, dataset: str = "people") -> tuple[bool | None, int | None, str]:
+        asked = home / f"{dataset}-{epsilon}.yaml"
+        changed = re.sub(r"(epsilon\W+)1(?:\.0)?\b", rf"\g<1>{epsilon}", config.read_text(), count=1)
+        asked.write_text(re.sub(r"(dataset\W+)people", rf"\g<1>{dataset}", changed, count=1))
+        (plan,) = json.loads(said(home, "plan", asked, "--json"))
+        return plan["fits"], plan["more_that_fit"], " ".join(plan["notes"])
+
+    fits, more, notes = facts(0.5)
+    assert fits is True
+    assert more is not None
+    assert more > 2
+    assert f"it fits, and {more} more like it" in notes
+    assert facts(9)[:2] == (False, None)
+    assert facts(1, "others")[:2] == (False, None)
+    fits, more, notes = facts(2.8)
+    assert (fits, more, "it fits, and no more like it" in notes) == (True, 0, True)
+
+
+def test_an_account_says_how_many_releases_it_holds(home: Path) -> None:
+    """As many are admitted, and not one more."""
+    whole = said(home, "ledger", "open", "whole", "--epsilon", "1", "--delta", "1e-6")
+    assert "A release with this epsilon and delta uses all of it: a second one does not fit" in whole
+    opened = said(home, "ledger", "open", "parts", "--for", home / "people.yaml", "--epsilon", "3")
+    found = re.search(r"that fit: (\d+)\.", opened)
+    assert found is not None
+    ledger = Ledger.open(home / "ledger" / "ledger.sqlite")
+    plan = plan_budget(load_configuration(home / "people.yaml"))
+    total, spent = ledger.accounts.total("parts"), Spent()
+    for _ in range(int(found[1])):
+        assert admitted(total.account, spent, plan.cost, plan.statement) is not None
+        spent = spent.with_charge(plan.cost, plan.statement)
+    assert admitted(total.account, spent, plan.cost, plan.statement) is None
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("plan", "nowhere.yaml"),
+        ("ledger", "show", "nobody"),
+        ("evaluate", "nothing"),
+        ("query", "nothing", "--count"),
+        ("table", "nothing", "age"),
+    ],
+    ids=" ".join,
+)
+def test_an_error_leaves_no_json(home: Path, arguments: tuple[str, ...]) -> None:
+    """One sentence on standard error, and an exit code that tells."""
+    result = ask(home, *arguments, "--json")
+    assert (result.exit_code in {2, 3}, result.stdout) == (True, "")
+    assert result.stderr.startswith("marginweave: ")
+    assert "Traceback" not in result.stderr
 
 
 def test_a_plan_ends_with_the_next_command(home: Path) -> None:

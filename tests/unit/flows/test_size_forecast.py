@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from typing import Any
 
@@ -50,6 +51,20 @@ def test_the_distance_is_that_of_noise_combined_by_precision() -> None:
     (row,) = size_forecast(config)
     assert percent(row.single) == pytest.approx(100 * np.median(made[1]), rel=0.12)
     assert percent(row.pairs) == pytest.approx(100 * np.median(made[2]), rel=0.12)
+
+
+def test_pairs_that_are_noise_are_named() -> None:
+    """None at many rows, all at few, and between them the larger ones, by the grade that the verdict gives."""
+    named = [size_forecast(configuration(**MARGINALS, rows=int(10 * 1.3**power)))[0].noise for power in range(45)]
+    pairs = math.comb(len(configuration(**MARGINALS).attributes), 2)
+    assert (named[0], named[-1]) == (named[0], "")
+    assert named[0].startswith(f"{pairs} of {pairs}: ")
+    some = [text.partition(f" of {pairs}: ")[2].split(", ") for text in named if f" of {pairs}: " in text]
+    assert len(some) > 1
+    assert all(more[: len(fewer)] == fewer for more, fewer in itertools.pairwise(some))
+    assert all(
+        text.startswith(f"{len(names)} of") for text, names in zip([t for t in named if " of " in t], some, strict=True)
+    )
 
 
 @pytest.mark.parametrize("changes", [{}, MARGINALS])

@@ -163,12 +163,12 @@ def test_plan_names_no_endless_epsilon(
     pure: Ledger, location: LedgerLocation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MARGINWEAVE_LEDGER", str(location))
-    (told,) = account_forecast(_request(tmp_path))
+    (told,) = account_forecast(_request(tmp_path)).lines
     assert "spent epsilon 0 of 2 at delta 0; it will be refused: account people was opened with delta 0" in told
     policy = Policy(per="month", epsilon=Decimal(1), delta=Decimal(0))
     pure.accounts.change_cap("people", 2.0, 0.0, "a policy", "steward", policy=policy)
     schedule = Schedule("0 3 1 */3 *", "UTC")
-    lines = account_forecast(_request(tmp_path), schedule)
+    lines = account_forecast(_request(tmp_path), schedule).lines
     assert not any("inf" in line for line in lines)
     assert any("a run needs a delta" in line for line in lines)
 
@@ -179,7 +179,7 @@ def test_plan_and_run_advise_alike_on_a_mistyped_account(
     """Both know the configuration, and the account that may be meant."""
     monkeypatch.setenv("MARGINWEAVE_LEDGER", str(location))
     request = _request(tmp_path, dataset="poeple")
-    (told,) = account_forecast(request)
+    (told,) = account_forecast(request).lines
     with pytest.raises(BudgetError) as refused:
         open_ledger(request)
     assert told == f"Ledger: {refused.value}"
