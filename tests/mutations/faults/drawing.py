@@ -130,6 +130,7 @@ FAULTS = (
         file="tasks/checkpoint/draws.py",
         text="        raise lost(draw)\n    if prepared is None:\n",
         instead=(
+            "        from marginweave.tasks.mechanisms.randomness import DrawBits\n"
             "        return b'' if prepared is None else prepared.make(DrawBits(seed=bytes(32)), b'')\n"
             "    if prepared is None:\n"
         ),
@@ -148,6 +149,7 @@ FAULTS = (
         text="        return _committed(store, draw)\n",
         instead=(
             "        found = store.read(draw.release, draw.name, draw.lease or '', draw.digest)\n"
+            "        from marginweave.tasks.mechanisms.randomness import DrawBits\n"
             "        return found or (b'' if prepared is None else prepared.make(DrawBits(seed=bytes(32)), b''))\n"
         ),
         killed_by=("tests/unit/checkpoint/test_run_draw.py::test_committed_draws_are_never_redrawn",),
