@@ -138,8 +138,9 @@ def stopped(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_another_plan_is_refused(home: Path, stopped: Path, monkeypatch: pytest.MonkeyPatch, difference: str) -> None:
     """Whatever the plan has otherwise than the rows is named, and nothing is drawn."""
     change, what = PLANS[difference]
-    for module in (continuity, sys.modules["marginweave.flows.release"]):
-        monkeypatch.setattr(module, "plan_budget", _edited(change))
+    edited = _edited(change)
+    for module in (split, sys.modules["marginweave.flows.release"]):
+        monkeypatch.setattr(module, "plan_budget", edited)
     _refused(home, stopped, what)
 
 
