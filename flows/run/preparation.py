@@ -29,7 +29,7 @@ from marginweave.tasks.ledger.releases import check_correction
 from marginweave.tasks.ledger.rules import largest_epsilon
 from marginweave.tasks.program import program_identity
 from marginweave.tasks.references import RunReference
-from marginweave.tasks.validate.parts import content_of
+from marginweave.tasks.validate.content import content_of
 
 # The account that `run` opens for an example by itself: public data, so its cap only has to leave room for trying.
 _EXAMPLE_EPSILON = Decimal(10)

@@ -19,10 +19,9 @@ from urllib.parse import urlsplit
 
 from marginweave.schemas.configuration.execution import check_place
 from marginweave.schemas.errors import InputError
-from marginweave.schemas.places import EXAMPLE_PREFIX, S3_PREFIX, is_path
+from marginweave.schemas.places import S3_PREFIX, is_path
 
 State: TypeAlias = tuple[object, ...]
-_CHUNK = 1 << 20
 _BUFFER = 1 << 23  # each read of an object is a request
 _LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 
@@ -124,24 +123,6 @@ def parts_of(source: str) -> list[Part]:
     if not parts:
         raise InputError(f"source ({source}) is a folder without parquet files")
     return parts
-
-
-def content_of(source: str) -> Iterator[bytes]:
-    """The bytes of a source, for a keyed digest; the parts of a folder in the order of their names.
-
-    Every part is preceded by its length, so that moving bytes from one part to the next changes the digest.
-    """
-    if source.startswith(EXAMPLE_PREFIX):
-        from marginweave.tasks.validate.source import example_content
-
-        yield from example_content(source)
-        return
-    with reading(source):
-        for part in parts_of(source):
-            yield part.size.to_bytes(8, "big")
-            with part.open() as file:
-                while chunk := file.read(_CHUNK):
-                    yield chunk
 
 
 def _files(source: str) -> list[Part]:

@@ -5,15 +5,12 @@ pyarrow's own messages quote values, so none of them is ever passed on.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyarrow import csv
 
 from marginweave.schemas.configuration.columns import NumberColumn
 from marginweave.schemas.configuration.execution import SourceFile
@@ -23,9 +20,10 @@ from marginweave.schemas.places import EXAMPLE_PREFIX
 from marginweave.tasks.arrow import cell_type, is_text, schema_types
 from marginweave.tasks.checkpoint.codecs import plain_table
 from marginweave.tasks.validate.arrow_file import arrow_batches, arrow_schema
+from marginweave.tasks.validate.content import content_of, read_example
 from marginweave.tasks.validate.kinds import SUPPORTED, check_kind, delimiter_of, kind_of
 from marginweave.tasks.validate.number_cells import plain_numbers
-from marginweave.tasks.validate.parts import Part, State, content_of, fault_of, parts_of, reading
+from marginweave.tasks.validate.parts import Part, State, fault_of, parts_of, reading
 from marginweave.tasks.validate.sheet import read_sheet, sheet_header
 from marginweave.tasks.validate.text_source import check_columns, other_delimiter, read_header, read_text
 
@@ -257,29 +255,3 @@ def _advice(source: str, form: SourceFile) -> str:
     delimiter = delimiter_of(source, form)
     with reading(source):
         return "" if delimiter is None else other_delimiter(source, parts_of(source)[0], delimiter, form)
-
-
-EXAMPLES = ("affairs",)
-
-
-def example_content(source: str) -> tuple[bytes, bytes]:
-    """What takes the place of the bytes of an example, whose table is that of an installed package; their length before."""
-    example, sink = read_example(source), io.BytesIO()
-    with pa.ipc.new_stream(sink, example.schema) as writer:
-        writer.write_table(example)
-    return sink.tell().to_bytes(8, "big"), sink.getvalue()
-
-
-def read_example(source: str) -> pa.Table:
-    """The table of the source `example:NAME`; `affairs` is the survey of Fair (1978), 6366 x 9, from statsmodels.
-
-    Raises:
-        InputError: no such example, or statsmodels is not installed.
-    """
-    if source.removeprefix(EXAMPLE_PREFIX) not in EXAMPLES:
-        raise InputError(f"source ({source}) must be one of {', '.join('example:' + e for e in EXAMPLES)}")
-    package = find_spec("statsmodels")  # not imported: that takes longer than the counts of a small release
-    if package is None or not package.submodule_search_locations:
-        raise InputError("source (example:affairs) needs statsmodels: pip install 'marginweave[examples]'")
-    table = csv.read_csv(f"{package.submodule_search_locations[0]}/datasets/fair/fair.csv")
-    return table.cast(pa.schema([(name, pa.float64()) for name in table.column_names]))
