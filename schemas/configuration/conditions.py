@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
+from operator import ge, gt, le, lt
 from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, model_serializer, model_validator
@@ -17,6 +18,7 @@ from marginweave.schemas.configuration.columns.periods import parse_instant
 from marginweave.schemas.configuration.values import FrozenModel, ValueMatcher, declared_number, listed
 
 Limits = tuple[Fraction, Fraction]
+_Ends = tuple[tuple[str | None, Callable[[Fraction, Fraction], bool]], ...]
 
 
 class Condition(FrozenModel):
@@ -55,22 +57,18 @@ class Condition(FrozenModel):
     def _holds(self, name: str, column: ColumnBase, limits: Limits | None) -> bool:
         if limits is None:
             return False
-        first, last = (self._inside(name, column, value) for value in limits)
-        if first != last:
+        low, high = ((self.at_least, ge), (self.above, gt)), ((self.at_most, le), (self.below, lt))
+        reached, kept = ([self._meets(name, column, value, ends) for value in limits] for ends in (low, high))
+        first, last = (reached[place] and kept[place] for place in (0, 1))
+        if first != last or (not first and kept[0] and reached[1]):  # an end, or both, are between its values
             raise ValueError(
                 f"structure has a range of column {name!r} that ends inside a bin; ranges must end where bins do: "
                 f"{listed(column.labels)}"
             )
         return first
 
-    def _inside(self, name: str, column: ColumnBase, value: Fraction) -> bool:
-        rules: list[tuple[str | None, Callable[[Fraction], bool]]] = [
-            (self.at_least, lambda end: value >= end),
-            (self.above, lambda end: value > end),
-            (self.at_most, lambda end: value <= end),
-            (self.below, lambda end: value < end),
-        ]
-        return all(holds(_point_of(name, column, text)) for text, holds in rules if text is not None)
+    def _meets(self, name: str, column: ColumnBase, value: Fraction, ends: _Ends) -> bool:
+        return all(meets(value, _point_of(name, column, text)) for text, meets in ends if text is not None)
 
 
 def _read(value: Any) -> Any:

@@ -267,20 +267,21 @@ class Selected {
 
   // How much an attribute differs from that of everybody: the share of records that would need another value. With the range
   // that noise leaves where all shares are measured; else in the synthetic records, less what chance makes of so few of them.
-  difference(attribute) {
+  difference(attribute, other = this.release.everybody) {
     const { release } = this;
-    const known = release.attributes[attribute].set ? null : this.apart(attribute);
+    const known = release.attributes[attribute].set ? null : this.apart(attribute, other);
     if (known) return known;
     const mine = this.made(attribute);
-    const all = release.everybody.made(attribute);
+    const all = other.made(attribute);
     const [own, every] = [mine, all].map((made) => made.reduce((sum, number) => sum + number, 0));
     if (own === 0 || every === 0) return { difference: 0 };
     let found = 0;
     let chance = 0;
+    const spread = Math.max(1 / own + (other === release.everybody ? -1 : 1) / every, 0); // everybody has these records, too
     for (let value = 0; value < mine.length; value++) {
       const share = all[value] / every;
       found += Math.abs(mine[value] / own - share);
-      chance += Math.sqrt((2 * share * (1 - share) * Math.max(1 / own - 1 / every, 0)) / Math.PI);
+      chance += Math.sqrt((2 * share * (1 - share) * spread) / Math.PI);
     }
     return { difference: Math.max(0, (found - 1.5 * chance) / 2) };
   }
@@ -288,11 +289,11 @@ class Selected {
   // The difference d of measured shares, half the sum of |x| over values, null where one of them is not measured. It is off by
   // at most half the sum e of |noise|, whose median is no more than its mean, the sum of sd sqrt(2 / pi), and which exceeds that
   // by 1.645 of the largest sd of a signed sum of the noise in at most 5 % (Gaussian concentration); noise of shares adds up to 0.
-  apart(attribute) {
+  apart(attribute, other) {
     let [difference, sum, squares] = [0, 0, 0];
     const values = this.release.values(attribute);
     for (const value of values) {
-      const both = [this, this.release.everybody].map((selected) => selected.one(attribute, value).share);
+      const both = [this, other].map((selected) => selected.one(attribute, value).share);
       if (!both.every((share) => share.measured)) return null;
       const variance = both.reduce((all, { estimate, low, high }) => all + (Math.max(high - estimate, estimate - low) / 1.96) ** 2, 0);
       difference += Math.abs(both[0].estimate - both[1].estimate) / 2;
@@ -304,12 +305,12 @@ class Selected {
     return { difference, low: Math.max(0, difference - reach), high: Math.min(1, difference + reach), measured: true };
   }
 
-  // The attributes that differ most, without those of the selection and those whose difference may be nothing: first those
-  // with a range.
-  related(most) {
-    const chosen = new Set(this.pairs.map(([attribute]) => attribute));
+  // The attributes that differ most from another selection, without those that were chosen and those whose difference may be
+  // nothing: first those with a range.
+  related(most, other = this.release.everybody) {
+    const chosen = new Set([...this.pairs, ...other.pairs].map(([attribute]) => attribute));
     const found = this.release.attributes
-      .map((_, attribute) => ({ attribute, ...(chosen.has(attribute) ? { difference: 0 } : this.difference(attribute)) }))
+      .map((_, attribute) => ({ attribute, ...(chosen.has(attribute) ? { difference: 0 } : this.difference(attribute, other)) }))
       .filter(({ difference, low }) => (low ?? difference - 0.005) > 0)
       .sort((a, b) => b.difference - a.difference || a.attribute - b.attribute);
     return [true, false].flatMap((known) => found.filter(({ measured }) => Boolean(measured) === known).slice(0, most));

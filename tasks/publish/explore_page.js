@@ -426,7 +426,9 @@ class Page {
     const place = byId("related");
     place.hidden = this.state.a.length === 0;
     if (place.hidden) return;
-    const found = this.first.related(6);
+    const second = this.state.compare === "second" && this.state.b.length > 0;
+    byId("related-whom").textContent = second ? TEXT.relatedOther : TEXT.related;
+    const found = this.first.related(6, second ? this.other : this.release.everybody);
     for (const [id, known] of [["related-list", true], ["related-made", false]]) {
       const chips = found.filter(({ measured }) => Boolean(measured) === known).map((one) => {
         const words = inWords({ ...one, estimate: one.difference }, true);

@@ -492,7 +492,7 @@ def test_the_range_of_a_difference_covers_it(chromium: Browser, tuples: Path, va
         const selected = Object.create(Selected.prototype);
         selected.one = (_, value) => own[value];
         selected.release = { values: () => own.map((_, v) => v), everybody: { one: (_, value) => all[i][value] } };
-        const { low, high } = selected.apart(0);
+        const { low, high } = selected.apart(0, selected.release.everybody);
         return [low, high]; })"""
     visit(chromium, tuples)
     low, high = np.array(chromium.run(script, [np.clip(own, 0, 1).tolist() for own in shares])).T
@@ -502,14 +502,25 @@ def test_the_range_of_a_difference_covers_it(chromium: Browser, tuples: Path, va
 
 
 def test_columns_that_differ_for_certain_are_listed_with_their_ranges(chromium: Browser, tuples: Path) -> None:
-    """What may be nothing is left out, and what the synthetic records alone say stands apart, without a range."""
+    """What may be nothing is left out, and what the synthetic records alone say stands apart, without a range.
+
+    Where there is a second selection, it is this that the first one differs from.
+    """
     visit(chromium, tuples)
     chromium.run("""const known = { 0: { difference: 0.3, low: 0.25, high: 0.375, measured: true }, 2: { difference: 0.2 },
         1: { difference: 0.4, low: 0, high: 0.8, measured: true } };
-      Selected.prototype.difference = (attribute) => known[attribute]""")
+      Selected.prototype.difference = (attribute, other) => {
+        document.body.dataset.others = other.pairs.join(" ");
+        return known[attribute];
+      }""")
     click(chromium, (3, 0))
+    told = "return [document.getElementById('related-whom').textContent, document.body.dataset.others]"
+    assert chromium.run(told) == ["Most different from everybody", ""]
     lists = [
         chromium.run("return [...document.querySelectorAll(arguments[0])].map((c) => c.textContent)", f"#{name} .chip")
         for name in ("related-list", "related-made")
     ]
     assert lists == [["sex 30.0% (25.0% to 37.5%)"], ["signs ≈ 20.0%"]]
+    chromium.run("location.hash = '#a=3.0&b=3.1&compare=second'")
+    settle(chromium)
+    assert chromium.run(told) == ["Most different between A and B", "3,1"]

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from operator import ge, gt, le, lt
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.configuration.conditions import Condition
+from marginweave.schemas.configuration.conditions import Condition, labels_of
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.question import read_condition, read_question, read_questions
+from marginweave.tasks.accounting.plan.resolve import parse_configuration
+from tests.support.configurations import raw
 
 NAMES = st.text(alphabet="abcxyz_0123456789", min_size=1, max_size=8)
 VALUES = st.text(alphabet="abcäöü0123456789-.[) ", min_size=1, max_size=8).map(str.strip).filter(bool)
@@ -89,3 +93,31 @@ def test_questions_of_a_file_keep_codes_and_take_defaults(tmp_path: Path) -> Non
             read_questions(file, {})
     with pytest.raises(InputError, match=r"^file of questions \(.*\) does not exist"):
         read_questions(tmp_path / "nope.yaml", {})
+
+
+@given(
+    low=st.sampled_from(["from", "above", ""]),
+    high=st.sampled_from(["to", "below", ""]),
+    ends=st.tuples(st.integers(-3, 103), st.integers(-3, 103)),
+)
+@settings(deadline=None)
+def test_a_range_has_whole_bins_or_is_refused(low: str, high: str, ends: tuple[int, int]) -> None:
+    """Every whole number of the column against the range: a bin is in it, or not, or the range is refused."""
+    asked = {key: str(end) for key, end in zip((low, high), ends, strict=True) if key}
+    assume(asked)
+    column = parse_configuration(raw()).columns["age"]
+    meets = {"from": ge, "above": gt, "to": le, "below": lt, "": lambda *_: True}
+    values = range(101)
+    inside = [meets[low](value, ends[0]) and meets[high](value, ends[1]) for value in values]
+    bins = [min(bisect_right([0, 18, 30, 50, 65], value), 5) - 1 for value in values]
+    whole = {b for b in range(5) if all(inside[v] for v in values if bins[v] == b)}
+    some = {bins[v] for v in values if inside[v]}
+    refusal = ""
+    try:
+        found = {
+            column.labels.index(str(label)) for label in labels_of("age", column, Condition.model_validate(asked), ())
+        }
+    except ValueError as error:
+        found, refusal = set(), str(error)
+    assert ("ends inside a bin" in refusal) == (some != whole) or not some  # one without a value may lie in a bin, too
+    assert refusal or found == whole
