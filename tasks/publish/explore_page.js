@@ -210,8 +210,9 @@ class Line {
     this.estimate.classList.toggle("soft-bar", !one.measured);
     this.reach.hidden = !one.measured;
     if (one.measured) place(this.reach, one.low, one.high, most);
-    this.weak.textContent = [caution(number.count), tied ? TEXT.tied : ""].filter(Boolean).join("; ");
-    this.compared(one, other && { ...(share ? other.share : other.count), weak: caution(other.count) }, most, share);
+    const weak = caution(number.count);
+    this.weak.textContent = [weak, tied ? TEXT.tied : ""].filter(Boolean).join("; ");
+    this.compared({ ...one, weak }, other && { ...(share ? other.share : other.count), weak: caution(other.count) }, most, share);
     this.extra("sources", state.sources && this.sources(number), this.button);
   }
 
@@ -236,7 +237,8 @@ class Line {
     if (other.measured) place(this.secondReach, other.low, other.high, most);
     const whose = this.page.state.compare === "all" ? TEXT.all : TEXT.b;
     this.extra("second", `${whose}: ${inWords(other, share)}${other.weak && `, ${other.weak}`}`, this.numbers);
-    const apart = one.measured && other.measured && share && (one.low > other.high ? "higher" : one.high < other.low ? "lower" : "");
+    const sure = share && [one, other].every(({ measured, weak }) => measured && !weak);
+    const apart = sure && (one.low > other.high ? "higher" : one.high < other.low ? "lower" : "");
     this.extra("differs", apart && say(apart, { whose }), this.numbers);
     if (apart) this.differsPart.title = TEXT.keyApart;
   }

@@ -449,13 +449,23 @@ def test_arrows_have_words_and_shares_say_of_whom(chromium: Browser, tmp_path: P
     said = {line["differs"] for card in chromium.run(NOTES) for line in card}
     assert said - {""} <= {"▲ higher than everybody", "▼ lower than everybody"}
     text = "return document.body.innerText"
-    assert "▲ ▼ higher, lower: the ranges of the two shares do not overlap" in chromium.run(text)
+    assert "▲ ▼ higher, lower: the ranges of the two shares do not overlap, and neither" in chromium.run(text)
     among = "return [...document.querySelectorAll('.among')].map((p) => p.hidden ? '' : p.textContent)"
     left = "what is chosen in this column is left aside."
     assert chromium.run(among) == [f"Shares of region: south: {left}", f"Shares of sex: f: {left}", "", ""]
     visit(chromium, page, hash_="#a=1.1")
     assert chromium.run(among) == ["", f"Counted among all records: {left}", "", ""]
     assert "▲" not in chromium.run(text)
+    chromium.run("""const one = Selected.prototype.one;
+      Selected.prototype.one = function (attribute, value) {
+        const found = one.call(this, attribute, value);
+        return this.pairs.length ? { ...found, share: { ...found.share, low: 0.98, high: 0.99 } } : found; }""")
+    arrows = []
+    for change in ("", "caution = () => 'too small'; "):  # what cannot be quoted is neither higher nor lower
+        chromium.run(f"{change}location.hash = '#a=1.{len(arrows)}&compare=all&unit=share'")
+        settle(chromium)
+        arrows.append(sum(bool(line["differs"]) for card in chromium.run(NOTES) for line in card))
+    assert arrows[0] > 0 == arrows[1]
 
 
 def test_a_newcomer_sees_the_guide_whatever_the_link_says(chromium: Browser, tuples: Path) -> None:
