@@ -228,6 +228,7 @@ def office(marginweave: CommandLine, unused_database: Path, tmp_path: Path) -> O
     return Office(marginweave, tmp_path)
 
 
+@pytest.mark.long  # three minutes of one core; its commands have tests of their own
 @pytest.mark.system
 def test_the_page_from_top_to_bottom(office: Office) -> None:
     """Installed, backed up, struck by one disaster after the other, mended each time by the page, and handed to an auditor."""
