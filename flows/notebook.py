@@ -43,8 +43,12 @@ class Synthesizer:
             self.configuration = config
         elif isinstance(config, Mapping):
             self.configuration = parse_configuration({"source": FRAME, **config})
-        else:
+        elif isinstance(config, str | Path):
             self.configuration = load_configuration(Path(config))
+        else:
+            raise InputError(
+                "Synthesizer takes a configuration, not a table; Configuration.draft(table, dataset) makes one"
+            )
         self._home = home_directory(Path(home) if home is not None else None, os.environ)
         self._release: Release | None = None
 

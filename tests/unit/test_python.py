@@ -135,6 +135,8 @@ def test_an_unconfirmed_draft_is_refused_as_its_file_is(home: Path, tmp_path: Pa
 
 def test_what_cannot_be_confirmed_or_drafted(tmp_path: Path) -> None:
     config = mw.Configuration.draft(people_frame(), "people")
+    with pytest.raises(InputError, match=r"not a table; Configuration\.draft"):
+        mw.Synthesizer(people_frame())  # type: ignore[arg-type]
     with pytest.raises(InputError, match=r"columns\.sex needs a place where it is published"):
         config.confirm("sex")
     with pytest.raises(
