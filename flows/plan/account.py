@@ -131,10 +131,10 @@ def account_forecast(request: Request, schedule: Schedule | None = None) -> Acco
         lines.append(f"Policy, not a guarantee: {_policy_verdict(dataset, policy)}")
     if schedule is not None:
         lines += schedule_forecast(total, ledger.accounts.period_spent(dataset, moment), plan, schedule, moment)
+    if progress:
+        return AccountForecast(lines)
     fits = not refused and (policy is None or policy.fits)
-    return (
-        AccountForecast(lines, None, None) if progress else AccountForecast(lines, fits, None if refused else room - 1)
-    )
+    return AccountForecast(lines, fits=fits, more=None if refused else room - 1)
 
 
 def _verdict(total: AccountTotal, after: float, verdict: str) -> str:

@@ -16,6 +16,7 @@ from marginweave.tasks.answers.codes import MISSING
 from marginweave.tasks.answers.intervals import Reach
 from marginweave.tasks.answers.least_squares import Estimates, LeastSquares, NotMeasuredError
 from marginweave.tasks.answers.marginals import MarginalAnswers
+from marginweave.tasks.answers.merged import FEWEST
 from marginweave.tasks.answers.regression import Calibrated, Kind, Term
 from marginweave.tasks.publish.reader import PublishedRelease
 from marginweave.tasks.synthesize.mixture import sample_mixture
@@ -110,10 +111,6 @@ def _scores(answers: MarginalAnswers, place: int, column: str, asked: Regression
 def _term(answers: MarginalAnswers, place: int, scores: Floats, merged: Integers) -> Term:
     """Scores of the codes of the model, of which one that stands for several values has their mean by measured counts."""
     axis, codes = answers.axes[place]
-    counts = np.maximum(answers.squares.solve({axis: np.eye(len(merged))[:, codes]}).values, _NONE)
+    counts = np.maximum(answers.squares.solve({axis: np.eye(len(merged))[:, codes]}).values, FEWEST)
     of_model = np.stack([np.bincount(merged, counts * row) for row in scores]) / np.bincount(merged, counts)
     return Term(place=place, axis=axis, weights=of_model[:, merged][:, codes], of_model=of_model)
-
-
-_NONE = 1e-6
-"""Records of a value whose noisy count is not positive."""

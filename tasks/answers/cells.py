@@ -15,7 +15,7 @@ import numpy as np
 from marginweave.schemas.arrays import Flags, Floats, Integers
 from marginweave.tasks.answers.intervals import Reach
 from marginweave.tasks.answers.least_squares import LeastSquares
-from marginweave.tasks.answers.merged import FEWEST, between
+from marginweave.tasks.answers.merged import FEWEST, between, weights_around
 from marginweave.tasks.answers.tables import NoisyTables
 
 LONGEST = 3
@@ -72,15 +72,13 @@ def cell_tables(
 
 def _merged(squares: LeastSquares, by_axis: Mapping[int, Floats], order: Sequence[int], reach: Reach) -> Floats:
     """`count_between` of all cells: estimates, low and high."""
-    parts, around = squares.divided(by_axis), dict[int, list[Floats]]()
+    parts, around = squares.divided(by_axis), dict[int, Floats]()
     ends = np.zeros((2, 2, *(len(by_axis[axis]) for axis in order)))
     for part in parts:
-        asked, counts = by_axis[part.axis], np.maximum(squares.counts(part.axis), FEWEST)
-        inside, likely = part.sums(asked), part.sums(asked * counts) / part.sums(counts)
-        own = [weights[:, part.blocks] for weights in (inside == np.bincount(part.blocks), inside > 0, likely)]
-        around[part.axis] = [weights.astype(np.float64) for weights in own]
+        asked = by_axis[part.axis]
+        least, most, _ = around[part.axis] = weights_around(part, asked, squares.counts(part.axis))
         shape = [-1 if axis == part.axis else 1 for axis in order]
-        for i, beside in enumerate((around[part.axis][1] - asked, asked - around[part.axis][0])):
+        for i, beside in enumerate((most - asked, asked - least)):
             solved = squares.solve({part.axis: beside})
             ends[0, i] += solved.values.reshape(shape)
             ends[1, i] += (np.sqrt(np.maximum(np.diagonal(solved.covariance), 0)) * beside.any(axis=1)).reshape(shape)
@@ -90,12 +88,12 @@ def _merged(squares: LeastSquares, by_axis: Mapping[int, Floats], order: Sequenc
 
 
 def _of_few_rows(
-    squares: LeastSquares, signature: tuple[int, ...], weights: Mapping[int, list[Floats]], order: Sequence[int]
+    squares: LeastSquares, signature: tuple[int, ...], weights: Mapping[int, Floats], order: Sequence[int]
 ) -> tuple[Floats, Floats]:
     """Estimates and variances of `_table` for several weights, with few rows that are no multiples of each other."""
     rows, places, scale = dict[int, Floats](), list[Integers](), np.ones([1] * (1 + len(order)))
     for place, axis in enumerate(order):
-        every = np.stack(weights[axis])
+        every = weights[axis]
         most = np.maximum(every.max(axis=2), FEWEST)
         few, numbers = np.unique((every / most[..., None]).reshape(-1, every.shape[2]), axis=0, return_inverse=True)
         shape = [len(every), *(-1 if i == place else 1 for i in range(len(order)))]

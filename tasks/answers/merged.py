@@ -21,6 +21,7 @@ import numpy as np
 from marginweave.schemas.arrays import Floats
 from marginweave.tasks.answers.intervals import EstimateInterval, Reach, count_ends
 from marginweave.tasks.answers.least_squares import LeastSquares, Weights
+from marginweave.tasks.answers.tables import Part
 
 if TYPE_CHECKING:
     from marginweave.tasks.answers.model import ModelAnswers  # numba
@@ -37,19 +38,12 @@ def count_between(squares: LeastSquares | ModelAnswers, weights: Weights, reach:
     Raises:
         NotMeasuredError: the axes were not measured together.
     """
-    around, ends = (
-        dict[int, Floats](),
-        np.zeros((2, 2)),
-    )  # the sums of n(u_a - w_a) and n(w_a - l_a): estimates, deviations
+    around = dict[int, Floats]()
+    ends = np.zeros((2, 2))  # the sums of n(u_a - w_a) and n(w_a - l_a): estimates, deviations
     for part in squares.divided(weights):
-        asked, size = weights[part.axis][0], part.size
-        counts = np.maximum(squares.alone.counts(part.axis), FEWEST)
-        least, most = np.ones(size), np.zeros(size)
-        np.minimum.at(least, part.blocks, asked)
-        np.maximum.at(most, part.blocks, asked)
-        likely = np.bincount(part.blocks, counts * asked) / np.bincount(part.blocks, counts)
-        around[part.axis] = np.stack([least, most, likely])[:, part.blocks]
-        beside = np.stack([around[part.axis][1] - asked, asked - around[part.axis][0]])
+        asked = weights[part.axis]
+        least, most, _ = around[part.axis] = weights_around(part, asked, squares.alone.counts(part.axis))[:, 0]
+        beside = np.stack([most - asked[0], asked[0] - least])
         if beside.any():
             found = squares.alone.solve({part.axis: beside})
             ends += np.stack([found.values, np.sqrt(np.diagonal(found.covariance)) * beside.any(axis=1)])
@@ -57,6 +51,13 @@ def count_between(squares: LeastSquares | ModelAnswers, weights: Weights, reach:
     numbers = between(solved.values, np.diagonal(solved.covariance)[:2], ends, reach)
     estimate, low, high = (int(number) for number in numbers)
     return EstimateInterval(estimate=estimate, low=low, high=high)
+
+
+def weights_around(part: Part, asked: Floats, counts: Floats) -> Floats:
+    """Of weights of shape (queries, codes) the l, the u and the likely ones, by the `counts` of codes: thrice that shape."""
+    counts, inside = np.maximum(counts, FEWEST), part.sums(asked)
+    own = inside == np.bincount(part.blocks), inside > 0, part.sums(asked * counts) / part.sums(counts)
+    return np.stack(own).astype(np.float64)[..., part.blocks]
 
 
 def between(counts: Floats, variances: Floats, ends: Floats, reach: Reach) -> Floats:

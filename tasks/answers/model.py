@@ -195,7 +195,7 @@ def _contrasts(
     fitted: Mixture,
     kept: Sequence[Measurement],
     stack: Stack,
-    generator: np.random.Generator,
+    generator: np.random.Generator,  # post-processing
 ) -> list[tuple[int, tuple[float, float]]]:
     """Of each set of columns that none of the `kept` tables has, sums over contrasts: of squares above noise, and their scale.
 
