@@ -7,7 +7,6 @@ the count as it was drawn; the published one, made consistent afterwards, may li
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -81,14 +80,15 @@ def count_interval(
 
 
 def selected_interval(counts: IntArray, threshold: int | IntArray, sigma: float, *, level: float = LEVEL) -> Intervals:
-    """Intervals of counts that were released only because they reached `threshold`: those of the truncated normal.
+    """Intervals of counts that were released only because they reached `threshold`: low of the truncated normal, high as always.
 
     Given that it is released, a count has P(X >= x | X >= T; m) = Phi((m - x + 1/2) / sd) / Phi((m - T + 1/2) / sd), which
-    grows with m. `low` is the smallest whole m >= 0 where that is at least (1 - level)/2, `high` the largest where P(X <= x | X
-    >= T; m) is, or 0 if there is none, as no count is negative (Lee, Sun, Sun, Taylor 2016, inverted on integers). Whatever m,
-    a released count is covered with probability at least `level`, and nearly `level` where sd is large. Both ends are at most
-    those of `count_interval`, which they approach far above T; where `high` would be below x, just above T, it is x, which
-    covers more. Computed in logarithms (log_ndtr), so that far tails keep their digits. DP: post-processing.
+    grows with m. `low` is the smallest whole m >= 0 where that is at least (1 - level)/2 (Lee, Sun, Sun, Taylor 2016, inverted
+    on integers): selection lifts what is released, and this takes it back. Their `high`, just above T, is below x itself: a
+    count that barely reached T would look like the surest of all, and would be covered least often, as what lies there is
+    mostly larger. So `high` is that of `count_interval`, which is never below theirs and only covers more. Whatever m, a released
+    count is covered with probability at least `level`. Computed in logarithms (log_ndtr), so that far tails keep their
+    digits. DP: post-processing.
 
     Args:
         counts: noisy counts at least `threshold`, as drawn; shape (n,).
@@ -105,13 +105,12 @@ def selected_interval(counts: IntArray, threshold: int | IntArray, sigma: float,
     thresholds = np.broadcast_to(np.asarray(threshold, np.int64), counts.shape)
     if (counts < thresholds).any():
         raise InputError("counts must be at least their threshold")
-    low, high = np.zeros(counts.shape, np.int64), np.zeros(counts.shape, np.int64)
+    nominal, low = count_interval(counts, sigma, level=level), np.zeros(counts.shape, np.int64)
     for least in np.unique(thresholds):
         chosen = thresholds == least
         distinct, rows = np.unique(counts[chosen], return_inverse=True)  # few are
-        inside = _inverted(distinct, least, sigma, tail, count_interval(distinct, sigma, level=level))
-        low[chosen], high[chosen] = inside.low[rows], inside.high[rows]
-    return Intervals(low=np.minimum(low, counts), high=np.maximum(high, counts), measured=counts.astype(np.int64))
+        low[chosen] = _lowest(distinct, least, sigma, tail)[rows]
+    return Intervals(low=np.minimum(low, nominal.low), high=nominal.high, measured=counts.astype(np.int64))
 
 
 def censored_bound(threshold: int, sigma: float, *, level: float = LEVEL) -> int:
@@ -163,25 +162,15 @@ def release_intervals(
     return tuple(found)
 
 
-def _inverted(counts: IntArray, least: np.int64, sigma: float, tail: float, nominal: Intervals) -> Intervals:
-    """Bisection on whole numbers from 0, -1 standing for none; the ends without selection are an upper bound of both."""
-
-    def log_survival(count: IntArray, mean: IntArray) -> NDArray[np.float64]:
-        """Ln P(X >= count | X >= least; mean)."""
-        ends = [log_ndtr((mean - t + 0.5) / sigma) for t in (count, least)]
-        return ends[0] - ends[1]
-
-    def bisected(above: IntArray, beyond: Callable[[IntArray], NDArray[np.bool_]]) -> tuple[IntArray, IntArray]:
-        below = np.full(len(counts), -1)
-        while (above - below > 1).any():
-            middle = np.maximum((below + above) // 2, 0)
-            reached = beyond(middle)
-            below, above = np.where(reached, below, middle), np.where(reached, middle, above)
-        return below, above
-
-    _, low = bisected(nominal.low, lambda mean: log_survival(counts, mean) >= math.log(tail))
-    high, _ = bisected(nominal.high + 1, lambda mean: -np.expm1(log_survival(counts + 1, mean)) < tail)
-    return Intervals(low=low, high=np.maximum(high, 0), measured=nominal.measured)
+def _lowest(counts: IntArray, least: np.int64, sigma: float, tail: float) -> IntArray:
+    """The smallest m >= 0 with P(X >= count | X >= least; m) >= tail, by bisection; -1 stands for none below."""
+    below, above = np.full(counts.shape, -1), counts.copy()
+    while (above - below > 1).any():
+        middle = np.maximum((below + above) // 2, 0)
+        reach = [log_ndtr((middle - t + 0.5) / sigma) for t in (counts, least)]
+        enough = reach[0] - reach[1] >= math.log(tail)
+        below, above = np.where(enough, below, middle), np.where(enough, middle, above)
+    return above
 
 
 def _tail(level: float, sigma: float) -> float:

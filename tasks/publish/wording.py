@@ -25,8 +25,9 @@ _ABOUT = (
     "agrees with all others, may lie outside, and aggregates.csv says so in `note`."
 )
 _SELECTED = (
-    "Every combination was published because its noisy count reached a threshold. Its interval is adjusted for that: it "
-    "inverts the normal distribution truncated at the threshold, and has the level among the published counts."
+    "Every combination was published because its noisy count reached a threshold. Its low end is adjusted for that: it "
+    "inverts the normal distribution truncated at the threshold. The high end is that of the noise alone. The interval has at "
+    "least the level among the published counts."
 )
 _MEASURED = (
     "No cell of a marginal was selected: its interval is that of its noise, and has the level among all measured "

@@ -56,7 +56,7 @@ def test_counts_are_inside_as_far_as_the_tails_of_the_noise_reach(deviation: Fra
 def test_selected_ends_are_those_of_the_exact_conditional_tails(
     deviation: Fraction, threshold: float, above: float, level: float
 ) -> None:
-    """Each end is inside and the next count is not, by P(X >= x)/P(X >= T) from the 128-bit table; x itself always is."""
+    """The low end is inside and the next count is not, by P(X >= x)/P(X >= T) from the 128-bit table; the high one as always."""
     table, tail = noise_table(deviation), (1 - Fraction(level)) / 2
     least = 1 + math.floor(threshold * deviation)
     x = least + math.floor(above * deviation)
@@ -65,14 +65,10 @@ def test_selected_ends_are_those_of_the_exact_conditional_tails(
     def upper(mean: int) -> Fraction:
         return table.upper_tail(x - mean) / table.upper_tail(least - mean)
 
-    def lower(mean: int) -> Fraction:
-        return 1 - table.upper_tail(x + 1 - mean) / table.upper_tail(least - mean)
-
     assert upper(low) >= tail - NEAR
     assert low == 0 or upper(low - 1) < tail + NEAR
-    assert high in {0, x} or lower(high) >= tail - NEAR
-    assert lower(high + 1) < tail + NEAR
-    assert low <= x <= high
+    assert low <= x
+    assert high == ends(count_interval(ints(x), float(deviation), level=level))[0][1]
 
 
 COUNTS = st.lists(st.integers(0, 10**6), min_size=1, max_size=12).map(sorted)
@@ -80,10 +76,10 @@ COUNTS = st.lists(st.integers(0, 10**6), min_size=1, max_size=12).map(sorted)
 
 @given(COUNTS, st.integers(1, 10**6), st.floats(0.05, 10**4), st.floats(0.5, 0.999))
 @settings(deadline=None)
-def test_selected_intervals_grow_with_the_count_and_lie_below_the_others(
+def test_selected_intervals_grow_with_the_count_and_begin_below_the_others(
     above: list[int], threshold: int, deviation: float, level: float
 ) -> None:
-    """Both ends rise with the count, low <= high, neither above its end without selection; one by one as all at once."""
+    """Both ends rise with the count, low is not above its end without selection; one by one as all at once."""
     counts = ints(*above) + threshold
     found, plain = (
         selected_interval(counts, threshold, deviation, level=level),
@@ -92,9 +88,8 @@ def test_selected_intervals_grow_with_the_count_and_lie_below_the_others(
     assert (np.diff(found.low) >= 0).all()
     assert (np.diff(found.high) >= 0).all()
     assert (found.low >= 0).all()
-    assert (found.low <= found.high).all()
     assert (found.low <= plain.low).all()
-    assert (found.high <= plain.high).all()
+    assert (found.high == plain.high).all()
     single = [ends(selected_interval(ints(c), ints(threshold), deviation, level=level))[0] for c in counts.tolist()]
     assert ends(found) == single
 
@@ -117,7 +112,7 @@ def test_far_from_the_threshold_nothing_is_left_of_it_and_far_tails_have_ends() 
     assert ends(selected_interval(ints(1000), 1, 20.0)) == ends(count_interval(ints(1000), 20.0))
     ((low, high),) = ends(selected_interval(ints(10_001), 10_001, 5.6))
     assert low == 0
-    assert 10_001 < high < ends(count_interval(ints(10_001), 5.6))[0][1]
+    assert high > 10_001
     ((low, high),) = ends(selected_interval(ints(10**9), 10**9 - 2, 0.3))
     assert 0 <= low <= 10**9 <= high <= 10**9 + 1
     assert ends(selected_interval(ints(400), 400, 100.0))[0][0] == 0
