@@ -80,15 +80,15 @@ def count_interval(
 
 
 def selected_interval(counts: IntArray, threshold: int | IntArray, sigma: float, *, level: float = LEVEL) -> Intervals:
-    """Intervals of counts that were released only because they reached `threshold`: low of the truncated normal, high as always.
+    """Intervals of counts that were released only because they reached `threshold`: the low end is that of the truncated normal.
 
     Given that it is released, a count has P(X >= x | X >= T; m) = Phi((m - x + 1/2) / sd) / Phi((m - T + 1/2) / sd), which
     grows with m. `low` is the smallest whole m >= 0 where that is at least (1 - level)/2 (Lee, Sun, Sun, Taylor 2016, inverted
     on integers): selection lifts what is released, and this takes it back. Their `high`, just above T, is below x itself: a
     count that barely reached T would look like the surest of all, and would be covered least often, as what lies there is
-    mostly larger. So `high` is that of `count_interval`, which is never below theirs and only covers more. Whatever m, a released
-    count is covered with probability at least `level`. Computed in logarithms (log_ndtr), so that far tails keep their
-    digits. DP: post-processing.
+    mostly larger. So `high` is that of `count_interval`, which is never below theirs and only covers more. Whatever m, a
+    released count is covered with probability at least `level`. Computed in logarithms (log_ndtr), so that far tails keep
+    their digits. DP: post-processing.
 
     Args:
         counts: noisy counts at least `threshold`, as drawn; shape (n,).

@@ -28,6 +28,8 @@ class Tuples {
   constructor({ header, arrays }) {
     this.arrays = arrays;
     this.count = header.count;
+    this.bounds = header.bounds;
+    this.sizes = header.attributes.map(({ labels }) => labels.length);
     this.sets = header.sets.map((sets, i) => {
       const total = arrays[`counts-${i + 1}`].length;
       const ends = sets.map((_, s) => (s + 1 < sets.length ? sets[s + 1][1] : total));
@@ -53,6 +55,16 @@ class Tuples {
       else high = middle;
     }
     return null;
+  }
+
+  // The most that sorted pairs can have which were not published: what the threshold of their length leaves open, or that of a part
+  // where one was not published, as they were not drawn then. Missing values and two values of a set are never counted.
+  most(pairs) {
+    const counted = pairs.every(([attribute, value], i) => value < this.sizes[attribute] && attribute !== pairs[i - 1]?.[0]);
+    if (!counted || pairs.length > this.bounds.length) return Infinity;
+    const parts = pairs.length > 1 ? pairs.map((_, left) => pairs.filter((_, i) => i !== left)) : [];
+    const open = parts.filter((part) => this.find(part) === null);
+    return open.length ? Math.min(...open.map((part) => this.most(part))) : this.bounds[pairs.length - 1];
   }
 
   number(estimate, low, high) {
@@ -92,6 +104,10 @@ class Tables {
     if (found !== null && excluded) return { estimate: 0, low: 0, high: 0, exact: 0, variance: 0, shared: new Map() };
     if (found === null || kept.length === pairs.length) return found;
     return { ...found, shared: new Map() }; // of the sums over a part of the values the covariance is not known
+  }
+
+  most() {
+    return Infinity;
   }
 
   cell(pairs) {
@@ -140,12 +156,17 @@ class Release {
     this.records = header.records;
     this.counts = header.tables ? new Tables(data) : new Tuples(data);
     this.tuples = !header.tables;
-    this.scale = header.records ? this.find([]).exact / header.records : 0;
+    this.scale = header.records ? this.counts.find([]).exact / header.records : 0;
     this.everybody = new Selected(this, []);
   }
 
-  find(pairs) {
-    return this.counts.find(pairs.length > 1 ? [...pairs].sort((a, b) => a[0] - b[0]) : pairs);
+  // A count of some pairs: as it was measured, or of so many synthetic records, and at most what is possible.
+  number(pairs, made) {
+    const sorted = pairs.length > 1 ? [...pairs].sort((a, b) => a[0] - b[0]) : pairs;
+    const [found, scaled] = [this.counts.find(sorted), made * this.scale];
+    if (found !== null) return { ...found, measured: true, made: scaled };
+    const most = this.counts.most(sorted);
+    return { estimate: Math.min(scaled, most), most: most < Infinity ? most : undefined, made: scaled };
   }
 
   // What can be chosen of an attribute: its values, and the missing one where it was measured or some record has none.
@@ -223,12 +244,7 @@ class Selected {
 
   total(pairs = this.pairs) {
     const rows = this.rows(pairs);
-    return this.number(this.release.find(pairs), rows === null ? this.release.records : rows.length);
-  }
-
-  number(found, made) {
-    const scaled = made * this.release.scale;
-    return found === null ? { estimate: scaled, made: scaled } : { ...found, measured: true, made: scaled };
+    return this.release.number(pairs, rows === null ? this.release.records : rows.length);
   }
 
   // Count and share of a value among these records.
@@ -238,8 +254,7 @@ class Selected {
     if (found === undefined) {
       const others = this.others(attribute);
       const held = others.some(([a, v]) => a === attribute && v === value); // a set's value that is selected itself
-      const measured = this.release.find(held ? others : [...others, [attribute, value]]);
-      const count = this.number(measured, this.made(attribute)[value]);
+      const count = this.release.number(held ? others : [...others, [attribute, value]], this.made(attribute)[value]);
       found = { value, count, share: this.share(count, this.whole(attribute), attribute) };
       this.cache.set(key, found);
     }
@@ -262,7 +277,7 @@ class Selected {
       const found = this.release.counts.share(count, whole, attribute);
       if (found !== undefined) return found === null ? { unknown: true, estimate: 0 } : { ...found, measured: true };
     }
-    return whole.made > 0 ? { estimate: count.made / whole.made } : { unknown: true, estimate: 0 };
+    return whole.made > 0 ? { estimate: (count.most === undefined ? count.made : count.estimate) / whole.made } : { unknown: true, estimate: 0 };
   }
 
   // How much an attribute differs from that of everybody: the share of records that would need another value. With the range
@@ -329,7 +344,7 @@ class Selected {
       for (const row of rows) for (let i = row * width; i < (row + 1) * width; i++) made[codes[i]]++;
       const whole = own.total();
       const numbers = this.release.values(second).map((other) => {
-        const count = own.number(this.release.find([...own.pairs, [second, other]]), made[other]);
+        const count = this.release.number([...own.pairs, [second, other]], made[other]);
         return { value: other, count, share: own.share(count, whole, second) };
       });
       return { value, whole, numbers };

@@ -34,7 +34,10 @@ function later(work) {
 function inWords(number, share) {
   const format = share ? percent : whole;
   if (number.unknown) return TEXT.noShare;
-  if (!number.measured) return say("about", { number: format.format(number.estimate) });
+  if (!number.measured) {
+    const most = share || number.most === undefined ? "" : ` ${say("atMost", { number: format.format(number.most) })}`;
+    return say("about", { number: format.format(number.estimate) }) + most;
+  }
   const [estimate, low, high] = [number.estimate, number.low, number.high].map((end) => format.format(end));
   return say("range", { number: estimate, low, high });
 }
@@ -47,8 +50,8 @@ function caution({ measured, estimate, low, high, variance = ((high - low) / 3.9
 }
 
 // What a link keeps: everything that was chosen. Pairs are numbers of column and value.
-const KEYS = { a: "pairs", b: "pairs", unit: "text", order: "text", compare: "text", edit: "text", sources: "text", q: "text", rows: "text", columns: "text" };
-const START = { a: [], b: [], unit: "count", order: "natural", compare: "none", edit: "a", sources: "", q: "", rows: "", columns: "" };
+const KEYS = { a: "pairs", b: "pairs", unit: "text", order: "text", compare: "text", edit: "text", sources: "text", q: "text", rows: "text", columns: "text", at: "text" };
+const START = { a: [], b: [], unit: "count", order: "natural", compare: "none", edit: "a", sources: "", q: "", rows: "", columns: "", at: "" };
 
 function toHash(state) {
   const parts = new URLSearchParams();
@@ -70,7 +73,7 @@ function fromHash(hash, release) {
   }
   for (const [key, allowed] of Object.entries({ unit: ["count", "share"], order: ["natural", "size"], compare: ["none", "all", "second"], edit: ["a", "b"] }))
     if (!allowed.includes(state[key])) state[key] = START[key];
-  for (const key of ["rows", "columns"]) if (!release.attributes[state[key]]) state[key] = "";
+  for (const key of ["rows", "columns", "at"]) if (!release.attributes[state[key]]) state[key] = "";
   return state;
 }
 
@@ -306,8 +309,10 @@ class Page {
   }
 
   read() {
-    this.state = fromHash(location.hash, this.release);
+    const { at, ...state } = fromHash(location.hash, this.release);
+    this.state = state;
     this.show();
+    if (at !== "") this.goTo(Number(at));
   }
 
   change(changes) {
@@ -319,9 +324,9 @@ class Page {
     this.show();
   }
 
-  // The address keeps the state.
-  address() {
-    const hash = toHash(this.state);
+  // The address keeps the state; a link that is copied also the first column in sight, once a reader has gone down to one.
+  address(at = "") {
+    const hash = toHash({ ...this.state, at });
     history.replaceState(null, "", hash ? `#${hash}` : location.pathname + location.search);
   }
 
@@ -469,7 +474,9 @@ class Page {
   }
 
   async copyLink() {
-    this.address();
+    const inSight = ({ root }) => !root.hidden && root.getBoundingClientRect().bottom > innerHeight / 4;
+    const at = byId("attributes").getBoundingClientRect().top < 0 ? this.cards.findIndex(inSight) : -1;
+    this.address(at < 0 ? "" : String(at));
     try {
       await navigator.clipboard.writeText(location.href);
       byId("said").textContent = TEXT.linked;
@@ -546,8 +553,8 @@ class Pair {
         const one = pick(number);
         const weak = caution(number.count);
         const title = [inWords(one, share), weak].filter(Boolean).join(", ");
-        const cell = element("td", { title, className: `${one.measured ? "counted" : "estimated"} ${weak && "unsure"}` });
-        cell.append((one.unknown ? "–" : (one.measured ? "" : "≈ ") + (share ? percent : whole).format(one.estimate)));
+        const cell = element("td", { title, className: `${one.measured ? "counted" : "estimated"} ${weak === TEXT.small ? "unsure" : ""}` });
+        cell.append((one.unknown ? "–" : (one.measured ? "" : "≈ ") + (share ? percent : whole).format(one.estimate)) + (weak === TEXT.zero ? " *" : ""));
         if (one.measured) cell.append(element("span", { className: "ends" }, `${(share ? percent : whole).format(one.low)} – ${(share ? percent : whole).format(one.high)}`));
         cell.style.setProperty("--heat", (Math.max(0, one.estimate) / most).toFixed(3));
         return cell;

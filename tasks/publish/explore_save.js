@@ -63,17 +63,24 @@ function named(page, pairs) {
   return names.join("; ") || TEXT.everybody;
 }
 
+// The columns of a number from its count on: the least and most that it can be, how it was made, and of which release it is.
+function facts(page, { count, share }) {
+  const { dataset, release, level } = page.release.about;
+  return [
+    Math.round(count.estimate), count.low, count.high ?? count.most, share.unknown ? "" : share.estimate.toFixed(5), share.low?.toFixed(5),
+    share.high?.toFixed(5), count.measured ? TEXT.sourceMeasured : TEXT.sourceRecords, caution(count), dataset, release, level,
+  ];
+}
+
 function csvLines(card) {
   const { page, attribute } = card;
   const selections = [page.first, page.other].filter(Boolean);
-  return selections.flatMap((selected) => selected.of(attribute).map(({ value, count, share }) => [
-    card.about.name, page.release.label(attribute, value), named(page, selected.others(attribute)),
-    Math.round(count.estimate), count.low, count.high, share.unknown ? "" : share.estimate.toFixed(5),
-    share.low?.toFixed(5), share.high?.toFixed(5), count.measured ? TEXT.sourceMeasured : TEXT.sourceRecords, caution(count),
+  return selections.flatMap((selected) => selected.of(attribute).map((number) => [
+    card.about.name, page.release.label(attribute, number.value), named(page, selected.others(attribute)), ...facts(page, number),
   ]));
 }
 
-const HEAD = ["Column", "Value", "Among", "Count", "Low", "High", "Share", "ShareLow", "ShareHigh", "Source", "Note"];
+const HEAD = ["Column", "Value", "Among", "Count", "Low", "High", "Share", "ShareLow", "ShareHigh", "Source", "Note", "Dataset", "Release", "Level"];
 
 function head() {
   return HEAD.map((name) => TEXT[`head${name}`]);
@@ -147,9 +154,8 @@ async function savePair(pair, kind) {
   const among = named(page, page.first.pairs);
   const name = page.first.pairs.length ? `${title}, ${among}` : title;
   if (kind === "csv") {
-    const found = lines.flatMap(({ value, numbers }) => numbers.map(({ value: other, count, share: part }) => [
-      page.release.label(rows, value), page.release.label(columns, other), among, Math.round(count.estimate), count.low, count.high,
-      part.unknown ? "" : part.estimate.toFixed(5), part.low?.toFixed(5), part.high?.toFixed(5), count.measured ? TEXT.sourceMeasured : TEXT.sourceRecords, caution(count),
+    const found = lines.flatMap(({ value, numbers }) => numbers.map((number) => [
+      page.release.label(rows, value), page.release.label(columns, number.value), among, ...facts(page, number),
     ]));
     const top = [attributes[rows].name, attributes[columns].name, ...head().slice(2)];
     return download(page, name, kind, new Blob([csv([top, ...found])], { type: "text/csv" }));

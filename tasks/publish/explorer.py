@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from marginweave.schemas.configuration.columns import NumberColumn
 from marginweave.tasks.answers.cells import CellTable
 from marginweave.tasks.answers.intervals import Reach, count_ends
+from marginweave.tasks.evaluate.intervals import LEVEL, censored_bound
 from marginweave.tasks.publish.best import best_counts, best_records
 from marginweave.tasks.publish.reader import PublishedRelease, ShownRecords, titled_labels, titled_names
 from marginweave.tasks.publish.templates import read_text, render
@@ -46,7 +47,8 @@ def explorer_data(published: PublishedRelease, shown: ShownRecords) -> bytes:
     `header.arrays` has name, type and size of each array, little-endian, in order: `codes-J`, attribute by attribute, row by
     row. Of k-tuples for each length k from 1 `values-k` (k codes a combination), `counts-k`, and `low-k` and `high-k`,
     the ends of the interval; `header.sets[k - 1]` has the attributes of each set of columns and its first combination;
-    a set ends where the next begins, and combinations are sorted within. Of marginals for each length k from 0 `estimate-k`,
+    a set ends where the next begins, and combinations are sorted within; `header.bounds[k - 1]` is the most that one of length k
+    can have which was not published. Of marginals for each length k from 0 `estimate-k`,
     `low-k` and `high-k` (how far below and above it the ends lie), `rest-k` (what it lacks to the exact estimate, in `steps`),
     `variance-k` and `shared-k` (`CellTable`; 0 where a cell was measured together with others);
     `header.tables` has attributes and first cell of each table, whose shape `sizes` says; `header.levels` each coarser level,
@@ -74,6 +76,8 @@ def explorer_data(published: PublishedRelease, shown: ShownRecords) -> bytes:
         "records": len(codes[0]),
         "of": shown.records,
         "dataset": published.statement.dataset,
+        "release": published.statement.release,
+        "level": LEVEL,
         "arrays": [[name, array.dtype.name, array.size] for name, array in packed.items()],
         **found,
     }
@@ -94,8 +98,9 @@ def _tuples(published: PublishedRelease, arrays: Arrays) -> dict[str, Any]:
         arrays[f"counts-{level.length}"] = inside.measured
         arrays[f"low-{level.length}"] = inside.low
         arrays[f"high-{level.length}"] = inside.high
-    total = best_records(published)
-    return {"sets": sets, "count": [total.estimate, total.low, total.high]}
+    total, levels = best_records(published), published.aggregates.noise
+    bounds = [censored_bound(noise.threshold, noise.deviation) for noise in levels]
+    return {"sets": sets, "count": [total.estimate, total.low, total.high], "bounds": bounds}
 
 
 def _tables(published: PublishedRelease, arrays: Arrays) -> dict[str, Any]:

@@ -15,7 +15,9 @@ import pytest
 
 from marginweave.schemas.question import read_question
 from marginweave.tasks.answers.answer import Answer
+from marginweave.tasks.answers.codes import Codes as AnswerCodes
 from marginweave.tasks.answers.marginals import MarginalAnswers
+from marginweave.tasks.answers.tuples import TupleAnswers
 from marginweave.tasks.evaluate.intervals import record_interval
 from marginweave.tasks.publish.explorer import render_explorer
 from marginweave.tasks.publish.reader import PublishedRelease
@@ -66,7 +68,9 @@ def click(chromium: Browser, *keys: tuple[int, int]) -> None:
 def expected(
     release: PublishedRelease, codes: Codes, selection: list[tuple[int, int]]
 ) -> list[dict[str, tuple[str, str]]]:
-    """For each attribute and value: its label, and the released count, else the scaled number of records."""
+    """For each attribute and value: its label, and the released count, else the scaled number of records, and at most what
+    `query` says.
+    """
     aggregates, attributes = release.aggregates, release.configuration.attributes
     known: dict[tuple[tuple[int, int], ...], tuple[Any, ...]] = {
         (): (aggregates.record_count, *record_interval(aggregates))
@@ -82,10 +86,24 @@ def expected(
             held = [(codes[b].reshape(len(codes[b]), -1) == w).any(axis=1) for b, w in pairs]
             made = np.logical_and.reduce(held).sum() * aggregates.record_count / len(codes[0])
             count = known.get(tuple(sorted(pairs)))
-            text = f"≈ {made:,.0f}" if count is None else f"{count[0]:,} ({count[1]:,} to {count[2]:,})"
+            most = most_by_query(release, pairs)
+            about = f"≈ {made:,.0f}" if most is None else f"≈ {min(made, most):,.0f} (at most {most:,.0f})"
+            text = about if count is None else f"{count[0]:,} ({count[1]:,} to {count[2]:,})"
             lines[f"{a}-{v}"] = (attribute.labels[v], text)
         found.append(lines)
     return found
+
+
+def most_by_query(release: PublishedRelease, pairs: set[tuple[int, int]]) -> int | None:
+    """The most that a combination can have; None where it was not counted, as two values of a set."""
+    codes = AnswerCodes.of(release.configuration, release.aggregates.domain)
+    answers = TupleAnswers(aggregates=release.aggregates, intervals=release.intervals, codes=codes)
+    attributes = release.configuration.attributes
+    where = {attributes[a].columns[0]: [attributes[a].labels[v]] for a, v in pairs}
+    if len(where) < len(pairs):
+        return None
+    (answer,) = answers.ask(read_question({"where": where}))
+    return None if answer.high is None else int(answer.high)
 
 
 CLICKS = [
@@ -214,6 +232,21 @@ def test_a_link_keeps_the_state(chromium: Browser, tuples: Path) -> None:
     settle(chromium)
     assert chromium.run("return document.getElementById('selection-a').textContent") == "all records"
     assert chromium.complaints() == []
+
+
+def test_a_copied_link_leads_to_the_column_in_sight(chromium: Browser, tuples: Path) -> None:
+    """Where a reader has gone down to one; what is chosen afterwards does not keep the place."""
+    visit(chromium, tuples, 360)
+    chromium.run("document.getElementById('attribute-2').scrollIntoView()")
+    chromium.run("document.getElementById('link').click()")
+    hash_ = chromium.run("return location.hash")
+    chromium.run("location.replace('about:blank')")
+    visit(chromium, tuples, 360, hash_)
+    top = "return document.getElementById('attribute-2').getBoundingClientRect().top / innerHeight"
+    assert 0 <= chromium.run(top) < 1
+    click(chromium, (2, 0))
+    assert "at=" in hash_
+    assert "at=" not in chromium.run("return location.hash")
 
 
 def test_search_finds_columns_and_values(chromium: Browser, tuples: Path) -> None:

@@ -56,7 +56,7 @@ def test_counts_are_inside_as_far_as_the_tails_of_the_noise_reach(deviation: Fra
 def test_selected_ends_are_those_of_the_exact_conditional_tails(
     deviation: Fraction, threshold: float, above: float, level: float
 ) -> None:
-    """The low end is inside and the next count is not, by P(X >= x)/P(X >= T) from the 128-bit table; the high one as always."""
+    """The low end is inside and the next count is not, by P(X >= x)/P(X >= T) from the 128-bit table; high is as always."""
     table, tail = noise_table(deviation), (1 - Fraction(level)) / 2
     least = 1 + math.floor(threshold * deviation)
     x = least + math.floor(above * deviation)
