@@ -80,7 +80,7 @@ def count_interval(
 
 
 def selected_interval(counts: IntArray, threshold: int | IntArray, sigma: float, *, level: float = LEVEL) -> Intervals:
-    """Intervals of counts that were released only because they reached `threshold`: the low end is that of the truncated normal.
+    """Intervals of counts that were released only because they reached `threshold`, `low` by the truncated normal.
 
     Given that it is released, a count has P(X >= x | X >= T; m) = Phi((m - x + 1/2) / sd) / Phi((m - T + 1/2) / sd), which
     grows with m. `low` is the smallest whole m >= 0 where that is at least (1 - level)/2 (Lee, Sun, Sun, Taylor 2016, inverted

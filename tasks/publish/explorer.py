@@ -47,8 +47,8 @@ def explorer_data(published: PublishedRelease, shown: ShownRecords) -> bytes:
     `header.arrays` has name, type and size of each array, little-endian, in order: `codes-J`, attribute by attribute, row by
     row. Of k-tuples for each length k from 1 `values-k` (k codes a combination), `counts-k`, and `low-k` and `high-k`,
     the ends of the interval; `header.sets[k - 1]` has the attributes of each set of columns and its first combination;
-    a set ends where the next begins, and combinations are sorted within; `header.bounds[k - 1]` is the most that one of length k
-    can have which was not published. Of marginals for each length k from 0 `estimate-k`,
+    a set ends where the next begins, and combinations are sorted within; `header.bounds[k - 1]` is the most that one of
+    length k can have which was not published. Of marginals for each length k from 0 `estimate-k`,
     `low-k` and `high-k` (how far below and above it the ends lie), `rest-k` (what it lacks to the exact estimate, in `steps`),
     `variance-k` and `shared-k` (`CellTable`; 0 where a cell was measured together with others);
     `header.tables` has attributes and first cell of each table, whose shape `sizes` says; `header.levels` each coarser level,
