@@ -17,6 +17,7 @@ from tests.support.browser import Browser, axe_source, browser
 from tests.support.cli_fork_server import forking
 from tests.support.cluster import Cluster, cluster
 from tests.support.command_line import CommandLine, prefect_database, settle
+from tests.support.firefox import Firefox, firefox
 from tests.support.kills import ForkServer
 from tests.support.postgres import Server, postgres_server
 from tests.support.shapes import NewVictim, victims
@@ -128,4 +129,11 @@ def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
 def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     """A browser for the pages of one module."""
     with browser(tmp_path_factory.mktemp("profile")) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def mozilla(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Firefox]:
+    """The other browser, for the pages of one module."""
+    with firefox(tmp_path_factory.mktemp("profile")) as opened:
         yield opened

@@ -22,6 +22,7 @@ from marginweave.tasks.evaluate.intervals import record_interval
 from marginweave.tasks.publish.explorer import render_explorer
 from marginweave.tasks.publish.reader import PublishedRelease
 from tests.support.browser import Browser
+from tests.support.firefox import Firefox
 from tests.support.noisy_marginals import LEVELS
 from tests.support.page_laws import PAPERS, is_printed_well
 from tests.support.published import Codes, measured_release, published, shown
@@ -47,10 +48,10 @@ def tuples(release: tuple[PublishedRelease, Codes], tmp_path_factory: pytest.Tem
     return page
 
 
-def settle(chromium: Browser) -> None:
+def settle(browser: Browser | Firefox) -> None:
     """Until every block is up to date."""
     until = time.monotonic() + 30
-    while chromium.run(BUSY) != "false":
+    while browser.run(BUSY) != "false":
         assert time.monotonic() < until
 
 
@@ -131,6 +132,21 @@ def test_a_click_narrows_to_the_right_numbers(
     click(chromium, *clicks)
     assert chromium.run("return document.getElementById('selection-a').textContent") == "all records"
     assert chromium.complaints() == []
+
+
+def test_firefox_shows_the_same(chromium: Browser, mozilla: Firefox, tuples: Path) -> None:
+    """All numbers, at first and after a click."""
+    shown_by = list[Any]()
+    for opened in (chromium, mozilla):
+        opened.open(tuples, 1440)
+        settle(opened)
+        seen = [opened.run(READ)]
+        opened.run("document.querySelector('[data-key=\"0-1\"]').click()")
+        settle(opened)
+        shown_by.append([*seen, opened.run(READ), opened.run("return document.querySelector('main').innerText")])
+        assert opened.complaints() == []
+    assert shown_by[0] == shown_by[1]
+    assert shown_by[0][0] != shown_by[0][1]
 
 
 def test_largest_first_on_request(chromium: Browser, tuples: Path) -> None:

@@ -21,6 +21,7 @@ from marginweave.schemas.ledger.accounts import Account, Policy
 from marginweave.tasks.ledger import Ledger, LedgerLocation, ledger_location
 from marginweave.tasks.ledger.boxes import spent_share
 from tests.support.browser import Browser
+from tests.support.firefox import Firefox
 from tests.support.opened_files import opened_files, within
 from tests.support.page_laws import PAPERS, breaks_no_rule, is_printed_well, stands_alone
 from tests.support.people_table import people
@@ -130,6 +131,11 @@ def pages(office: tuple[Path, LedgerLocation], tmp_path_factory: pytest.TempPath
 def test_it_stands_alone_at_any_width(chromium: Browser, pages: Path, page: str) -> None:
     for width in (360, 768, 1440):
         stands_alone(chromium, pages / page, width)
+
+
+def test_it_stands_alone_in_firefox_as_well(mozilla: Firefox, pages: Path) -> None:
+    for width in (360, 1440):
+        stands_alone(mozilla, pages / "overview.html", width)
 
 
 @pytest.mark.parametrize("dark", [False, True])

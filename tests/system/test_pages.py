@@ -18,6 +18,7 @@ from marginweave.tasks.publish.pages import release_pages, render_audit, render_
 from marginweave.tasks.publish.reader import PublishedRelease
 from tests.support.browser import Browser, need
 from tests.support.changed_releases import truth, tuples_of
+from tests.support.firefox import Firefox
 from tests.support.page_laws import PAPERS, breaks_no_rule, is_printed_well, sheets_of, stands_alone
 from tests.support.published import EVALUATION, FULL, HOSTILE, Codes, internal_evaluation, published, shown
 
@@ -98,6 +99,24 @@ def office_report() -> str:
 @pytest.mark.parametrize("page", [*REPORTS, "explore.html"])
 def test_a_page_stands_alone_at_any_width(chromium: Browser, pages: Path, page: str, width: int) -> None:
     stands_alone(chromium, pages / page, width)
+
+
+@pytest.mark.parametrize("page", [*REPORTS, "explore.html"])
+def test_a_page_stands_alone_in_firefox_as_well(mozilla: Firefox, pages: Path, page: str) -> None:
+    for width in (360, 1440):
+        stands_alone(mozilla, pages / page, width)
+
+
+@pytest.mark.parametrize("which", ["chromium", "mozilla"])
+def test_a_browser_tells_what_a_page_does(which: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """Otherwise the laws of pages could not fail: a message in the console, a request, and text that is too wide."""
+    opened = request.getfixturevalue(which)
+    page, address = tmp_path / "page.html", "http://localhost:65000/picture.png"
+    page.write_text(f'<script>console.error("seen")</script><img src="{address}"><div style="width: 2000px">wide</div>')
+    opened.open(page, 400)
+    assert any("seen" in line for line in opened.complaints())
+    assert address in opened.requests()
+    assert opened.run("return document.documentElement.scrollWidth") > 400
 
 
 def test_a_request_would_be_seen_and_is_refused(chromium: Browser, tmp_path: Path) -> None:
