@@ -11,11 +11,13 @@ DP: post-processing of released counts.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from scipy.special import log_ndtr
 
 from marginweave.schemas.arrays import Floats, Integers
 from marginweave.schemas.configuration.synthesis import MixtureSynthesis
@@ -144,14 +146,14 @@ def misfit(
 ) -> dict[str, dict[str, float]]:
     """tau^2 by the number of columns, of sets of columns that were not measured (`outside`), and of those that were (`inside`).
 
-    Outside: larger tables are left out of a fit, a quarter of them at a time. Of each set of columns that a left-out table
-    alone holds, random contrasts of the table less the model: their squares, less the variance of the noise and that of the
-    `stack`, over n^2 times the product of V_a. Inside: the same of measured tables less the `model`, which follows their noise,
-    so that the variance of the stack is added. Sets that were `chosen` are those that depend most, and those that were not
-    depend less: outside, of them the median of all sets is taken, else the mean. None is below 0. DP: post-processing.
+    Outside: larger tables are left out of a fit, a quarter of them at a time, and random contrasts of the left-out tables,
+    less the model, are taken of each set of columns that a left-out table alone holds. Inside: the same of measured tables
+    less the `model`, which follows their noise. `_tau` makes of them one number. Sets that were `chosen` are mostly those that
+    depend most, and those that were not depend less: outside, of them the geometric mean of this number and the median of
+    all tables is taken. DP: post-processing.
     """
     masks, large = [*model.masks, *model.inside, *model.codes], [m for m in measurements if len(m.attributes) > 1]
-    order, outside = generator.permutation(len(large)), dict[int, list[tuple[float, float]]]()
+    order, outside = generator.permutation(len(large)), dict[int, list[Floats]]()
     for fold in range(min(_FOLDS, len(large))):
         left_out = [large[i] for i in order[fold::_FOLDS]]
         kept = [m for m in measurements if not any(m is other for other in left_out)]
@@ -159,15 +161,15 @@ def misfit(
             continue
         fitted = fit_mixture(kept, model.sizes, model.total, masks, settings)
         for m in _whole(left_out)[: _SETS // _FOLDS]:
-            for length, squares in _contrasts(m, fitted, kept, stack, generator):
-                outside.setdefault(length, []).append(squares)
-    inside = dict[int, list[tuple[float, float]]]()
+            for length, contrasts in _contrasts(m, fitted, kept, stack, generator):
+                outside.setdefault(length, []).append(contrasts)
+    inside = dict[int, list[Floats]]()
     for m in _whole([large[i] for i in order])[:_SETS]:
-        for length, squares in _contrasts(m, model, (), stack, generator):
-            inside.setdefault(length, []).append(squares)
+        for length, contrasts in _contrasts(m, model, (), stack, generator):
+            inside.setdefault(length, []).append(contrasts)
     return {
-        "outside": {f"{length}": max(_middle(np.array(own), chosen=chosen), 0.0) for length, own in outside.items()},
-        "inside": {f"{length}": max(_middle(np.array(own), chosen=False), 0.0) for length, own in inside.items()},
+        "outside": {f"{length}": _unseen(own) if chosen else _tau(own) for length, own in outside.items()},
+        "inside": {f"{length}": _tau(own) for length, own in inside.items()},
     }
 
 
@@ -180,11 +182,38 @@ def _whole(measurements: Iterable[Measurement]) -> list[Measurement]:
     return [m for m in measurements if m.complete and not m.levels and type(m) is Measurement]
 
 
-def _middle(sums: Floats, *, chosen: bool) -> float:
-    """Of squares above noise and their scale, shape (sets, 2), the ratio of sums; where sets were chosen, their median."""
-    if chosen:
-        return float(np.median(sums[:, 0] / sums[:, 1]))
-    return float(sums[:, 0].sum() / sums[:, 1].sum())
+def _tau(tables: Sequence[Floats]) -> float:
+    """tau^2 of contrasts, an array of each table, shape (3, contrasts): squares above noise, their variance but for it, scale.
+
+    A square over its scale has the mean tau^2 and, with v the variance of the contrast over the scale, a variance of about
+    2 (v + tau^2)^2. So the mean is weighted by (v + tau^2)^-2: small tables say most, large ones hardly anything. Its error is
+    that between tables, or that of these variances where it is larger. What is returned is the mean of a normal
+    distribution around it with this error, cut off at 0: of noise alone a little is left, as less cannot be excluded.
+    """
+    found = [table[:, table[2] > 0] for table in tables]
+    squares, variances = np.concatenate([table[:2] / table[2] for table in found], axis=1)
+    if not squares.size:
+        return 0.0
+    mean = 0.0
+    for _ in range(_TURNS):
+        weights = (variances + max(mean, _LEAST)) ** -2.0
+        mean = float(weights @ squares / weights.sum())
+    ends = np.cumsum([0, *(table.shape[1] for table in found)])
+    own = [float(weights[i:j] @ (squares[i:j] - mean)) for i, j in itertools.pairwise(ends)]
+    total = float(weights.sum())
+    error = max(math.hypot(*own) / total, math.sqrt(2 / total))
+    z = mean / error
+    return mean + error * math.exp(-(z**2) / 2 - float(log_ndtr(z))) / math.sqrt(2 * math.pi)
+
+
+def _unseen(tables: Sequence[Floats]) -> float:
+    """tau^2 of sets that were not chosen, from those that were: between the middle table of these and all of them."""
+    ratios = [float(squares.sum() / scale.sum()) for squares, _, scale in tables if scale.any()]
+    return math.sqrt(max(float(np.median(ratios)), 0.0) * _tau(tables)) if ratios else 0.0
+
+
+_TURNS = 20
+_LEAST = 1e-12
 
 
 _CONTRASTS = 20
@@ -196,14 +225,15 @@ def _contrasts(
     kept: Sequence[Measurement],
     stack: Stack,
     generator: np.random.Generator,  # post-processing
-) -> list[tuple[int, tuple[float, float]]]:
-    """Of each set of columns that none of the `kept` tables has, sums over contrasts: of squares above noise, and their scale.
+) -> list[tuple[int, Floats]]:
+    """Of each set of columns that none of the `kept` tables has, random contrasts as `_tau` takes them.
 
-    Where none was kept, all were, and the model follows their noise.
+    Squares are above the noise of the table and that of the fit, for which the spread of the `stack` stands; where none was
+    kept, all were, the model follows their noise, and its own is added. The scale is n^2 times the product of V_a.
     """
     residual = np.asarray(m.counts - expected_counts(m, fitted.marginal(m.attributes), fitted.total), np.float64)
     shares = [np.asarray(fitted.marginal((a,)) / fitted.total, np.float64) for a in m.attributes]
-    found = list[tuple[int, tuple[float, float]]]()
+    found = list[tuple[int, Floats]]()
     for length in range(2, len(m.attributes) + 1):
         for places in itertools.combinations(range(len(m.attributes)), length):
             columns = {m.attributes[place] for place in places}
@@ -219,5 +249,5 @@ def _contrasts(
                 asked = (asked[:, :, None] * vectors[:, None]).reshape(_CONTRASTS, -1)
             noise, of_fit = m.deviation**2 * (asked**2).sum(axis=1), np.diagonal(stack.solve(weights).covariance)
             squares = (asked @ residual.ravel()) ** 2 - noise + (-of_fit if kept else of_fit)
-            found.append((length, (float(squares.sum()), float(scale.sum()))))
+            found.append((length, np.stack([squares, noise + of_fit, scale])))
     return found

@@ -9,7 +9,7 @@ from scipy.stats import norm
 from marginweave.schemas.configuration.synthesis import MixtureSynthesis
 from marginweave.schemas.released.measurements import Measurement
 from marginweave.tasks.answers.least_squares import NotMeasuredError
-from marginweave.tasks.answers.model import WIDER, ModelAnswers, Stack, _contrasts, misfit
+from marginweave.tasks.answers.model import WIDER, ModelAnswers, Stack, _contrasts, _tau, misfit
 from marginweave.tasks.answers.tables import NoisyTables
 from marginweave.tasks.estimate.mixture.model import Mixture
 
@@ -103,11 +103,36 @@ def test_contrasts_are_less_their_noise_and_that_of_the_fit() -> None:
     for _ in range(400):
         noisy = np.rint(model.marginal((0, 2)) + rng.normal(0, 20, (3, 2))).astype(np.int64)
         m = Measurement(attributes=(0, 2), counts=noisy, deviation=20.0)
-        ((_, (outside, _)),), ((_, (inside, _)),) = (
+        ((_, outside),), ((_, inside),) = (
             _contrasts(m, model, kept, Stack.of(model, DRAWN), np.random.default_rng(1)) for kept in ([elsewhere], ())
         )
-        middle.append((outside + inside) / 2)
-        half.append((inside - outside) / 2)
+        middle.append((outside[0] + inside[0]).sum() / 2)
+        half.append((inside[0] - outside[0]).sum() / 2)
     assert abs(np.mean(middle)) < norm.isf(FALSE_ALARM / 2) * np.std(middle) / 20
     assert np.std(middle) > 0
     assert np.ptp(half) < 1e-6 * np.mean(half)
+
+
+def _tables(tau: float, variances: list[float], rng: np.random.Generator) -> list[np.ndarray]:
+    """Of each table twenty contrasts of a scale of its own: noise and misfit are normal, squares less the noise."""
+    scale = 10 ** rng.uniform(1, 5, (len(variances), 20))
+    scale[0, 0] = 0  # a contrast of nothing
+    drawn = rng.normal(0, np.sqrt((np.array(variances)[:, None] + tau) * scale)) ** 2
+    noise = np.array(variances)[:, None] * scale
+    return [np.stack([d - v, v, s]) for d, v, s in zip(drawn, noise, scale, strict=True)]
+
+
+@pytest.mark.parametrize("tau", [0.02, 0.0005])
+def test_misfit_is_as_large_as_it_was_and_small_tables_say_so(tau: float) -> None:
+    """A hundred tables of much noise hide it; thirty of little show it: 600 contrasts, false alarm 1e-6."""
+    found = _tau(_tables(tau, [0.05] * 100 + [tau / 100] * 30, np.random.default_rng(7)))
+    assert abs(found / tau - 1) < norm.isf(FALSE_ALARM / 2) * np.sqrt(2 / 600)
+
+
+def test_where_noise_hides_misfit_its_error_is_left() -> None:
+    """Never 0: on average about .8 of the standard error, sqrt(2 / 600) v here, and with no contrast there is none to find."""
+    rng = np.random.default_rng(8)
+    found = np.array([_tau(_tables(0.0, [0.01] * 30, rng)) for _ in range(400)]) / (0.01 * np.sqrt(2 / 600))
+    assert (found > 0).all()
+    assert 0.6 < found.mean() < 1.2
+    assert _tau([np.zeros((3, 20))]) == 0
