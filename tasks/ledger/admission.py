@@ -227,15 +227,22 @@ def _why(asked: Cost, account: Account, spent: Spent) -> str:
     if is_closed(account, spent):
         own, old = "its first release was admitted by its own statement", "0.1.0 spent more than its box holds"
         return f"{name} admits nothing under its cap of {cap}: {own if spent.alone else old}"
-    names = ("mu^2", "delta for thresholds", "plain epsilon", "plain delta")
+    names = ("noise", "delta for thresholds", "plain epsilon", "plain delta")
     amounts = zip(names, box.amounts, *map(coordinates, (spent.cost, asked, spent.cost + asked)), strict=True)
     over = "; ".join(
-        f"{what} {_short(max(Decimal(0), limit - used), _DOWN)} of {_short(limit, _DOWN)} left, and {_short(more, _UP)} is "
-        "asked for"
+        _missing(what, limit, max(Decimal(0), limit - used), more)
         for what, limit, used, more, total in amounts
         if total > limit
     )
     return f"{name} ({cap}) does not hold this release: {over}"
+
+
+def _missing(what: str, limit: Decimal, left: Decimal, asked: Decimal) -> str:
+    """What a box lacks: of noise, whose mu^2 few know, as shares."""
+    if what == "noise":
+        had, needed = (100 * amount / (limit or asked) for amount in (left, asked))
+        return f"{_short(had, _DOWN)} % of its budget for noise is left, and {_short(needed, _UP)} % is asked for"
+    return f"{what} {_short(left, _DOWN)} of {_short(limit, _DOWN)} left, and {_short(asked, _UP)} is asked for"
 
 
 def _raised_cap(request: ReleaseRequest, account: Account, spent: Spent) -> BasicAmount | None:
