@@ -87,8 +87,9 @@ def _print_plans(configs: list[Path], plans: list[PlannedRelease], targets: list
         _compare(plans[0], plans[1])
     for config, planned, target in zip(configs, plans, targets, strict=True):
         name = f"{config}: " if len(configs) > 1 else ""
-        for line in (*planned.notes, *planned.good_for, *target):
-            out.print(f"{name}{line}")
+        head, table = planned.good_for[:1], planned.good_for[1:]
+        for line in (*(f"{name}{line}" for line in (*planned.notes, *target, *head)), *table):
+            out.print(line)
         if planned.account.fits and len(configs) == 1:
             out.print(f"Next: marginweave run {config}")
 
