@@ -93,8 +93,6 @@ class Synthesizer:
             configuration=self.configuration,
             folder=folder,
             source=self.configuration.source.file,
-            ledger_file=None,
-            suites=(None, None),
             earlier=earlier_releases(file, self.configuration) if file else (),
         )
         return PlannedRelease.of(request)

@@ -49,7 +49,7 @@ def test_only_the_first_release_is_admitted_by_its_statement(ledger, reserve, lo
     ledger.draws.return_unused("first", ["count", "level-1", "level-2"])
     with pytest.raises(
         BudgetError,
-        match=r"does not hold this release: (99\.\d+|100) % of its budget for noise is left, and \d{3,}(\.\d+)? % is",
+        match=r"does not hold this release: noise, in percent of its budget: (99\.\d+|100) of 100 left, and \d{3,}(\.\d+)? is",
     ):
         reserve("second", plan=small_plan(cost=gaussian(FULL)))
     _audit(location)
