@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -15,7 +16,7 @@ from marginweave.flows.orchestration.environment import home_directory
 from marginweave.schemas.configuration.columns import DateColumn, NumberColumn
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.yaml_source import mapping_of
-from marginweave.schemas.errors import InputError, NotFittedError, OperatorError
+from marginweave.schemas.errors import InputError, NotFittedError, OperatorError, printable
 from marginweave.schemas.places import FRAME
 from marginweave.tasks.accounting.plan.resolve import load_configuration, parse_configuration
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
     from marginweave.flows.plan.overview import PlannedRelease
     from marginweave.flows.postprocess.opened import Release
+    from marginweave.flows.run.request import Request
+    from marginweave.tasks.references import RunReference
 
 
 class Synthesizer:
@@ -31,14 +34,20 @@ class Synthesizer:
 
     `config` is a path, a mapping with the keys of the file, such as `marginweave.Configuration`, or a resolved one, whose
     `source` is not read. `home` is the folder in which `runs/` lives: MARGINWEAVE_HOME or the working directory. `fit` charges
-    the dataset's account once: the same table and configuration again find the finished release.
+    the dataset's account once: the same table and configuration again find the finished release. While it runs it says on
+    standard error how far it is, unless `verbose` is False.
 
     Raises:
         InputError: the configuration breaks a rule, or something in it is not confirmed.
     """
 
-    def __init__(self, config: str | Path | Mapping[str, Any] | Configuration, home: str | Path | None = None) -> None:
-        self.config, self.home = config, home
+    def __init__(
+        self,
+        config: str | Path | Mapping[str, Any] | Configuration,
+        home: str | Path | None = None,
+        verbose: bool = True,
+    ) -> None:
+        self.config, self.home, self.verbose = config, home, verbose
         if isinstance(config, Configuration):
             self.configuration = config
         elif isinstance(config, Mapping):
@@ -64,15 +73,29 @@ class Synthesizer:
         """
         unknown = params.keys() - self.get_params()
         if unknown:
-            raise InputError(f"{min(unknown)} is no parameter of a Synthesizer; there are config and home")
+            raise InputError(f"{min(unknown)} is no parameter of a Synthesizer; there are config, home and verbose")
         vars(self).update(vars(type(self)(**{**self.get_params(), **params})))
         return self
 
     def plan(self) -> PlannedRelease:
-        """Noise, share of the budget and typical error of each draw, before anything is read or charged."""
+        """What `marginweave plan` says before anything is read or charged: noise, errors, the account, what it is good for."""
         from marginweave.flows.plan.overview import PlannedRelease
+        from marginweave.flows.run.earlier import earlier_releases
+        from marginweave.flows.run.request import Request, default_run
+        from marginweave.tasks.checkpoint.run_folder import RunFolder
 
-        return PlannedRelease.of(self.configuration)
+        names = (default_run(self.configuration, self._home, kind) for kind in ("-frame", ""))
+        of_frame, of_path = (RunFolder.at(self._home, name) for name in names)
+        folder = of_frame if of_frame.read_manifest() else of_path
+        file = Path(self.config) if isinstance(self.config, str | Path) else None
+        request = Request(
+            path=file or folder.internal / "configuration.yaml",
+            configuration=self.configuration,
+            folder=folder,
+            source=self.configuration.source.file,
+            earlier=earlier_releases(file, self.configuration) if file else (),
+        )
+        return PlannedRelease.of(request)
 
     def fit(self, data: Any, run: str | None = None) -> Self:
         """Release a table: the whole flow, with its own Prefect server; a finished release is found without one.
@@ -80,6 +103,7 @@ class Synthesizer:
         `data` is a frame of pandas or Polars, an Arrow table, or the path of a table that `marginweave run` could read. The run
         of a frame is called `<dataset>-<hash of the configuration>-frame`, that of a path as on the command line.
         With `run` it has that name: a separate release, charged even if a file with the same rows has a release.
+        A run that was stopped, also by Ctrl-C, is resumed by the same call.
 
         DP: (epsilon, delta) of the configuration, charged to the account of the dataset.
 
@@ -115,12 +139,17 @@ class Synthesizer:
                     self._release = Release(self._run(config, str(source), folder.run))
             except OperatorError as stop:
                 stopped = stop
+            except KeyboardInterrupt as stop:
+                stop.add_note(
+                    "Nothing is lost or charged twice: the same fit resumes it. What was charged stays charged."
+                )
+                raise
         if stopped is not None:
             raise InputError(stopped.detail)
         return self
 
     def sample(
-        self, n: int | None = None, seed: int | None = None, where: Mapping[str, Any] | None = None
+        self, n: int | None = None, seed: int | None = None, where: Mapping[str, Any] | None = None, **others: object
     ) -> pd.DataFrame:
         """Synthetic records of the release, as `Release.sample` makes them: in the dtypes of the frame, free of charge.
 
@@ -128,7 +157,7 @@ class Synthesizer:
             NotFittedError: `fit` was not called.
             InputError: as `Release.sample`.
         """
-        return self.release.sample(n, seed, where)
+        return self.release.sample(n, seed, where, **others)
 
     @property
     def release(self) -> Release:
@@ -159,13 +188,40 @@ class Synthesizer:
         request = read_request(config, run=run, source=source, home=self._home)
         reference, state = prepare_run(request)
         if state == RunState.RUNNING or internal_evaluation_due(reference):
-            from marginweave.flows.orchestration.session import prefect_session
+            self._release_now(request, reference)
+        else:
+            self._say(f"Already released, nothing charged: {place_of_files(request.folder)}")
+        return place_of_files(request.folder)
 
-            with prefect_session(self._home, request.folder.internal):
+    def _release_now(self, request: Request, reference: RunReference) -> None:
+        """Run the flow; what it says is what `marginweave run` says, and of ids that repeat to a person at a terminal alone."""
+        from marginweave.flows.check.table import id_warnings
+        from marginweave.flows.orchestration.environment import makes_database
+        from marginweave.flows.orchestration.session import prefect_session
+        from marginweave.flows.postprocess.published import outcome_words, released_verdict
+        from marginweave.flows.run.bookkeeping import account_statement, is_charged
+        from marginweave.flows.run.progress import LogReporter, reporting
+
+        run, privacy, folder = request.folder.run, request.configuration.privacy, request.folder
+        with reporting(LogReporter(self._say)) as reporter:
+            self._say(f"Run {run}: starting Prefect (about {15 if makes_database(self._home) else 3} s)")
+            for line in id_warnings(request) if self.verbose and sys.stderr.isatty() else ():
+                self._say(line)
+            with prefect_session(self._home, folder.internal):
                 from marginweave.flows import release
 
-                release(str(config), request.folder.run, source, str(self._home))
-        return place_of_files(request.folder)
+                release(str(request.path), run, request.source, str(self._home))
+        charged = f"epsilon {privacy.epsilon:g} and delta {privacy.delta:g}"
+        self._say(
+            f"Released, {charged if is_charged(reference, reporter.lease) else 'nothing'} charged: {folder.release}"
+        )
+        for line in outcome_words(account_statement(reference), released_verdict(folder.release)):
+            self._say(line)
+        self._say(f"To publish it: marginweave publish {run} --to FOLDER")
+
+    def _say(self, text: str) -> None:
+        if self.verbose:
+            sys.stderr.write(f"{printable(text)}\n")
 
     def _parquet(self, data: Any) -> tuple[bytes, dict[str, str]]:
         """The declared columns as Parquet, numbers and dates of pandas as they are, all else as text; and their types."""

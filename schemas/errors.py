@@ -75,6 +75,11 @@ class MachineError(StageError):
     """A fault of the machine (a full, read-only or broken disk): the same step may succeed later, whatever the data."""
 
 
+def printable(text: str) -> str:
+    """The text as one line that moves no cursor: names and values can hold what a terminal obeys."""
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+
+
 def place_of(error: BaseException) -> str:
     """File and line of the innermost frame that is ours: all that is shown of an error whose text may quote data."""
     place = "unknown place"

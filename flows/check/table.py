@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from marginweave.flows.run.request import Request
 from marginweave.schemas.configuration.columns import IdentifierColumn, MeasuredColumn
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.structure import Structure
+from marginweave.schemas.errors import MarginweaveError, printable
 from marginweave.schemas.released.evaluation import BrokenRule
 from marginweave.tasks.checkpoint.codecs import plain_table
 from marginweave.tasks.evaluate.rules import add_rules, broken_rules, dropped_records
@@ -71,18 +73,25 @@ def check_table(request: Request) -> list[CheckedRow]:
     return sorted(inspection.rows(), key=lambda row: row.order)
 
 
-def repeated_ids(request: Request) -> list[str]:
-    """The columns whose ids stand in several rows of a table of which single rows are protected. Private.
+_IDS = (
+    "`unit: row` protects single rows, and values of {name} are in several: if it tells people apart, stop with Ctrl-C, and "
+    "protect people: privacy: {{unit: {{column: {name}, max_records: …}}}}"
+)
 
-    Raises:
-        InputError: the source cannot be read.
+
+def id_warnings(request: Request) -> list[str]:
+    """What to tell the person at a terminal, and no log, of ids that repeat under `unit: row`. Private.
+
+    What cannot be read is not told of: the run refuses it.
     """
-    inspection = Inspection(request.configuration, source_columns(request.source, request.configuration.source))
-    source = TableSource.of(request.source, request.configuration)
-    for block in source.tables(tuple(inspection.ids)) if inspection.ids else ():
-        for name, repetition in inspection.ids.items():
-            repetition.add(block.column(name))
-    return [row.subject for row in inspection.id_rows()]
+    with suppress(MarginweaveError):
+        inspection = Inspection(request.configuration, source_columns(request.source, request.configuration.source))
+        source = TableSource.of(request.source, request.configuration)
+        for block in source.tables(tuple(inspection.ids)) if inspection.ids else ():
+            for name, repetition in inspection.ids.items():
+                repetition.add(block.column(name))
+        return [printable(_IDS.format(name=row.subject)) for row in inspection.id_rows()]
+    return []
 
 
 @dataclass

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,12 +9,11 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from marginweave.flows.cli.console import Config, Home, Source, out, printable, table_of
-from marginweave.schemas.errors import EXIT_FAILED, InputError, MarginweaveError
+from marginweave.flows.cli.console import Config, Home, Source, out, table_of
+from marginweave.schemas.errors import EXIT_FAILED, InputError, printable
 
 if TYPE_CHECKING:
     from marginweave.flows.check.table import CheckedRow
-    from marginweave.flows.run.request import Request
 
 _ShowValues = Annotated[
     bool, typer.Option("--show-values", help="Show a few values that do not fit, of each column; on a terminal alone.")
@@ -23,10 +21,6 @@ _ShowValues = Annotated[
 _WIDTH = 160  # where there is no terminal
 _LONGEST = 40
 _STYLES = "bold red", "yellow", "default"
-_IDS = (
-    "`unit: row` protects single rows, and values of {name} stand in several: if it tells people apart, stop with Ctrl-C, and "
-    "protect people: privacy: {{unit: {{column: {name}, max_records: …}}}}. See marginweave check {config}"
-)
 _AFTER = (
     "Change the configuration by what is published, never by what this table holds. If you now change columns, values, bounds "
     "or bins, privacy.json says so (configured_after_check)."
@@ -66,15 +60,6 @@ def check(config: Config, show_values: _ShowValues = False, source: Source = Non
             out.print("`marginweave run` stops at what is marked, before anything is charged.")
             raise typer.Exit(EXIT_FAILED)
         out.print(f"Next: marginweave plan {config}")
-
-
-def warn_of_ids(request: Request) -> None:
-    """Tell the person at the terminal, and no log, that ids repeat under `unit: row`; what cannot be read the run refuses."""
-    from marginweave.flows.check.table import repeated_ids
-
-    with suppress(MarginweaveError):
-        for name in repeated_ids(request):
-            out.print(_IDS.format(name=printable(name), config=request.path.name), style="yellow")
 
 
 def _show(rows: list[CheckedRow], *, values: bool) -> None:

@@ -18,7 +18,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from marginweave.flows.orchestration.environment import home_directory
 from marginweave.flows.run.stopping import obey_signals
-from marginweave.schemas.errors import EXIT_FAILED, InputError, MarginweaveError, OperatorError, place_of
+from marginweave.schemas.errors import EXIT_FAILED, InputError, MarginweaveError, OperatorError, place_of, printable
 from marginweave.schemas.places import scheme_of
 from marginweave.tasks.interruption import INTERRUPTION, Stopped
 
@@ -109,11 +109,6 @@ def stopped_words(number: int) -> str:
 def tell(message: str) -> None:
     """Print `message` on standard error as one line, whatever the names and values that it quotes hold."""
     typer.echo(f"marginweave: {printable(message)}", err=True)
-
-
-def printable(text: str) -> str:
-    """The text as one line that moves no cursor: names and values can hold what a terminal obeys."""
-    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
 def warn_of_former_keys(config: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,10 +15,10 @@ from marginweave.schemas.errors import EXIT_FAILED, InputError
 from marginweave.tasks.checkpoint.files import at_place, replace_file
 
 if TYPE_CHECKING:
-    from marginweave.flows.plan.account import AccountForecast, Schedule
     from marginweave.flows.plan.overview import PlannedRelease
     from marginweave.flows.plan.target import ErrorTarget
     from marginweave.flows.run.request import Request
+    from marginweave.tasks.empirical.findings import Finding
 
 _Configs = Annotated[
     list[Path], typer.Argument(metavar="CONFIG [CONFIG]", help="The YAML file of the release; two to compare.")
@@ -68,33 +70,27 @@ def plan(
     prepare_environment(home)  # the schedule is Prefect's to read
     planned = None if schedule is None else Schedule(schedule, timezone or "UTC")
     requests = [read_request(config, run=None, source=source, home=home) for config in configs]
-    said = [_target_lines(request, goal) for request in requests]
-    parts = [
-        (request, PlannedRelease.of(request.configuration), lines)
-        for request, lines in zip(requests, said, strict=True)
-    ]
+    plans = [PlannedRelease.of(request, planned) for request in requests]
+    targets = [_target_lines(request, goal) for request in requests]
     if as_json:
-        print_json([_facts(*part, planned) for part in parts])
+        print_json([_facts(*part) for part in zip(plans, targets, strict=True)])
     else:
-        _print_plans(configs, parts, planned)
+        _print_plans(configs, plans, targets)
 
 
-def _print_plans(
-    configs: list[Path], parts: list[tuple[Request, PlannedRelease, list[str]]], schedule: Schedule | None
-) -> None:
-    plans = [overview for _, overview, _ in parts]
+def _print_plans(configs: list[Path], plans: list[PlannedRelease], targets: list[list[str]]) -> None:
     if len(plans) == 1:
         out.print(plans[0].heading)
         _print_draws({"": plans[0]})
         out.print(plans[0].ending)
     else:
         _compare(plans[0], plans[1])
-    for config, (request, overview, lines) in zip(configs, parts, strict=True):
+    for config, planned, target in zip(configs, plans, targets, strict=True):
         name = f"{config}: " if len(configs) > 1 else ""
-        fits = _tell(request, overview, schedule, name)
-        for line in lines:
-            out.print(f"{name}{line}")
-        if fits and len(configs) == 1:
+        head, table = planned.good_for[:1], planned.good_for[1:]
+        for line in (*(f"{name}{line}" for line in (*planned.notes, *target, *head)), *table):
+            out.print(line)
+        if planned.account.fits and len(configs) == 1:
             out.print(f"Next: marginweave run {config}")
 
 
@@ -106,47 +102,27 @@ def _target_lines(request: Request, goal: ErrorTarget | None) -> list[str]:
     return list(target_forecast(request.configuration, goal))
 
 
-def _facts(
-    request: Request, planned: PlannedRelease, target: list[str], schedule: Schedule | None
-) -> dict[str, object]:
+def _facts(planned: PlannedRelease, target: list[str]) -> dict[str, object]:
     """All that is shown of a plan, for programs."""
-    from marginweave.flows.plan.sizes import size_forecast
-
-    privacy = request.configuration.privacy
-    asked: dict[str, object] = {
-        "dataset": request.configuration.dataset,
+    privacy, account = planned.configuration.privacy, planned.account
+    return {
+        "dataset": planned.configuration.dataset,
         "epsilon": privacy.epsilon,
         "delta": privacy.delta,
+        "unit": privacy.unit_key,
+        "fits": account.fits,
+        "more_that_fit": account.more,
+        "draws": planned.draws,
+        "notes": [*planned.notes, *target],
+        "rows": [row._asdict() for row in planned.sizes],
     }
-    sizes = [row._asdict() for row in size_forecast(request.configuration)]
-    notes, account = _notes(request, schedule)
-    asked |= {"unit": privacy.unit_key, "fits": account.fits, "more_that_fit": account.more}
-    return {**asked, "draws": planned.draws, "notes": [*planned.notes, *notes, *target], "rows": sizes}
-
-
-def _notes(request: Request, schedule: Schedule | None) -> tuple[list[str], AccountForecast]:
-    from marginweave.flows.plan.account import account_forecast
-    from marginweave.flows.plan.earlier import earlier_forecast
-
-    account = account_forecast(request, schedule)
-    return [*earlier_forecast(request), *account.lines], account
 
 
 def _print_draws(plans: dict[str, PlannedRelease]) -> None:
-    """A line a draw of each plan; columns in which no draw has anything are left out."""
-    rows = {(name, side): plan.draws[name] for side, plan in plans.items() for name in plan.draws}
-    keys = [
-        key
-        for key in dict.fromkeys(key for cells in rows.values() for key in cells)
-        if any(cells.get(key) for cells in rows.values())
-    ]
-    heads = [key.removeprefix("typical ").removesuffix(" of budget") for key in keys]
-    table = table_of("draw", *([] if len(plans) == 1 else [""]), *heads)
-    order = dict.fromkeys(name for name, _ in rows)
-    for name, side in [(name, side) for name in order for side in plans if (name, side) in rows]:
-        cells = [rows[name, side].get(key, "") for key in keys]
-        table.add_row(name, *([] if len(plans) == 1 else [side]), *cells)
-    print_wide(table)
+    from marginweave.flows.plan.overview import aligned, draw_rows
+
+    for line in aligned(draw_rows(plans)):
+        out.print(line)
 
 
 def _compare(one: PlannedRelease, other: PlannedRelease) -> None:
@@ -161,42 +137,13 @@ def _compare(one: PlannedRelease, other: PlannedRelease) -> None:
     _print_draws(plans)
 
 
-def _tell(request: Request, planned: PlannedRelease, schedule: Schedule | None, name: str) -> bool:
-    """What is said in sentences: noise, preparation, records, ledger, and how long the account lasts. Does the release fit?"""
-    from marginweave.flows.plan.cost import SERVER, slow_rules
-    from marginweave.flows.plan.sizes import size_forecast
-    from marginweave.tasks.engine.local import available_cores
-
-    notes, account = _notes(request, schedule)
-    for line in (*planned.notes, *notes):
-        out.print(f"{name}{line}")
-    if sized := size_forecast(request.configuration):
-        out.print(
-            f"{name}What it will be good for, by the distance (TVD) that noise alone would make, and of records as measured:"
-        )
-        table = table_of("rows", "counted", "columns", "pairs", "synthetic records", "time, memory")
-        for row in sized:
-            table.add_row(f"{row.rows:,}", *row[1:-1])
-        print_wide(table)
-        for row in sized:
-            if row.noise:
-                out.print(f"{name}Pairs that are mostly noise with {row.rows:,} rows: {row.noise}")
-        rules = slow_rules(request.configuration)
-        server = f"{SERVER:.0f} s of it for Prefect's server where none runs (and .3 GB more)"
-        out.print(
-            f"Time on {available_cores()} idle cores like our benchmarks', {server}{rules}; more where others work"
-        )
-        if request.configuration.rows is None:
-            out.print("If the number of rows is public, say rows: N in the configuration: auto then chooses by it")
-    return account.fits is True
-
-
 def audit(
     config: Annotated[
         Path | None,
         typer.Argument(metavar="[CONFIG]", help="Whose parameters are audited [default: examples with power]."),
     ] = None,
     to: Annotated[Path, typer.Option(help="The page to write, with a plot.")] = Path("audit.html"),
+    as_json: Json = False,
 ) -> None:
     """Measure what every mechanism and the pipelines lose, on made-up tables; exit 1 where a claim is exceeded.
 
@@ -209,25 +156,42 @@ def audit(
     from marginweave.flows.audit.suite import examples
     from marginweave.tasks.accounting.plan.resolve import load_configuration
     from marginweave.tasks.empirical.findings import refuted
-    from marginweave.tasks.publish.pages import ABOUT, VERDICTS, audit_verdict, render_audit
+    from marginweave.tasks.publish.pages import ABOUT, audit_verdict, render_audit
 
     if to.is_dir() or not to.parent.is_dir():
         raise InputError(f"--to ({to}) must be a file in a folder that exists")
     loaded = None if config is None else load_configuration(config)
     audited = examples() if loaded is None else {loaded.dataset: loaded}
-    out.print(ABOUT)
+    if not as_json:
+        out.print(ABOUT)
     findings = {}
     for name, configuration in audited.items():
         findings[name] = list(audit_configuration(configuration))
-        table = table_of(name, "of", "claim", "measured", "trials", "verdict")
-        for found in findings[name]:
-            interval = f"{found.measured.low:.3f} to {found.measured.high:.3f}"
-            cells = (found.quantity, f"{found.claim:.4g}", interval, f"{found.trials:,}", VERDICTS[found.verdict])
-            table.add_row(found.name, *cells)
-        print_wide(table)
-        out.print("")
+        if not as_json:
+            _print_findings(name, findings[name])
     with at_place(to, "written"):
         replace_file(to, render_audit(findings))
-    out.print(f"{audit_verdict(findings)[1]} Written to {to}")
+    if as_json:
+        tests = {name: [_test(each) for each in found] for name, found in findings.items()}
+        print_json({"verdict": audit_verdict(findings)[1], "page": to, "tests": tests})
+    else:
+        out.print(f"{audit_verdict(findings)[1]} Written to {to}")
     if any(map(refuted, findings.values())):
         raise typer.Exit(EXIT_FAILED)
+
+
+def _test(found: Finding) -> dict[str, object]:
+    ends = {end: at if math.isfinite(at) else None for end, at in asdict(found.measured).items()}
+    return {**asdict(found), "measured": ends, "verdict": found.verdict}
+
+
+def _print_findings(name: str, findings: list[Finding]) -> None:
+    from marginweave.tasks.publish.pages import VERDICTS
+
+    table = table_of(name, "of", "claim", "measured", "trials", "verdict")
+    for found in findings:
+        interval = f"{found.measured.low:.3f} to {found.measured.high:.3f}"
+        cells = (found.quantity, f"{found.claim:.4g}", interval, f"{found.trials:,}", VERDICTS[found.verdict])
+        table.add_row(found.name, *cells)
+    print_wide(table)
+    out.print("")

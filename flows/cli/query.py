@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from marginweave.flows.cli.console import Home, Json, out, print_json, printable, table_of, tell
-from marginweave.schemas.errors import InputError
+from marginweave.flows.cli.console import Home, Json, out, print_json, table_of, tell
+from marginweave.schemas.errors import InputError, printable
 
 if TYPE_CHECKING:
     from marginweave.tasks.answers.answer import Answer

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
-from marginweave.flows.cli.console import Home, Reason, RunName, Source, out, printable
+from marginweave.flows.cli.console import Home, Json, Reason, RunName, Source, out, print_json
 from marginweave.flows.orchestration.environment import prepare_environment
-from marginweave.schemas.errors import InputError
+from marginweave.schemas.errors import InputError, printable
 
 if TYPE_CHECKING:
     from marginweave.schemas.released.evaluation import Evaluation
@@ -51,7 +52,7 @@ def evaluate(
     run_name: RunName,
     internal: _Internal = False,
     attacks: _Attacks = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
+    as_json: Json = False,
     source: Source = None,
     home: Home = Path(),
 ) -> None:
@@ -107,6 +108,7 @@ def report(
         str | None,
         typer.Option(metavar="RUN", help="An earlier release of the dataset: say what changed since, beyond noise."),
     ] = None,
+    as_json: Json = False,
     home: Home = Path(),
 ) -> None:
     """Say where a release's report is, or write report and explorer again from what was published: the same bytes.
@@ -120,11 +122,18 @@ def report(
 
     if against is None:
         prepare_environment(home)
-        out.print(str(rewrite_report(home, run_name, to)))
+        written = str(rewrite_report(home, run_name, to))
+        print_json({"report": written}) if as_json else out.print(written)
         return
     from marginweave.tasks.publish.comparison import FALSE_ALARM
 
     found = compare_with(home, run_name, against, to)
+    if as_json:
+        changed = {"changed": map(asdict, found.changed), "changed_pairs": map(asdict, found.changed_pairs)}
+        print_json(
+            {"verdict": found.verdict, "false_alarm": FALSE_ALARM, **{key: [*each] for key, each in changed.items()}}
+        )
+        return
     out.print(found.verdict)
     for change in (*found.changed, *found.changed_pairs)[:_SHOWN]:
         out.print(f"  {printable(change.said)}")

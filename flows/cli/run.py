@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from marginweave.flows.cli import console
-from marginweave.flows.cli.check import warn_of_ids
 from marginweave.flows.cli.console import Config, Home, RunName, Source, out
 from marginweave.flows.orchestration.environment import importing, makes_database, prepare_environment
 from marginweave.schemas.errors import InputError, MarginweaveError
@@ -109,18 +108,22 @@ def execute(request: Request, *, yes: bool = False) -> None:
             if is_first:
                 reporter.note("Starting Prefect's server for the first time in this home takes about 15 s")
             if fresh and not yes and out.is_terminal:
-                warn_of_ids(request)
+                _warn_of_ids(request)
             with attended(not yes):
                 _release(request, reference)
-    lease = reporter.lease
-    from marginweave.flows.run.bookkeeping import account_statement
+    from marginweave.flows.run.bookkeeping import account_statement, is_charged
     from marginweave.flows.run.lookup import place_of_files
 
-    record = reference.ledger.releases.find(reference.manifest.release)  # another process may have begun other draws
-    charged = lease is not None and record is not None and any(draw.lease == lease for draw in record.draws)
-    account = account_statement(reference)
+    charged, account = is_charged(reference, reporter.lease), account_statement(reference)
     place = place_of_files(request.folder)
     _summarize(request, account, place, is_waiting=place != request.folder.release, fresh=fresh, charged=charged)
+
+
+def _warn_of_ids(request: Request) -> None:
+    from marginweave.flows.check.table import id_warnings
+
+    for line in id_warnings(request):
+        out.print(f"{line}. See marginweave check {request.path.name}", style="yellow")
 
 
 def _release(request: Request, reference: RunReference) -> None:
@@ -143,7 +146,7 @@ def _summarize(
     request: Request, account: AccountStatement, place: Path, *, is_waiting: bool, fresh: bool, charged: bool
 ) -> None:
     """Print where the files are, and what the release guarantees or who decides on it: for a terminal, or as JSON."""
-    from marginweave.flows.postprocess.published import released_verdict
+    from marginweave.flows.postprocess.published import outcome_words, released_verdict
     from marginweave.flows.run.lookup import what_to_do
     from marginweave.flows.run.progress import LineReporter
 
@@ -169,14 +172,9 @@ def _summarize(
         lines.line(event, **line, **accuracy, charged_now=charged, account=account.model_dump(mode="json"))
         return
     out.print(f"\n{title}", style="bold")
-    out.print(
-        f"{text}\nAccount {account.dataset}: epsilon {account.epsilon:.4g} of {account.cap_epsilon:g} spent "
-        f"at delta {account.delta:g}, {account.releases} release(s)"
-    )
-    if judged is not None:
-        out.print(f"Verdict: {judged.publication}", style="bold")
-        for sentence in (*judged.says, *judged.advice):
-            out.print(f"  {sentence}")
+    out.print(text)
+    for words in outcome_words(account, judged):
+        out.print(words, style="bold" if words.startswith("Verdict") else None)
     if not is_waiting:
         out.print(f"Next: open {shown / 'report.html'}, then marginweave publish {run} --to FOLDER")
 

@@ -57,8 +57,9 @@ def box(total: AccountTotal) -> str:
     if own_box is None:
         return "no box: opened by 0.1.0, and admits nothing before `marginweave ledger upgrade`"
     plain, allowance = spent.plain, own_box.allowance
+    noise = tidy(100 * spent.mu2 / own_box.mu2) if own_box.mu2 else "0"
     return (
-        f"spent of its box: mu² {tidy(spent.mu2)} of {tidy(own_box.mu2)}, delta for thresholds {scientific(spent.delta)} of "
+        f"spent of its box: {noise} % of the budget for noise, delta for thresholds {scientific(spent.delta)} of "
         f"{scientific(own_box.delta_add)}, plain epsilon {tidy(plain.epsilon)} of {tidy(allowance.epsilon)} and delta "
         f"{scientific(plain.delta)} of {scientific(allowance.delta)}"
     )

@@ -92,9 +92,11 @@ def combinations_forecast(configuration: Configuration) -> list[str]:
         least = level_threshold(settings, length, configuration.reporting_length, sd, 1, 1)
         alone = candidates * ndtr((0.5 - least) / float(sd))
         known = "" if length == 1 else "at most "
-        words = f"Combinations of {length}: {known}{candidates}; about {alone:.0f} of the published ones would be pure noise"
-        if length > 1 and alone > settings.max_combinations:
-            most = settings.max_combinations
+        words, most = f"Combinations of {length}: {known}{candidates}; about {alone:.0f}", settings.max_combinations
+        if length == 1 or alone <= most:
+            words += " of the published ones would be pure noise"
+        else:
+            words += " would reach the least count by noise alone"
             raised = math.ceil(0.5 - float(sd) * ndtri(most / candidates))
             if settings.on_overflow == "raise-threshold":
                 words += f", {most} of them from a count of {raised} on"

@@ -1,34 +1,41 @@
-"""What is known of a release from its configuration alone, as one value: a line a draw, and sentences."""
+"""What is known of a release before it is made, as one value: a line a draw, sentences, and what it will be good for."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from marginweave.flows.plan.accuracy import relative_errors
 from marginweave.flows.plan.noise import forecast
+from marginweave.flows.run.request import Request
 from marginweave.schemas.configuration.release import Configuration
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from marginweave.flows.plan.account import AccountForecast, Schedule
+    from marginweave.flows.plan.sizes import SizeForecast
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PlannedRelease:
     """The plan of a release: noise, share of the budget, typical error and least count of each of its draws.
 
-    Nothing is read but the configuration, and nothing is charged. `draws` has the cells of the table by the name of a draw,
-    `epsilon` is what all draws have together at the release's delta.
+    Nothing is read but the configuration and the ledger, and nothing is charged. `draws` has the cells of the table by the
+    name of a draw, `epsilon` is what all draws have together at the release's delta.
     """
 
-    configuration: Configuration
+    request: Request
+    schedule: Schedule | None
     draws: dict[str, dict[str, str]]
     epsilon: float
 
     @classmethod
-    def of(cls, configuration: Configuration) -> PlannedRelease:
-        """The plan of a configuration."""
+    def of(cls, request: Request, schedule: Schedule | None = None) -> PlannedRelease:
+        """The plan of what was asked for, and how long its account lasts on a schedule."""
+        configuration = request.configuration
         drawn, epsilon = forecast(configuration)
         errors = relative_errors(configuration, configuration.rows) if configuration.rows else {}
         draws = {}
@@ -42,7 +49,12 @@ class PlannedRelease:
                 beside = errors.get(row.name, ("", ""))
                 draws[row.name] |= dict(zip(("of all rows", "of a mean count"), beside, strict=True))
             draws[row.name]["least count"] = row.threshold
-        return cls(configuration=configuration, draws=draws, epsilon=epsilon)
+        return cls(request=request, schedule=schedule, draws=draws, epsilon=epsilon)
+
+    @property
+    def configuration(self) -> Configuration:
+        """What is released."""
+        return self.request.configuration
 
     @property
     def heading(self) -> str:
@@ -67,8 +79,9 @@ class PlannedRelease:
 
     @cached_property
     def notes(self) -> list[str]:
-        """What there is to say beside the table, a sentence each: methods, noise, preparation, measured errors."""
+        """What there is to say beside the table, a sentence each: methods, noise, preparation, measured errors, the account."""
         from marginweave.flows.plan import accuracy, noise, sizes
+        from marginweave.flows.plan.earlier import earlier_forecast
 
         forecasts = (
             noise.observer_forecast,
@@ -80,18 +93,67 @@ class PlannedRelease:
             sizes.bins_forecast,
             accuracy.method_forecast,
         )
-        return [line for forecast in forecasts for line in forecast(self.configuration)]
+        said = [line for forecast in forecasts for line in forecast(self.configuration)]
+        return [*said, *earlier_forecast(self.request), *self.account.lines]
+
+    @cached_property
+    def account(self) -> AccountForecast:
+        """What the ledger says to the release."""
+        from marginweave.flows.plan.account import account_forecast
+
+        return account_forecast(self.request, self.schedule)
+
+    @cached_property
+    def sizes(self) -> list[SizeForecast]:
+        """What it will be good for, by the number of rows."""
+        from marginweave.flows.plan.sizes import size_forecast
+
+        return size_forecast(self.configuration)
+
+    @property
+    def good_for(self) -> list[str]:
+        """The same in lines, with the time it takes; none where sizes of domains are not public."""
+        if not self.sizes:
+            return []
+        from marginweave.flows.plan.cost import SERVER, slow_rules
+        from marginweave.tasks.engine.local import available_cores
+
+        heads = ["rows", "counted", "columns", "pairs", "synthetic records", "time, memory"]
+        server = f"{SERVER:.0f} s of it for Prefect's server where none runs (and .3 GB more)"
+        rules = slow_rules(self.configuration)
+        public = "If the number of rows is public, say rows: N in the configuration: auto then chooses by it"
+        return [
+            "What it will be good for, by the distance (TVD) that noise alone would make, and of records as measured:",
+            *aligned([heads, *([f"{row.rows:,}", *row[1:-1]] for row in self.sizes)]),
+            *(f"Pairs that are mostly noise with {row.rows:,} rows: {row.noise}" for row in self.sizes if row.noise),
+            f"Time on {available_cores()} idle cores like our benchmarks', {server}{rules}; more where others work",
+            *([public] if self.configuration.rows is None else []),
+        ]
 
     def __repr__(self) -> str:
-        rows = [
-            ["draw", *next(iter(self.draws.values()))],
-            *([name, *row.values()] for name, row in self.draws.items()),
-        ]
-        widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
-        lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
-        return "\n".join([self.heading, *lines, self.ending])
+        return "\n".join([self.heading, *aligned(draw_rows({"": self})), self.ending, *self.notes, *self.good_for])
 
     def _repr_html_(self) -> str:
         from html import escape
 
-        return f"<p>{escape(self.heading)}</p>{self.frame.to_html()}<p>{escape(self.ending)}</p>"
+        said = "".join(f"<p>{escape(line)}</p>" for line in (self.ending, *self.notes))
+        sizes = escape("\n".join(self.good_for))
+        return f"<p>{escape(self.heading)}</p>{self.frame.to_html()}{said}<pre>{sizes}</pre>"
+
+
+def draw_rows(plans: Mapping[str, PlannedRelease]) -> list[list[str]]:
+    """A head, and a line a draw of each plan; columns in which no draw has anything are left out."""
+    cells = {(name, side): plan.draws[name] for side, plan in plans.items() for name in plan.draws}
+    keys = [*dict.fromkeys(key for row in cells.values() for key in row if any(one.get(key) for one in cells.values()))]
+    heads = [key.removeprefix("typical ").removesuffix(" of budget") for key in keys]
+    names = dict.fromkeys(name for name, _ in cells)
+    order = [(name, side) for name in names for side in plans if (name, side) in cells]
+    rows = [[name, side, *(cells[name, side].get(key, "") for key in keys)] for name, side in order]
+    table = [["draw", "", *heads], *rows]
+    return table if len(plans) > 1 else [[name, *row] for name, _, *row in table]
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows of a table as lines, its columns one below the other."""
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]

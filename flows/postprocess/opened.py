@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -94,7 +95,7 @@ class Release:
         return self._frame("synthetic.parquet")
 
     def sample(
-        self, n: int | None = None, seed: int | None = None, where: Mapping[str, Any] | None = None
+        self, n: int | None = None, seed: int | None = None, where: Mapping[str, Any] | None = None, **others: object
     ) -> pd.DataFrame:
         """`n` synthetic records, in the types of the source: post-processing, free of charge.
 
@@ -104,19 +105,24 @@ class Release:
             n: how many; the protected number of records by default.
             seed: of public draws; that of the configuration by default.
             where: conditions by column, such as `{"sex": "f", "age": {"from": 65}}`. Each record meets all of them, and records
-                have the fitted mixture's distribution under these conditions.
+                have the fitted mixture's distribution under these conditions. A text that the column declares as `missing`,
+                often `""`, asks for the missing value.
+            others: none; a name of another package, such as `num_rows`, is refused.
 
         Raises:
-            InputError: `n` is out of range or missing beside `where`, or a condition does not go with its column, leaves no
-                record, or the release has no fitted mixture.
+            InputError: `n` is no whole number, out of range, or missing beside `where`, or a condition does not go with its
+                column, leaves no record, or the release has no fitted mixture.
         """
+        if others:
+            raise InputError(f"sample takes n, seed and where, and no {min(others)}; write sample(1000, seed=7)")
+        if where is not None and not where:
+            raise InputError("where has no condition; leave it out for records of the whole table")
         if n is None and where:
             raise InputError("n must be given with where: how many records are to meet the conditions?")
-        if n is not None and not 0 <= n <= MAX_RECORDS:
-            raise InputError(f"n ({n}) must lie in [0, {MAX_RECORDS}]")
+        records, number = _whole("n", n, MAX_RECORDS), _whole("seed", seed, 2**63 - 1)
         import pyarrow as pa
 
-        blocks = self.published.synthesize(self.published.settings(n, seed), where)
+        blocks = self.published.synthesize(self.published.settings(records, number), where)
         frame: pd.DataFrame = pa.concat_tables(blocks).to_pandas()
         return frame
 
@@ -213,3 +219,14 @@ class Release:
 
         rows = "".join(f"<tr><th>{name}</th><td>{escape(text)}</td></tr>" for name, text in self._facts.items())
         return f"<table><caption>Release of {escape(self.statement.dataset)}</caption>{rows}</table>"
+
+
+def _whole(name: str, value: Any, most: int) -> int | None:
+    """A whole number, also one like 5.0 or numpy's. Raises InputError for anything else; a table is not quoted."""
+    if value is None:
+        return None
+    is_number = isinstance(value, Real)
+    if not is_number or value != value // 1 or not 0 <= value <= most:
+        said = value if is_number else type(value).__name__
+        raise InputError(f"{name} ({said}) must be a whole number in [0, {most}]; write sample(1000, seed=7)")
+    return int(value)

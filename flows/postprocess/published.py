@@ -14,6 +14,7 @@ from marginweave.flows.run.continuity import changed
 from marginweave.flows.run.lookup import apply_decision, corrections, existing_run, finished_run
 from marginweave.flows.run.request import ledger_file_of, ledger_of, original_request
 from marginweave.schemas.errors import InputError
+from marginweave.schemas.released.account import AccountStatement
 from marginweave.schemas.released.evaluation import Evaluation
 from marginweave.schemas.released.manifest import RunState
 from marginweave.schemas.released.verdict import VerdictSummary
@@ -30,6 +31,15 @@ def released_verdict(release: Path) -> VerdictSummary | None:
     """What evaluation.json says a release is good for; nothing of releases of 0.1.0. DP: post-processing."""
     content = read_file(release / "evaluation.json")
     return None if content is None else Evaluation.from_json(content).summary
+
+
+def outcome_words(account: AccountStatement, verdict: VerdictSummary | None) -> list[str]:
+    """What a run says at its end: what the account has spent, and what the release is good for."""
+    spent = f"epsilon {account.epsilon:.4g} of {account.cap_epsilon:g} spent at delta {account.delta:g}"
+    said = [f"Account {account.dataset}: {spent}, {account.releases} release(s)"]
+    if verdict is not None:
+        said += [f"Verdict: {verdict.publication}", *(f"  {each}" for each in (*verdict.says, *verdict.advice))]
+    return said
 
 
 def copy_release(home: Path, run: str, to: Path, *, even_so: bool = False) -> tuple[list[str], list[str], str | None]:

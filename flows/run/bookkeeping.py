@@ -101,6 +101,12 @@ def return_unused_draws(reference: RunReference) -> None:
         reference.secrets.destroy(name)
 
 
+def is_charged(reference: RunReference, lease: str | None) -> bool:
+    """Whether the attempt under `lease` has begun a draw of the release; another process may have begun others."""
+    record = reference.ledger.releases.find(reference.manifest.release)
+    return lease is not None and record is not None and any(draw.lease == lease for draw in record.draws)
+
+
 def account_statement(reference: RunReference) -> AccountStatement:
     """What the account of the dataset has spent and lost, for privacy.json and the operator."""
     dataset, accounts = reference.configuration.dataset, reference.ledger.accounts

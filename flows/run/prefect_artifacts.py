@@ -129,7 +129,9 @@ def _summary(statement: PrivacyStatement, evaluation: Evaluation, place: Path) -
         f"- **Records:** {evaluation.records:,} synthetic ones, for a noisy count of {evaluation.reference_records:,}",
         f"- **Files:** `{place.resolve()}` on the machine of the run; begin with `report.html`",
         "## Charged, by stage",
-        *_table(("stage", "mechanism", "draws", "noise (sd, records)", "share of mu²", "delta"), _charges(statement)),
+        *_table(
+            ("stage", "mechanism", "draws", "noise (sd, records)", "share of budget", "delta"), _charges(statement)
+        ),
         "## Accuracy, by number of columns",
         *_table(("columns", "combinations", "mean TVD", "counts kept"), lengths),
         "## Marginals that the records keep worst",

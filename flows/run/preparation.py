@@ -212,7 +212,8 @@ def open_ledger(request: Request) -> Ledger:
         except BudgetError:  # again, to say which command opens what is missing: that takes a plan
             from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 
-            command = opening_for(configuration.dataset, plan_budget(configuration), request.path)
+            path = request.path if request.path.exists() else None  # of a plan in Python
+            command = opening_for(configuration.dataset, plan_budget(configuration), path)
             ledger = Ledger.open(request.ledger_location, command=command, witness=witness)
             ledger.accounts.check(configuration.dataset, command)
         return ledger

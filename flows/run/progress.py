@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
@@ -121,24 +121,22 @@ class LineReporter(Reporter):
 
 
 class LogReporter(Reporter):
-    """Lines in Prefect's log of the flow run, where a worker has started it."""
+    """Lines for `say`: Prefect's log of the flow run, where a worker has started it, or standard error of a notebook."""
 
-    def __init__(self) -> None:
-        from prefect import get_run_logger  # a command that makes no run needs no Prefect
-
-        self._log = get_run_logger()  # threads of a stage do not know their flow run
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
 
     def note(self, text: str) -> None:
-        """Log it."""
-        self._log.info(text)
+        """Say it."""
+        self._say(text)
 
     def progress(self, text: str, seconds: float) -> None:
-        """Log it."""
-        self._log.info(f"{self._stage}: {text}, {seconds:.0f} s so far")
+        """Say it."""
+        self._say(f"{self._stage}: {text}, {seconds:.0f} s so far")
 
     def finished(self, stage: str, charged: tuple[str, ...], seconds: float) -> None:
-        """Log the stage and its charges."""
-        self._log.info(f"{stage}: {seconds:.1f} s{_charges(charged)}")
+        """Say the stage and its charges."""
+        self._say(f"{stage}: {seconds:.1f} s{_charges(charged)}")
 
 
 def _charges(charged: tuple[str, ...]) -> str:
@@ -200,14 +198,17 @@ def reporter() -> Reporter:
 
 def report_to_prefect() -> None:
     """Report in the log of the flow run from now on."""
-    _REPORTER.set(LogReporter())
+    from prefect import get_run_logger  # a command that makes no run needs no Prefect
+
+    _REPORTER.set(LogReporter(get_run_logger().info))  # threads of a stage do not know their flow run
     LISTENER.set(reporter().advanced)
 
 
 @contextmanager
-def reporting(console: Console | None, run: str = "", dataset: str = "") -> Iterator[Reporter]:
-    """Report on `console` if it is a terminal, else in JSON lines on standard output; an error that ends the run as well."""
-    chosen = TerminalReporter(console) if console and console.is_terminal else LineReporter(sys.stdout, run, dataset)
+def reporting(to: Console | Reporter | None, run: str = "", dataset: str = "") -> Iterator[Reporter]:
+    """Report on a console if it is a terminal, else in JSON lines on standard output; an error that ends the run as well."""
+    lines = LineReporter(sys.stdout, run, dataset)
+    chosen = to if isinstance(to, Reporter) else TerminalReporter(to) if to and to.is_terminal else lines
     token, heard = _REPORTER.set(chosen), LISTENER.set(chosen.advanced)
     UNFINISHED.append(chosen.stopped)
     try:

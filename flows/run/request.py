@@ -34,8 +34,8 @@ class Request:
     configuration: Configuration
     folder: RunFolder
     source: str
-    ledger_file: Path | None  # of an example; None: where the environment says
-    suites: tuple[Path | None, Path | None]
+    ledger_file: Path | None = None  # of an example; None: where the environment says
+    suites: tuple[Path | None, Path | None] = (None, None)
     certificates: tuple[Path, ...] = ()  # of the engine: authority, certificate, key
     supersedes: str | None = None  # the run that is to be corrected
     earlier: tuple[EarlierRelease, ...] = ()

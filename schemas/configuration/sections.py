@@ -32,7 +32,8 @@ _LEAST_ROWS, _MOST_ROWS = 1 << 10, 1 << 18
 class Sections(Execution):
     """Everything that a release depends on; the order of `columns` is the order of everything that is written.
 
-    `rows`: about how many units there are, where that is public; `auto` chooses by it, and `plan` and the report use it.
+    `rows`: about how many records are counted, where that is public: rows of the table, or people where `join: true` makes
+    one record of each. `auto` chooses by it, and `plan` and the report use it.
     `label` and `description` are what people call the data and what they are, for the pages of a release.
     """
 

@@ -152,7 +152,10 @@ class Configuration(dict[str, Any]):
     @property
     def unconfirmed(self) -> dict[str, str]:
         """What was read from a table and waits for `confirm`, with what to look at."""
-        asked = {"privacy": "whose privacy is it? Look at unit", "rows": "delete it unless the size is published"}
+        asked = {
+            "privacy": "whose privacy is it? Look at unit",
+            "rows": "of the table (people with join: true). Delete it unless the size is published",
+        }
         found = {key: asked[key] for key in _SECTIONS if isinstance(self.get(key), dict) and self[key].get("confirm")}
         waiting = (name for name, column in self.get("columns", {}).items() if column.get("confirm"))
         return found | {f"columns.{name}": self._remarks.get(name, "") for name in waiting}
@@ -161,7 +164,8 @@ class Configuration(dict[str, Any]):
         """Say that a drafted fact is public knowledge, and of a column where it is published; privacy.json prints that.
 
         Args:
-            name: a column, `privacy` (its unit is right), or `rows` (the number of rows is published).
+            name: a column, `privacy` (its unit is right), or `rows` (the number of rows is published: those of the table,
+                also where a person has several; with `join: true`, of people).
             public: where the facts of the column are published, such as "questionnaire 2019, p. 4".
 
         Raises:

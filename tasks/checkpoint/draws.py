@@ -148,7 +148,7 @@ def lost(draw: DrawRecord) -> BudgetError:
     elif "program" not in draw.facts:
         why = "marginweave 0.1.0 was stopped inside it, and kept no seed"
     return BudgetError(
-        f"draw {draw.name} of release {draw.release} was charged and lost ({draw.cost}): {why}. The charge stays and it is not "
+        f"draw {draw.name} of release {draw.release} was charged and lost: {why}. The charge stays and it is not "
         "drawn again; make a new release under another name"
     )
 

@@ -25,8 +25,7 @@ from marginweave.tasks.ledger.records import ACCOUNT_ROWS, cap_body, source_mark
 from marginweave.tasks.ledger.rules import period_forecast
 from marginweave.tasks.ledger.sums import Sums
 
-_UP = Context(prec=4, rounding=ROUND_CEILING)
-_DOWN = Context(prec=4, rounding=ROUND_FLOOR)
+_UP, _DOWN = (Context(prec=4, rounding=way) for way in (ROUND_CEILING, ROUND_FLOOR))
 _FACTORS_OF_DELTA = (1, 2, 4, 8, 16, 32, 64)
 # What may make of a refusal an admission, or of its reason another one.
 _CHANGES = (ACCOUNT_ROWS - {EventKind.RECONCILED}) | {EventKind.RESERVED, EventKind.RETURNED}
@@ -227,12 +226,13 @@ def _why(asked: Cost, account: Account, spent: Spent) -> str:
     if is_closed(account, spent):
         own, old = "its first release was admitted by its own statement", "0.1.0 spent more than its box holds"
         return f"{name} admits nothing under its cap of {cap}: {own if spent.alone else old}"
-    names = ("mu^2", "delta for thresholds", "plain epsilon", "plain delta")
-    amounts = zip(names, box.amounts, *map(coordinates, (spent.cost, asked, spent.cost + asked)), strict=True)
+    names = ("noise, in percent of its budget:", "delta for thresholds", "plain epsilon", "plain delta")
+    scales = (box.mu2 or asked.mu2 or 1, 100), *3 * [(1, 1)]  # few know mu^2
+    amounts = zip(names, scales, box.amounts, *map(coordinates, (spent.cost, asked, spent.cost + asked)), strict=True)
     over = "; ".join(
-        f"{what} {_short(max(Decimal(0), limit - used), _DOWN)} of {_short(limit, _DOWN)} left, and {_short(more, _UP)} is "
-        "asked for"
-        for what, limit, used, more, total in amounts
+        f"{what} {_short(times * max(Decimal(0), limit - used) / by, _DOWN)} of {_short(times * limit / by, _DOWN)} left, and "
+        f"{_short(times * more / by, _UP)} is asked for"
+        for what, (by, times), limit, used, more, total in amounts
         if total > limit
     )
     return f"{name} ({cap}) does not hold this release: {over}"

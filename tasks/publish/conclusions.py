@@ -76,8 +76,9 @@ def _may(known: Sequence[_Known], published: PublishedRelease) -> Iterator[str]:
     best = min((one for one in known if one.low > 0), key=lambda one: (one.high - one.low) / one.count, default=None)
     if best is not None and of > 0:
         yield (
-            f"Give a count with its range: about {best.count:,} of about {of:,} records ({100 * best.count / of:.0f} %) have "
-            f"{best.words}, and the true count is between {best.low:,} and {best.high:,} in {sure:.0f} of 100 such statements."
+            f"Give a count with its range: about {best.count:,} of about {of:,} counted records ({100 * best.count / of:.0f} "
+            f"%) have {best.words}, and the true count is between {best.low:,} and {best.high:,} in {sure:.0f} of 100 such "
+            "statements."
         )
     if apart := next(((a, b) for a, b in _pairs(known) if a.low > b.high), None):
         yield f"Compare what is further apart than noise reaches: {apart[0].said} is more frequent than {apart[1].said}."

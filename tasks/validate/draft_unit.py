@@ -80,5 +80,6 @@ def privacy_lines(subject: Subject | None, column: str, rows: int) -> str:
         f"{unit}"
         "  epsilon: 1.0  # what this release may spend; the account's cap is set by `marginweave ledger open`\n"
         "  delta: 1e-6   # well below 1 / (number of people)\n"
-        f"rows: {{about: {about}, confirm: true}}  # rounded. Delete unless the size is published; then, rows: that number\n"
+        f"rows: {{about: {about}, confirm: true}}  # of the table (people with join: true), rounded. Delete unless the size is "
+        "published; then, rows: that number\n"
     )

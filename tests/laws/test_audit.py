@@ -6,6 +6,7 @@ Faults are planted below the audit, where a release would have them.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterable
 from fractions import Fraction
@@ -302,3 +303,7 @@ def test_the_command_prints_verdicts_writes_a_page_and_ends_with_1_where_a_claim
     page = (tmp_path / "audit.html").read_text()
     assert "<svg" in page
     assert "no data of yours was read" in page
+    asked = CliRunner().invoke(app, ["audit", str(config), "--to", str(tmp_path / "audit.html"), "--json"])
+    facts = json.loads(asked.stdout)
+    assert (asked.exit_code, facts["verdict"] in result.output) == (code, True)
+    assert any(test["verdict"] == "exceeded" for tests in facts["tests"].values() for test in tests) == bool(code)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -172,7 +173,9 @@ def test_two_releases_are_compared_by_the_command(
     page = words((tmp_path / "changes" / "comparison.html").read_bytes())
     assert done.output.splitlines()[0] in page
     assert "From spring" in page
-    assert CliRunner().invoke(app, [*command, str(home / "runs" / "spring" / "release")]).exit_code == 0
+    again = CliRunner().invoke(app, [*command, str(home / "runs" / "spring" / "release"), "--json"])
+    assert again.exit_code == 0
+    assert json.loads(again.stdout)["verdict"] == done.output.splitlines()[0]
     for wrong, said in (("summer", "another release than RUN"), ("autumn", "autumn")):
         refused = CliRunner().invoke(app, [*command, wrong])
         assert refused.exit_code == 2

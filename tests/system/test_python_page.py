@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -20,20 +21,31 @@ PAGE = REPOSITORY / "docs" / "python.md"
 LITTLE = {"method": "mixture", "components": 10, "fits": 2, "iterations": 20}
 
 
-def test_the_page_from_top_to_bottom(marginweave: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a model that is fitted in no time; the account is opened as the page says."""
+def test_the_page_from_top_to_bottom(
+    marginweave: CommandLine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With a model that is fitted in no time; commands as the page has them, of the run that `fit` has named."""
     for name, value in marginweave.variables.items():
         if name.startswith(("PREFECT_", "MARGINWEAVE_")):
             monkeypatch.setenv(name, value)
-    text = PAGE.read_text(encoding="utf-8")
-    (command,) = re.findall(r"`marginweave (ledger open [^`]*)`", text)
-    opened = marginweave(*command.split())
-    assert opened.returncode == 0, opened.stderr
-    names: dict[str, Any] = {}
-    for block in re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
-        exec(compile(block, str(PAGE), "exec"), names)
+    monkeypatch.chdir(marginweave.home)
+    text, said, names = PAGE.read_text(encoding="utf-8"), "", dict[str, Any]()
+    for language, block in re.findall(r"^```(python|sh)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        if language == "python":
+            exec(compile(block, str(PAGE), "exec"), names)
+            said += capsys.readouterr().err
+        for line in block.splitlines() if language == "sh" else ():
+            run = re.findall("To publish it: marginweave publish (.*) --to FOLDER", said)
+            words = re.sub("visits-1a2b3c4d-frame", "".join(run), line.partition("#")[0])
+            even_so = ["--even-so"] if "publish" in words else []  # such a model is not for publication
+            done = marginweave(*words.split()[1:], *even_so)
+            assert done.returncode == 0, (line, done.stderr)
         if "mw.Configuration(" in block:
             names["config"]["synthesize"] = LITTLE
+    assert "drawn and charged one-way" in said
+    assert f"Released, epsilon 1 and delta 1e-06 charged: {names['model'].release.place}" in said
+    assert f"Verdict: {names['release'].evaluation.verdict.publication}" in said
+    assert (marginweave.home / "public" / "privacy.json").exists()
     older, records, release = names["older"], names["records"], names["release"]
     assert (len(records), len(older)) == (1000, 500)
     assert {*older["smokes"]} == {"yes"}
@@ -41,10 +53,10 @@ def test_the_page_from_top_to_bottom(marginweave: CommandLine, monkeypatch: pyte
     assert records.dtypes.to_dict() == names["visits"].dtypes.to_dict()
     assert [*release.table("region", "smokes").index] == ["north", "south", "west"]
     assert [*names["ledger"].spent("visits").index] == [release.statement.run]
-    _found_again(names, marginweave, monkeypatch)
+    _found_again(names, monkeypatch, capsys)
 
 
-def _found_again(names: dict[str, Any], marginweave: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def _found_again(names: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """The finished release, by the same rows, without Prefect; the same from a path, on which the command line agrees."""
 
     def refuse(*_: object) -> None:
@@ -53,6 +65,9 @@ def _found_again(names: dict[str, Any], marginweave: CommandLine, monkeypatch: p
     monkeypatch.setattr(session, "prefect_session", refuse)
     config, visits = names["config"], names["visits"]
     again = mw.Synthesizer(config).fit(visits)
+    assert capsys.readouterr() == ("", f"Already released, nothing charged: {again.release.place}\n")
+    mw.Synthesizer(config, verbose=False).fit(visits)
+    assert capsys.readouterr() == ("", "")
     assert again.release.place == names["model"].release.place
     assert again.sample(1000, seed=7).equals(names["records"])
     assert again.__sklearn_is_fitted__()
@@ -84,6 +99,35 @@ print(model.release.place)
     found = marginweave_python(marginweave, code)
     assert Path(found).is_dir()
     assert Path(found).parent.name.startswith("people-")
+
+
+def test_a_fit_that_is_stopped_says_that_it_can_be_resumed(marginweave: CommandLine) -> None:
+    """By Ctrl-C after the first charge; the same fit then has a release, and the account one charge."""
+    cli, code = (
+        marginweave,
+        f"""
+import pandas as pd
+import marginweave as mw
+table = pd.DataFrame({{"sex": ["f", "m", "f"] * 400, "region": ["north", "south", "west"] * 400}})
+columns = {{name: mw.category([*table[name].unique()][:2], missing=[""]) for name in table}}
+config = mw.Configuration(dataset="people", privacy=mw.Privacy(epsilon=1, delta=1e-6), columns=columns, synthesize={LITTLE})
+mw.Synthesizer(config).fit(table)
+""",
+    )
+    assert cli("ledger", "open", "people", "--epsilon", "1", "--delta", "1e-6").returncode == 0
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, env=cli.variables, cwd=cli.home, stderr=subprocess.PIPE, text=True) as stopped:
+        assert stopped.stderr is not None
+        for line in stopped.stderr:
+            if "drawn and charged" in line:
+                stopped.send_signal(signal.SIGINT)
+                break
+        told = stopped.stderr.read()
+    assert told.rstrip().endswith("the same fit resumes it. What was charged stays charged."), told
+    done = subprocess.run(command, env=cli.variables, cwd=cli.home, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    assert "Account people: epsilon 1 of 1 spent at delta 1e-06, 1 release(s)" in done.stderr
+    assert "region is missing or outside what is declared" in done.stderr
 
 
 def marginweave_python(marginweave: CommandLine, code: str) -> str:

@@ -155,9 +155,10 @@ def test_the_plan_of_a_synthesizer_is_a_table() -> None:
         plan.frame
     ) > 2
     assert repr(plan).startswith("people: epsilon 1, delta 1e-06")
-    assert len(repr(plan).splitlines()) == len(plan.frame) + 3
-    assert "All draws together" in plan._repr_html_()
-    assert plan.notes
+    shown, html = repr(plan).splitlines(), plan._repr_html_()
+    assert len(shown) == 3 + len(plan.frame) + len(plan.notes) + len(plan.good_for)
+    assert all(line in shown and escape(line) in html for line in (plan.ending, *plan.notes, *plan.good_for))
+    assert any(note.startswith("Ledger: there is no ledger at ") for note in plan.notes)
 
 
 def test_a_synthesizer_is_an_estimator() -> None:
@@ -165,7 +166,7 @@ def test_a_synthesizer_is_an_estimator() -> None:
     model = mw.Synthesizer(mw.Configuration(raw()), home="elsewhere")
     copy: Any = clone(model)
     assert copy is not model
-    assert copy.get_params() == model.get_params() == {"config": raw(), "home": "elsewhere"}
+    assert copy.get_params() == model.get_params() == {"config": raw(), "home": "elsewhere", "verbose": True}
     assert copy.configuration.written_digest == model.configuration.written_digest
     assert copy.set_params(config=raw(privacy__epsilon=2.0)) is copy
     assert copy.configuration.privacy.epsilon == 2
@@ -189,6 +190,17 @@ def test_a_synthesizer_is_an_estimator() -> None:
 )
 def test_a_hint_is_what_to_do(message: str, hint: str) -> None:
     assert mw.errors.InputError(message).hint == hint
+
+
+WRONG_SAMPLES: list[tuple[dict[str, Any], str]] = [
+    ({"num_rows": 5}, r"^sample takes n, seed and where, and no num_rows; write sample\(1000"),
+    ({"n": 5.5}, r"^n \(5\.5\) must be a whole number in"),
+    ({"n": -1}, r"^n \(-1\) must be a whole number in"),
+    ({"n": float("nan")}, r"^n \(nan\) must be a whole number in"),
+    ({"n": pd.DataFrame({"a": ["secret"]})}, r"^n \(DataFrame\) must be a whole number in"),
+    ({"n": 5, "seed": -1}, r"^seed \(-1\) must be a whole number in"),
+    ({"n": 5, "where": {}}, "^where has no condition; leave it out"),
+]
 
 
 class Capsule:
@@ -242,6 +254,11 @@ def test_a_copied_release_is_opened(tmp_path: Path) -> None:
                 release.sample(5, where={first: label})
         with pytest.raises(InputError, match="n must be given with where"):
             release.sample(where={first: label})
+        for wrong, said in WRONG_SAMPLES:
+            with pytest.raises(InputError, match=said) as refused:
+                release.sample(**wrong)
+            assert refused.value.hint
+        assert release.sample(5.0, seed=np.int64(3)).equals(release.sample(5, seed=3))  # type: ignore[arg-type]
         with pytest.raises(InputError, match="one to three columns"):
             release.table()
     assert seen == {True, False}

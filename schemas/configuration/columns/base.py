@@ -40,7 +40,7 @@ class Rule:
 
 def _texts(value: Any) -> Any:
     if not isinstance(value, list | tuple) or any(isinstance(item, dict | list | tuple) for item in value):
-        raise ValueError("must be a list of texts")
+        raise ValueError("must be a list of texts, such as [a, b]")
     return tuple(str(item) for item in value)
 
 

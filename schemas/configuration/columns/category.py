@@ -85,6 +85,17 @@ class Category(ValuedColumn, frozen=True):
         return () if self.private else (Rule(name=RULE_DECLARED, values=self.labels),)
 
 
+def _no_truth(value: Any) -> Any:
+    if isinstance(value, list | tuple) and any(isinstance(item, bool) for item in value):
+        raise ValueError(
+            'must be texts, and YAML can read yes and no as true and false; write them in quotes, as in ["yes"]'
+        )
+    return value
+
+
+_Spellings = Annotated[Texts, BeforeValidator(_no_truth)]
+
+
 class BooleanColumn(MeasuredColumn, frozen=True):
     """A column of true and false; it is released as booleans.
 
@@ -94,8 +105,8 @@ class BooleanColumn(MeasuredColumn, frozen=True):
 
     imputations: ClassVar[tuple[str, ...]] = ("uniform", "weights")
     type: Literal["boolean"]
-    true_values: Texts | None = None
-    false_values: Texts | None = None
+    true_values: _Spellings | None = None
+    false_values: _Spellings | None = None
     outside: Literal["null", "error"] = "null"
 
     @model_validator(mode="after")

@@ -299,7 +299,7 @@ def test_other_inputs_are_refused_and_the_draw_is_lost(ledger: Ledger, draw_stor
     """The same noise on other rows would tell their difference: no bit is made, and the charge stays."""
     _begun(ledger, draw_store)
     for _ in range(2):  # and it stays so
-        with pytest.raises(BudgetError, match=r"draw count of release r was charged and lost.*mu\^2 0\.01"):
+        with pytest.raises(BudgetError, match=r"draw count of release r was charged and lost: "):
             take_part(ledger, draw_store, "count", "A", prepared_draw("other rows", make=never_made))
     assert _state(ledger) == State.CHARGED_LOST
     settle_begun(ledger, draw_store, "A")
@@ -422,7 +422,7 @@ def test_a_draw_that_0_1_0_lost_has_no_damaged_seed(ledger: Ledger, draw_store: 
     """Booked by 0.1.0, which had not come to its spare."""
     ledger.draws.begin("r", "count", "A")
     ledger.draws.lose("r", "count", "A")
-    with pytest.raises(BudgetError, match=r"charged and lost .*: marginweave 0\.1\.0 was stopped inside it") as refused:
+    with pytest.raises(BudgetError, match=r"charged and lost: marginweave 0\.1\.0 was stopped inside it") as refused:
         take_part(ledger, draw_store, "count", "B", prepared_draw(make=never_made))
     assert "damaged" not in str(refused.value)
 
@@ -460,6 +460,6 @@ def test_a_draw_that_a_reconciliation_has_lost_has_no_damaged_seed(ledger: Ledge
         journal.append(
             Event(kind=kind, actor="s", created=created, account="affairs", release="r", draw="level-1", body=body)
         )
-    with pytest.raises(BudgetError, match=r"charged and lost .*: the ledger was restored from an old copy") as refused:
+    with pytest.raises(BudgetError, match=r"charged and lost: the ledger was restored from an old copy") as refused:
         take_part(ledger, draw_store, "level-1", "A", prepared_draw(make=never_made))
     assert "seed" not in str(refused.value)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+import marginweave as mw
 from marginweave.flows.cli.app import app
 from marginweave.schemas.ledger.accounts import Account, Spent
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
@@ -66,6 +67,22 @@ def test_facts_as_json(home: Path) -> None:
     assert (verified["accounts"], verified["releases"], verified["runs"], verified["elsewhere"]) == (1, 1, 1, [])
     status = ask(home, "server", "status", "--json")
     assert (status.exit_code, json.loads(status.stdout)) == (1, {"url": None, "process": None, "answers": False})
+
+
+def test_a_plan_in_python_says_what_the_command_says(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a file and of its mapping, of a run that is there and of a new configuration: the account, noisy pairs, time."""
+    monkeypatch.setenv("MARGINWEAVE_LEDGER", str(home / "ledger" / "ledger.sqlite"))
+    for config in (home / "people.yaml", home / "small.yaml"):
+        if not config.exists():
+            text = re.sub(r"(epsilon\W+)1(?:\.0)?\b", r"\g<1>0.01", (home / "people.yaml").read_text(), count=1)
+            config.write_text(re.sub(r"(reporting_length\W+)1", r"\g<1>2", text))
+        lines = said(home, "plan", config).splitlines()
+        told = [line for line in lines if not line.startswith("Next: ")]
+        assert any(line.startswith("Ledger: ") for line in told)
+        for given in (config, mw.Configuration.from_yaml(config)):
+            assert repr(mw.Synthesizer(given, home).plan()).splitlines() == told
+    assert any("Pairs that are mostly noise" in line for line in told)
+    assert any(re.search("it fits, and [0-9]+ more like it", line) for line in told)
 
 
 def test_whether_a_release_fits_is_a_fact(home: Path) -> None:

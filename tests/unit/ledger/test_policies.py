@@ -97,7 +97,9 @@ def test_what_is_given_back_makes_room_in_its_period(ledger, reserve, full, at) 
 
 def test_the_cap_is_asked_before_the_policy(ledger, reserve, plan, at) -> None:
     """Where both refuse, the guarantee's bound is what is said."""
-    with pytest.raises(BudgetError, match=r"does not hold this release: mu\^2"):
+    with pytest.raises(
+        BudgetError, match=r"does not hold this release: noise, in percent of its budget: 100 of 100 left"
+    ):
         reserve("first", plan=plan(draws=("count",), epsilon=41.0, mu2=30.0))
 
 

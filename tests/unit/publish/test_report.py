@@ -400,8 +400,8 @@ def test_of_marginals_every_number_is_that_of_query(changes: dict[str, Any]) -> 
     release, codes, answers = measured_release(**changes)
     (whole,) = answers.ask(read_question({}))
     page = re.sub(r"\s+", " ", unescape(page_of(release, codes)))
-    assert f"There are about {whole.estimate:,} records (range {whole.low:,} to {whole.high:,})" in page
-    assert f"of about {whole.estimate:,} records" in page
+    assert f"About {whole.estimate:,} records were counted (range {whole.low:,} to {whole.high:,})" in page
+    assert f"of about {whole.estimate:,} counted records" in page
     found = distributions(release, shown(release, codes), 1.0)
     for attribute, section in zip(release.configuration.attributes, found, strict=True):
         asked = answers.ask(read_question({"by": [attribute.name]}))

@@ -36,6 +36,8 @@ REFUSED = [
     ({**SET, "separator": ""}, "columns.x has an empty separator"),
     ({**SET, "values": ["a;b"]}, "columns.x declares a value that is empty or holds the separator"),
     ({**SET, "domain": "private"}, "columns.x has both values and domain: private"),
+    ({"type": "boolean", "true_values": [True]}, 'columns.x.true_values ([true]) must be texts, and YAML can read yes and no'),
+    ({"type": "boolean", "true_values": "yes"}, "columns.x.true_values (yes) must be a list of texts, such as [a, b]"),
     ({"type": "boolean", "true_values": []}, "columns.x needs at least one spelling in true_values"),
     ({"type": "boolean", "true_values": ["J", "N"], "false_values": ["n"]}, "columns.x declares a value twice: 'n' and 'n'"),
     ({"type": "boolean", "true_values": [""], "false_values": ["n"]}, "columns.x declares '' as a value and as missing"),
