@@ -15,6 +15,11 @@ from marginweave.schemas.released.verdict import Verdict
 from marginweave.tasks.publish.best import Distribution, best_counts, best_records
 from marginweave.tasks.publish.reader import PublishedRelease, titled_labels
 
+_INSPECT = (
+    "Look into the counts and the records to find out what is wrong: the verdict above says what they are not for."
+)
+_BARRED = "Publish this release, or quote a number from it: its verdict is “not for publication”."
+
 
 @dataclass(frozen=True, kw_only=True)
 class Conclusions:
@@ -48,7 +53,10 @@ def conclusions(published: PublishedRelease, columns: Sequence[Distribution], ju
         judged: the verdict on it; None where it has none.
     """
     known = sorted(_known(columns), key=lambda one: (-one.count, one.words))
-    return Conclusions(may=tuple(_may(known, published)), may_not=tuple(_may_not(known, published, judged)))
+    may, may_not = tuple(_may(known, published)), tuple(_may_not(known, published, judged))
+    if judged is not None and judged.publication == "not for publication":
+        may, may_not = (_INSPECT,), (_BARRED, *may_not)
+    return Conclusions(may=may, may_not=may_not)
 
 
 def _known(columns: Sequence[Distribution]) -> Iterator[_Known]:

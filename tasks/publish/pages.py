@@ -146,10 +146,13 @@ def _quality_figures(evaluation: RecordAgreement, name: str, reference: str) -> 
         found["worst"] = figures.worst_marginals_figure(evaluation.marginals, f"{name}-worst")
     measure = evaluation.association.cramers_v
     if measure.names:
-        sides = ("synthetic", measure.synthetic, "Synthetic records"), ("reference", measure.reference, reference)
+        sides = (
+            ("synthetic", (measure.names, measure.synthetic), "Synthetic records"),
+            ("reference", (measure.names, measure.reference), reference),
+        )
         found["association"] = [
-            (title, figures.association_figure(measure.names, cells, title, f"{name}-{side}"))
-            for side, cells, title in sides
+            (title, figures.association_figure(*about, title, f"{name}-{side}"), figures.strongest_pairs(*about))
+            for side, about, title in sides
         ]
     return found
 
