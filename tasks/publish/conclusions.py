@@ -15,11 +15,6 @@ from marginweave.schemas.released.verdict import Verdict
 from marginweave.tasks.publish.best import Distribution, best_counts, best_records
 from marginweave.tasks.publish.reader import PublishedRelease, titled_labels
 
-_INSPECT = (
-    "Look into the counts and the records to find out what is wrong: the verdict above says what they are not for."
-)
-_BARRED = "Publish this release, or quote a number from it: its verdict is “not for publication”."
-
 
 @dataclass(frozen=True, kw_only=True)
 class Conclusions:
@@ -55,7 +50,10 @@ def conclusions(published: PublishedRelease, columns: Sequence[Distribution], ju
     known = sorted(_known(columns), key=lambda one: (-one.count, one.words))
     may, may_not = tuple(_may(known, published)), tuple(_may_not(known, published, judged))
     if judged is not None and judged.publication == "not for publication":
-        may, may_not = (_INSPECT,), (_BARRED, *may_not)
+        may = (
+            "Look into the counts and the records to find out what is wrong: the verdict says what they are not for.",
+        )
+        may_not = ("Publish this release, or quote a number from it: its verdict is “not for publication”.", *may_not)
     return Conclusions(may=may, may_not=may_not)
 
 

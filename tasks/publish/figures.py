@@ -287,11 +287,9 @@ def audit_figure(findings: Sequence[Finding], name: str) -> Markup:
     return drawing.markup()
 
 
-def _value_words(value: ValueCounts) -> str:
-    reported = (
-        "not released" if value.reported is None else f"released {value.reported:,} ({value.low:,} to {value.high:,})"
-    )
-    return f"{value.label or '(empty)'}: synthetic {value.synthetic:,}, {reported}"
+def _value_words(one: ValueCounts) -> str:
+    said = "not released" if one.reported is None else f"released {one.reported:,} ({one.low:,} to {one.high:,})"
+    return f"{one.label or '(empty)'}: synthetic {one.synthetic:,}, {said}"
 
 
 def strongest_pairs(names: Sequence[str], matrix: Sequence[Sequence[float | None]]) -> list[str]:
