@@ -209,8 +209,8 @@ def _bias(configuration: Configuration, plan: BudgetPlan, aggregates: Aggregates
     epsilon = plan.draw(DrawKind.PERCENTILE, k).epsilon
     records = most_cut_records(configuration, epsilon, aggregates, k)
     words = (
-        f"at most {records}: with confidence {LEVEL:g} no more records than that hold more than "
-        f"{noise.contribution_bound} combinations of length {k}, and each takes 1 at most from a count"
+        f"at most {records:,}: with confidence {LEVEL:g} no more records than that hold more than "
+        f"{noise.contribution_bound:,} combinations of length {k}, and each takes 1 at most from a count"
     )
     return BoundingBias(length=k, records=records, confidence=LEVEL, words=words)
 

@@ -92,7 +92,7 @@ def compression_of(marginals: Marginals, configuration: Configuration) -> tuple[
     return masks, known_compression(replace(merged, counts=counts), configuration)
 
 
-def marginal_counts(marginals: Marginals, configuration: Configuration) -> Aggregates:
+def marginal_counts(marginals: Marginals, configuration: Configuration, longest: int | None = None) -> Aggregates:
     """Counts of single values, of pairs inside a marginal, and of each larger marginal, as combinations without missing values.
 
     Consistent counts, rounded, those above 0; none is above a part of it. A merged value's count is shared by its
@@ -101,11 +101,12 @@ def marginal_counts(marginals: Marginals, configuration: Configuration) -> Aggre
     Args:
         marginals: normalized ones.
         configuration: what is declared, bounds resolved.
+        longest: no combinations of more values.
     """
     deviations = cell_deviations([*marginals.one_way, *marginals.larger])
     counts = _LevelCounts(marginals, configuration)
     levels: list[Level] = []
-    for length in range(1, max(map(len, deviations)) + 1):
+    for length in range(1, max(map(len, deviations)) + 1)[:longest]:
         cliques = [c for c in sorted(deviations) if len(c) == length]
         levels.append(counts.level(length, cliques, levels, deviations))
     total, sigma = _total(marginals, configuration)

@@ -192,7 +192,7 @@ def _listed(release: PublishedRelease, length: int, tail: float) -> Iterator[tup
     """Released combinations of one length with their intervals."""
     aggregates, configuration, marginals = release.aggregates, release.configuration, release.marginals
     if marginals is not None:
-        aggregates = listed_counts(marginal_counts(marginals, configuration), length)[0]
+        aggregates = listed_counts(marginal_counts(marginals, configuration, length), length)[0]
     if len(aggregates.levels) < length:
         return
     level, place = aggregates.levels[length - 1], slice(length - 1, length)

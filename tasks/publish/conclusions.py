@@ -48,7 +48,13 @@ def conclusions(published: PublishedRelease, columns: Sequence[Distribution], ju
         judged: the verdict on it; None where it has none.
     """
     known = sorted(_known(columns), key=lambda one: (-one.count, one.words))
-    return Conclusions(may=tuple(_may(known, published)), may_not=tuple(_may_not(known, published, judged)))
+    may, may_not = tuple(_may(known, published)), tuple(_may_not(known, published, judged))
+    if judged is not None and judged.publication == "not for publication":
+        may = (
+            "Look into the counts and the records to find out what is wrong: the verdict says what they are not for.",
+        )
+        may_not = ("Publish this release, or quote a number from it: its verdict is “not for publication”.", *may_not)
+    return Conclusions(may=may, may_not=may_not)
 
 
 def _known(columns: Sequence[Distribution]) -> Iterator[_Known]:

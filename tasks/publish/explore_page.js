@@ -553,8 +553,8 @@ class Pair {
         const one = pick(number);
         const weak = caution(number.count);
         const title = [inWords(one, share), weak].filter(Boolean).join(", ");
-        const cell = element("td", { title, className: `${one.measured ? "counted" : "estimated"} ${weak === TEXT.small ? "unsure" : ""}` });
-        cell.append((one.unknown ? "–" : (one.measured ? "" : "≈ ") + (share ? percent : whole).format(one.estimate)) + (weak === TEXT.zero ? " *" : ""));
+        const cell = element("td", { title, className: `${one.measured ? "counted" : "estimated"} ${weak && (weak === TEXT.zero ? "zero" : "small-count")}` });
+        cell.append((one.unknown ? "–" : (one.measured ? "" : "≈ ") + (share ? percent : whole).format(one.estimate)));
         if (one.measured) cell.append(element("span", { className: "ends" }, `${(share ? percent : whole).format(one.low)} – ${(share ? percent : whole).format(one.high)}`));
         cell.style.setProperty("--heat", (Math.max(0, one.estimate) / most).toFixed(3));
         return cell;

@@ -14,7 +14,6 @@ from xml.etree import ElementTree
 
 import numpy as np
 from markupsafe import Markup
-from numpy.typing import NDArray
 
 from marginweave.schemas.released.evaluation import CountBucket, MarginalDistance
 from marginweave.tasks.empirical.findings import Finding
@@ -174,7 +173,7 @@ def association_figure(names: Sequence[str], matrix: Sequence[Sequence[float | N
     left = _left(labels)
     side = WIDTH - 34 - left
     unit = side / max(size, 1)
-    drawing = _Drawing(name, side + left + 4, title, _strongest_pairs(names, cells))
+    drawing = _Drawing(name, side + left + 4, title, f"The strongest: {'; '.join(strongest_pairs(names, matrix))}")
     hatch: dict[str, Any] = {"id": f"{name}-none", "width": 4.0, "height": 4.0, "patternUnits": "userSpaceOnUse"}
     drawing.add("path", parent=drawing.add("pattern", **hatch), d="M0,4L4,0", class_="hatch")
     drawing.add("rect", x=left, y=2.0, width=side, height=side, class_="frame")
@@ -223,7 +222,7 @@ def _colour_bar(drawing: _Drawing, side: float, name: str) -> None:
 def error_figure(buckets: Sequence[CountBucket], name: str) -> Markup:
     """Mean proportional error of combinations by the size of their synthetic count, in bins of a logarithmic axis."""
     known = [(b, 100 * b.proportional_error) for b in buckets if b.proportional_error is not None]
-    said = "; ".join(f"up to {bucket.at_most}: {error:.0f} %" for bucket, error in known)
+    said = "; ".join(f"up to {bucket.at_most:,}: {error:,.0f} %" for bucket, error in known)
     left, bottom = 36.0, 176.0
     drawing = _Drawing(name, bottom + 28, "Error of combinations by the size of their synthetic count", said)
     sizes = [math.log10(max(bucket.mean_count or 0, 1)) for bucket, _ in known]
@@ -238,7 +237,7 @@ def error_figure(buckets: Sequence[CountBucket], name: str) -> Markup:
 
     for tick in _ticks(most):
         drawing.line(left, up(tick), _RIGHT, up(tick), "grid")
-        drawing.label(f"{tick:g}", left, up(tick))
+        drawing.label(f"{tick:,g}", left, up(tick))
     points = [(across(size - first), up(error)) for size, (_, error) in zip(sizes, known, strict=True)]
     drawing.add("polyline", points=" ".join(f"{_tidy(x)},{_tidy(y)}" for x, y in points), class_="span")
     for x, y in points:
@@ -288,13 +287,12 @@ def audit_figure(findings: Sequence[Finding], name: str) -> Markup:
     return drawing.markup()
 
 
-def _value_words(value: ValueCounts) -> str:
-    reported = "not released" if value.reported is None else f"released {value.reported} ({value.low} to {value.high})"
-    return f"{value.label or '(empty)'}: synthetic {value.synthetic}, {reported}"
+def _value_words(one: ValueCounts) -> str:
+    said = "not released" if one.reported is None else f"released {one.reported:,} ({one.low:,} to {one.high:,})"
+    return f"{one.label or '(empty)'}: synthetic {one.synthetic:,}, {said}"
 
 
-def _strongest_pairs(names: Sequence[str], cells: NDArray[np.float64]) -> str:
-    """The text alternative of a heat map."""
-    pairs = [(cells[i, j], i, j) for i in range(len(names)) for j in range(i) if not np.isnan(cells[i, j])]
-    strongest = sorted(pairs, reverse=True)[:10]
-    return "The strongest: " + "; ".join(f"{names[j]} and {names[i]} {value:.2f}" for value, i, j in strongest)
+def strongest_pairs(names: Sequence[str], matrix: Sequence[Sequence[float | None]]) -> list[str]:
+    """What a heat map says in words: ten pairs at most, for a phone and for who does not see it."""
+    pairs = [(x, i, j) for i, row in enumerate(matrix) for j, x in enumerate(row[:i]) if x is not None]
+    return [f"{names[j]} and {names[i]} {value:.2f}" for value, i, j in sorted(pairs, reverse=True)[:10]]

@@ -145,11 +145,11 @@ def _quality_figures(evaluation: RecordAgreement, name: str, reference: str) -> 
     if evaluation.marginals:
         found["worst"] = figures.worst_marginals_figure(evaluation.marginals, f"{name}-worst")
     measure = evaluation.association.cramers_v
-    if measure.names:
+    if names := measure.names:
         sides = ("synthetic", measure.synthetic, "Synthetic records"), ("reference", measure.reference, reference)
         found["association"] = [
-            (title, figures.association_figure(measure.names, cells, title, f"{name}-{side}"))
-            for side, cells, title in sides
+            (title, figures.association_figure(names, of, title, f"{name}-{side}"), figures.strongest_pairs(names, of))
+            for side, of, title in sides
         ]
     return found
 
@@ -175,15 +175,8 @@ def render_audit(findings: Mapping[str, Sequence[Finding]]) -> bytes:
         for number, (name, found) in enumerate(findings.items())
     ]
     grade, verdict = audit_verdict(findings)
-    named = {
-        "parts": parts,
-        "about": ABOUT,
-        "verdicts": VERDICTS,
-        "grade": grade,
-        "verdict": verdict,
-        "chance": _chance,
-    }
-    return render("audit.html.j2", **named).encode()
+    said = {"parts": parts, "about": ABOUT, "grade": grade, "verdict": verdict}
+    return render("audit.html.j2", **said, verdicts=VERDICTS, chance=_chance).encode()
 
 
 def audit_verdict(findings: Mapping[str, Sequence[Finding]]) -> tuple[str, str]:

@@ -43,7 +43,7 @@ def _unit(configuration: Configuration) -> Iterator[str]:
     if subject.join:
         yield "All rows of a subject were joined into one record: sets united, a value missing where the rows disagree."
     else:
-        yield f"At most {subject.max_records} row(s) of a subject were counted, uniformly chosen where there were more."
+        yield f"At most {subject.max_records:,} row(s) of a subject were counted, uniformly chosen where there were more."
     if subject.missing_subject == "own":
         yield "A row without a subject counts as a separate subject."
     else:
@@ -90,9 +90,9 @@ def _resize(configuration: Configuration) -> Iterator[str]:
     resize = configuration.resize
     if resize is None:
         return
-    copies = f"{resize.copies} copies of the table" if resize.copies > 1 else "the table"
+    copies = f"{resize.copies:,} copies of the table" if resize.copies > 1 else "the table"
     yield (
-        f"The counted table has the public number of {resize.records} records: sampled from {copies} at rate "
+        f"The counted table has the public number of {resize.records:,} records: sampled from {copies} at rate "
         f"{float(resize.rate):g}, cut to that number or filled up with imputed records."
     )
     if resize.amplify:
@@ -102,4 +102,4 @@ def _resize(configuration: Configuration) -> Iterator[str]:
         )
     else:
         replaced = resize.copies * configuration.privacy.stability.records
-        yield f"Noise was calibrated for {replaced} replaced record(s) of that table, the most that one unit can cause."
+        yield f"Noise was calibrated for {replaced:,} replaced record(s) of that table, the most that one unit can cause."

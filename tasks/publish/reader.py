@@ -87,7 +87,7 @@ class PublishedRelease:
                 measured, _ = released_tables(drawn, declared, configuration, lambda name: read_file(place / name))
                 drawn = with_earlier(drawn, declared, configuration, lambda name: read_file(place / name))
                 marginals = normalize_marginals(drawn, configuration)
-                aggregates, _ = listed_counts(marginal_counts(marginals, configuration), 1)
+                aggregates, _ = listed_counts(marginal_counts(marginals, configuration, 1))
                 intervals = ()
             model = pq.read_table(place / "model.parquet") if (place / "model.parquet").exists() else None
         except (OSError, ValueError, KeyError, TypeError, pa.ArrowInvalid):

@@ -77,9 +77,9 @@ def paid_words(evaluation: Evaluation) -> list[str]:
     error, tvd = paid.count_error, paid.tvd
     relative = f", a total variation distance of {tvd.value:.3f} ({tvd.low:.3f} to {tvd.high:.3f})" if tvd else ""
     found = (
-        f"Over the {paid.marginals} marginals of {paid.length} attribute(s), the synthetic counts and those of the rows "
-        f"as prepared are {error.value:g} records apart on average (95 % interval {error.low:g} to {error.high:g}; "
-        f"noise of standard deviation {paid.deviation:.1f}){relative}."
+        f"Over the {paid.marginals:,} marginals of {paid.length} attribute(s), the synthetic counts and those of the rows "
+        f"as prepared are {error.value:,g} records apart on average (95 % interval {error.low:,g} to {error.high:,g}; "
+        f"noise of standard deviation {paid.deviation:,.1f}){relative}."
     )
     price = (
         f"Bought with {100 * paid.share:g} % of the budget, for these records alone; nothing was chosen by it, and every "
@@ -136,11 +136,11 @@ def _weak_guarantee(configuration: Configuration, count: int) -> Iterator[str]:
         yield f"epsilon ({epsilon:g}) is above 5: the formal protection of a person is weak."
     if count > 1 and delta * count >= 1:
         yield (
-            f"delta ({delta:g}) is at least 1/n for about {count} records: a release that shows one record unchanged would "
+            f"delta ({delta:g}) is at least 1/n for about {count:,} records: a release that shows one record unchanged would "
             "meet this definition."
         )
     elif count > 1 and delta > count**-1.5:
-        yield f"delta ({delta:g}) is large for about {count} records; 1/n^1.5 would be {count**-1.5:.1e}."
+        yield f"delta ({delta:g}) is large for about {count:,} records; 1/n^1.5 would be {count**-1.5:.1e}."
     if configuration.privacy.neighbors == "replace-one":
         yield "Under replace-one the number of records itself is not protected; it carries noise all the same."
 
@@ -160,8 +160,8 @@ def _weak_percentiles(configuration: Configuration, count: int, mechanisms: Sequ
     if lengths:
         yield (
             f"The automatic cap on contributions (percentile {percentile:g}, combinations of {', '.join(lengths)}) is "
-            f"unreliable for a table of this size: about {max(0, round(above))} records lie above it, and its rank may be off "
-            "by more than that. Set it by hand."
+            f"unreliable for a table of this size: about {max(0, round(above)):,} records lie above it, and its rank may be "
+            "off by more than that. Set it by hand."
         )
 
 
@@ -184,8 +184,8 @@ def _weak_counts(configuration: Configuration, aggregates: Aggregates) -> Iterat
         wrong = invented(candidates, released, noise.deviation, noise.threshold)
         about, half = ("About", "half of them or more") if noise.exact else ("Up to", "perhaps half of them or more")
         if 2 * wrong >= released:
-            counts = f"{released} published counts of {level.length} value{'s' * (level.length > 1)}{whose}"
-            yield f"{about} {round(wrong)} of the {counts} may be noise only: {half}. Do not use them one by one."
+            counts = f"{released:,} published counts of {level.length} value{'s' * (level.length > 1)}{whose}"
+            yield f"{about} {round(wrong):,} of the {counts} may be noise only: {half}. Do not use them one by one."
 
 
 def _too_many(configuration: Configuration, aggregates: Aggregates) -> Iterator[str]:
@@ -196,12 +196,12 @@ def _too_many(configuration: Configuration, aggregates: Aggregates) -> Iterator[
     for noise in aggregates.noise:
         if noise.raised_from is not None:
             yield (
-                f"More than {most} combinations of {noise.length} might have reached the threshold "
-                f"{noise.raised_from}, or too many drawn to choose them from; it was raised to {noise.threshold}."
+                f"More than {most:,} combinations of {noise.length} might have reached the threshold "
+                f"{noise.raised_from:,}, or too many drawn to choose them from; it was raised to {noise.threshold:,}."
             )
         if noise.stopped:
             yield (
-                f"Combinations of {noise.length} and more were not counted, as more than {most} might have reached the "
+                f"Combinations of {noise.length} and more were not counted, as more than {most:,} might have reached the "
                 "threshold, or too many drawn to choose them from; their share of the budget was given back."
             )
 

@@ -474,6 +474,40 @@ def test_a_count_that_cannot_be_quoted_says_so_on_both_sides(chromium: Browser, 
     assert seen == {"", "could be zero", "too small to quote"}
 
 
+def test_each_look_of_a_number_has_one_meaning(chromium: Browser, tmp_path: Path) -> None:
+    """In the table of two columns: slanted could be zero, underlined is too small to quote; nothing else is either."""
+    page, *_ = page_of_marginals(tmp_path)
+    visit(chromium, page, hash_="#rows=1&columns=2")
+    looks = chromium.run(
+        "return [...document.querySelectorAll('#pair-table td[title]')].map((e) => [e.title, getComputedStyle(e).fontStyle, "
+        "getComputedStyle(e).textDecorationLine])"
+    )
+    assert {style for _, style, _ in looks} == {"normal", "italic"}
+    for title, style, line in looks:
+        assert (style == "italic") == ("could be zero" in title), title
+        assert (line == "underline") == ("too small to quote" in title), title
+    slanted = (
+        "return [...document.querySelectorAll('main *')].filter((e) => getComputedStyle(e).fontStyle === 'italic')"
+    )
+    assert chromium.run(f"{slanted}.filter((e) => !e.closest('.zero')).length") == 0
+
+
+def test_a_table_that_is_wider_than_the_screen_shows_that_there_is_more(chromium: Browser, tuples: Path) -> None:
+    """Its right edge, where nothing is written, looks otherwise until it is scrolled to its end."""
+    visit(chromium, tuples, 360, "#rows=2&columns=3")
+    box = "const e = document.querySelector('.scroll'); "
+    assert chromium.run(f"{box} return e.scrollWidth > e.clientWidth")
+    looks = []
+    for place in (0, 10_000):
+        edge = chromium.run(
+            f"{box} e.scrollIntoView(); e.scrollLeft = {place}; const r = e.getBoundingClientRect(); "
+            "return {x: r.right - 8, y: r.top + 2 + scrollY, width: 8, height: 10, scale: 1}"
+        )
+        shot = {"clip": edge, "captureBeyondViewport": True}
+        looks.append(chromium.driver.execute_cdp_cmd("Page.captureScreenshot", shot)["data"])
+    assert looks[0] != looks[1]
+
+
 def test_sorted_by_size_what_ranges_cannot_tell_apart_is_marked(chromium: Browser, tmp_path: Path) -> None:
     page, *_ = page_of_marginals(tmp_path)
     visit(chromium, page, hash_="#order=size&a=1.1")

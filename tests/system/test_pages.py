@@ -95,7 +95,7 @@ def office_report() -> str:
     return render_report(replace(release, statement=statement), shown(release, codes), FULL.model_copy(update=found))
 
 
-@pytest.mark.parametrize("width", [360, 768, 1440])
+@pytest.mark.parametrize("width", [360, 600, 768, 1440])
 @pytest.mark.parametrize("page", [*REPORTS, "explore.html"])
 def test_a_page_stands_alone_at_any_width(chromium: Browser, pages: Path, page: str, width: int) -> None:
     stands_alone(chromium, pages / page, width)
@@ -184,6 +184,32 @@ def test_a_page_is_printed_as_an_office_would(
     chromium.open(pages / page, 1440)
     sheets = is_printed_well(chromium, tmp_path / "page.pdf", paper, half_empty=page == "internal.html")
     assert sheets > 1 or page == "audit.html"
+
+
+@pytest.mark.parametrize("page", ["office.html", "comparison.html"])
+def test_on_paper_it_is_said_where_the_rest_is(chromium: Browser, pages: Path, page: str, tmp_path: Path) -> None:
+    """Of all that is folded, but for the numbers of figures, of which one sentence speaks; what a reader unfolds is printed."""
+    need("pdftotext")
+    chromium.open(pages / page, 1440)
+    folded = chromium.run("return [...document.querySelectorAll('summary')].map((e) => e.innerText.trim())")
+    rest = [said for said in folded if said != "Numbers"]
+    (tmp_path / "page.pdf").write_bytes(chromium.printed())
+    text = re.sub(r"\s+", "", " ".join(line for sheet in sheets_of(tmp_path / "page.pdf") for line in sheet))
+    assert rest
+    for said in rest:
+        assert re.search(f"{re.sub(' ', '', said)}:in", text), (said, text)
+    assert len(rest) == len(folded) or "report.htmlhasthenumbersofafigure" in text
+    chromium.run("document.querySelectorAll('details').forEach((e) => { e.open = true })")
+    (tmp_path / "open.pdf").write_bytes(chromium.printed())
+    assert len(sheets_of(tmp_path / "open.pdf")) > len(sheets_of(tmp_path / "page.pdf"))
+
+
+def test_a_phone_has_a_list_in_place_of_a_heat_map(chromium: Browser, pages: Path) -> None:
+    seen = "return [...document.querySelectorAll(arguments[0])].map((e) => e.getClientRects().length > 0)"
+    for width, listed in ((360, True), (768, False)):
+        chromium.open(pages / "office.html", width)
+        assert chromium.run(seen, ".narrow") == [listed] * 2
+        assert chromium.run(seen, "svg:has(pattern)") == [not listed] * 2
 
 
 def test_every_printed_page_of_the_twin_says_so(chromium: Browser, pages: Path, tmp_path: Path) -> None:

@@ -59,6 +59,11 @@ def test_counts_add_up_to_the_records_whatever_was_merged() -> None:
             assert level.counts[rows].sum() <= found.record_count + len(level.counts[rows]) / 2
             assert level.counts[rows].min() > 0
             assert (level.values[rows] < np.array([found.domain.sizes[j] for j in columns])).all()
+    for longest in (1, 2, 9):  # a page that needs no more has the same
+        some = marginal_counts(normalize_marginals(marginals(settings), settings), settings, longest)
+        assert some.noise == found.noise[:longest]
+        for one, level in zip(some.levels, found.levels[:longest], strict=True):
+            np.testing.assert_array_equal(one.counts, level.counts)
 
 
 def test_a_pair_inside_a_marginal_has_the_noise_of_the_cells_it_sums() -> None:

@@ -17,11 +17,12 @@ import pytest
 from marginweave.schemas.question import read_question
 from marginweave.schemas.released.aggregates import Domain, LevelNoise
 from marginweave.schemas.released.evaluation import BrokenRule, Evaluation, LengthMetrics, MarginalDistance
+from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.evaluate.intervals import release_intervals
 from marginweave.tasks.evaluate.verdict import verdict
 from marginweave.tasks.publish.best import MOST_VALUES, distributions
 from marginweave.tasks.publish.conclusions import conclusions
-from marginweave.tasks.publish.figures import association_figure, worst_marginals_figure
+from marginweave.tasks.publish.figures import association_figure, strongest_pairs, worst_marginals_figure
 from marginweave.tasks.publish.pages import release_pages, render_explorer, render_report
 from marginweave.tasks.publish.reader import PublishedRelease, record_codes, titled_names
 from tests.support.configurations import configuration
@@ -37,6 +38,7 @@ from tests.support.published import (
     measured_release,
     published,
     shown,
+    stated,
     table_of,
 )
 
@@ -162,7 +164,9 @@ def test_nothing_of_a_page_leads_elsewhere() -> None:
     assert not {"script", "img", "link", "iframe", "object", "style-src"} & set(page.tags)
     assert len(page.ids) == len(set(page.ids))
     assert page.references <= set(page.ids)
-    assert {address.lstrip("#") for address in page.addresses} <= set(page.ids)
+    assert {address.lstrip("#") for address in page.addresses} - set(page.ids) == {"../release/explore.html"}
+    outside = {address for address in Outline(usual()).addresses if not address.startswith("#")}
+    assert outside == {"explore.html"}  # a file beside it
     assert {figure["role"] for figure in page.figures} == {"img"}
     assert len(page.figures) == 4 + 2 * 4
     explorer = Outline(render_explorer(release, shown(release, codes)))
@@ -238,6 +242,57 @@ def test_what_is_concluded_follows_from_the_numbers() -> None:
     assert not any("Quote small groups" in sentence for sentence in conclusions(release, columns, None).may_not)
 
 
+@pytest.mark.parametrize(("error", "allowed"), [(0.01, True), (0.4, False)])
+def test_the_conclusions_agree_with_the_verdict(error: float, allowed: bool) -> None:
+    """Where a release is not for publication nothing may be quoted; its verdict is the first thing that forbids it."""
+    release, codes = published()
+    judged = verdict({("sex",): error}, {1: [5.0]}, 600)
+    assert (judged.publication == "not for publication") is not allowed
+    found = conclusions(release, distributions(release, shown(release, codes), 1.0), judged)
+    assert any(re.search(r"\d|[Qq]uote", sentence) for sentence in found.may) is allowed
+    assert ("not for publication" in found.may_not[0]) is not allowed
+
+
+def test_what_a_verdict_counts_is_named() -> None:
+    """It leads to the pairs of each grade, every one by name."""
+    release, codes = published()
+    errors = {("sex", "region"): 0.02, ("sex", "age"): 0.31, ("region", "age"): None, ("sex", "region", "age"): 0.4}
+    judged = verdict(errors, {2: [4.0]}, 600)
+    release = replace(release, statement=release.statement.model_copy(update={"verdict": judged.summary}))
+    page = page_of(release, codes, EVALUATION.model_copy(update={"verdict": judged}))
+    summary = page[page.index('aria-labelledby="verdict"') : page.index("</section>")]
+    assert '<a href="#pairs">' in summary
+    assert "of triples only the number is given" in summary
+    pairs = page[page.index('<h2 id="pairs">') : page.index('<h2 id="quality">')]
+    assert all(" x ".join(one.attributes) in pairs for one in judged.sets)
+
+
+def test_numbers_have_marks_between_thousands() -> None:
+    """Each that a reader sees, and each that a reader hears; not those of names, and of values as they are declared."""
+    release, codes = published(privacy__delta=1e-6)
+    large, noisy = 40_000, release.aggregates
+    levels = tuple(replace(level, counts=level.counts * large) for level in noisy.levels)
+    noise = tuple(replace(one, candidates=123_456, threshold=2_345, deviation=4_567.0) for one in noisy.noise)
+    aggregates = replace(noisy, record_count=noisy.record_count * large, levels=levels, noise=noise)
+    intervals, plan = (
+        release_intervals(aggregates, aggregates, release.configuration),
+        plan_budget(release.configuration),
+    )
+    statement = stated(release.configuration, plan, aggregates)
+    great = replace(release, aggregates=aggregates, intervals=intervals, statement=statement)
+    lengths = tuple(one.model_copy(update={"combinations": 54_321, "mean_error": 7654.3}) for one in FULL.lengths)
+    changes: dict[str, Any] = {"lengths": lengths}
+    for key, of in {"at_most": "by_count", "records": "rules"}.items():
+        changes[of] = tuple(one.model_copy(update={key: 98_765}) for one in MORE[of])
+    page = render_report(great, shown(great, codes), FULL.model_copy(update=changes), internal_evaluation(76_543))
+    text = unescape(re.sub(r"<style.*?</style>|<[^>]*>", " ", page, flags=re.DOTALL))
+    for known in (great.statement.release, great.statement.run):
+        text = text.replace(known, "")
+    assert re.findall(r".{20}(?<![\d.,])\d{4,}.{20}", text) == []
+    for number in ("24,000,000", "54,321", "7,654.3", "98,765", "76,543", "4,567.0", "2,345"):
+        assert number in text
+
+
 def numbers(sentence: str) -> list[tuple[int, int, int]]:
     """Every count of a sentence with its range."""
     stated = r"\((\d+), range (\d+) to (\d+)\)|about (\d+) of .* between (\d+) and (\d+) in"
@@ -264,6 +319,10 @@ def test_nothing_looks_like_nothing() -> None:
     assert inked == {0.0, 0.65}
     assert cells.count('class="same"') == 1
     assert "url(#f-none)" in cells
+    assert strongest_pairs(["a", "b", "c"], [[1, 0.04, 0.6], [0.04, 1, None], [0.6, None, 1]]) == [
+        "a and c 0.60",
+        "a and b 0.04",
+    ]
     assert figure.count(">1.00<") == 0
 
 
