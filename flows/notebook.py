@@ -80,6 +80,11 @@ class Synthesizer:
     def plan(self) -> PlannedRelease:
         """What `marginweave plan` says before anything is read or charged: noise, errors, the account, what it is good for."""
         from marginweave.flows.plan.overview import PlannedRelease
+
+        return PlannedRelease.of(self.configuration, self._request)
+
+    def _request(self) -> Request:
+        """What `fit` would run, of a frame or of the source: the one of them that was begun."""
         from marginweave.flows.run.earlier import earlier_releases
         from marginweave.flows.run.request import Request, default_run
         from marginweave.tasks.checkpoint.run_folder import RunFolder
@@ -88,14 +93,13 @@ class Synthesizer:
         of_frame, of_path = (RunFolder.at(self._home, name) for name in names)
         folder = of_frame if of_frame.read_manifest() else of_path
         file = Path(self.config) if isinstance(self.config, str | Path) else None
-        request = Request(
+        return Request(
             path=file or folder.internal / "configuration.yaml",
             configuration=self.configuration,
             folder=folder,
             source=self.configuration.source.file,
             earlier=earlier_releases(file, self.configuration) if file else (),
         )
-        return PlannedRelease.of(request)
 
     def fit(self, data: Any, run: str | None = None) -> Self:
         """Release a table: the whole flow, with its own Prefect server; a finished release is found without one.

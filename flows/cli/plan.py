@@ -15,6 +15,7 @@ from marginweave.schemas.errors import EXIT_FAILED, InputError
 from marginweave.tasks.checkpoint.files import at_place, replace_file
 
 if TYPE_CHECKING:
+    from marginweave.flows.plan.account import Schedule
     from marginweave.flows.plan.overview import PlannedRelease
     from marginweave.flows.plan.target import ErrorTarget
     from marginweave.flows.run.request import Request
@@ -64,18 +65,23 @@ def plan(
     for config in configs:
         warn_of_former_keys(config)
     from marginweave.flows.plan.account import Schedule
-    from marginweave.flows.plan.overview import PlannedRelease
     from marginweave.flows.run.request import read_request
 
     prepare_environment(home)  # the schedule is Prefect's to read
     planned = None if schedule is None else Schedule(schedule, timezone or "UTC")
     requests = [read_request(config, run=None, source=source, home=home) for config in configs]
-    plans = [PlannedRelease.of(request, planned) for request in requests]
+    plans = [_planned(request, planned) for request in requests]
     targets = [_target_lines(request, goal) for request in requests]
     if as_json:
         print_json([_facts(*part) for part in zip(plans, targets, strict=True)])
     else:
         _print_plans(configs, plans, targets)
+
+
+def _planned(request: Request, schedule: Schedule | None) -> PlannedRelease:
+    from marginweave.flows.plan.overview import PlannedRelease
+
+    return PlannedRelease.of(request.configuration, lambda: request, schedule)
 
 
 def _print_plans(configs: list[Path], plans: list[PlannedRelease], targets: list[list[str]]) -> None:

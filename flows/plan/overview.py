@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from marginweave.flows.plan.accuracy import relative_errors
 from marginweave.flows.plan.noise import forecast
-from marginweave.flows.run.request import Request
 from marginweave.schemas.configuration.release import Configuration
 
 if TYPE_CHECKING:
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
 
     from marginweave.flows.plan.account import AccountForecast, Schedule
     from marginweave.flows.plan.sizes import SizeForecast
+    from marginweave.flows.run.request import Request
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -24,18 +24,21 @@ class PlannedRelease:
     """The plan of a release: noise, share of the budget, typical error and least count of each of its draws.
 
     Nothing is read but the configuration and the ledger, and nothing is charged. `draws` has the cells of the table by the
-    name of a draw, `epsilon` is what all draws have together at the release's delta.
+    name of a draw, `epsilon` is what all draws have together at the release's delta. What `find` finds, run and ledger, is
+    read when the sentences are.
     """
 
-    request: Request
+    configuration: Configuration
+    find: Callable[[], Request]
     schedule: Schedule | None
     draws: dict[str, dict[str, str]]
     epsilon: float
 
     @classmethod
-    def of(cls, request: Request, schedule: Schedule | None = None) -> PlannedRelease:
-        """The plan of what was asked for, and how long its account lasts on a schedule."""
-        configuration = request.configuration
+    def of(
+        cls, configuration: Configuration, find: Callable[[], Request], schedule: Schedule | None = None
+    ) -> PlannedRelease:
+        """The plan of a configuration, of which `find` makes a request, and how long its account lasts on a schedule."""
         drawn, epsilon = forecast(configuration)
         errors = relative_errors(configuration, configuration.rows) if configuration.rows else {}
         draws = {}
@@ -49,12 +52,12 @@ class PlannedRelease:
                 beside = errors.get(row.name, ("", ""))
                 draws[row.name] |= dict(zip(("of all rows", "of a mean count"), beside, strict=True))
             draws[row.name]["least count"] = row.threshold
-        return cls(request=request, schedule=schedule, draws=draws, epsilon=epsilon)
+        return cls(configuration=configuration, find=find, schedule=schedule, draws=draws, epsilon=epsilon)
 
-    @property
-    def configuration(self) -> Configuration:
-        """What is released."""
-        return self.request.configuration
+    @cached_property
+    def request(self) -> Request:
+        """What is asked for."""
+        return self.find()
 
     @property
     def heading(self) -> str:
