@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from numbers import Real
+from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -225,8 +225,9 @@ def _whole(name: str, value: Any, most: int) -> int | None:
     """A whole number, also one like 5.0 or numpy's. Raises InputError for anything else; a table is not quoted."""
     if value is None:
         return None
-    is_number = isinstance(value, Real)
-    if not is_number or value != value // 1 or not 0 <= value <= most:
-        said = value if is_number else type(value).__name__
+    is_whole = isinstance(value, Integral) or (isinstance(value, float) and value.is_integer())
+    number = int(value) if is_whole else -1
+    if not 0 <= number <= most:
+        said = value if isinstance(value, Real) else type(value).__name__
         raise InputError(f"{name} ({said}) must be a whole number in [0, {most}]; write sample(1000, seed=7)")
-    return int(value)
+    return number

@@ -194,7 +194,7 @@ def _tau(tables: Sequence[Floats]) -> float:
     squares, variances = np.concatenate([table[:2] / table[2] for table in found], axis=1)
     if not squares.size:
         return 0.0
-    mean = 0.0
+    mean, weights = 0.0, variances
     for _ in range(_TURNS):
         weights = (variances + max(mean, _LEAST)) ** -2.0
         mean = float(weights @ squares / weights.sum())

@@ -35,7 +35,7 @@ function inWords(number, share) {
   const format = share ? percent : whole;
   if (number.unknown) return TEXT.noShare;
   if (!number.measured) {
-    const most = share || number.most === undefined ? "" : ` ${say("atMost", { number: format.format(number.most) })}`;
+    const most = share || number.most === undefined ? "" : ` ${say("upTo", { number: format.format(number.most) })}`;
     return say("about", { number: format.format(number.estimate) }) + most;
   }
   const [estimate, low, high] = [number.estimate, number.low, number.high].map((end) => format.format(end));
