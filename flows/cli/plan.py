@@ -94,7 +94,8 @@ def _print_plans(configs: list[Path], plans: list[PlannedRelease], targets: list
     for config, planned, target in zip(configs, plans, targets, strict=True):
         name = f"{config}: " if len(configs) > 1 else ""
         head, table = planned.good_for[:1], planned.good_for[1:]
-        for line in (*(f"{name}{line}" for line in (*planned.notes, *target, *head)), *table):
+        said = (f"{name}{line}" for line in (*planned.notes, *head))
+        for line in (*said, *table, *(f"{name}{line}" for line in target)):
             out.print(line)
         if planned.account.fits and len(configs) == 1:
             out.print(f"Next: marginweave run {config}")

@@ -65,10 +65,10 @@ function named(page, pairs) {
 
 // The columns of a number from its count on: the least and most that it can be, how it was made, and of which release it is.
 function facts(page, { count, share }) {
-  const { dataset, release, level } = page.release.about;
+  const { dataset, level } = page.release.about;
   return [
     Math.round(count.estimate), count.low, count.high ?? count.most, share.unknown ? "" : share.estimate.toFixed(5), share.low?.toFixed(5),
-    share.high?.toFixed(5), count.measured ? TEXT.sourceMeasured : TEXT.sourceRecords, caution(count), dataset, release, level,
+    share.high?.toFixed(5), count.measured ? TEXT.sourceMeasured : TEXT.sourceRecords, caution(count), dataset, byId("data").dataset.release, level,
   ];
 }
 

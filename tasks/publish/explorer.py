@@ -76,7 +76,6 @@ def explorer_data(published: PublishedRelease, shown: ShownRecords) -> bytes:
         "records": len(codes[0]),
         "of": shown.records,
         "dataset": published.statement.dataset,
-        "release": published.statement.release,
         "level": LEVEL,
         "arrays": [[name, array.dtype.name, array.size] for name, array in packed.items()],
         **found,

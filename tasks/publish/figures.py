@@ -21,7 +21,7 @@ from marginweave.tasks.publish.best import Distribution, ValueCounts
 
 WIDTH = 360.0  # drawn at about its own size on a phone
 _RIGHT = WIDTH - 14  # of the axes: half of the last number stands beyond
-_FONT = 9.0
+_FONT = 9.5
 _LETTERS = dict.fromkeys("iljtfrI.,:;'|!()[]- ", 0.42) | dict.fromkeys("<>=+~#%@MWmw…—", 1.0)  # widths of a wide font
 _ROW = 15.0  # a value
 _LINE = 11.0  # of several in a label

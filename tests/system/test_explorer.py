@@ -312,7 +312,9 @@ def test_no_rule_of_accessibility_is_broken(chromium: Browser, tuples: Path, axe
     chromium.prefer(dark=False)
 
 
-def test_what_is_saved_is_what_is_shown(chromium: Browser, tuples: Path, tmp_path: Path) -> None:
+def test_what_is_saved_is_what_is_shown(
+    chromium: Browser, tuples: Path, release: tuple[PublishedRelease, Codes], tmp_path: Path
+) -> None:
     """CSV, SVG and PNG, without a request to anywhere."""
     behavior = {"behavior": "allow", "downloadPath": str(tmp_path)}
     chromium.driver.execute_cdp_cmd("Browser.setDownloadBehavior", behavior)
@@ -329,6 +331,10 @@ def test_what_is_saved_is_what_is_shown(chromium: Browser, tuples: Path, tmp_pat
     lines = list(csv.DictReader(io.StringIO(found[".csv"].read_text(encoding="utf-8"))))
     read = chromium.run(READ)[1]
     assert [line["value"] for line in lines] == [line[1] for line in read]
+    statement = release[0].statement
+    assert {(line["dataset"], line["release"], line["level"]) for line in lines} == {
+        (statement.dataset, statement.release, "0.95")
+    }
     assert [f"{int(line['count']):,}" for line in lines] == [line[2].removeprefix("≈ ").split()[0] for line in read]
     assert found[".png"].read_bytes().startswith(b"\x89PNG")
     assert "north" in found[".svg"].read_text(encoding="utf-8")
