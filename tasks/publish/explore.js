@@ -326,7 +326,7 @@ class Selected {
     const chosen = new Set([...this.pairs, ...other.pairs].map(([attribute]) => attribute));
     const found = this.release.attributes
       .map((_, attribute) => ({ attribute, ...(chosen.has(attribute) ? { difference: 0 } : this.difference(attribute, other)) }))
-      .filter(({ difference, low }) => (low ?? difference - 0.005) > 0)
+      .filter(({ difference, low }) => (low ?? difference - 0.005) >= 0.0005) // what is shown as 0.0 % may be nothing
       .sort((a, b) => b.difference - a.difference || a.attribute - b.attribute);
     return [true, false].flatMap((known) => found.filter(({ measured }) => Boolean(measured) === known).slice(0, most));
   }

@@ -156,6 +156,8 @@ class Card {
     const others = page.other && new Map(page.other.of(attribute, values).map((number) => [number.value, number]));
     const pick = (number) => (share ? number.share : number.count);
     const reach = ({ estimate, high }) => Math.max(estimate, high ?? 0);
+    const apart = others && share ? page.first.difference(attribute, page.other) : {};
+    this.differs = !apart.measured || apart.low > 0; // else one of its values may be told apart by chance
     let most = share ? 0 : 1;
     for (const number of shown) most = Math.max(most, reach(pick(number)), others ? reach(pick(others.get(number.value))) : 0);
     this.shown = shown;
@@ -184,6 +186,7 @@ class Card {
 class Line {
   constructor(card, value) {
     const { page, attribute } = card;
+    this.card = card;
     this.page = page;
     this.key = [attribute, value];
     this.estimate = element("span", { className: "bar first" });
@@ -240,7 +243,7 @@ class Line {
     if (other.measured) place(this.secondReach, other.low, other.high, most);
     const whose = this.page.state.compare === "all" ? TEXT.all : TEXT.b;
     this.extra("second", `${whose}: ${inWords(other, share)}${other.weak && `, ${other.weak}`}`, this.numbers);
-    const sure = share && [one, other].every(({ measured, weak }) => measured && !weak);
+    const sure = share && this.card.differs && [one, other].every(({ measured, weak }) => measured && !weak);
     const apart = sure && (one.low > other.high ? "higher" : one.high < other.low ? "lower" : "");
     this.extra("differs", apart && say(apart, { whose }), this.numbers);
     if (apart) this.differsPart.title = TEXT.keyApart;
@@ -267,17 +270,6 @@ function place(bar, from, to, most) {
   bar.style.width = `${end - start}%`;
 }
 
-// Whether this browser opens the page for the first time, as far as it remembers.
-function isFirstVisit() {
-  try {
-    const seen = localStorage.getItem("marginweave");
-    localStorage.setItem("marginweave", "seen");
-    return seen === null;
-  } catch {
-    return true;
-  }
-}
-
 class Page {
   constructor(release) {
     this.release = release;
@@ -289,7 +281,7 @@ class Page {
     this.watch = new IntersectionObserver((entries) => this.seen(entries), { rootMargin: "300px" });
     for (const card of this.cards) this.watch.observe(card.root);
     this.pair = new Pair(this);
-    byId("guide").open = !location.hash || isFirstVisit();
+    byId("guide").open = !location.hash;
     this.connect();
     this.read();
   }
@@ -370,7 +362,7 @@ class Page {
       card.root.hidden = state.q !== "" && !card.found();
       left += !card.root.hidden;
     }
-    byId("found").textContent = state.q === "" ? "" : left === 0 ? TEXT.nothing : say("found", { number: left });
+    byId("found").textContent = state.q === "" ? "" : left === 0 ? TEXT.nothing : say(left === 1 ? "foundOne" : "found", { number: left });
     const near = this.near.size ? this.near : new Set(this.cards.slice(0, 12));
     for (const card of near) if (!card.root.hidden) card.update();
     this.rest();
@@ -439,7 +431,7 @@ class Page {
     for (const [id, known] of [["related-list", true], ["related-made", false]]) {
       const chips = found.filter(({ measured }) => Boolean(measured) === known).map((one) => {
         const words = inWords({ ...one, estimate: one.difference }, true);
-        const button = element("button", { type: "button", className: "chip", title: TEXT.relatedHow }, `${this.release.attributes[one.attribute].name} `, element("b", {}, words));
+        const button = element("button", { type: "button", className: "chip" }, `${this.release.attributes[one.attribute].name} `, element("b", {}, words));
         button.addEventListener("click", () => this.goTo(one.attribute));
         return button;
       });

@@ -68,7 +68,7 @@ function facts(page, { count, share }) {
   const { dataset, level } = page.release.about;
   return [
     Math.round(count.estimate), count.low, count.high ?? count.most, share.unknown ? "" : share.estimate.toFixed(5), share.low?.toFixed(5),
-    share.high?.toFixed(5), count.measured ? TEXT.sourceMeasured : TEXT.sourceRecords, caution(count), dataset, byId("data").dataset.release, level,
+    share.high?.toFixed(5), count.measured ? TEXT.sourceMeasured : TEXT.sourceRecords, [caution(count), share.unknown ? TEXT.noShare : ""].filter(Boolean).join("; "), dataset, byId("data").dataset.release, level,
   ];
 }
 
@@ -125,7 +125,8 @@ function frame(page, title, width, height, lines) {
 }
 
 function sourceLine(page) {
-  return say("source", { dataset: page.release.about.dataset, selection: named(page, page.first.pairs) });
+  const { dataset, level } = page.release.about;
+  return say("source", { dataset, release: byId("data").dataset.release, level: 100 * level, selection: named(page, page.first.pairs) });
 }
 
 async function saveCard(card, kind) {
@@ -134,14 +135,14 @@ async function saveCard(card, kind) {
   const share = page.state.unit === "share";
   const numbers = shown.map((number) => ({ ...number, one: share ? number.share : number.count }));
   const most = Math.max(share ? 0.01 : 1, ...numbers.map(({ one }) => Math.max(one.estimate, one.high ?? 0)));
-  const drawn = frame(page, about.name, 640, 60 + 22 * numbers.length, [sourceLine(page)]);
-  numbers.forEach(({ value, one }, i) => {
+  const drawn = frame(page, about.name, 700, 60 + 22 * numbers.length, [sourceLine(page)]);
+  numbers.forEach(({ value, one, count }, i) => {
     const y = 36 + 22 * i;
     const x = (number) => 190 + (240 * number) / most;
     drawn.append(label(182, y + 13, shortened(page.release.label(card.attribute, value), 28), { "text-anchor": "end" }));
     drawn.append(svg("rect", { x: 190, y: y + 2, width: x(one.estimate) - 190, height: 15, fill: one.measured ? "#6aaed6" : "#e9c98a" }));
     if (one.measured) drawn.append(svg("rect", { x: x(one.low), y: y + 8.5, width: Math.max(1, x(one.high) - x(one.low)), height: 2, fill: "#1b1b1b" }));
-    drawn.append(label(440, y + 13, inWords(one, share)));
+    drawn.append(label(440, y + 13, [inWords(one, share), caution(count)].filter(Boolean).join(", ")));
   });
   return savePicture(page, about.name, kind, drawn);
 }
@@ -160,7 +161,7 @@ async function savePair(pair, kind) {
     const top = [attributes[rows].name, attributes[columns].name, ...head().slice(2)];
     return download(page, name, kind, new Blob([csv([top, ...found])], { type: "text/csv" }));
   }
-  const drawn = frame(page, title, 180 + 84 * values.length, 120 + 36 * lines.length, [sourceLine(page), TEXT.keyRange]);
+  const drawn = frame(page, title, Math.max(640, 180 + 84 * values.length), 136 + 36 * lines.length, [sourceLine(page), TEXT.pictureKey]);
   values.forEach((value, i) => drawn.append(label(172 + 84 * i, 50, shortened(page.release.label(columns, value), 12), { "text-anchor": "middle" })));
   lines.forEach(({ value, numbers }, j) => {
     drawn.append(label(122, 76 + 36 * j, shortened(page.release.label(rows, value), 18), { "text-anchor": "end" }));
@@ -168,7 +169,8 @@ async function savePair(pair, kind) {
       const one = share ? number.share : number.count;
       drawn.append(svg("rect", { x: 130 + 84 * i, y: 60 + 36 * j, width: 83, height: 35, fill: "#0072b2", "fill-opacity": (0.04 + (0.5 * Math.max(0, one.estimate)) / most).toFixed(3) }));
       const format = share ? percent : whole;
-      drawn.append(label(172 + 84 * i, 74 + 36 * j, one.unknown ? "–" : (one.measured ? "" : "≈ ") + format.format(one.estimate), { "text-anchor": "middle" }));
+      const text = one.unknown ? "–" : (one.measured ? "" : "≈ ") + format.format(one.estimate) + (caution(number.count) ? " *" : "");
+      drawn.append(label(172 + 84 * i, 74 + 36 * j, text, { "text-anchor": "middle" }));
       if (one.measured && !one.unknown) drawn.append(label(172 + 84 * i, 89 + 36 * j, `${format.format(one.low)} – ${format.format(one.high)}`, { "text-anchor": "middle", "font-size": 10 }));
     });
   });

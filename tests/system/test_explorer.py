@@ -557,12 +557,20 @@ def test_arrows_have_words_and_shares_say_of_whom(chromium: Browser, tmp_path: P
     assert arrows[0] > 0 == arrows[1]
 
 
-def test_a_newcomer_sees_the_guide_whatever_the_link_says(chromium: Browser, tuples: Path) -> None:
-    """Open at the first visit, although the link has a state; then only without one."""
+def test_a_column_that_may_not_differ_has_no_arrows(chromium: Browser, tuples: Path) -> None:
+    """Of many values some are apart by chance: arrows stand only where the column differs for certain, too."""
+    visit(chromium, tuples, hash_="#a=0.1&compare=all&unit=share")
+    arrows = "return document.querySelectorAll('.differs').length"
+    assert chromium.run(arrows) > 0
+    chromium.run("Selected.prototype.difference = () => ({ measured: true, difference: 0.1, low: 0, high: 0.2 })")
+    click(chromium, (0, 1), (0, 1))
+    assert chromium.run(arrows) == 0
+
+
+def test_the_guide_is_open_where_no_link_leads_elsewhere(chromium: Browser, tuples: Path) -> None:
     visit(chromium, tuples)
-    chromium.run("localStorage.clear()")
     opened = "return document.getElementById('guide').open"
-    for hash_, expected_open in (("#a=0.1", True), ("#a=0.1", False), ("", True)):
+    for hash_, expected_open in (("#a=0.1", False), ("", True)):
         chromium.run("location.replace('about:blank')")
         visit(chromium, tuples, hash_=hash_)
         assert chromium.run(opened) == expected_open

@@ -107,6 +107,21 @@ def test_a_page_stands_alone_in_firefox_as_well(mozilla: Firefox, pages: Path, p
         stands_alone(mozilla, pages / page, width)
 
 
+@pytest.mark.parametrize("page", ["report.html", "office.html"])
+def test_what_a_reader_unfolds_fits_its_column_on_paper(chromium: Browser, pages: Path, page: str) -> None:
+    """Tables of numbers, each below its figure, which two columns of a sheet hold."""
+    chromium.open(pages / page, 700)
+    try:
+        chromium.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+        chromium.run("document.querySelectorAll('details').forEach((e) => { e.open = true })")
+        tables = "[...document.querySelectorAll('.figures details table')]"
+        found = chromium.run(f"return {tables}.map((t) => [t.offsetWidth, t.parentElement.offsetWidth])")
+        assert found
+        assert all(own <= column + 1 for own, column in found)
+    finally:
+        chromium.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
 @pytest.mark.parametrize("which", ["chromium", "mozilla"])
 def test_a_browser_tells_what_a_page_does(which: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Otherwise the laws of pages could not fail: a message in the console, a request, and text that is too wide."""
