@@ -106,6 +106,8 @@ def test_a_fit_that_is_stopped_says_that_it_can_be_resumed(marginweave: CommandL
     cli, code = (
         marginweave,
         f"""
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # tests that run in the background of a shell inherit none
 import pandas as pd
 import marginweave as mw
 table = pd.DataFrame({{"sex": ["f", "m", "f"] * 400, "region": ["north", "south", "west"] * 400}})
