@@ -182,6 +182,7 @@ def test_the_shipped_deployments(place: Site, killed: str) -> None:
     assert {"marginweave", "affairs"} <= set(flow_run["tags"])
 
 
+@pytest.mark.long  # waits a minute and a half for the server to call it late
 def test_a_late_release_is_told(place: Site, killed: str) -> None:
     """Nobody is there to run it when its time comes; and that somebody has cancelled it is another event."""
     create = ["nobody" if word == "marginweave" else word for word in documented("prefect work-pool create")]

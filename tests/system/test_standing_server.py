@@ -69,6 +69,7 @@ def test_runs_use_the_server_of_their_home(settled: CommandLine, tmp_path: Path)
     assert "No server" in ok(cli, "server", "stop").stdout
 
 
+@pytest.mark.long  # a minute: the run waits for the server that was killed
 def test_a_run_outlives_the_server_that_it_uses(settled: CommandLine, tmp_path: Path) -> None:
     """The server is killed in the middle of the run, which goes on with one of its own: one charge."""
     cli, path, port = opened(settled), people(tmp_path), str(free_port())
