@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from marginweave.flows.plan.overview import PlannedRelease
     from marginweave.flows.postprocess.opened import Release
     from marginweave.flows.run.request import Request
+    from marginweave.tasks.checkpoint.run_folder import RunFolder
     from marginweave.tasks.references import RunReference
 
 
@@ -194,7 +195,7 @@ class Synthesizer:
         if state == RunState.RUNNING or internal_evaluation_due(reference):
             self._release_now(request, reference)
         else:
-            self._say(f"Already released, nothing charged: {place_of_files(request.folder)}")
+            self._say(_ending(request.folder, "Already released", "nothing"))
         return place_of_files(request.folder)
 
     def _release_now(self, request: Request, reference: RunReference) -> None:
@@ -204,6 +205,7 @@ class Synthesizer:
         from marginweave.flows.orchestration.session import prefect_session
         from marginweave.flows.postprocess.published import outcome_words, released_verdict
         from marginweave.flows.run.bookkeeping import account_statement, is_charged
+        from marginweave.flows.run.lookup import place_of_files
         from marginweave.flows.run.progress import LogReporter, reporting
 
         run, privacy, folder = request.folder.run, request.configuration.privacy, request.folder
@@ -215,13 +217,12 @@ class Synthesizer:
                 from marginweave.flows import release
 
                 release(str(request.path), run, request.source, str(self._home))
-        charged = f"epsilon {privacy.epsilon:g} and delta {privacy.delta:g}"
-        self._say(
-            f"Released, {charged if is_charged(reference, reporter.lease) else 'nothing'} charged: {folder.release}"
-        )
-        for line in outcome_words(account_statement(reference), released_verdict(folder.release)):
+        place, charged = place_of_files(folder), f"epsilon {privacy.epsilon:g} and delta {privacy.delta:g}"
+        self._say(_ending(folder, "Released", charged if is_charged(reference, reporter.lease) else "nothing"))
+        for line in outcome_words(account_statement(reference), released_verdict(place)):
             self._say(line)
-        self._say(f"To publish it: marginweave publish {run} --to FOLDER")
+        if place == folder.release:
+            self._say(f"To publish it: marginweave publish {run} --to FOLDER")
 
     def _say(self, text: str) -> None:
         if self.verbose:
@@ -269,3 +270,12 @@ def _unnamed(content: bytes, link: Path) -> Iterator[Path]:
             yield link
         finally:
             link.unlink(missing_ok=True)
+
+
+def _ending(folder: RunFolder, done: str, charged: str) -> str:
+    """Where the files of a run are, and that they are `done`, or wait for approval, where the account asks for one."""
+    from marginweave.flows.run.lookup import place_of_files, what_to_do
+
+    if (place := place_of_files(folder)) != folder.release:
+        return f"Awaiting approval, {charged} charged, nothing is published yet: {place}. Then {what_to_do(folder.run)}"
+    return f"{done}, {charged} charged: {place}"

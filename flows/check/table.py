@@ -82,7 +82,7 @@ _IDS = (
 def id_warnings(request: Request) -> list[str]:
     """What to tell the person at a terminal, and no log, of ids that repeat under `unit: row`. Private.
 
-    What cannot be read is not told of: the run refuses it.
+    Empty for a file that cannot be read, which the run refuses.
     """
     with suppress(MarginweaveError):
         inspection = Inspection(request.configuration, source_columns(request.source, request.configuration.source))

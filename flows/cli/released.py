@@ -129,10 +129,9 @@ def report(
 
     found = compare_with(home, run_name, against, to)
     if as_json:
-        changed = {"changed": map(asdict, found.changed), "changed_pairs": map(asdict, found.changed_pairs)}
-        print_json(
-            {"verdict": found.verdict, "false_alarm": FALSE_ALARM, **{key: [*each] for key, each in changed.items()}}
-        )
+        single, pairs = ([*map(asdict, some)] for some in (found.changed, found.changed_pairs))
+        said = {"verdict": found.verdict, "false_alarm": FALSE_ALARM}
+        print_json({**said, "changed": single, "changed_pairs": pairs})
         return
     out.print(found.verdict)
     for change in (*found.changed, *found.changed_pairs)[:_SHOWN]:

@@ -43,11 +43,8 @@ class PlannedRelease:
         errors = relative_errors(configuration, configuration.rows) if configuration.rows else {}
         draws = {}
         for row in drawn:
-            draws[row.name] = {
-                "noise": row.noise,
-                "share of budget": f"{100 * row.share:.1f} %",
-                "typical error": row.error,
-            }
+            share = f"{100 * row.share:.1f} %"
+            draws[row.name] = {"noise": row.noise, "share of budget": share, "typical error": row.error}
             if configuration.rows:
                 beside = errors.get(row.name, ("", ""))
                 draws[row.name] |= dict(zip(("of all rows", "of a mean count"), beside, strict=True))

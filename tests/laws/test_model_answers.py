@@ -114,7 +114,7 @@ def test_contrasts_are_less_their_noise_and_that_of_the_fit() -> None:
 
 
 def _tables(tau: float, variances: list[float], rng: np.random.Generator) -> list[np.ndarray]:
-    """Of each table twenty contrasts of a scale of its own: noise and misfit are normal, squares less the noise."""
+    """Twenty contrasts of each table, of many scales: noise and misfit are normal, and the noise is taken off the squares."""
     scale = 10 ** rng.uniform(1, 5, (len(variances), 20))
     scale[0, 0] = 0  # a contrast of nothing
     drawn = rng.normal(0, np.sqrt((np.array(variances)[:, None] + tau) * scale)) ** 2

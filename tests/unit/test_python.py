@@ -22,11 +22,14 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 
 import marginweave as mw
+from marginweave.flows import notebook
+from marginweave.flows.run import lookup
 from marginweave.flows.run.frames import as_table, frame_types
 from marginweave.flows.run.looks import looks_file
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.ledger.accounts import Account
 from marginweave.tasks.accounting.plan.resolve import load_configuration, parse_configuration
+from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.ledger import Ledger
 from tests.support.column_kinds import KINDS
 from tests.support.configurations import raw
@@ -288,3 +291,16 @@ def test_a_ledger_is_read_as_frames(tmp_path: Path) -> None:
     assert "with privacy.epsilon" in fits["refusal"].iloc[1]
     with pytest.raises(mw.errors.BudgetError, match="town"):
         opened.fits(raw(dataset="town"))
+
+
+def test_a_fit_that_awaits_approval_does_not_say_that_it_is_released(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where an account asks for approval, files are in `proposed`, and nothing may be published yet."""
+    folder = RunFolder.at(tmp_path, "spring")
+    released = notebook._ending(folder, "Already released", "nothing")
+    monkeypatch.setattr(lookup, "place_of_files", lambda folder: folder.proposed)
+    waiting = notebook._ending(folder, "Released", "epsilon 1 and delta 1e-06")
+    assert released == f"Already released, nothing charged: {folder.release}"
+    assert waiting.startswith("Awaiting approval, epsilon 1 and delta 1e-06 charged, nothing is published yet: ")
+    assert "marginweave approve spring" in waiting

@@ -87,9 +87,7 @@ class Category(ValuedColumn, frozen=True):
 
 def _no_truth(value: Any) -> Any:
     if isinstance(value, list | tuple) and any(isinstance(item, bool) for item in value):
-        raise ValueError(
-            'must be texts, and YAML can read yes and no as true and false; write them in quotes, as in ["yes"]'
-        )
+        raise ValueError('must be texts, and YAML can read yes and no as true and false; write them in quotes: ["yes"]')
     return value
 
 
