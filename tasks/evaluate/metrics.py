@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
@@ -11,6 +11,7 @@ from marginweave.schemas.released.aggregates import Aggregates, Domain
 from marginweave.schemas.released.evaluation import (
     BrokenRule,
     InternalEvaluation,
+    MarginalBound,
     MarginalDistance,
     MeanDistance,
     RecordAgreement,
@@ -37,7 +38,12 @@ class _Measured(NamedTuple):
 
 
 def evaluate_release(
-    records: Records, aggregates: Aggregates, *, ordered: Collection[int] = (), rules: tuple[BrokenRule, ...] = ()
+    records: Records,
+    aggregates: Aggregates,
+    *,
+    ordered: Collection[int] = (),
+    rules: tuple[BrokenRule, ...] = (),
+    bounds: Sequence[MarginalBound] = (),
 ) -> RecordAgreement:
     """Compare synthetic records with the released counts they were made from; of marginals, those that were measured.
 
@@ -49,6 +55,7 @@ def evaluate_release(
         aggregates: Released counts of lengths 1..R.
         ordered: Attributes whose codes stand in the order of their values.
         rules: What `broken_rules` says of the records.
+        bounds: What `marginal_bounds` says, where marginals were measured: the noise of a pair is that of all that hold it.
 
     Returns:
         Metrics of lengths 1..R, without those of which marginals measured none. DP: post-processing.
@@ -61,7 +68,8 @@ def evaluate_release(
         for a, m in _all(measured).items()
         if m.known is not None
     ]
-    return _agreement(comparison, domain, measured, distances, ordered, rules, sigmas=_pair_sigmas(aggregates))
+    sigmas = _pair_sigmas(aggregates, {b.attributes: b.deviation for b in bounds})
+    return _agreement(comparison, domain, measured, distances, ordered, rules, sigmas=sigmas)
 
 
 def evaluate_internal(
@@ -185,12 +193,13 @@ def _distances(comparison: Comparison, by_set: dict[Attributes, float]) -> tuple
     )
 
 
-def _pair_sigmas(aggregates: Aggregates) -> dict[Attributes, float]:
+def _pair_sigmas(aggregates: Aggregates, deviations: Mapping[tuple[str, ...], float | None]) -> dict[Attributes, float]:
     """The noise of a count of each pair; where small ones were suppressed, with what a count may lack for it."""
-    if aggregates.measured:
-        return {attributes: sigma for attributes, sigma in aggregates.measured.items() if len(attributes) == 2}
+    pairs = counted_sets(aggregates, 2)
+    if aggregates.measured is not None:
+        return {pair: sigma for pair in pairs if (sigma := deviations.get(_names(aggregates.domain, pair))) is not None}
     found = next((math.hypot(n.deviation, n.threshold - 1) for n in aggregates.noise if n.length == 2), None)
-    return {} if found is None else dict.fromkeys(counted_sets(aggregates, 2), found)
+    return {} if found is None else dict.fromkeys(pairs, found)
 
 
 def _noise(aggregates: Aggregates, attributes: Attributes, released: int) -> float | None:

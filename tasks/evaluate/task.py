@@ -53,7 +53,6 @@ def evaluate(reference: DerivedReference, parts: dict[str, StageResult]) -> Stag
         blocks = Unpacked(unpack_codes, reference.load_blocks(synthesized))
         records = Records(blocks, counts.domain, configuration.memory)
         rules, tallies = _rules_and_numbers(reference, parts["decode"])
-        agreement = evaluate_release(records, counts, ordered=configuration.ordered, rules=rules)
         more: dict[str, Any] = {}
         drawn = load_counts(reference, parts["collect"])
         marginals_drawn = drawn if isinstance(drawn, Marginals) else None
@@ -72,6 +71,8 @@ def evaluate(reference: DerivedReference, parts: dict[str, StageResult]) -> Stag
         merged = {} if compression is None else merged_shares(compression, counts.domain.names)
         # The verdict is on what is known, earlier releases included; bounds are of the counts as drawn.
         together = marginal_bounds(pooled, records, configuration) if pooled and pooled.pooled else bounds.marginals
+        known = () if pooled is None else together
+        agreement = evaluate_release(records, counts, ordered=configuration.ordered, rules=rules, bounds=known)
         judged = release_verdict(together, counts, configuration, merged, agreement.association.cramers_v)
         return Evaluation(**dict(agreement) | more, verdict=judged, bounds=bounds).to_json()
 
