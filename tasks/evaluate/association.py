@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from marginweave.schemas.released.aggregates import IntArray
 from marginweave.schemas.released.evaluation import Association, Matrix, Measure
-from marginweave.tasks.evaluate.association_noise import noise_limit
+from marginweave.tasks.evaluate.association_noise import dependence
 from marginweave.tasks.evaluate.cells import Cells, Comparison, FloatArray
 from marginweave.tasks.evaluate.tallies import Attributes
 
@@ -36,7 +36,7 @@ def association(
         ordered: Attributes whose codes are in the order of their values.
         pairs: The pairs that the reference knows.
         sigmas: The noise of a count of each pair that has some: no number of it is given where the reference is no more
-            associated than chance and noise explain (`noise_limit`).
+            associated than chance and noise explain (`dependence`).
 
     Returns:
         Matrices and mean differences. DP: as private as the two sides.
@@ -55,7 +55,10 @@ def association(
             sides.append((cramers_v(*part), normalized_mutual_information(*part), rho))
         v, information, ranks = zip(*sides, strict=True)
         sigma = sigmas.get(cells.numbering.attributes)
-        if sigma is None or v[0] is None or v[0] > noise_limit(*_occupied(rows, columns, cells.reference, kept), sigma):
+        if sigma is None or v[0] is None:
+            return v, information, ranks, False
+        found, limit = dependence(*_occupied(rows, columns, cells.reference, kept), sigma)
+        if found > limit:
             return v, information, ranks, False
         return _NO_VALUES, _NO_VALUES, _NO_VALUES, True
 

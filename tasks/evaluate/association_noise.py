@@ -12,21 +12,22 @@ from marginweave.tasks.evaluate.cells import FloatArray
 
 CHANCE = 0.001
 """So often independent columns pass for associated ones."""
+_TURNS = 8
+"""Of finding a and b by turns: counts of independent columns are at their nearest after a few."""
 
 
-def noise_limit(rows: IntArray, columns: IntArray, counts: FloatArray, sigma: float) -> float:
-    """The Cramér's V that a released pair of independent columns exceeds once in a thousand times.
+def dependence(rows: IntArray, columns: IntArray, counts: FloatArray, sigma: float) -> tuple[float, float]:
+    """How far a released pair is from independent columns, and what those exceed once in a thousand times.
 
-    Let n be the records, p and q the shares of the values that occur, and y = n p q + x the
-    counts, x of a sample of n records with noise of variance s^2 in each cell. Then n V^2 (min(r, c) - 1) = chi^2, and to first
-    order chi^2 = |B x / sqrt(n p q)|^2, B the projection that takes the sums of rows and columns away. It is a weighted sum of
-    chi^2 of one degree of freedom (M. Gaboardi, H. Lim, R. Rogers, S. Vadhan, Differentially private chi-squared hypothesis
-    testing, ICML 2016, section 5), here with the mean E = sum w and sum of squares F = sum w^2 rc / ((r - 1)(c - 1)) of
+    Let n be the records, p and q the shares of the values that occur, and y = n p q + x the counts, x of a sample of n records
+    with noise of variance s^2 in each cell. Each cell is weighted by the noise it may have,
 
-        w_ij = (1 - p_i)(1 - q_j) (1 + min(s, n p_i, n q_j)^2 / (n p_i q_j)),
+        T = min over a, b of sum_ij (y_ij - a_i b_j)^2 / (n p_i q_j + s_ij^2),    s_ij = min(s, n p_i, n q_j),
 
-    as no count is further off than the sums of its row and its column, and its quantile is F/E times that of chi^2 with E^2/F
-    degrees of freedom (F. Satterthwaite 1946), one at least.
+    as no count is further off than the sums of its row and its column. Cramér's V weighs rare values most, which are mostly
+    noise; and what noise adds to counts that cannot be negative spoils sums, not the nearest a and b. T is nearly chi^2 with
+    (r - 1)(c - 1) degrees of freedom (M. Gaboardi, H. Lim, R. Rogers, S. Vadhan, Differentially private chi-squared hypothesis
+    testing, ICML 2016, section 5).
 
     Args:
         rows: First value of each occupied cell of the pair's table, shape (cells,).
@@ -35,18 +36,24 @@ def noise_limit(rows: IntArray, columns: IntArray, counts: FloatArray, sigma: fl
         sigma: Standard deviation s of the noise of a cell, and whatever a count may lack by suppression.
 
     Returns:
-        The limit of V, infinite where one of them has a single value. DP: post-processing.
+        T and the limit, which is infinite where one of them has a single value. DP: post-processing.
     """
-    by_row, by_column = (np.bincount(codes, weights=counts) for codes in (rows, columns))
-    by_row, by_column, n = by_row[by_row > 0], by_column[by_column > 0], float(counts.sum())
-    r, c = len(by_row), len(by_column)
-    if min(r, c) < 2:
-        return math.inf
-    # values that are equally frequent are one, so many times
-    (x, times_x), (y, times_y) = (np.unique(sums, return_counts=True) for sums in (by_row, by_column))
-    least = np.minimum(sigma, np.minimum.outer(x, y))
-    w = np.outer(1 - x / n, 1 - y / n) * (1 + n * least**2 / np.outer(x, y))
-    mean = float(times_x @ w @ times_y)
-    squares = min(float(times_x @ w**2 @ times_y) * r * c / ((r - 1) * (c - 1)), mean**2)
-    quantile = squares / mean * float(chdtri(mean**2 / squares, CHANCE))
-    return math.sqrt(quantile / n / (min(r, c) - 1))
+    (a, row), (b, column) = (_sums(codes, counts) for codes in (rows, columns))
+    n, free = float(counts.sum()), (len(a) - 1) * (len(b) - 1)
+    if not free:
+        return 0.0, math.inf
+    # values that are equally frequent have the same weights
+    (x, of_row), (y, of_column) = (np.unique(sums, return_inverse=True) for sums in (a, b))
+    weights = 1 / (np.outer(x, y) / n + np.minimum(sigma, np.minimum.outer(x, y)) ** 2)
+    weighted = counts * weights[of_row[row], of_column[column]]
+    for _ in range(_TURNS):
+        a = np.bincount(row, weights=weighted * b[column]) / (weights @ np.bincount(of_column, weights=b**2))[of_row]
+        held = (np.bincount(of_row, weights=a**2) @ weights)[of_column]
+        b = np.bincount(column, weights=weighted * a[row]) / held
+    return float(weighted @ counts - held @ b**2), float(chdtri(free, CHANCE))
+
+
+def _sums(codes: IntArray, counts: FloatArray) -> tuple[FloatArray, IntArray]:
+    """The records of each value that occurs, and the place of each cell's value among them."""
+    place: IntArray = np.unique(codes, return_inverse=True)[1]
+    return np.bincount(place, weights=counts).astype(np.float64), place
