@@ -18,7 +18,7 @@ if memory := in_memory():
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
 
 # Where CI is set a run repeats exactly; everywhere else each one looks at new examples.
-settings.register_profile("default", deadline=None, derandomize="CI" in os.environ, max_examples=30)
+settings.register_profile("default", deadline=None, derandomize="CI" in os.environ, max_examples=20)
 settings.register_profile("long", deadline=None, max_examples=2000)
 settings.load_profile("default")
 

@@ -98,7 +98,7 @@ def test_without_a_fault_every_check_passes(judges: Judges) -> None:
 @pytest.mark.parametrize(
     "fault",
     [
-        pytest.param(fault, id=name, marks=() if name in KNOWN or place % 8 == 1 else pytest.mark.long)
+        pytest.param(fault, id=name, marks=() if name in KNOWN or place % 16 == 1 else pytest.mark.long)
         for place, (name, fault) in enumerate(FAULTS.items())
     ],
 )

@@ -106,6 +106,7 @@ def test_a_worker_that_dies_in_the_middle_changes_no_count(
         assert (one == other, same_counts(here, there)) == (True, True)
 
 
+@pytest.mark.long  # waits a minute for workers that do not come back
 def test_a_part_over_which_all_workers_die_ends_the_stage(
     cluster: DaskEngine, blocks: EncodedBlocks, tmp_path: Path
 ) -> None:
