@@ -12,7 +12,7 @@ from marginweave.schemas.errors import StageError
 from marginweave.tasks.checkpoint.codecs import pack_table, unpack_codes, unpack_table
 from marginweave.tasks.decode.decode import decode_table, label_counts, typed_table
 from marginweave.tasks.engine.local import LocalEngine
-from marginweave.tasks.normalize.task import released_counts
+from marginweave.tasks.normalize.task import load_counts, released_counts
 from marginweave.tasks.references import DerivedReference, StageResult
 from marginweave.tasks.stage import stage_task
 from marginweave.tasks.validate.expectations import Suite
@@ -36,7 +36,7 @@ def decode(
 
     def compute() -> Iterator[bytes]:
         configuration, blocks = reference.resolved, reference.load_blocks(synthesized)
-        counts = released_counts(reference, normalized)
+        counts = released_counts(load_counts(reference, normalized), configuration)
         domain, known = counts.domain, label_counts(counts)
         contract, tables = output_schema(configuration), []
 

@@ -32,7 +32,7 @@ from marginweave.tasks.evaluate.intervals import LEVEL, count_interval
 from marginweave.tasks.evaluate.tallies import Attributes, Codes
 from marginweave.tasks.mechanisms.base import l1_sensitivity
 from marginweave.tasks.mechanisms.gaussian import add_noise, gaussian_terms, query_sigma
-from marginweave.tasks.normalize.task import released_counts
+from marginweave.tasks.normalize.task import load_counts, released_counts
 from marginweave.tasks.references import DerivedReference, RunReference, StageResult
 from marginweave.tasks.stage import stage_task
 
@@ -85,7 +85,7 @@ def _prepared(
 ) -> PreparedDraw:
     """The draw, with all that can fail without noise done."""
     made, configuration = reference.derived.load_blocks(synthesized), reference.configuration
-    counts = released_counts(reference.derived, normalized)
+    counts = released_counts(load_counts(reference.derived, normalized), configuration)
     blocks = open_encoded(reference, encoded)
     private = {j: counts.domain.labels[j] for j, attribute in enumerate(configuration.attributes) if attribute.private}
     rows = Rows(encoded=blocks, private=private, sizes=counts.domain.sizes)

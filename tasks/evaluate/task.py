@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from marginweave.schemas.configuration.release import Configuration
+from marginweave.schemas.released.aggregates import Aggregates
 from marginweave.schemas.released.evaluation import BrokenRule, DistanceBounds, Evaluation
 from marginweave.schemas.released.measurements import Marginals
-from marginweave.tasks.aggregate.payloads import unpack_aggregates, unpack_marginals
 from marginweave.tasks.checkpoint.codecs import Unpacked, unpack_codes, unpack_table
 from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.estimate.mixture.model import unpack_mixture
@@ -46,17 +47,18 @@ def evaluate(reference: DerivedReference, parts: dict[str, StageResult]) -> Stag
     from the rows, if anything; and of `fit`, where there is a model: its error is listed apart from that of the records.
     DP: post-processing.
     """
-    synthesized, normalized = parts["synthesize"], parts["normalize"]
+    synthesized = parts["synthesize"]
 
     def compute() -> bytes:
-        configuration, counts = reference.resolved, released_counts(reference, normalized)
+        configuration, whole = reference.resolved, load_counts(reference, parts["normalize"])
+        counts = released_counts(whole, configuration)
         blocks = Unpacked(unpack_codes, reference.load_blocks(synthesized))
         records = Records(blocks, counts.domain, configuration.memory)
         rules, tallies = _rules_and_numbers(reference, parts["decode"])
         more: dict[str, Any] = {}
         drawn = load_counts(reference, parts["collect"])
         marginals_drawn = drawn if isinstance(drawn, Marginals) else None
-        pooled = None if marginals_drawn is None else unpack_marginals(reference.load(normalized))
+        pooled = whole if isinstance(whole, Marginals) else None
         compression = None if pooled is None else compression_of(pooled, configuration)[1]
         numbers = number_summaries(configuration, counts, marginals_drawn, tallies.statistics())
         if numbers:
@@ -67,7 +69,7 @@ def evaluate(reference: DerivedReference, parts: dict[str, StageResult]) -> Stag
             more["model"] = error_parts(records, counts, model, spread)
         if (paid := parts.get("paid")) is not None:
             more["paid"] = bought(reference, paid, synthesized, counts.record_count)
-        bounds = _bounds(reference, records, parts["collect"])
+        bounds = _bounds(drawn, records, configuration)
         merged = {} if compression is None else merged_shares(compression, counts.domain.names)
         # The verdict is on what is known, earlier releases included; bounds are of the counts as drawn.
         together = marginal_bounds(pooled, records, configuration) if pooled and pooled.pooled else bounds.marginals
@@ -98,11 +100,10 @@ def _rules_and_numbers(
     return add_rules(rules), whole
 
 
-def _bounds(reference: DerivedReference, records: Records, collected: StageResult) -> DistanceBounds:
+def _bounds(drawn: Aggregates | Marginals, records: Records, configuration: Configuration) -> DistanceBounds:
     """Bounds of the L1 distance, in records, by the attributes of each marginal; None where one is not known."""
-    configuration, payload = reference.resolved, reference.load(collected)
-    if configuration.marginals is None:
-        about, found = _RELEASED, combination_bounds(unpack_aggregates(payload), records, configuration)
+    if isinstance(drawn, Marginals):
+        about, found = _MEASURED, marginal_bounds(drawn, records, configuration)
     else:
-        about, found = _MEASURED, marginal_bounds(unpack_marginals(payload), records, configuration)
+        about, found = _RELEASED, combination_bounds(drawn, records, configuration)
     return DistanceBounds(level=LEVEL, about=about, marginals=found)

@@ -121,41 +121,47 @@ def noise_table(sigma: Fraction) -> NoiseTable:
 def _cells(sigma: Fraction) -> list[int]:
     """Integrals of exp(-t^2 / (2 sigma^2)) over [j - 1/2, j + 1/2] for j = 0 … 15 sigmas, fixed point.
 
-    With a = 1/(2 sigma^2) and z_i the coefficient of (2 h)^i in f(j + h) = f(j) sum_i y_i h^i, the equation
-    f' = -2 a t f gives z_{i+1} = -a (j z_i + z_{i-1}/2) / (i + 1), and the integral is the sum of z_i/(i + 1) over even
-    i. From one j to the next f falls by e^{-a (2j + 1)}.
+    With a = 1 / (2 sigma^2) and t = j + h, f(t) = f(j) e^{-2 a j h} e^{-a h^2}, of which the even part in h remains:
+    f(j) sum_i (a j)^{2i} c_i with the c_i of `_even_terms`. From one j to the next f falls by e^{-a (2j + 1)}.
     """
     a = Fraction(1, 2) / sigma**2
     rate = (a.numerator << _FRACTION) // a.denominator
-    half_rate = rate >> 1
-    terms = _series_length(sigma)
+    terms = _even_terms(rate, _series_length(sigma))[::-1]
     ratio = exponential(a, _FRACTION)
     step = (ratio * ratio) >> _FRACTION
     density, cells = _ONE, []
     for j in range(math.ceil(_TAIL * sigma) + 2):
-        older, newer, integral = 0, density, density
-        slope = j * rate
-        for i in range(1, terms):
-            older, newer = newer, -((slope * newer + half_rate * older) >> _FRACTION) // i
-            if not i & 1:
-                integral += newer // (i + 1)
-        cells.append(integral)
+        square, series = (j * rate) ** 2 >> _FRACTION, 0
+        for term in terms:
+            series = (series * square >> _FRACTION) + term
+        cells.append(density * series >> _FRACTION)
         density = (density * ratio) >> _FRACTION
         ratio = (ratio * step) >> _FRACTION
     return cells
 
 
+def _even_terms(rate: int, length: int) -> list[int]:
+    """c_i, the integral of (2 h)^{2i} e^{-a h^2} over [-1/2, 1/2] by (2i)!: sum_k (-a/4)^k / (k! (2i + 2k + 1) (2i)!)."""
+    powers = [_ONE]
+    while powers[-1]:
+        powers.append((-powers[-1] * rate >> _FRACTION + 2) // len(powers))
+    return [
+        sum(power // (2 * (i + k) + 1) for k, power in enumerate(powers)) // math.factorial(2 * i)
+        for i in range(length)
+    ]
+
+
 def _series_length(sigma: Fraction) -> int:
     """Number of terms after which the series of a cell is exact to 2^-200.
 
-    Cauchy's estimate on the circle of radius sigma sqrt(i), on which |f| <= e^{i/2}, gives
-    |z_i| <= (e / (4 sigma^2 i))^{i/2}, for every j alike, and each even term at most 1/4 of the one before it.
+    With x = (a j)^2 and c_i < 1 / (2i + 1)!, term i has f(j) x^i c_i <= (i / (2 e sigma^2))^i / (2i + 1)!, its value at the j
+    where it is largest, which is at most (e / (8 sigma^2 i))^i, and at most 1/4 of the one before it.
     """
     square = sigma**2
     half = 2
     while 3**half * square.denominator**half << _SERIES + 1 > (8 * square.numerator * half) ** half:
         half += 1
-    return 2 * half
+    return half
 
 
 def exponential(x: Fraction, bits: int) -> int:

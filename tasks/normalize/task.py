@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.contracts import check_aggregates
 from marginweave.schemas.released.aggregates import Aggregates
 from marginweave.schemas.released.measurements import Marginals
@@ -19,10 +20,9 @@ def load_counts(reference: DerivedReference, result: StageResult) -> Aggregates 
     return unpack_aggregates(payload) if reference.configuration.marginals is None else unpack_marginals(payload)
 
 
-def released_counts(reference: DerivedReference, normalized: StageResult) -> Aggregates:
-    """Counts of combinations from the checkpoint of `normalize`. DP: post-processing."""
-    counts = load_counts(reference, normalized)
-    return marginal_counts(counts, reference.resolved) if isinstance(counts, Marginals) else counts
+def released_counts(counts: Aggregates | Marginals, configuration: Configuration) -> Aggregates:
+    """Counts of combinations, of normalized counts or marginals. DP: post-processing."""
+    return marginal_counts(counts, configuration) if isinstance(counts, Marginals) else counts
 
 
 @stage_task("normalize")

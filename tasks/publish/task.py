@@ -13,8 +13,9 @@ from marginweave.schemas.errors import StageError
 from marginweave.schemas.released.account import AccountStatement
 from marginweave.schemas.released.aggregates import Aggregates
 from marginweave.schemas.released.evaluation import Evaluation, InternalEvaluation
+from marginweave.schemas.released.measurements import Marginals
 from marginweave.schemas.released.statement import MarginalsStatement, PrivacyStatement, ReleaseFacts
-from marginweave.tasks.aggregate.payloads import unpack_aggregates, unpack_marginals
+from marginweave.tasks.aggregate.payloads import unpack_aggregates
 from marginweave.tasks.answers.tables import released_tables
 from marginweave.tasks.checkpoint.codecs import Unpacked, unpack_codes, unpack_table
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place, read_file, replace_file
@@ -50,22 +51,20 @@ def publish(
     They become `release/` once the ledger has booked them. `parts` has the results of `evaluate` and of what it was given;
     `account` what the ledger says of the dataset, `release` who the release is. DP: post-processing.
     """
-    configuration, aggregates = reference.configuration, released_counts(reference, parts["normalize"])
+    configuration, normalized = reference.configuration, load_counts(reference, parts["normalize"])
     evaluation = Evaluation.from_json(reference.load(parts["evaluate"]))
-    aggregates, intervals, counts, marginals = counts_and_marginals(
-        reference, aggregates, parts["collect"], parts["normalize"]
-    )
+    aggregates, intervals, counts, marginals = counts_and_marginals(reference, normalized, parts["collect"])
     bought = reference.released_bounds
     statement = privacy_statement(
         configuration, plan, aggregates, account, release, bought, bins=reference.released_bins, marginals=marginals
     ).model_copy(update={"verdict": evaluation.summary})
     statement = with_types(statement, reference.types)
-    published = _read_back(reference, parts["normalize"], aggregates, intervals, statement)
+    published = _read_back(reference, normalized, aggregates, intervals, statement)
     blocks = Unpacked(unpack_codes, reference.load_blocks(parts["synthesize"]))
     shown = show_records(blocks, evaluation.records, aggregates.domain, reference.resolved)
     files = {
         **counts,
-        **_model_file(reference, parts),
+        **_model_file(reference, parts.get("fit"), normalized),
         "evaluation.json": evaluation.to_json(),
         "privacy.json": statement.to_json(),
         **dict(earlier_files(configuration, reference.read_kept)),
@@ -91,46 +90,46 @@ def _describe(place: Path, configuration: Configuration, statement: PrivacyState
 
 def _read_back(
     reference: DerivedReference,
-    normalized: StageResult,
+    normalized: Aggregates | Marginals,
     aggregates: Aggregates,
     intervals: tuple[Intervals, ...],
     statement: PrivacyStatement,
 ) -> PublishedRelease:
     """What its pages are made of, as it is read from its files."""
     measured, resolved = None, reference.resolved
-    if resolved.marginals is not None:
-        marginals = unpack_marginals(reference.load(normalized))
-        measured, _ = released_tables(marginals, reference.configuration, resolved, reference.read_kept)
+    if isinstance(normalized, Marginals):
+        measured, _ = released_tables(normalized, reference.configuration, resolved, reference.read_kept)
     return PublishedRelease(
         configuration=resolved, aggregates=aggregates, intervals=intervals, statement=statement, measured=measured
     )
 
 
-def _model_file(reference: DerivedReference, parts: dict[str, StageResult]) -> dict[str, bytes]:
-    if (fitted := parts.get("fit")) is None:
+def _model_file(
+    reference: DerivedReference, fitted: StageResult | None, normalized: Aggregates | Marginals
+) -> dict[str, bytes]:
+    if fitted is None:
         return {}
-    model, counts = unpack_mixture(reference.load(fitted)), load_counts(reference, parts["normalize"])
-    return {MODEL: parquet_bytes(model_table(model, counts, reference.resolved))}
+    return {MODEL: parquet_bytes(model_table(unpack_mixture(reference.load(fitted)), normalized, reference.resolved))}
 
 
 def counts_and_marginals(
-    reference: DerivedReference, aggregates: Aggregates, collected: StageResult, normalized: StageResult
+    reference: DerivedReference, normalized: Aggregates | Marginals, collected: StageResult
 ) -> tuple[Aggregates, tuple[Intervals, ...], dict[str, bytes], MarginalsStatement]:
     """Normalized counts as the pages have them, intervals of k-tuples, one item a length, files and statement of all counts."""
     configuration, files, statement = reference.resolved, dict[str, bytes](), MarginalsStatement()
-    if configuration.marginals is None:
+    aggregates = released_counts(normalized, configuration)
+    if not isinstance(normalized, Marginals):
         intervals = release_intervals(aggregates, unpack_aggregates(reference.load(collected)), configuration)
         table = counts_table(aggregates, intervals, configuration.longest)
     else:
-        marginals = unpack_marginals(reference.load(normalized))
         every, left_out = listed_counts(aggregates)
-        intervals = marginal_intervals(every, marginals, configuration)
-        said = {"earlier": bool(configuration.earlier), "coarse": bool(marginals.coarse)}
+        intervals = marginal_intervals(every, normalized, configuration)
+        said = {"earlier": bool(configuration.earlier), "coarse": bool(normalized.coarse)}
         table = counts_table(
             every, intervals, configuration.longest, left_out, finer=configuration.finer_places, **said
         )
-        files = {"measurements.parquet": parquet_bytes(measurements_table(marginals, configuration))}
-        aggregates, statement = listed_counts(aggregates, 1)[0], marginal_facts(marginals, configuration)
+        files = {"measurements.parquet": parquet_bytes(measurements_table(normalized, configuration))}
+        aggregates, statement = listed_counts(aggregates, 1)[0], marginal_facts(normalized, configuration)
         intervals = ()
     files |= {"aggregates.parquet": parquet_bytes(table), "aggregates.csv": csv_bytes(table)}
     return aggregates, intervals, files, statement

@@ -48,7 +48,7 @@ from marginweave.tasks.ledger.draws import Draws
 from marginweave.tasks.ledger.releases import Approvals, Releases
 from marginweave.tasks.mechanisms import laplace
 from marginweave.tasks.mechanisms.randomness import DrawBits
-from marginweave.tasks.normalize.task import released_counts
+from marginweave.tasks.normalize.task import load_counts
 from marginweave.tasks.preprocess import task as preprocess_stage
 from marginweave.tasks.publish import pages
 from marginweave.tasks.publish import task as publish_stage
@@ -242,8 +242,7 @@ def recompute(home: Path, run: str) -> bool:
     fitted = flow_module.fit_model.fn(public, normalized) if fits else None
     synthesized = flow_module.synthesize.fn(public, normalized, fitted)
     decoded = flow_module.decode.fn(public, synthesized, normalized, None)
-    aggregates = released_counts(public, normalized)
-    counts = counts_and_marginals(public, aggregates, collected, normalized)[2]["aggregates.csv"]
+    counts = counts_and_marginals(public, load_counts(public, normalized), collected)[2]["aggregates.csv"]
     records = csv_bytes(pa.concat_tables(map(unpack_table, public.load_blocks(decoded))))
     return (counts, records) == tuple((folder.release / f"{t}.csv").read_bytes() for t in ("aggregates", "synthetic"))
 
