@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from pathlib import Path
 
 from marginweave.flows.run.continuity import check_continuity, check_outputs, sync_with_ledger
-from marginweave.flows.run.request import NEW_NAME, ledger_of
+from marginweave.flows.run.request import NEW_NAME, STOPPED, ledger_of
 from marginweave.schemas.errors import InputError, OperatorError, StageError
 from marginweave.schemas.ledger.records import Decision
 from marginweave.schemas.released.manifest import Manifest, RunState
@@ -90,7 +90,7 @@ def record_stop_reason(folder: RunFolder) -> Iterator[None]:
         yield
     except OperatorError as stop:
         folder.create_internal()
-        replace_file(folder.internal / "stopped.txt", f"{stop.detail}\n".encode(), PRIVATE_MODE)
+        replace_file(folder.internal / STOPPED, f"{stop.detail}\n".encode(), PRIVATE_MODE)
         raise
 
 

@@ -16,7 +16,7 @@ from functools import partial
 
 from marginweave.flows.run import continuity
 from marginweave.flows.run.earlier import check_earlier, keep_earlier
-from marginweave.flows.run.request import NEW_NAME, Request, remember
+from marginweave.flows.run.request import NEW_NAME, STOPPED, Request, remember
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import BudgetError, InputError
 from marginweave.schemas.ledger.accounts import Account
@@ -124,9 +124,14 @@ def _resume(request: Request, present: Manifest, ledger: Ledger, digest: SourceD
     """The manifest of an existing run, brought to where the ledger is.
 
     From here on, this program computes an unfinished one, as its configuration now says. Where its reservation has expired
-    before anything was drawn, it gets a new release, which the ledger admits or refuses like any other.
+    before anything was drawn, it gets a new release, which the ledger admits or refuses like any other. Where nothing was
+    reserved, as its table was not usable, it begins anew with the table as it is now.
     """
     if not digest.matches(present.release, present.source_digest):
+        if present.state == RunState.RUNNING and ledger.releases.find(present.release) is None:
+            request.folder.remove_private()
+            (request.folder.internal / STOPPED).unlink(missing_ok=True)
+            return _begin(request, ledger, digest, present.supersedes)
         raise InputError(f"run {present.run} was made from other source bytes, or under another ledger; {NEW_NAME}")
     if present.state in {RunState.RUNNING, RunState.AWAITING}:
         present = continuity.sync_with_ledger(request.folder, present, ledger)

@@ -22,7 +22,9 @@ from marginweave.tasks.validate.kinds import check_kind
 from marginweave.tasks.validate.parts import find_from
 
 _REQUEST = "request.json"
-NEW_NAME = "give the new release a name with --run"
+STOPPED = "stopped.txt"
+"""What in `internal/` says why a run stopped before its first draw."""
+NEW_NAME = "give the new release a name with --run, in Python fit(…, run=NAME)"
 """The advice where a run can never become the release that was asked for."""
 
 

@@ -115,6 +115,21 @@ def test_a_run_of_a_lost_table_stops_before_anything_is_charged(
     assert not (cli.home / "runs" / "r" / "release" / "privacy.json").exists()
 
 
+def test_a_run_that_stopped_begins_anew_when_its_table_is_mended(marginweave: CommandLine, tmp_path: Path) -> None:
+    """Under the same name, with nothing left of the other table; once noise was drawn the name stands for its table."""
+    cli, path = opened(marginweave), decimal_commas(tmp_path)
+    assert cli("run", path, "--run", "r").returncode == 2
+    rows = [row.replace(",", ";") for row in ROWS]
+    (tmp_path / "people.csv").write_text("\n".join(["sex;cost;patient_id", *rows]) + "\n")
+    mended = cli("run", path, "--run", "r")
+    assert mended.returncode == 0, mended.stderr
+    assert "1 release(s)" in cli("ledger", "list").stdout
+    assert not (cli.home / "runs" / "r" / "internal" / "stopped.txt").exists()
+    decimal_commas(tmp_path)
+    again = cli("run", path, "--run", "r")
+    assert (again.returncode, "other source bytes" in again.stderr) == (2, True), again.stderr
+
+
 def test_a_run_that_nobody_watches_does_not_stop(marginweave: CommandLine, tmp_path: Path) -> None:
     """With --yes a lost table is released like any other, stage by stage; `check: stop` stops it there, too."""
     cli, path = opened(marginweave), wrong_codes(tmp_path)
