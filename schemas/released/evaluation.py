@@ -85,7 +85,7 @@ class Measure(Described):
 
     names: tuple[str, ...] = Field(description="Attributes of rows and columns, in this order.")
     reference: Matrix = Field(description="Of the reference; null where a pair is not known, or within its noise.")
-    synthetic: Matrix = Field(description="Of the synthetic records; null where the reference or they have no number.")
+    synthetic: Matrix = Field(description="Of the synthetic records; null where they have no number.")
     mean_difference: float | None = Field(description="Mean of |reference - synthetic| over pairs with both numbers.")
 
 
@@ -98,8 +98,8 @@ class Association(Described):
         description="Spearman's rank correlation, from -1 to 1, of attributes with ordered values."
     )
     within_noise: int | None = optional(
-        "Pairs without a number, as independent columns reach their Cramér's V by chance and noise once in 1,000 times or more "
-        "often; null of an internal evaluation, whose reference has no noise."
+        "Pairs whose reference has no number, as independent columns look like them by chance and noise once in 1,000 times or "
+        "more often; null of an internal evaluation, whose reference has no noise."
     )
 
 

@@ -15,7 +15,6 @@ from marginweave.tasks.evaluate.cells import Cells, Comparison, FloatArray
 from marginweave.tasks.evaluate.tallies import Attributes
 
 Values = tuple[float | None, float | None]
-_NO_VALUES: Values = (None, None)
 
 
 def association(
@@ -23,7 +22,7 @@ def association(
     names: Sequence[str],
     ordered: Collection[int],
     pairs: Sequence[Attributes],
-    sigmas: Mapping[Attributes, float],
+    above: Mapping[Attributes, float | bool],
 ) -> Association:
     """Measure each pair on both sides.
 
@@ -35,8 +34,8 @@ def association(
         names: Names of the attributes.
         ordered: Attributes whose codes are in the order of their values.
         pairs: The pairs that the reference knows.
-        sigmas: The noise of a count of each pair that has some: no number of it is given where the reference is no more
-            associated than chance and noise explain (`dependence`).
+        above: Of each pair with noise, whether it is above that (`dependent_pairs`), or the noise of its counts. Where
+            chance and noise explain the reference it has no number (`dependence`); that of the records is a fact.
 
     Returns:
         Matrices and mean differences. DP: as private as the two sides.
@@ -54,13 +53,13 @@ def association(
             rho = spearman(*_occupied(rows, columns, counts, cells.complete)) if ranked else None
             sides.append((cramers_v(*part), normalized_mutual_information(*part), rho))
         v, information, ranks = zip(*sides, strict=True)
-        sigma = sigmas.get(cells.numbering.attributes)
-        if sigma is None or v[0] is None:
+        known = above.get(cells.numbering.attributes, True)
+        if not isinstance(known, bool):
+            found, limit = dependence(*_occupied(rows, columns, cells.reference, kept), known)
+            known = found > limit
+        if known or v[0] is None:
             return v, information, ranks, False
-        found, limit = dependence(*_occupied(rows, columns, cells.reference, kept), sigma)
-        if found > limit:
-            return v, information, ranks, False
-        return _NO_VALUES, _NO_VALUES, _NO_VALUES, True
+        return (None, v[1]), (None, information[1]), (None, ranks[1]), True
 
     if not comparison.is_exact:
         pairs = [pair for pair in pairs if all(comparison.sizes[j] > 1 for j in pair)]
@@ -71,7 +70,7 @@ def association(
         cramers_v=_measure(names, single, {p: m[0] for p, m in found.items()}),
         mutual_information=_measure(names, single, {p: m[1] for p, m in found.items()}),
         spearman=_measure(names, with_order, {p: m[2] for p, m in found.items()}),
-        within_noise=sum(m[3] for m in found.values()) if sigmas else None,
+        within_noise=sum(m[3] for m in found.values()) if above else None,
     )
 
 

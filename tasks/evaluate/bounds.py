@@ -19,6 +19,7 @@ from marginweave.schemas.released.measurements import Clique, Marginals, Measure
 from marginweave.schemas.released.statement import BoundingBias
 from marginweave.tasks.aggregate.candidates import CandidateSet
 from marginweave.tasks.aggregate.rounds import expected_noise
+from marginweave.tasks.evaluate.association_noise import dependence
 from marginweave.tasks.evaluate.cells import Records, Released, number_set
 from marginweave.tasks.evaluate.intervals import LEVEL, project
 from marginweave.tasks.evaluate.tallies import Numbering, Tally
@@ -95,6 +96,22 @@ def marginal_bounds(marginals: Marginals, records: Records, configuration: Confi
             MarginalBound(attributes=names, distance=distance + away, bound=bound, noise=noise, deviation=sigma)
         )
     return tuple(found)
+
+
+def dependent_pairs(marginals: Marginals) -> dict[Clique, bool]:
+    """Of each pair of attributes inside a marginal, whether it differs from independent ones by more than chance and noise.
+
+    By the counts of all marginals that hold it, as they were drawn: what makes counts consistent takes from rare values. DP:
+    post-processing.
+    """
+    wider, found = marginals.measured[1], dict[Clique, bool]()
+    holders = Holders([m.attributes for m in wider])
+    for pair in (columns for columns in cell_deviations(wider) if len(columns) == 2):
+        table, sigma = _combined([wider[i] for i in holders.of(pair)], pair)
+        rows, columns = np.indices(table.shape).reshape(2, -1)
+        distance, limit = dependence(rows, columns, table.ravel(), sigma, signed=True)
+        found[pair] = distance > limit
+    return found
 
 
 def combination_bounds(drawn: Aggregates, records: Records, configuration: Configuration) -> tuple[MarginalBound, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from itertools import combinations
 from typing import NamedTuple
 
@@ -11,7 +11,6 @@ from marginweave.schemas.released.aggregates import Aggregates, Domain
 from marginweave.schemas.released.evaluation import (
     BrokenRule,
     InternalEvaluation,
-    MarginalBound,
     MarginalDistance,
     MeanDistance,
     RecordAgreement,
@@ -43,7 +42,7 @@ def evaluate_release(
     *,
     ordered: Collection[int] = (),
     rules: tuple[BrokenRule, ...] = (),
-    bounds: Sequence[MarginalBound] = (),
+    dependent: Mapping[Attributes, bool] | None = None,
 ) -> RecordAgreement:
     """Compare synthetic records with the released counts they were made from; of marginals, those that were measured.
 
@@ -55,7 +54,7 @@ def evaluate_release(
         aggregates: Released counts of lengths 1..R.
         ordered: Attributes whose codes stand in the order of their values.
         rules: What `broken_rules` says of the records.
-        bounds: What `marginal_bounds` says, where marginals were measured: the noise of a pair is that of all that hold it.
+        dependent: What `dependent_pairs` says, where marginals were measured.
 
     Returns:
         Metrics of lengths 1..R, without those of which marginals measured none. DP: post-processing.
@@ -68,8 +67,8 @@ def evaluate_release(
         for a, m in _all(measured).items()
         if m.known is not None
     ]
-    sigmas = _pair_sigmas(aggregates, {b.attributes: b.deviation for b in bounds})
-    return _agreement(comparison, domain, measured, distances, ordered, rules, sigmas=sigmas)
+    above = dependent if dependent is not None else _pair_sigmas(aggregates)
+    return _agreement(comparison, domain, measured, distances, ordered, rules, above=above)
 
 
 def evaluate_internal(
@@ -108,7 +107,7 @@ def evaluate_internal(
     # NIST's k-marginal score for k = 3 (SDNist, metrics/kmarginal.py), over all attributes alike; a copy has 1000
     scored = [by_set[attributes] for attributes in agreement.sampled_sets(places, 3, _SCORED) if attributes in by_set]
     distances = [MarginalDistance(attributes=_names(domain, a), tvd=tvd, noise=None) for a, tvd in by_set.items()]
-    against = _agreement(comparison, domain, measured, distances, ordered, rules, sigmas={})
+    against = _agreement(comparison, domain, measured, distances, ordered, rules, above={})
     learned, predicted = has_scikit_learn(), None if target is None else (target, domain.names[target])
     return InternalEvaluation(
         **dict(against),
@@ -149,7 +148,7 @@ def _agreement(
     ordered: Collection[int],
     rules: tuple[BrokenRule, ...],
     *,
-    sigmas: Mapping[Attributes, float],
+    above: Mapping[Attributes, float | bool],
 ) -> RecordAgreement:
     """Lengths are those of which something was counted: marginals of four columns say nothing of three."""
     records, total = len(comparison.synthetic), len(comparison.reference)
@@ -172,7 +171,7 @@ def _agreement(
         by_count=buckets,
         by_count_means=agreement.bucket_means(buckets),
         marginals=tuple(sorted(distances, key=lambda d: -d.tvd)[:_WORST]),
-        association=association(comparison, domain.names, ordered, pairs, sigmas),
+        association=association(comparison, domain.names, ordered, pairs, above),
         rules=rules,
     )
 
@@ -193,13 +192,10 @@ def _distances(comparison: Comparison, by_set: dict[Attributes, float]) -> tuple
     )
 
 
-def _pair_sigmas(aggregates: Aggregates, deviations: Mapping[tuple[str, ...], float | None]) -> dict[Attributes, float]:
-    """The noise of a count of each pair; where small ones were suppressed, with what a count may lack for it."""
-    pairs = counted_sets(aggregates, 2)
-    if aggregates.measured is not None:
-        return {pair: sigma for pair in pairs if (sigma := deviations.get(_names(aggregates.domain, pair))) is not None}
+def _pair_sigmas(aggregates: Aggregates) -> dict[Attributes, float | bool]:
+    """The noise of a count of each pair, with what a count may lack as small ones were suppressed."""
     found = next((math.hypot(n.deviation, n.threshold - 1) for n in aggregates.noise if n.length == 2), None)
-    return {} if found is None else dict.fromkeys(pairs, found)
+    return {} if found is None else dict.fromkeys(counted_sets(aggregates, 2), found)
 
 
 def _noise(aggregates: Aggregates, attributes: Attributes, released: int) -> float | None:

@@ -12,7 +12,7 @@ from marginweave.tasks.checkpoint.codecs import Unpacked, unpack_codes, unpack_t
 from marginweave.tasks.engine.local import LocalEngine
 from marginweave.tasks.estimate.mixture.model import unpack_mixture
 from marginweave.tasks.evaluate.agreement import error_parts
-from marginweave.tasks.evaluate.bounds import combination_bounds, marginal_bounds
+from marginweave.tasks.evaluate.bounds import combination_bounds, dependent_pairs, marginal_bounds
 from marginweave.tasks.evaluate.cells import Records
 from marginweave.tasks.evaluate.intervals import LEVEL
 from marginweave.tasks.evaluate.metrics import evaluate_release
@@ -73,8 +73,8 @@ def evaluate(reference: DerivedReference, parts: dict[str, StageResult]) -> Stag
         merged = {} if compression is None else merged_shares(compression, counts.domain.names)
         # The verdict is on what is known, earlier releases included; bounds are of the counts as drawn.
         together = marginal_bounds(pooled, records, configuration) if pooled and pooled.pooled else bounds.marginals
-        known = () if pooled is None else together
-        agreement = evaluate_release(records, counts, ordered=configuration.ordered, rules=rules, bounds=known)
+        dependent = None if pooled is None else dependent_pairs(pooled)
+        agreement = evaluate_release(records, counts, ordered=configuration.ordered, rules=rules, dependent=dependent)
         judged = release_verdict(together, counts, configuration, merged, agreement.association.cramers_v)
         return Evaluation(**dict(agreement) | more, verdict=judged, bounds=bounds).to_json()
 

@@ -208,7 +208,7 @@ def test_pages_show_what_columns_are_called() -> None:
         ("model", "<td>0.125</td><td>0.062</td><td>0.031</td>"),
         ("by_count", "Error by the size"),
         ("marginals", "kept worst"),
-        ("association", "not above the noise: 1 pair, of which"),
+        ("association", "Of 1 pair the noisy counts do not tell"),
         ("rules", "structural zeros"),
         ("paid", "Bought with 5 % of the budget"),
     ],
