@@ -283,9 +283,10 @@ def test_a_parquet_file_is_drafted_by_its_types(tmp_path: Path) -> None:
         ("a,xq7,b,xq7", "the same name for columns 2 and 4"),
         (",", "has no column with a name"),
         (f"a,{'xq7' * 100}", "a name for column 2 that is too long"),
+        ("a,xq7", "no rows below its header"),
     ],
 )
-def test_names_that_no_configuration_can_have(tmp_path: Path, header: str, words: str) -> None:
+def test_headers_that_make_no_draft(tmp_path: Path, header: str, words: str) -> None:
     """The place is told, not the name: a file without a header has data there."""
     path = tmp_path / "t.csv"
     path.write_text(f"{header}\n")
