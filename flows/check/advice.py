@@ -89,6 +89,7 @@ _CONSTANT = (
 )
 _BECOMES = {"null": "they become missing", "other": "they become `other`", "error": "a run stops"}
 _FORM_ADVICE = {
+    "currency": "Most begin or end with a currency sign. Remove it from the table first: a number is digits alone.",
     "decimal": "Most look like numbers with a decimal comma. Write source: {file: …, decimal: comma}.",
     "thousands": "Most look like numbers with marks between thousands. Write source: {file: …, thousands: …}.",
 }

@@ -81,7 +81,7 @@ def _invoke() -> int:
             context = getattr(slip, "ctx", None)
             place = "marginweave" if context is None else context.command_path
             said = f"{missing[1]} is required" if missing else f"{text[0].lower()}{text[1:]}"
-            tell(f"{said}. See: {place} --help")
+            tell(f"{said}{'' if said.endswith('?') else '.'} See: {place} --help")
         return slip.exit_code
     except SystemExit as end:  # a reader that has gone away
         return end.code if isinstance(end.code, int) else 1

@@ -147,12 +147,12 @@ def days(name: str, text: str) -> timedelta:
 
 
 def decimal_of(name: str, text: str) -> Decimal:
-    """The exact number that an option called `name` gives; raises InputError for something else."""
+    """The exact number that an option called `name` gives; raises InputError for something else or no finite one."""
     from marginweave.schemas.configuration.values import number
 
     value = number(text.strip())
     if value is None:
-        raise InputError(f"{name} ({text}) must be a finite number")
+        raise InputError(f"{name} ({text}) is not a number")
     return value
 
 

@@ -29,4 +29,4 @@ def example(
             raise InputError(f"{to / name} exists already and is not overwritten; name another folder with --to")
         out.print(f"Wrote {to / name}")
     config = to / "visits.yaml"
-    out.print(f"Next: marginweave ledger open visits --for {config}, then marginweave run {config}")
+    out.print(f"Next: marginweave ledger open visits --for {config} --epsilon 3, then marginweave run {config}")

@@ -61,10 +61,6 @@ def open_account(
     from marginweave.tasks.ledger import Ledger, ledger_location
     from marginweave.tasks.ledger.keys import KEY_VARIABLE, environment_key, key_file
 
-    if config is None and (epsilon is None or delta is None):
-        raise InputError("--epsilon and --delta must be given, or --for CONFIG, whose own they are then")
-    proposed = _proposed(dataset, config)
-    _check_unit(unit, neighbors)
     given: dict[str, Any] = {
         "epsilon": None if epsilon is None else decimal_of("epsilon", epsilon),
         "delta": None if delta is None else decimal_of("delta", delta),
@@ -73,6 +69,10 @@ def open_account(
         "weak_delta": weak_delta,
         "policy": None if per is None else _policy_of(per),
     }
+    if config is None and (epsilon is None or delta is None):
+        raise InputError("--epsilon and --delta are required, or --for CONFIG, a file that has both")
+    _check_unit(unit, neighbors)
+    proposed = _proposed(dataset, config)
     account = replace(proposed, **{name: value for name, value in given.items() if value is not None})
     location = ledger_location(os.environ)
     ledger = Ledger.create(location)
@@ -106,7 +106,13 @@ def _proposed(dataset: str, config: Path | None) -> Account:
     from marginweave.tasks.accounting.plan.resolve import load_configuration
 
     if config is not None:
-        return replace(account_for(load_configuration(config)), dataset=dataset)
+        account = account_for(load_configuration(config))
+        if account.dataset != dataset:
+            raise InputError(
+                f"the releases of {config} are charged to {account.dataset}, not to {dataset}: open that account, or write "
+                f"`dataset: {dataset}` in the file"
+            )
+        return account
     return Account(dataset=dataset, epsilon=Decimal(0), delta=Decimal(0), unit="row", neighbors="add-remove")
 
 

@@ -65,6 +65,12 @@ def query(  # noqa: PLR0913, PLR0917 - one option for each key of a question
     alone = {"": {**options, **given, "where": [read_condition(text) for text in where or ()]}}
     found = alone if questions is None else read_questions(questions, options)
     _show(_answers(home, released, found), as_json=as_json, as_csv=as_csv)
+    if not (as_json or as_csv) and any(content.get("share") for content in found.values()):
+        whole, met = (
+            "its group" if by or questions else "all records",
+            " and ".join(where or ["the question's `where`"]),
+        )
+        out.print(printable(f"A share is the part of {whole} that meets: {met}."))
 
 
 def table(

@@ -216,6 +216,7 @@ def publish(
         out.print(f"Skipped {name}: it was made after the release and has no digest in the ledger")
     if superseded_by is not None:
         out.print(f"Run {run_name} is superseded by run {superseded_by}: readers should have that one")
+    out.print(f"Open {to / 'report.html'}")
 
 
 def handover(

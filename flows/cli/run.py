@@ -103,10 +103,9 @@ def execute(request: Request, *, yes: bool = False) -> None:
             reference, state = prepare_run(request)
         fresh = state == RunState.RUNNING
         if fresh or internal_evaluation_due(reference):
-            is_first = makes_database(request.folder.home)
-            reporter.started(f"starting Prefect (about {15 if is_first else 3} s)")
-            if is_first:
-                reporter.note("Starting Prefect's server for the first time in this home takes about 15 s")
+            reporter.started("starting Prefect (some seconds)")
+            if makes_database(request.folder.home):
+                reporter.note("Starting Prefect's server for the first time in this home can take half a minute")
             if fresh and not yes and out.is_terminal:
                 _warn_of_ids(request)
             with attended(not yes):

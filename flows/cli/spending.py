@@ -52,17 +52,19 @@ def left(total: AccountTotal) -> str:
 
 
 def box(total: AccountTotal) -> str:
-    """One sentence on the account's box: its coordinates, and what is spent of each. No coordinate pays for another."""
+    """One sentence on the parts of the account's box that it has, and what is spent of each. No part pays for another."""
     own_box, spent = total.account.box, total.spent.cost
     if own_box is None:
         return "no box: opened by 0.1.0, and admits nothing before `marginweave ledger upgrade`"
     plain, allowance = spent.plain, own_box.allowance
     noise = tidy(100 * spent.mu2 / own_box.mu2) if own_box.mu2 else "0"
-    return (
-        f"spent of its box: {noise} % of the budget for noise, delta for thresholds {scientific(spent.delta)} of "
-        f"{scientific(own_box.delta_add)}, plain epsilon {tidy(plain.epsilon)} of {tidy(allowance.epsilon)} and delta "
-        f"{scientific(plain.delta)} of {scientific(allowance.delta)}"
-    )
+    parts = [f"spent by parts (box, in docs/glossary.md): {noise} % of the budget for noise"]
+    if own_box.delta_add:
+        parts.append(f"delta for thresholds {scientific(spent.delta)} of {scientific(own_box.delta_add)}")
+    if allowance:
+        amounts = f"delta {scientific(plain.delta)} of {scientific(allowance.delta)}"
+        parts.append(f"plain epsilon {tidy(plain.epsilon)} of {tidy(allowance.epsilon)} and {amounts}")
+    return ", ".join(parts)
 
 
 def period(policy: Policy, in_period: Spent, moment: datetime) -> str:

@@ -50,7 +50,7 @@ def _counts(configuration: Configuration, usual: AggregateSettings | MarginalSet
     if defaults.is_decided_by_noise(configuration):
         decided = in_marginals(configuration) if isinstance(usual, MarginalSettings) else configuration
         noise, beside = defaults.relative_noise(decided), defaults.edge_words(decided)
-        chosen += f"; all pairs together would have noise r = {noise:.3g}{beside}"
+        chosen += f"; all pairs together would have relative noise r = {noise:.3g}{beside}"
     return f"Counting: {counted}{_limited(configuration)}{_leveled(configuration)} ({chosen})"
 
 

@@ -123,7 +123,7 @@ class PlannedRelease:
         rules = slow_rules(self.configuration)
         public = "If the number of rows is public, say rows: N in the configuration: auto then chooses by it"
         return [
-            "What it will be good for, by the distance (TVD) that noise alone would make, and of records as measured:",
+            "What it will be good for: how far off noise alone puts shares (TVD), and how far off records were in benchmarks:",
             *aligned([heads, *([f"{row.rows:,}", *row[1:-1]] for row in self.sizes)]),
             *(f"Pairs that are mostly noise with {row.rows:,} rows: {row.noise}" for row in self.sizes if row.noise),
             f"Time on {available_cores()} idle cores like our benchmarks', {server}{rules}; more where others work",

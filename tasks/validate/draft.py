@@ -64,7 +64,7 @@ def draft_configuration(source: str, form: SourceFile, dictionary: str | None = 
     DP: none; the text is as sensitive as the table until each column is confirmed.
 
     Raises:
-        InputError: the source cannot be read, or has column names that a configuration cannot have.
+        InputError: the source cannot be read, has no rows, or has column names that a configuration cannot have.
     """
     present = source_columns(source, form)
     table = TableSource(source, form).table(_usable_names(present))
@@ -81,6 +81,8 @@ def draft_table(
 ) -> str:
     """As `draft_configuration`, for a table in memory; the columns `present` of its source may have no name."""
     subject, named = subject_of(table), _usable_names(present)
+    if not table.num_rows:
+        raise InputError("source has no rows below its header, and a draft is made by a look at them")
     columns = {name: look_at(name, table.column(name), form.numbers) for name in named}
     if subject is not None:
         columns[subject.column] = ColumnDraft("identifier", remark="it tells the people apart that privacy protects")

@@ -6,7 +6,7 @@ import calendar
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -39,12 +39,17 @@ _DECADES = 40 * 365 * DAY
 _ORDER = "day before month, or month before day?"
 _STANDS_IN = "what lies decades from all other dates is taken for missing"
 _STEPS = 20  # bounds are that many steps of their grid apart, if not further
-_ALL_DIFFERENT = "every cell is different; if it tells people apart, make it {type: identifier}"
-_ODD = "a text is among the numbers; is it no value?"
+_ALMOST_ALL = 0.9  # so many of the cells differ: no list of values, private or not, has room for them
+_DIFFERENT = "nearly every cell is different, as ids are; it is dropped"
+_ODD = "a text is among the {}; is it no value?"
+_SIGNS = "most cells have a currency sign: remove it from the table, and draft again"
 _SPECIAL = "codes lie far from all other numbers: say what each means, or move it to missing"
 _SKEWED = "few are large: log bins keep the mean; smallest: N says what lies next to 0"
 _SEPARATORS = (";", "|", ",")
-_IDENTIFIER = re.compile(r"(?i)(^|[^a-z])(u?id|uuid|guid|key|ssn|number|nr|name|e?mail|phone)([^a-z]|$)|[a-z](ID|Id)$")
+_IDENTIFIER = re.compile(
+    r"(?i)(^|[^a-z])(u?id|uuid|guid|key|ssn|number|nr|no|name|e?mail|phone)([^a-z]|$)|[a-z](ID|Id)$"
+)
+CURRENCY = re.compile(r"[+-]?[€$£¥] ?[+-]?[0-9].*|[+-]?[0-9].*[€$£¥]")
 # A UUID or an address of e-mail.
 _IDENTIFIER_FORM = re.compile(r"(?i)[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[^@\s]+@[^@\s]+\.[^@\s]+")
 
@@ -113,12 +118,13 @@ def _boolean(present: Sequence[str], missing: dict[str, Any]) -> ColumnDraft | N
 
 
 def _date(present: Sequence[str], missing: dict[str, Any]) -> ColumnDraft | None:
-    """One format for all; bounds are whole months, quarters or years, bins are years, months or weeks."""
+    """One format for all, but for a word among many; bounds are whole months or more, bins are years, months or weeks."""
     for layout in (None, *FORMATS):
-        found = [parse_instant(text, layout) for text in present]
-        instants = [instant for instant in found if instant is not None]
-        if len(instants) < len(found):
+        found = {text: instant for text in present if (instant := parse_instant(text, layout)) is not None}
+        odd = [text for text in present if text not in found]
+        if len(odd) > (len(found) > _FEW_CODES) or re.search("[0-9]", "".join(odd)):
             continue
+        instants = list(found.values())
         standing_in = _placeholders(instants)
         meant = [instant for instant in instants if instant not in standing_in]
         first, last = (12 * end.year + end.month - 1 for end in map(moment_of, (min(meant), max(meant))))
@@ -128,12 +134,12 @@ def _date(present: Sequence[str], missing: dict[str, Any]) -> ColumnDraft | None
             **({"format": layout} if layout else {}),
             **missing,
         }
-        if standing_in:
-            texts = [text for text, instant in zip(present, instants, strict=True) if instant in standing_in]
+        if texts := [*odd, *(text for text, instant in found.items() if instant in standing_in)]:
             facts["missing"] = sorted([*missing.get("missing", ()), *texts])
-        either = layout == FORMATS[0] and all(parse_instant(text, FORMATS[1]) is not None for text in present)
+        either = layout == FORMATS[0] and all(parse_instant(text, FORMATS[1]) is not None for text in found)
         kind = "date" if all(instant % DAY == 0 for instant in meant) else "datetime"
-        return ColumnDraft(kind, facts, _ORDER if either else _STANDS_IN if standing_in else "")
+        remarks = (_ORDER if either else "", _STANDS_IN if standing_in else "", _ODD.format("dates") if odd else "")
+        return ColumnDraft(kind, facts, "; ".join(filter(None, remarks)))
     return None
 
 
@@ -155,17 +161,16 @@ def _whole_months(first: int, last: int) -> list[str]:
 
 
 def _identifier(name: str, present: Sequence[str], records: int, gaps: Sequence[str]) -> ColumnDraft | None:
-    """Every cell another text, and many of them: dropped only where the name or the form of all says what it is."""
-    if len(present) < records:
-        return None
+    """Numbers of rows; or nearly every cell another text, many of them, where the name or the form of all says what it is."""
     whole = [int(text) for text in present if not gaps and re.fullmatch("0|[1-9][0-9]{0,14}", text)]
     if len(whole) == records and max(whole) - min(whole) == records - 1 and (records > MOST_VALUES or min(whole) <= 1):
         return ColumnDraft("identifier", remark="it numbers the rows; it is dropped")
-    if records <= MOST_VALUES:
-        return None
-    if _IDENTIFIER.search(name) or all(_IDENTIFIER_FORM.fullmatch(text) for text in present):
-        return ColumnDraft("identifier", remark="every cell is different; it is dropped")
-    return None
+    said = _IDENTIFIER.search(name) or all(_IDENTIFIER_FORM.fullmatch(text) for text in present)
+    return ColumnDraft("identifier", remark=_DIFFERENT) if said and _nearly_all_differ(present, records) else None
+
+
+def _nearly_all_differ(present: Sequence[str], records: int) -> bool:
+    return len(present) > MOST_VALUES and len(present) >= _ALMOST_ALL * records
 
 
 def _number(name: str, present: Mapping[str, int], missing: dict[str, Any]) -> ColumnDraft | None:
@@ -194,7 +199,11 @@ def _number(name: str, present: Mapping[str, int], missing: dict[str, Any]) -> C
         # A bin can be without a whole number, and numbers can lie closer than doubles tell apart.
         with suppress(ValidationError):
             NumberColumn.model_validate({"type": "number", **facts})
-            remarks = (_ODD if odd else "", _SPECIAL if codes else "", _SKEWED if bins != _BINS else "")
+            remarks = (
+                _ODD.format("numbers") if odd else "",
+                _SPECIAL if codes else "",
+                _SKEWED if bins != _BINS else "",
+            )
             return ColumnDraft("number", facts, "; ".join(filter(None, remarks)))
     return None
 
@@ -219,6 +228,8 @@ def plain(value: Decimal | float) -> int | float:
 
 def _set(present: Sequence[str], missing: dict[str, Any]) -> ColumnDraft | None:
     """Cells of several values: few different ones, each of which stands in several different cells."""
+    if mostly(map(CURRENCY.fullmatch, present)):  # a decimal comma
+        return None
     for separator in _SEPARATORS:
         cells = [{part.strip() for part in text.split(separator)} - {""} for text in present]
         most, parts = max(map(len, cells)), set().union(*cells)
@@ -233,9 +244,28 @@ def _set(present: Sequence[str], missing: dict[str, Any]) -> ColumnDraft | None:
 def _category(present: Sequence[str], missing: dict[str, Any], records: int) -> ColumnDraft:
     if sum(map(len, present)) > _FREE_TEXT * len(present) and any(" " in text for text in present):
         return ColumnDraft("identifier", remark="free text: it is not released; group it before, or leave the line out")
-    if len(present) > MOST_VALUES:
-        numbers = sum(number(text) is not None for text in present)
-        different = _ALL_DIFFERENT if len(present) == records else ""
-        remark = "numbers and texts are mixed" if 0 < numbers < len(present) else different
-        return ColumnDraft("category", {"domain": "private"}, remark)
-    return ColumnDraft("category", {"values": in_order(present), **missing})
+    remark = _resembles(present)
+    if not remark and _nearly_all_differ(present, records):
+        return ColumnDraft("identifier", remark=_DIFFERENT)
+    facts = {"domain": "private"} if len(present) > MOST_VALUES else {"values": in_order(present), **missing}
+    return ColumnDraft("category", facts, remark)
+
+
+def _resembles(present: Sequence[str]) -> str:
+    """What most of these texts look like, which are no numbers, dates or sets as they are, and what to do about it."""
+    if mostly(map(CURRENCY.fullmatch, present)):
+        return _SIGNS
+    for layout in (None, *FORMATS):
+        if mostly(parse_instant(text, layout) is not None for text in present):
+            form = f', format: "{layout}"' if layout else ""
+            return (
+                f"most cells look like dates: {{type: date{form}}}, bounds and bins; which of the others mean no value?"
+            )
+    mixed = len(present) > MOST_VALUES and 0 < sum(number(text) is not None for text in present) < len(present)
+    return "numbers and texts are mixed" if mixed else ""
+
+
+def mostly(holds: Iterable[object]) -> bool:
+    """Whether more than half of some hold."""
+    found = [bool(each) for each in holds]
+    return sum(found) > len(found) / 2

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
@@ -21,13 +21,14 @@ from marginweave.schemas.configuration.columns.periods import parse_instant
 from marginweave.tasks.arrow import compute as pc
 from marginweave.tasks.arrow import is_text
 from marginweave.tasks.columns.base import Judged, distinct_texts
-from marginweave.tasks.validate.draft_columns import FORMATS
+from marginweave.tasks.validate.draft_columns import CURRENCY, FORMATS, mostly
 from marginweave.tasks.validate.special_codes import special_codes
 from marginweave.tasks.validate.tally import CellTally
 
 _SAMPLE = 100
 _PARTS = 256
-_FORMS = {  # the first that fits most
+_FORMS: dict[str, str | re.Pattern[str]] = {  # the first that fits most
+    "currency": CURRENCY,
     "thousands": r"[+-]?\d{1,3}([, '\u00a0\u202f]\d{3})+(\.\d+)?",
     "decimal": r"[+-]?(\d{1,3}([. '\u00a0\u202f]\d{3})+|\d+),\d+",
 }
@@ -75,19 +76,14 @@ class Look(CellTally):
         return 2 * sum(special_codes(numbers, (low, high)).values()) > self.beyond_texts.total()
 
     def form(self, column: MeasuredColumn) -> str | None:
-        """What most of the unread texts look like: `decimal` or `thousands` of numbers, a format of dates; None if unknown."""
+        """What most unread texts look like: `currency`, `decimal` or `thousands` of numbers, a format of dates, or None."""
         texts = list(self.unread_texts)
         if isinstance(column, NumberColumn):
-            return next((form for form, shape in _FORMS.items() if _most(re.fullmatch(shape, t) for t in texts)), None)
+            return next((form for form, shape in _FORMS.items() if mostly(re.fullmatch(shape, t) for t in texts)), None)
         if isinstance(column, DateColumn):
             layouts = (layout for layout in FORMATS if layout != column.format)
-            return next((form for form in layouts if _most(parse_instant(t, form) is not None for t in texts)), None)
+            return next((form for form in layouts if mostly(parse_instant(t, form) is not None for t in texts)), None)
         return None
-
-
-def _most(holds: Iterable[object]) -> bool:
-    found = [bool(each) for each in holds]
-    return bool(found) and sum(found) > len(found) / 2
 
 
 def _empty(entries: pa.Array) -> np.ndarray:

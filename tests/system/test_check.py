@@ -55,6 +55,10 @@ def dates_of_another_form(place: Path) -> Path:
     )
 
 
+def currency_signs(place: Path) -> Path:
+    return write(place, [row.replace(",", ",€", 1) for row in ROWS])
+
+
 def half_outside(place: Path) -> Path:
     return write(place, [f"{row.split(',')[0]},{5000 if i % 3 else 7},p{i}" for i, row in enumerate(ROWS)])
 
@@ -64,6 +68,7 @@ STOPS = {
     wrong_codes: ("column 'sex': no cell can be read as a declared value", "published code list", "No cell"),
     header_only: ("the table has no rows", "Is it the right file", "no rows"),
     dates_of_another_form: ("column 'day': no cell can be read as a date", '"%d.%m.%Y"', "No cell"),
+    currency_signs: ("column 'cost': no cell can be read as a number", "Remove it from the table first", "No cell"),
     half_outside: ("column 'cost': more than half of the cells", "widen `bounds`", "66.7 %"),
 }
 

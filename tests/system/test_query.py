@@ -44,6 +44,11 @@ def test_answers_from_a_folder_alone(alone: CommandLine, tmp_path: Path, name: s
         assert len(rows) > 1
         assert {row["level"] for row in rows} == {"0.8"}
         assert column in rows[0]
+        if kind == "marginals":
+            other = [*json.loads((copy / "privacy.json").read_text())["domain"]][1]
+            asked = f"{column} = {rows[0][column]}"
+            shares = alone("query", copy, "--where", asked, "--by", other, "--share")
+            assert f"A share is the part of its group that meets: {asked}." in shares.stdout, shares.stderr
         refused = alone("query", copy, "--where", "nothing = 1")
         assert refused.returncode == 2
         assert refused.stderr.startswith("marginweave: 'nothing' is no column that was counted")

@@ -55,6 +55,11 @@ def test_the_example_is_what_its_script_makes() -> None:
     )
 
 
+def test_an_example_opens_the_account_of_the_readme(marginweave: CommandLine) -> None:
+    command = marginweave("example").stdout.partition("Next: ")[2].partition(",")[0]
+    assert f"\n{command} " in README.read_text(encoding="utf-8")
+
+
 def test_an_example_is_not_written_over(marginweave: CommandLine) -> None:
     (marginweave.home / "visits.yaml").write_text("mine")
     refused = marginweave("example")

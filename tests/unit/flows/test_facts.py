@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import marginweave as mw
-from marginweave.flows.cli.app import app
+from marginweave.flows.cli.app import _invoke, app
 from marginweave.schemas.ledger.accounts import Account, Spent
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.accounting.plan.resolve import load_configuration
@@ -111,16 +111,43 @@ def test_an_account_says_how_many_releases_it_holds(home: Path) -> None:
     """As many are admitted, and not one more."""
     whole = said(home, "ledger", "open", "whole", "--epsilon", "1", "--delta", "1e-6")
     assert "A release with this epsilon and delta uses all of it: a second one does not fit" in whole
-    opened = said(home, "ledger", "open", "parts", "--for", home / "people.yaml", "--epsilon", "3")
+    config = home / "parts.yaml"
+    config.write_text((home / "people.yaml").read_text().replace("dataset: people", "dataset: parts"))
+    refused = ask(home, "ledger", "open", "other", "--for", config)
+    assert (refused.exit_code, "charged to parts, not to other" in refused.stderr) == (2, True)
+    opened = said(home, "ledger", "open", "parts", "--for", config, "--epsilon", "3")
     found = re.search(r"that fit: (\d+)\.", opened)
     assert found is not None
     ledger = Ledger.open(home / "ledger" / "ledger.sqlite")
-    plan = plan_budget(load_configuration(home / "people.yaml"))
+    plan = plan_budget(load_configuration(config))
     total, spent = ledger.accounts.total("parts"), Spent()
     for _ in range(int(found[1])):
         assert admitted(total.account, spent, plan.cost, plan.statement) is not None
         spent = spent.with_charge(plan.cost, plan.statement)
     assert admitted(total.account, spent, plan.cost, plan.statement) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("rn", "Did you mean 'run', 'runs'? See: "),
+        ("plan --hlp", "(Possible options: --help). See: "),
+        ("ledger open lib9 --epsilon x", "epsilon (x) is not a number"),
+        ("ledger open lib9 --epsilon 1", "--epsilon and --delta are required, or --for CONFIG, a file that has both"),
+    ],
+)
+def test_a_mistyped_command_gets_one_line(
+    words: str, told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["marginweave", *words.split()])
+    assert _invoke() == 2
+    assert told in capsys.readouterr().err
+
+
+def test_publish_says_what_to_open(home: Path) -> None:
+    told = said(home, "publish", "a-run-with-a-name-2026-11", "--to", home / "website", "--even-so")
+    assert told.splitlines()[-1] == f"Open {home / 'website' / 'report.html'}"
+    assert (home / "website" / "report.html").exists()
 
 
 @pytest.mark.parametrize(

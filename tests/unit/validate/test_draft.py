@@ -90,6 +90,8 @@ def answered(raw: dict) -> dict:
          {"bounds": ["2019-04-01", "2023-09-30"], "bins": "year", "missing": ["", "1900-01-01", "9999-12-31"]}),
         (["1990-01-01", "2019-12-31", "2003-07-30"], "date", {"bounds": ["1990-01-01", "2019-12-31"], "bins": "year"}),
         (["1960-12-31", "2020-12-31"], "date", {"bounds": ["1960-01-01", "2020-12-31"], "bins": "year"}),
+        ([*(f"{i:02d}.02.2021" for i in range(1, 29)), "unknown"] * 9, "date",
+         {"bounds": ["2021-02-01", "2021-02-28"], "bins": "week", "format": "%d.%m.%Y", "missing": ["unknown"]}),
         ([date(2001, 2, 3), None], "date", {"bounds": ["2001-02-01", "2001-02-28"], "bins": "week", **EMPTY}),
         ([datetime(2001, 2, 3, 4, 5), None], "datetime",  # noqa: DTZ001
          {"bounds": ["2001-02-01", "2001-02-28"], "bins": "week", **EMPTY}),
@@ -120,7 +122,7 @@ def test_what_a_column_is_taken_for(values: list, kind: str, facts: dict) -> Non
         [
             *(f"name {i}" for i in range(60)),
             "NA",
-        ],  # all different; a text that may mean "no value" is one of the cells'
+        ],  # a text that may mean "no value" is one of the cells'
         [f"{i // 60}:{i % 60:02d}" for i in range(1440)],  # times of day
         [f"1e-{320 + i}" for i in range(60)],  # smaller than any double
         [f"0.{'0' * 40}{i}" for i in range(1, 60)] + ["1e-9999"],
@@ -129,8 +131,24 @@ def test_what_a_column_is_taken_for(values: list, kind: str, facts: dict) -> Non
     ],
 )
 def test_more_than_fifty_values_make_a_private_domain(values: list) -> None:
-    found = look(values)
+    found = look(values * 2)
     assert (found.type, found.facts) == ("category", {"domain": "private"})
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ([f"{i:02d}.{j:02d}.2021" for i in range(1, 29) for j in range(1, 4)] + ["31.2.2021", "unknown"], '"%d.%m.%Y"'),
+        ([f"€{i}.49" for i in range(60)], "currency sign"),
+        ([f"{i // 4},{i % 4}9 €" for i in range(90)] + ["free"], "currency sign"),
+    ],
+)
+def test_what_most_cells_look_like_is_said(values: list[str], words: str) -> None:
+    """No remark holds a value of the table."""
+    for cells in (values, values * 2):
+        found = look(cells)
+        assert (found.type, found.facts, words in found.remark) == ("category", {"domain": "private"}, True)
+        assert not any(value in found.remark for value in values)
 
 
 def test_a_comma_inside_few_names_is_no_separator() -> None:
@@ -142,13 +160,15 @@ def test_a_comma_inside_few_names_is_no_separator() -> None:
     ("name", "values"),
     [
         ("case_id", [*range(60)]),
+        ("card_no", [100_000 + 7 * i for i in range(60)]),
+        ("x", [f"C{7 * i:05d}" for i in range(60)]),
         ("name", [f"p{i}" for i in range(60)]),
         ("who", [f"0b5e1a{i:02d}-12ab-4bcd-89ef-0123456789ab" for i in range(60)]),
         ("who", [f"p{i}@example.org" for i in range(60)]),
     ],
 )
 def test_different_cells_that_are_called_so_or_look_so_are_an_identifier(name: str, values: list) -> None:
-    assert look(values, name).type == "identifier"
+    assert look(values, name).type == look(values + values[:3], name).type == "identifier"
     assert look(values * 2, name).type != "identifier"
 
 
@@ -263,9 +283,10 @@ def test_a_parquet_file_is_drafted_by_its_types(tmp_path: Path) -> None:
         ("a,xq7,b,xq7", "the same name for columns 2 and 4"),
         (",", "has no column with a name"),
         (f"a,{'xq7' * 100}", "a name for column 2 that is too long"),
+        ("a,xq7", "no rows below its header"),
     ],
 )
-def test_names_that_no_configuration_can_have(tmp_path: Path, header: str, words: str) -> None:
+def test_headers_that_make_no_draft(tmp_path: Path, header: str, words: str) -> None:
     """The place is told, not the name: a file without a header has data there."""
     path = tmp_path / "t.csv"
     path.write_text(f"{header}\n")
