@@ -236,7 +236,7 @@ class Synthesizer:
         from marginweave.flows.run.frames import as_table, frame_types
 
         columns = self.configuration.columns
-        natives = {name: _NATIVE.get(type(columns[name]), "") for name in self.configuration.source_names}
+        natives = {name: _NATIVE.get(type(columns.get(name)), "") for name in self.configuration.source_names}
         sink = pa.BufferOutputStream()
         pq.write_table(as_table(data, natives), sink)
         return bytes(sink.getvalue()), frame_types(data, self.configuration.output_names)

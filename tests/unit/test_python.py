@@ -130,7 +130,7 @@ def test_an_unconfirmed_draft_is_refused_as_its_file_is(home: Path, tmp_path: Pa
     for place in waiting:
         with pytest.raises(InputError, match="drafted"):
             mw.Synthesizer(config)
-        config.confirm(place.removeprefix("columns."), "the questionnaire")
+        config.confirm(place, "the questionnaire")
     assert not config.unconfirmed
     assert mw.Synthesizer(config).configuration.columns["sex"].public == "the questionnaire"
     assert config["rows"] == 200
@@ -267,6 +267,15 @@ def test_a_copied_release_is_opened(tmp_path: Path) -> None:
     assert seen == {True, False}
     with pytest.raises(InputError, match="does not exist"):
         mw.Release.open(tmp_path / "nowhere")
+
+
+def test_the_column_of_persons_needs_no_declaration() -> None:
+    """It is read from the frame, as the command line reads it from the table."""
+    model = mw.Synthesizer(raw(privacy__unit=mw.person("pid", max_records=2)))
+    with pytest.raises(mw.errors.BudgetError, match="no ledger"):
+        model.fit(people_frame().assign(pid=range(200)))
+    with pytest.raises(InputError, match="lacks the declared column 'pid'"):
+        model.fit(people_frame())
 
 
 def test_a_ledger_is_read_as_frames(tmp_path: Path) -> None:
