@@ -57,7 +57,7 @@ class Synthesizer:
             self.configuration = load_configuration(Path(config))
         else:
             raise InputError(
-                "Synthesizer takes a configuration, not a table; Configuration.draft(table, dataset) makes one"
+                "Synthesizer takes a configuration, not a table; make one with Configuration.draft(table, dataset)"
             )
         self._home = home_directory(Path(home) if home is not None else None, os.environ)
         self._release: Release | None = None

@@ -101,7 +101,7 @@ class Configuration(dict[str, Any]):
             source = str(data)
             text = draft_configuration(source, recognise(source, SourceFile(file=source), encoding=True))
         elif dataset is None:
-            raise InputError('a frame has no name: give the name of its account, as in draft(frame, dataset="visits")')
+            raise InputError('a frame has no name; give the name of its account, as in draft(frame, dataset="visits")')
         else:
             from marginweave.flows.run.frames import as_table
 
@@ -181,7 +181,7 @@ class Configuration(dict[str, Any]):
             del self["privacy"]["confirm"]
         elif not public.strip():
             raise InputError(
-                f'{key} needs a place where it is published: confirm("{name}", "questionnaire 2019, p. 4")'
+                f'{key} needs a place where it is published; call confirm("{name}", "questionnaire 2019, p. 4")'
             )
         else:
             column = self["columns"][key.removeprefix("columns.")]

@@ -138,7 +138,7 @@ def test_an_unconfirmed_draft_is_refused_as_its_file_is(home: Path, tmp_path: Pa
 
 def test_what_cannot_be_confirmed_or_drafted(tmp_path: Path) -> None:
     config = mw.Configuration.draft(people_frame(), "people")
-    with pytest.raises(InputError, match=r"not a table; Configuration\.draft"):
+    with pytest.raises(InputError, match=r"not a table; make one with Configuration\.draft"):
         mw.Synthesizer(people_frame())  # type: ignore[arg-type]
     with pytest.raises(InputError, match=r"columns\.sex needs a place where it is published"):
         config.confirm("sex")
@@ -186,8 +186,10 @@ def test_a_synthesizer_is_an_estimator() -> None:
     [
         ("run a does not exist; `marginweave runs` lists the runs", "`marginweave runs` lists the runs"),
         ("x (a; b. c) is wrong. Delete it; or not", "Delete it; or not"),
-        ("privacy.epsilon (-1.0) must be positive. Also: rows (12k) must be a number", ""),
-        ("privacy.epsilon (-1.0) must be positive", ""),
+        ("privacy.epsilon (-1.0) must be positive. Also: rows (12k) must be a number", InputError.usual_hint),
+        ("home (a.py) must be a folder; a.py is a file", InputError.usual_hint),
+        ("a source is a URL; it must be a file", InputError.usual_hint),
+        ("x is wrong; it is y. To keep it, say so", "To keep it, say so"),
         ("is one row one person? Correct unit", "Correct unit"),
     ],
 )
