@@ -16,7 +16,7 @@ from marginweave.flows.orchestration.environment import home_directory
 from marginweave.schemas.configuration.columns import DateColumn, NumberColumn
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.yaml_source import mapping_of
-from marginweave.schemas.errors import InputError, NotFittedError, OperatorError, printable
+from marginweave.schemas.errors import InputError, NotFittedError, OperatorError, must_be, printable
 from marginweave.schemas.places import FRAME
 from marginweave.tasks.accounting.plan.resolve import load_configuration, parse_configuration
 
@@ -59,7 +59,7 @@ class Synthesizer:
             raise InputError(
                 "Synthesizer takes a configuration, not a table; make one with Configuration.draft(table, dataset)"
             )
-        self._home = home_directory(Path(home) if home is not None else None, os.environ)
+        self._home = home_directory(home)
         self._release: Release | None = None
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 - scikit-learn's signature
@@ -118,6 +118,7 @@ class Synthesizer:
             BudgetError: there is no ledger or account, or not enough budget.
             StageError: the run is in progress, in another process or another thread.
         """
+        must_be("run", run, (str, type(None)), 'fit(table, run="visits-2")')
         if self.configuration.publish.approval is not None:
             raise InputError(
                 "publish.approval (required) keeps a release from a notebook; use marginweave run and approve"

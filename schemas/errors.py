@@ -86,6 +86,13 @@ class MachineError(StageError):
     """A fault of the machine (a full, read-only or broken disk): the same step may succeed later, whatever the data."""
 
 
+def must_be(name: str, value: object, kinds: tuple[type, ...], instead: str) -> None:
+    """Refuse an argument of another type, of which the text names the type alone. Raises InputError."""
+    if not isinstance(value, kinds):
+        wanted = " or ".join(kind.__name__ for kind in kinds if kind is not type(None))
+        raise InputError(f"{name} ({type(value).__name__}) must be {wanted}; write {instead}")
+
+
 def printable(text: str) -> str:
     """The text as one line that moves no cursor: names and values can hold what a terminal obeys."""
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from marginweave.flows.orchestration.environment import home_directory
 from marginweave.schemas.configuration.synthesis import MAX_RECORDS
-from marginweave.schemas.errors import InputError
+from marginweave.schemas.errors import InputError, must_be
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,11 +53,12 @@ class Release:
             InputError: there is neither.
             StageError: the files of the run were changed.
         """
+        must_be("named", named, (str, Path), 'Release.open("release")')
         if (Path(named) / "privacy.json").is_file():
             return cls(Path(named))
         from marginweave.flows.postprocess.answers import release_folder
 
-        return cls(release_folder(home_directory(None if home is None else Path(home), os.environ), str(named)))
+        return cls(release_folder(home_directory(home), str(named)))
 
     @cached_property
     def statement(self) -> PrivacyStatement:

@@ -12,7 +12,6 @@ config = mw.Configuration(
 from __future__ import annotations
 
 import datetime
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 from marginweave.flows.orchestration.environment import home_directory
 from marginweave.schemas.configuration.code_lists import with_code_lists
 from marginweave.schemas.configuration.yaml_source import canonical_written, parse_yaml, read_text
-from marginweave.schemas.errors import InputError
+from marginweave.schemas.errors import InputError, must_be
 from marginweave.schemas.places import FRAME
 
 if TYPE_CHECKING:
@@ -92,14 +91,22 @@ class Configuration(dict[str, Any]):
         Raises:
             InputError: the table cannot be read, or a frame has no name for its account.
         """
+        from pydantic import ValidationError
+
         from marginweave.flows.run.looks import record_look
         from marginweave.schemas.configuration.execution import SourceFile
+        from marginweave.schemas.configuration.parse import refusal
         from marginweave.tasks.validate.draft import draft_configuration, draft_table
         from marginweave.tasks.validate.recognise import recognise
 
+        must_be("dataset", dataset, (str, type(None)), 'draft(frame, dataset="visits")')
         if isinstance(data, str | Path):
             source = str(data)
-            text = draft_configuration(source, recognise(source, SourceFile(file=source), encoding=True))
+            try:
+                form = SourceFile(file=source)
+            except ValidationError as error:
+                raise refusal(error) from None
+            text = draft_configuration(source, recognise(source, form, encoding=True))
         elif dataset is None:
             raise InputError('a frame has no name; give the name of its account, as in draft(frame, dataset="visits")')
         else:
@@ -113,8 +120,7 @@ class Configuration(dict[str, Any]):
         lines = [line for line in text.partition("columns:\n")[2].splitlines() if not line.lstrip().startswith("#")]
         asked = zip(found["columns"], (line.rpartition("}  # ") for line in lines), strict=True)
         found._remarks = {name: remark for name, (_, mark, remark) in asked if mark}
-        place = home_directory(None if home is None else Path(home), os.environ)
-        record_look(place, "init", found["dataset"], source, canonical_written(found))
+        record_look(home_directory(home), "init", found["dataset"], source, canonical_written(found))
         return found
 
     @classmethod
@@ -124,6 +130,7 @@ class Configuration(dict[str, Any]):
         Raises:
             InputError: the file, or a code list, is not there or cannot be parsed.
         """
+        must_be("path", path, (str, Path), 'from_yaml("visits.yaml")')
         text = read_text(Path(path), "configuration")
         return cls(with_code_lists(parse_yaml(text, str(path)), Path(path).resolve().parent))
 
@@ -138,6 +145,7 @@ class Configuration(dict[str, Any]):
         from marginweave.tasks.checkpoint.files import write_once
         from marginweave.tasks.validate.draft import flow
 
+        must_be("path", path, (str, Path, type(None)), 'to_yaml("visits.yaml")')
         lines = []
         for key, value in {"source": FRAME, **self}.items():
             if key == "columns" and isinstance(value, Mapping):
@@ -171,6 +179,8 @@ class Configuration(dict[str, Any]):
         Raises:
             InputError: nothing of this name waits, or it is not said where it is published.
         """
+        for key, value in {"name": name, "public": public}.items():
+            must_be(key, value, (str,), 'confirm("age", "questionnaire 2019, p. 4")')
         key = name if name in self.unconfirmed else f"columns.{name}"
         if key not in self.unconfirmed:
             waiting = ", ".join(self.unconfirmed) or "nothing"

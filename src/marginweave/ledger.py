@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from marginweave.flows.orchestration.environment import home_directory
+from marginweave.schemas.errors import must_be
 from marginweave.schemas.places import FRAME
 
 if TYPE_CHECKING:
@@ -41,9 +42,10 @@ class Ledger:
         from marginweave.tasks.ledger import Witness, ledger_location
         from marginweave.tasks.ledger.location import LEDGER_VARIABLE
 
+        must_be("location", location, (str, Path, type(None)), 'Ledger.open("ledger.sqlite")')
         named = location if location is None or "://" in str(location) else str(Path(location).absolute())
         place = ledger_location({**os.environ, **({} if named is None else {LEDGER_VARIABLE: str(named)})})
-        seen = Witness(home_directory(None if home is None else Path(home), os.environ))
+        seen = Witness(home_directory(home))
         return cls(OpenLedger.open(place, witness=seen))
 
     @property
@@ -95,6 +97,7 @@ class Ledger:
 
         rows = {}
         for given in configurations:
+            must_be("configuration", given, (Mapping, Configuration), 'fits(Configuration.from_yaml("visits.yaml"))')
             resolved = given if isinstance(given, Configuration) else parse_configuration({"source": FRAME, **given})
             plan, accounts = plan_budget(resolved), self._opened.accounts
             after, has_room = accounts.forecast(resolved.dataset, plan)
