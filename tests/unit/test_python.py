@@ -7,7 +7,9 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from decimal import Decimal
+from functools import partial
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -152,6 +154,31 @@ def test_what_cannot_be_confirmed_or_drafted(tmp_path: Path) -> None:
     assert mw.Configuration.draft(tmp_path / "people.csv")["dataset"] == "people"
 
 
+def test_arguments_of_another_type_are_input_errors(tmp_path: Path) -> None:
+    """With what to write instead, and without the value."""
+    frame, draft = people_frame(), mw.Configuration.draft(people_frame(), "people")
+    Ledger.create(tmp_path / "ledger.sqlite")
+    asked: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
+        (draft.confirm, ("sex", None)),
+        (draft.confirm, (["sex"], "x")),
+        (draft.to_yaml, (5,)),
+        (mw.Configuration.draft, (frame, 3)),
+        (mw.Configuration.from_yaml, (None,)),
+        (mw.Release.open, (None,)),
+        (mw.Ledger.open, (5,)),
+        (mw.Ledger.open().fits, (5,)),
+        (mw.Ledger.open().fits, ("visits.yaml",)),
+        (partial(mw.Synthesizer(raw()).fit, run=5), (frame,)),
+        (partial(mw.Synthesizer, home=5), (raw(),)),
+    ]
+    for call, arguments in asked:
+        with pytest.raises(InputError, match=r"^\w+ \((int|str|list|NoneType)\) must be .*; write ") as refused:
+            call(*arguments)
+        assert refused.value.hint.startswith("write ")
+    with pytest.raises(InputError, match=r"\(http://…\) must be a path"):
+        mw.Configuration.draft("http://x")
+
+
 def test_the_plan_of_a_synthesizer_is_a_table() -> None:
     plan = mw.Synthesizer(raw()).plan()
     assert [*plan.frame.index] == ["bound-2", "bound-3", "level-1", "level-2", "level-3", "count"] or len(
@@ -173,6 +200,8 @@ def test_a_synthesizer_is_an_estimator() -> None:
     assert copy.configuration.written_digest == model.configuration.written_digest
     assert copy.set_params(config=raw(privacy__epsilon=2.0)) is copy
     assert copy.configuration.privacy.epsilon == 2
+    copy.config["dataset"] = "other"  # the mapping as it is now
+    assert repr(copy) == "Synthesizer(other, epsilon 2, delta 1e-06: not fitted)"
     with pytest.raises(InputError, match="epsilons is no parameter"):
         copy.set_params(epsilons=1)
     for error in (mw.errors.NotFittedError, ValueError, AttributeError):
@@ -275,7 +304,7 @@ def test_the_column_of_persons_needs_no_declaration() -> None:
     """It is read from the frame, as the command line reads it from the table."""
     model = mw.Synthesizer(raw(privacy__unit=mw.person("pid", max_records=2)))
     with pytest.raises(mw.errors.BudgetError, match="no ledger"):
-        model.fit(people_frame().assign(pid=range(200)))
+        model.fit(people_frame().assign(pid=range(200)), people_frame()["sex"])  # scikit-learn's y
     with pytest.raises(InputError, match="lacks the declared column 'pid'"):
         model.fit(people_frame())
 
