@@ -18,6 +18,7 @@ from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.yaml_source import mapping_of
 from marginweave.schemas.errors import InputError, NotFittedError, OperatorError, must_be, printable
 from marginweave.schemas.places import FRAME
+from marginweave.schemas.shown import Shown
 from marginweave.tasks.accounting.plan.resolve import load_configuration, parse_configuration
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from marginweave.tasks.references import RunReference
 
 
-class Synthesizer:
+class Synthesizer(Shown):
     """Releases a table and samples from the release; an estimator by the conventions of scikit-learn.
 
     `config` is a path, a mapping with the keys of the file, such as `marginweave.Configuration`, or a resolved one, whose

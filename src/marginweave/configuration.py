@@ -21,6 +21,7 @@ from marginweave.schemas.configuration.code_lists import with_code_lists
 from marginweave.schemas.configuration.yaml_source import canonical_written, parse_yaml, read_text
 from marginweave.schemas.errors import InputError, must_be
 from marginweave.schemas.places import FRAME
+from marginweave.schemas.shown import Shown
 
 if TYPE_CHECKING:
     from marginweave.schemas.configuration.release import Configuration as Resolved
@@ -68,7 +69,7 @@ def _native(value: Any) -> Any:
     return [_native(item) for item in value] if isinstance(value, list | tuple | range) else value
 
 
-class Configuration(dict[str, Any]):
+class Configuration(Shown, dict[str, Any]):
     """The configuration of a release, with the keys of its YAML file: a dictionary that can be changed like one.
 
     A draft lists what was read from the table and nobody has confirmed; `Synthesizer` refuses it until `confirm` was called for
@@ -215,8 +216,3 @@ class Configuration(dict[str, Any]):
         waiting = [f"  {name}{f': {remark}' if remark else ''}" for name, remark in self.unconfirmed.items()]
         asked = ["", f"{len(waiting)} facts wait for confirm:", *waiting] if waiting else []
         return "\n".join([self.to_yaml().rstrip(), *asked])
-
-    def _repr_html_(self) -> str:
-        from html import escape
-
-        return f"<pre>{escape(repr(self))}</pre>"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from marginweave.flows.orchestration.environment import home_directory
 from marginweave.schemas.errors import must_be
 from marginweave.schemas.places import FRAME
+from marginweave.schemas.shown import Shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,11 +23,14 @@ if TYPE_CHECKING:
     from marginweave.tasks.ledger import Ledger as OpenLedger
 
 
-class Ledger:
+class Ledger(Shown):
     """A ledger that is open for reading; made by `open`."""
 
     def __init__(self, opened: OpenLedger) -> None:
         self._opened = opened
+
+    def __repr__(self) -> str:
+        return f"Ledger at {self._opened.location}: see accounts, spent(dataset) and fits(configuration)"
 
     @classmethod
     def open(cls, location: str | Path | None = None, home: str | Path | None = None) -> Ledger:

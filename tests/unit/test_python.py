@@ -237,6 +237,15 @@ WRONG_SAMPLES: list[tuple[dict[str, Any], str]] = [
 ]
 
 
+CUT = {
+    "aggregates.parquet": "counts",
+    "evaluation.json": "evaluation",
+    "measurements.parquet": "measurements",
+    "privacy.json": "guarantee",
+    "synthetic.parquet": "synthetic",
+}
+
+
 class Capsule:
     """A frame of another library, such as Polars."""
 
@@ -295,6 +304,14 @@ def test_a_copied_release_is_opened(tmp_path: Path) -> None:
         assert release.sample(5.0, seed=np.int64(3)).equals(release.sample(5, seed=3))  # type: ignore[arg-type]
         with pytest.raises(InputError, match="one to three columns"):
             release.table()
+        for part in (release.evaluation, release.guarantee):
+            assert len(repr(part)) < 2500
+            assert part._repr_html_() == f"<pre>{escape(repr(part))}</pre>"
+        for cut, name in CUT.items():
+            content = (copy / cut).read_bytes() if (copy / cut).exists() else b""
+            (copy / cut).write_bytes(content[: len(content) // 2])
+            with pytest.raises(InputError, match=rf"no readable {cut}; is it the whole folder"):
+                getattr(mw.Release(copy), name)
     assert seen == {True, False}
     with pytest.raises(InputError, match="does not exist"):
         mw.Release.open(tmp_path / "nowhere")
@@ -318,6 +335,7 @@ def test_a_ledger_is_read_as_frames(tmp_path: Path) -> None:
     ledger.accounts.open(Account(**{**vars(account), "dataset": "people", "epsilon": Decimal(2)}), actor="steward")
     reserve_release(ledger, small_plan())
     opened = mw.Ledger.open(str(tmp_path / "ledger.sqlite"))
+    assert opened._repr_html_().startswith(f"<pre>Ledger at {tmp_path}")
     accounts = opened.accounts
     assert [*accounts.index] == ["affairs", "people"]
     spent, left = (accounts[name].to_dict() for name in ("epsilon_spent", "epsilon_left"))
