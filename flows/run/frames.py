@@ -33,6 +33,8 @@ def as_table(data: Any, natives: Mapping[str, str] | None = None) -> pa.Table:
     if repeated:
         raise InputError(f"the frame has the column {', '.join(map(repr, repeated))} more than once")
     absent = [name for name in natives if name not in columns]
+    if absent and not all(isinstance(name, str) for name in columns):
+        raise InputError("column names must be texts; write frame.columns = frame.columns.map(str)")
     if absent:
         raise InputError(f"the frame lacks the declared column {', '.join(map(repr, absent))}")
     if isinstance(frame, pa.Table):

@@ -15,6 +15,7 @@ import datetime
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
+from warnings import warn
 
 from marginweave.flows.orchestration.environment import home_directory
 from marginweave.schemas.configuration.code_lists import with_code_lists
@@ -114,6 +115,9 @@ class Configuration(Shown, dict[str, Any]):
             from marginweave.flows.run.frames import as_table
 
             source, table = dataset, as_table(data)
+            index = [str(name) for name in getattr(getattr(data, "index", None), "names", ()) if name is not None]
+            if index:
+                warn(f"the index ({', '.join(index)}) is left out; draft(frame.reset_index()) keeps it", stacklevel=2)
             text = draft_table(table, dataset, SourceFile(file=FRAME), table.column_names)
         found = cls(parse_yaml(text))
         if dataset is not None:

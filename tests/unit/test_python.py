@@ -148,6 +148,8 @@ def test_what_cannot_be_confirmed_or_drafted(tmp_path: Path) -> None:
         InputError, match=r"town is not waiting to be confirmed; waiting are: privacy, rows, columns\.grade"
     ):
         config.confirm("town", "here")
+    with pytest.warns(UserWarning, match=r"the index \(sex\) is left out"):
+        assert "sex" not in mw.Configuration.draft(people_frame().set_index("sex"), "people")["columns"]
     with pytest.raises(InputError, match="a frame has no name"):
         mw.Configuration.draft(people_frame())
     people_frame().to_csv(tmp_path / "people.csv", index=False)
@@ -260,6 +262,14 @@ def test_tables_of_other_libraries_are_taken_as_they_are() -> None:
         assert frame_types(given_, ["a", "b", "z"]) == {"a": "int64", "b": "string_view"}
     with pytest.raises(InputError, match="lacks the declared column 'z'"):
         as_table(table, {"z": ""})
+    for names in ([0, 1], [None, "b"], [("a", 1), ("a", 2)]):
+        frame = pd.DataFrame([["x", "y"]], columns=pd.Index(names))
+        for natives in (None, {"0": ""}):
+            with pytest.raises(
+                InputError, match=r"names must be texts; write frame\.columns = frame\.columns\.map\(str\)"
+            ):
+                as_table(frame, natives)
+        assert as_table(frame.set_axis(frame.columns.map(str), axis=1)).num_columns == 2
     for wrong in ([1, 2], pd.Series([1, 2]), pa.array([1, 2]), None):
         with pytest.raises(InputError, match="must be a frame of pandas or Polars"):
             as_table(wrong)
