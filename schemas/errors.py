@@ -72,6 +72,18 @@ class UnreachableLedger(BudgetError):
     """The ledger cannot be asked now (no server, no room): it has said neither yes nor no."""
 
 
+class DamagedLedger(BudgetError):
+    """The bytes of the ledger's database are not what the database wrote."""
+
+
+class FullDisk(UnreachableLedger):
+    """The disk of the ledger has no room."""
+
+
+class LostConnection(UnreachableLedger):
+    """The database's server could not be reached, or stopped answering: what was sent last may have been done or not."""
+
+
 class StageError(MarginweaveError):
     """A stage failed on this machine; the message names the stage and the place in the code, never data."""
 
