@@ -17,8 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from warnings import warn
 
+from pydantic import BaseModel, ValidationError
+
 from marginweave.flows.orchestration.environment import home_directory
 from marginweave.schemas.configuration.code_lists import with_code_lists
+from marginweave.schemas.configuration.columns import Category, DateColumn, NumberColumn
+from marginweave.schemas.configuration.parse import broken_rules, refusal, together
+from marginweave.schemas.configuration.privacy import PrivacySettings, SubjectUnit
 from marginweave.schemas.configuration.yaml_source import canonical_written, parse_yaml, read_text
 from marginweave.schemas.errors import InputError, must_be
 from marginweave.schemas.places import FRAME
@@ -35,11 +40,13 @@ class Privacy(dict[str, Any]):
 
     def __init__(self, *, epsilon: float, delta: float, unit: str | Mapping[str, Any] = "row", **others: Any) -> None:
         super().__init__(epsilon=epsilon, delta=delta, unit=unit, **others)
+        _checked(self, PrivacySettings)
 
 
 def person(column: str, max_records: int | None = None, **others: Any) -> dict[str, Any]:
     """A person with several rows, by `column`; at most `max_records` are counted, or `join=True` makes one of all."""
-    return {"column": column, **({} if max_records is None else {"max_records": max_records}), **others}
+    most = {} if max_records is None else {"max_records": max_records}
+    return _checked({"column": column, **most, **others}, SubjectUnit)
 
 
 def category(values: Iterable[Any] | None = None, **others: Any) -> dict[str, Any]:
@@ -47,18 +54,28 @@ def category(values: Iterable[Any] | None = None, **others: Any) -> dict[str, An
 
     `others` are further keys of the column, such as `missing` or `public`, as in the configuration reference.
     """
-    return {"type": "category", **({"domain": "private"} if values is None else {"values": _native(values)}), **others}
+    domain = {"domain": "private"} if values is None else {"values": _native(values)}
+    return _checked({"type": "category", **domain, **others}, Category)
 
 
 def number(low: float | None = None, high: float | None = None, *, bins: Any, **others: Any) -> dict[str, Any]:
     """A number from `low` to `high`, counted in `bins`: how many, their edges, or another form of the reference."""
     bounds = {} if low is None or high is None else {"bounds": [_native(low), _native(high)]}
-    return {"type": "number", **bounds, "bins": _native(bins), **others}
+    return _checked({"type": "number", **bounds, "bins": _native(bins), **others}, NumberColumn)
 
 
 def date(first: str | datetime.date, last: str | datetime.date, *, bins: Any, **others: Any) -> dict[str, Any]:
     """A date from `first` to `last`, counted in `bins`: year, quarter, month, week, weekday or edges."""
-    return {"type": "date", "bounds": [str(first), str(last)], "bins": _native(bins), **others}
+    return _checked({"type": "date", "bounds": [str(first), str(last)], "bins": _native(bins), **others}, DateColumn)
+
+
+def _checked(content: dict[str, Any], kind: type[BaseModel]) -> dict[str, Any]:
+    """The content, which is that of a section or column. Raises InputError for a rule that is broken."""
+    try:
+        kind.model_validate(content)
+    except ValidationError as error:
+        raise InputError(together(broken_rules(map(dict, error.errors(include_url=False)), kind))) from None
+    return content
 
 
 def _native(value: Any) -> Any:
@@ -93,11 +110,8 @@ class Configuration(Shown, dict[str, Any]):
         Raises:
             InputError: the table cannot be read, or a frame has no name for its account.
         """
-        from pydantic import ValidationError
-
         from marginweave.flows.run.looks import record_look
         from marginweave.schemas.configuration.execution import SourceFile
-        from marginweave.schemas.configuration.parse import refusal
         from marginweave.tasks.validate.draft import draft_configuration, draft_table
         from marginweave.tasks.validate.recognise import recognise
 

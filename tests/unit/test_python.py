@@ -156,6 +156,24 @@ def test_what_cannot_be_confirmed_or_drafted(tmp_path: Path) -> None:
     assert mw.Configuration.draft(tmp_path / "people.csv")["dataset"] == "people"
 
 
+@pytest.mark.parametrize(
+    ("build", "said"),
+    [
+        (lambda: mw.category(5), r"^values \(5\) must be a list"),  # type: ignore[arg-type]
+        (lambda: mw.category("abc"), r"^values \(abc\) must be a list"),
+        (lambda: mw.number(0, 1, bins=-1), r"^bins "),
+        (lambda: mw.number(0, 1, bins=2, decimal=1), "^unknown key decimal; did you mean decimals"),
+        (lambda: mw.date("2019-01-01", "2018-01-01", bins="month"), "bounds"),
+        (lambda: mw.Privacy(epsilon=-1, delta=2), r"^epsilon \(-1\) must be positive\. Also: delta \(2\)"),
+        (lambda: mw.Privacy(epsilon=1, delta=1e-6, unit="x"), "^unit"),
+        (lambda: mw.person("p", max_records=-3), r"^max_records \(-3\) must be"),
+    ],
+)
+def test_builders_refuse_what_no_column_or_section_is(build: Callable[[], Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        build()
+
+
 def test_arguments_of_another_type_are_input_errors(tmp_path: Path) -> None:
     """With what to write instead, and without the value."""
     frame, draft = people_frame(), mw.Configuration.draft(people_frame(), "people")
