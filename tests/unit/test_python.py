@@ -343,6 +343,8 @@ def test_a_copied_release_is_opened(tmp_path: Path) -> None:
     assert seen == {True, False}
     with pytest.raises(InputError, match="does not exist"):
         mw.Release.open(tmp_path / "nowhere")
+    with pytest.raises(InputError, match=r"not the folder of a release, which has a file privacy\.json$"):
+        mw.Release.open(tmp_path)  # copies lie below it, which may be those of others
 
 
 def test_the_column_of_persons_needs_no_declaration() -> None:
