@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from marginweave.flows.orchestration.environment import home_directory
-from marginweave.schemas.configuration.columns import DateColumn, NumberColumn
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.yaml_source import mapping_of
 from marginweave.schemas.errors import InputError, NotFittedError, OperatorError, must_be, printable
@@ -141,7 +140,11 @@ class Synthesizer(Shown):
         from marginweave.tasks.checkpoint.run_folder import RunFolder
 
         is_path = isinstance(data, str | Path)
-        content, types = (b"", None) if is_path else _parquet(data, configuration)
+        content, types = b"", None
+        if not is_path:
+            from marginweave.flows.run.frames import as_parquet  # pyarrow
+
+            content, types = as_parquet(data, configuration)
         name = run or default_run(configuration, self._home, "" if is_path else "-frame")
         folder = RunFolder.at(self._home, name)
         stopped: OperatorError | None = None
@@ -161,7 +164,7 @@ class Synthesizer(Shown):
                 )
                 raise
         if stopped is not None:
-            raise InputError(stopped.detail)
+            raise InputError(stopped.detail if is_path else _in_python(stopped.detail))
         return self
 
     def sample(
@@ -240,21 +243,14 @@ class Synthesizer(Shown):
             sys.stderr.write(f"{printable(text)}\n")
 
 
-_NATIVE: dict[type[Any], str] = {NumberColumn: "iuf", DateColumn: "M"}  # the kinds of dtypes that do not become texts
-
-
-def _parquet(data: Any, configuration: Configuration) -> tuple[bytes, dict[str, str]]:
-    """The declared columns as Parquet, numbers and dates of pandas as they are, all else as text; and their types."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    from marginweave.flows.run.frames import as_table, frame_types
-
-    columns = configuration.columns
-    natives = {name: _NATIVE.get(type(columns.get(name)), "") for name in configuration.source_names}
-    sink = pa.BufferOutputStream()
-    pq.write_table(as_table(data, natives), sink)
-    return bytes(sink.getvalue()), frame_types(data, configuration.output_names)
+def _in_python(stopped: str) -> str:
+    """Why a run of a frame stopped, with what to do in Python where the advice is a command."""
+    why, _, command = stopped.partition("See what is wrong: marginweave check")
+    if not command:
+        return stopped
+    column = 'config["columns"][NAME]'
+    meant = f'{column}["outside"] = "null"' if "outside: null" in command else f"del {column}"
+    return f"{why}Compare frame[NAME].value_counts() with {column}. Correct one of them or, where it is meant, write {meant}"
 
 
 def _file_of(configuration: Configuration) -> bytes:

@@ -10,7 +10,7 @@ _PACKAGE = Path(__file__).parent.parent
 
 # What happened, in parentheses as a whole, up to a clause that begins as advice does.
 _ADVICE = (
-    "`|(?:ask|call|choose|chmod|copy|correct|declare|decompress|delete|for|give|if|keep|leave|list|make|map|name|open|raise|"
+    "`|(?:ask|call|choose|chmod|compare|copy|correct|declare|decompress|delete|for|give|if|keep|leave|list|make|map|name|open|raise|"
     r"read|remove|rename|restore|resume|run|save|say|see|serve|to|unset|use|where|wait|write)\b"
 )
 _HINT = re.compile(rf"(?:\([^()]*\)|[^()])*?(?:; |[.?] )((?:{_ADVICE}).+)", re.DOTALL | re.IGNORECASE)

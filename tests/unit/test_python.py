@@ -30,9 +30,11 @@ from marginweave.flows.run.frames import as_table, frame_types
 from marginweave.flows.run.looks import looks_file
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.ledger.accounts import Account
+from marginweave.schemas.places import FRAME
 from marginweave.tasks.accounting.plan.resolve import load_configuration, parse_configuration
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.ledger import Ledger
+from marginweave.tasks.validate.tally import Usability
 from tests.support.column_kinds import KINDS
 from tests.support.configurations import raw
 from tests.support.homes import unpack_home
@@ -384,6 +386,33 @@ def test_a_ledger_is_read_as_frames(tmp_path: Path) -> None:
     assert "with privacy.epsilon" in fits["refusal"].iloc[1]
     with pytest.raises(mw.errors.BudgetError, match="town"):
         opened.fits(raw(dataset="town"))
+
+
+@pytest.mark.parametrize(
+    ("read", "meant"), [(0, 'del config["columns"][NAME]'), (1, 'config["columns"][NAME]["outside"] = "null"')]
+)
+def test_a_frame_that_cannot_be_meant_is_told_what_to_do_in_python(read: int, meant: str) -> None:
+    frame = people_frame()
+    frame["sex"] = ["f"] * read + ["secret"] * (len(frame) - read)
+    usability = Usability(parse_configuration(raw()))
+    usability.add(as_table(frame.astype("string")))
+    with pytest.raises(InputError) as told:
+        usability.check("{}")
+    said = notebook._in_python(str(told.value))
+    assert said.startswith("validate: column 'sex'")
+    assert InputError(said).hint.endswith(f"where it is meant, write {meant}")
+    assert "marginweave check" in str(told.value)
+    assert "marginweave" not in said
+
+
+def test_a_stopped_run_of_a_frame_is_resumed_by_fit(tmp_path: Path) -> None:
+    home = unpack_home("gdp", tmp_path)
+    manifest = next(home.glob("runs/*/manifest.json"))
+    told = json.loads(manifest.read_text())
+    for source, how in ((FRAME, "call fit again with the same table"), ("a.csv", "marginweave resume .*")):
+        manifest.write_text(json.dumps({**told, "state": "running", "source": source}))
+        with pytest.raises(InputError, match=f"is not finished\\. Resume it: {how}$"):
+            mw.Release.open(manifest.parent.name, home)
 
 
 def test_a_fit_that_awaits_approval_does_not_say_that_it_is_released(
