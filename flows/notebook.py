@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from marginweave.flows.orchestration.environment import home_directory
-from marginweave.schemas.configuration.columns import DateColumn, NumberColumn
 from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.configuration.yaml_source import mapping_of
-from marginweave.schemas.errors import InputError, NotFittedError, OperatorError, printable
+from marginweave.schemas.errors import InputError, NotFittedError, OperatorError, must_be, printable
 from marginweave.schemas.places import FRAME
+from marginweave.schemas.shown import Shown
 from marginweave.tasks.accounting.plan.resolve import load_configuration, parse_configuration
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from marginweave.tasks.references import RunReference
 
 
-class Synthesizer:
+class Synthesizer(Shown):
     """Releases a table and samples from the release; an estimator by the conventions of scikit-learn.
 
     `config` is a path, a mapping with the keys of the file, such as `marginweave.Configuration`, or a resolved one, whose
@@ -49,18 +49,25 @@ class Synthesizer:
         verbose: bool = True,
     ) -> None:
         self.config, self.home, self.verbose = config, home, verbose
-        if isinstance(config, Configuration):
-            self.configuration = config
+        if isinstance(config, str | Path):
+            self._resolved = load_configuration(Path(config))
+        elif isinstance(config, Configuration):
+            self._resolved = config
         elif isinstance(config, Mapping):
-            self.configuration = parse_configuration({"source": FRAME, **config})
-        elif isinstance(config, str | Path):
-            self.configuration = load_configuration(Path(config))
+            _ = self.configuration
         else:
             raise InputError(
-                "Synthesizer takes a configuration, not a table; Configuration.draft(table, dataset) makes one"
+                "Synthesizer takes a configuration, not a table; make one with Configuration.draft(table, dataset)"
             )
-        self._home = home_directory(Path(home) if home is not None else None, os.environ)
+        self._home = home_directory(home)
         self._release: Release | None = None
+
+    @property
+    def configuration(self) -> Configuration:
+        """What `fit` releases, with all defaults; a mapping counts as it is now, a file as it was read."""
+        if isinstance(self.config, Mapping):
+            return parse_configuration({"source": FRAME, **self.config})
+        return self._resolved
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 - scikit-learn's signature
         """What the synthesizer was made with, by name, as scikit-learn's `clone` asks for it; nothing lies deeper."""
@@ -90,25 +97,26 @@ class Synthesizer:
         from marginweave.flows.run.request import Request, default_run
         from marginweave.tasks.checkpoint.run_folder import RunFolder
 
-        names = (default_run(self.configuration, self._home, kind) for kind in ("-frame", ""))
+        configuration = self.configuration
+        names = (default_run(configuration, self._home, kind) for kind in ("-frame", ""))
         of_frame, of_path = (RunFolder.at(self._home, name) for name in names)
         folder = of_frame if of_frame.read_manifest() else of_path
         file = Path(self.config) if isinstance(self.config, str | Path) else None
         return Request(
             path=file or folder.internal / "configuration.yaml",
-            configuration=self.configuration,
+            configuration=configuration,
             folder=folder,
-            source=self.configuration.source.file,
-            earlier=earlier_releases(file, self.configuration) if file else (),
+            source=configuration.source.file,
+            earlier=earlier_releases(file, configuration) if file else (),
         )
 
-    def fit(self, data: Any, run: str | None = None) -> Self:
+    def fit(self, data: Any, y: object = None, *, run: str | None = None) -> Self:  # noqa: ARG002 - scikit-learn's signature
         """Release a table: the whole flow, with its own Prefect server; a finished release is found without one.
 
         `data` is a frame of pandas or Polars, an Arrow table, or the path of a table that `marginweave run` could read. The run
         of a frame is called `<dataset>-<hash of the configuration>-frame`, that of a path as on the command line.
         With `run` it has that name: a separate release, charged even if a file with the same rows has a release.
-        A run that was stopped, also by Ctrl-C, is resumed by the same call.
+        A run that was stopped, also by Ctrl-C, is resumed by the same call. `y` is ignored, as pipelines of scikit-learn ask.
 
         DP: (epsilon, delta) of the configuration, charged to the account of the dataset.
 
@@ -118,7 +126,9 @@ class Synthesizer:
             BudgetError: there is no ledger or account, or not enough budget.
             StageError: the run is in progress, in another process or another thread.
         """
-        if self.configuration.publish.approval is not None:
+        must_be("run", run, (str, type(None)), 'fit(table, run="visits-2")')
+        configuration = self.configuration
+        if configuration.publish.approval is not None:
             raise InputError(
                 "publish.approval (required) keeps a release from a notebook; use marginweave run and approve"
             )
@@ -130,14 +140,18 @@ class Synthesizer:
         from marginweave.tasks.checkpoint.run_folder import RunFolder
 
         is_path = isinstance(data, str | Path)
-        content, types = (b"", None) if is_path else self._parquet(data)
-        name = run or default_run(self.configuration, self._home, "" if is_path else "-frame")
+        content, types = b"", None
+        if not is_path:
+            from marginweave.flows.run.frames import as_parquet  # pyarrow
+
+            content, types = as_parquet(data, configuration)
+        name = run or default_run(configuration, self._home, "" if is_path else "-frame")
         folder = RunFolder.at(self._home, name)
         stopped: OperatorError | None = None
         with run_lock(folder), ExitStack() as files:
             folder.create_internal()
             config = folder.internal / "configuration.yaml"
-            replace_file(config, _file_of(self.configuration), PRIVATE_MODE)
+            replace_file(config, _file_of(configuration), PRIVATE_MODE)
             source = data if is_path else files.enter_context(_unnamed(content, folder.internal / FRAME))
             try:
                 with attended(types=types):
@@ -150,7 +164,7 @@ class Synthesizer:
                 )
                 raise
         if stopped is not None:
-            raise InputError(stopped.detail)
+            raise InputError(stopped.detail if is_path else _in_python(stopped.detail))
         return self
 
     def sample(
@@ -180,9 +194,9 @@ class Synthesizer:
         return self._release is not None
 
     def __repr__(self) -> str:
-        privacy = self.configuration.privacy
+        configuration, privacy = self.configuration, self.configuration.privacy
         release = "not fitted" if self._release is None else str(self._release.place)
-        return f"Synthesizer({self.configuration.dataset}, epsilon {privacy.epsilon:g}, delta {privacy.delta:g}: {release})"
+        return f"Synthesizer({configuration.dataset}, epsilon {privacy.epsilon:g}, delta {privacy.delta:g}: {release})"
 
     def _run(self, config: Path, source: str, run: str) -> Path:
         from marginweave.flows.run.lookup import place_of_files
@@ -228,21 +242,15 @@ class Synthesizer:
         if self.verbose:
             sys.stderr.write(f"{printable(text)}\n")
 
-    def _parquet(self, data: Any) -> tuple[bytes, dict[str, str]]:
-        """The declared columns as Parquet, numbers and dates of pandas as they are, all else as text; and their types."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
 
-        from marginweave.flows.run.frames import as_table, frame_types
-
-        columns = self.configuration.columns
-        natives = {name: _NATIVE.get(type(columns[name]), "") for name in self.configuration.source_names}
-        sink = pa.BufferOutputStream()
-        pq.write_table(as_table(data, natives), sink)
-        return bytes(sink.getvalue()), frame_types(data, self.configuration.output_names)
-
-
-_NATIVE: dict[type[Any], str] = {NumberColumn: "iuf", DateColumn: "M"}  # the kinds of dtypes that do not become texts
+def _in_python(stopped: str) -> str:
+    """Why a run of a frame stopped, with what to do in Python where the advice is a command."""
+    why, _, command = stopped.partition("See what is wrong: marginweave check")
+    if not command:
+        return stopped
+    column = 'config["columns"][NAME]'
+    meant = f'{column}["outside"] = "null"' if "outside: null" in command else f"del {column}"
+    return f"{why}Compare frame[NAME].value_counts() with {column}. Correct one of them or, where it is meant, write {meant}"
 
 
 def _file_of(configuration: Configuration) -> bytes:

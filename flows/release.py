@@ -169,7 +169,7 @@ def _home_of(home: str | None) -> Path:
     """The home; a deployment has to name it: a worker's working directory may be a temporary one, removed with all in it."""
     if home is None and run_names.deployed_run() and not os.environ.get("MARGINWEAVE_HOME"):
         raise InputError("home is not set: a deployed release needs MARGINWEAVE_HOME, or the parameter home")
-    return home_directory(Path(home) if home else None, os.environ)
+    return home_directory(home)
 
 
 # Stages that every release has, beside those that count: from validate to publish.

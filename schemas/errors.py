@@ -8,8 +8,12 @@ from pathlib import Path
 
 _PACKAGE = Path(__file__).parent.parent
 
-# What happened, in parentheses as a whole, up to the end of its sentence; a further broken rule is no advice.
-_HINT = re.compile(r"(?:\([^()]*\)|[^()])*?(?:; |[.?] )(?!Also: )(.+)", re.DOTALL)
+# What happened, in parentheses as a whole, up to a clause that begins as advice does.
+_ADVICE = (
+    "`|(?:ask|call|choose|chmod|compare|copy|correct|declare|decompress|delete|for|give|if|keep|leave|list|make|map|name|open|raise|"
+    r"read|remove|rename|restore|resume|run|save|say|see|serve|to|unset|use|where|wait|write)\b"
+)
+_HINT = re.compile(rf"(?:\([^()]*\)|[^()])*?(?:; |[.?] )((?:{_ADVICE}).+)", re.DOTALL | re.IGNORECASE)
 _TOLD_TO_OPERATOR = "the source was refused before the first draw; only the operator sees the reason"
 
 EXIT_FAILED = 1
@@ -21,22 +25,26 @@ class MarginweaveError(Exception):
     """Base of every error that is meant for the operator; `exit_code` is what the command line ends with."""
 
     exit_code = EXIT_FAILED
+    usual_hint = "`marginweave runs` shows how far each run is"
 
     @property
     def hint(self) -> str:
-        """What to do: what a message says after what happened, behind a semicolon or in a second sentence; else empty."""
+        """What to do: the advice of the message, behind a semicolon or in a second sentence; else where to look."""
         found = _HINT.match(str(self))
-        return found[1] if found else ""
+        return found[1] if found else self.usual_hint
 
 
 class InputError(MarginweaveError):
     """A configuration, a command or a source that breaks a rule."""
 
     exit_code = EXIT_BAD_INPUT
+    usual_hint = "docs/python.md shows what each call takes, docs/configuration.md the keys of a configuration"
 
 
 class NotFittedError(InputError, ValueError, AttributeError):
     """`fit` was not called; a ValueError and an AttributeError, as users of scikit-learn expect."""
+
+    usual_hint = "call fit(table)"
 
 
 class OperatorError(InputError):
@@ -57,10 +65,23 @@ class BudgetError(MarginweaveError):
     """The ledger refuses: no ledger, key or account, not enough budget, or a charge that was lost."""
 
     exit_code = EXIT_BUDGET
+    usual_hint = "`marginweave ledger show DATASET` says what was spent, and what is left"
 
 
 class UnreachableLedger(BudgetError):
     """The ledger cannot be asked now (no server, no room): it has said neither yes nor no."""
+
+
+class DamagedLedger(BudgetError):
+    """The bytes of the ledger's database are not what the database wrote."""
+
+
+class FullDisk(UnreachableLedger):
+    """The disk of the ledger has no room."""
+
+
+class LostConnection(UnreachableLedger):
+    """The database's server could not be reached, or stopped answering: what was sent last may have been done or not."""
 
 
 class StageError(MarginweaveError):
@@ -70,9 +91,18 @@ class StageError(MarginweaveError):
 class AuditError(MarginweaveError):
     """The ledger, or a file that it answers for, is not what was written; the message names the row or file and the fault."""
 
+    usual_hint = "`marginweave ledger verify` names every fault"
+
 
 class MachineError(StageError):
     """A fault of the machine (a full, read-only or broken disk): the same step may succeed later, whatever the data."""
+
+
+def must_be(name: str, value: object, kinds: tuple[type, ...], instead: str) -> None:
+    """Refuse an argument of another type, of which the text names the type alone. Raises InputError."""
+    if not isinstance(value, kinds):
+        wanted = " or ".join(kind.__name__ for kind in kinds if kind is not type(None))
+        raise InputError(f"{name} ({type(value).__name__}) must be {wanted}; write {instead}")
 
 
 def printable(text: str) -> str:

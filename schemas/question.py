@@ -26,7 +26,7 @@ def _listed(value: Any) -> Any:
 
 
 def _pairs(value: Any) -> Any:
-    if isinstance(value, str):
+    if not isinstance(value, dict | list | tuple):
         raise ValueError("must be conditions by their columns, such as {age: {from: 60}}")
     return tuple(value.items()) if isinstance(value, dict) else value
 

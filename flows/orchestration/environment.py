@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from marginweave.schemas.errors import InputError
+from marginweave.schemas.errors import InputError, must_be
 from marginweave.schemas.places import scheme_of
 
 # Usage analytics go to other machines; a run talks to loopback only.
@@ -27,8 +27,9 @@ RETENTION = {"PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED": "events,flow_runs"}
 SERVICE = "MARGINWEAVE_SERVICE"
 
 
-def home_directory(option: Path | None, environment: Mapping[str, str] = os.environ) -> Path:
+def home_directory(option: str | Path | None, environment: Mapping[str, str] = os.environ) -> Path:
     """Where `runs/` lives: `--home`, else MARGINWEAVE_HOME, else the working directory."""
+    must_be("home", option, (str, Path, type(None)), 'home="FOLDER"')
     named = option or environment.get("MARGINWEAVE_HOME")
     if scheme_of(str(named)) is not None:
         raise InputError(

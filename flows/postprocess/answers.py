@@ -54,11 +54,11 @@ def release_folder(home: Path, named: str) -> Path:
 
 
 def _no_release(folder: Path) -> str:
-    """Why the answers cannot be had from `folder`, and what folder below or above it has a release."""
+    """Why the answers cannot be had from `folder`, and where its release is: in `release/` below it, or around it."""
     if not folder.exists():
         return "does not exist: give the folder of a release, or the name of a run; `marginweave runs` lists the runs"
-    near = [place for pattern in ("*", "*/*", "runs/*/release") for place in sorted(folder.glob(pattern))]
-    near += [place for up in folder.absolute().parents[:2] for place in (up, up / "release")]
+    around = folder.absolute(), *folder.absolute().parents[:2]
+    near = [place for up in around for place in (up, up / "release")]
     near = [place for place in near if (place / "privacy.json").is_file()]
     return "is not the folder of a release, which has a file privacy.json" + (f"; {near[0]} is one" if near else "")
 

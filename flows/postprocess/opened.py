@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from numbers import Integral, Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from marginweave.flows.orchestration.environment import home_directory
 from marginweave.schemas.configuration.synthesis import MAX_RECORDS
-from marginweave.schemas.errors import InputError
+from marginweave.schemas.errors import InputError, must_be
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,6 +20,8 @@ if TYPE_CHECKING:
     from marginweave.schemas.released.evaluation import Evaluation
     from marginweave.schemas.released.statement import Guarantee, PrivacyStatement
     from marginweave.tasks.publish.reader import PublishedRelease
+
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True)
@@ -54,18 +55,19 @@ class Release:
             InputError: there is neither.
             StageError: the files of the run were changed.
         """
+        must_be("named", named, (str, Path), 'Release.open("release")')
         if (Path(named) / "privacy.json").is_file():
             return cls(Path(named))
         from marginweave.flows.postprocess.answers import release_folder
 
-        return cls(release_folder(home_directory(None if home is None else Path(home), os.environ), str(named)))
+        return cls(release_folder(home_directory(home), str(named)))
 
     @cached_property
     def statement(self) -> PrivacyStatement:
         """All that privacy.json says: mechanisms, assumptions, what the guarantee does not cover."""
         from marginweave.schemas.released.statement import PrivacyStatement
 
-        return PrivacyStatement.from_json(self._content("privacy.json"))
+        return self._read("privacy.json", PrivacyStatement.from_json)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -77,7 +79,7 @@ class Release:
         """How near the synthetic records are to the released counts, and the verdict."""
         from marginweave.schemas.released.evaluation import Evaluation
 
-        return Evaluation.from_json(self._content("evaluation.json"))
+        return self._read("evaluation.json", Evaluation.from_json)
 
     @property
     def counts(self) -> pd.DataFrame:
@@ -173,7 +175,7 @@ class Release:
 
     def report(self) -> Report:
         """The report of the release, which a notebook shows. Raises InputError where it is not there."""
-        self._content("report.html")
+        self._read("report.html", bytes)
         return Report(self.place / "report.html")
 
     @cached_property
@@ -189,17 +191,17 @@ class Release:
 
         return read_answers(self.place)
 
-    def _content(self, name: str) -> bytes:
+    def _read(self, name: str, parse: Callable[[bytes], _Value]) -> _Value:
         try:
-            return (self.place / name).read_bytes()
-        except OSError:
+            return parse((self.place / name).read_bytes())
+        except (OSError, ValueError):
             raise InputError(f"{self.place} has no readable {name}; is it the whole folder of a release?") from None
 
     def _frame(self, name: str) -> pd.DataFrame:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        frame: pd.DataFrame = pq.read_table(pa.BufferReader(self._content(name))).to_pandas()
+        frame: pd.DataFrame = self._read(name, lambda content: pq.read_table(pa.BufferReader(content)).to_pandas())
         return frame
 
     @property

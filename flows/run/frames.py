@@ -7,7 +7,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
+from marginweave.schemas.configuration.columns import DateColumn, NumberColumn
+from marginweave.schemas.configuration.release import Configuration
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.arrow import schema_types
 
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
 
 NATIVE = "iufM"
 """The kinds of dtypes that do not become texts: numbers and dates."""
+_NATIVE: dict[type[Any], str] = {NumberColumn: "iuf", DateColumn: "M"}
 
 
 def as_table(data: Any, natives: Mapping[str, str] | None = None) -> pa.Table:
@@ -33,6 +37,8 @@ def as_table(data: Any, natives: Mapping[str, str] | None = None) -> pa.Table:
     if repeated:
         raise InputError(f"the frame has the column {', '.join(map(repr, repeated))} more than once")
     absent = [name for name in natives if name not in columns]
+    if absent and not all(isinstance(name, str) for name in columns):
+        raise InputError("column names must be texts; write frame.columns = frame.columns.map(str)")
     if absent:
         raise InputError(f"the frame lacks the declared column {', '.join(map(repr, absent))}")
     if isinstance(frame, pa.Table):
@@ -42,6 +48,14 @@ def as_table(data: Any, natives: Mapping[str, str] | None = None) -> pa.Table:
     if unusable is not None:
         raise InputError(f"the frame has the column {unusable!r} with values that are neither text nor number")
     return pa.table(arrays)
+
+
+def as_parquet(data: Any, configuration: Configuration) -> tuple[bytes, dict[str, str]]:
+    """The declared columns as Parquet, numbers and dates of pandas as they are, all else as text; and their types."""
+    columns, sink = configuration.columns, pa.BufferOutputStream()
+    natives = {name: _NATIVE.get(type(columns.get(name)), "") for name in configuration.source_names}
+    pq.write_table(as_table(data, natives), sink)
+    return bytes(sink.getvalue()), frame_types(data, configuration.output_names)
 
 
 def frame_types(frame: Any, names: Iterable[str]) -> dict[str, str]:

@@ -13,6 +13,7 @@ from marginweave.flows.run.continuity import check_continuity, check_outputs, sy
 from marginweave.flows.run.request import NEW_NAME, STOPPED, ledger_of
 from marginweave.schemas.errors import InputError, OperatorError, StageError
 from marginweave.schemas.ledger.records import Decision
+from marginweave.schemas.places import FRAME
 from marginweave.schemas.released.manifest import Manifest, RunState
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place, replace_file
 from marginweave.tasks.checkpoint.run_folder import RunFolder
@@ -135,7 +136,9 @@ def decided_run(home: Path, run: str) -> tuple[RunFolder, Manifest]:
     if manifest.state == RunState.AWAITING:
         raise InputError(f"run {run} awaits approval: {what_to_do(run)}")
     if manifest.state not in {RunState.FINISHED, RunState.REJECTED}:
-        raise InputError(f"run {run} is not finished. Resume it: marginweave resume {run}")
+        of_frame = run.endswith("-frame") or manifest.source == FRAME
+        how = "call fit again with the same table" if of_frame else f"marginweave resume {run}"
+        raise InputError(f"run {run} is not finished. Resume it: {how}")
     return folder, manifest
 
 

@@ -61,9 +61,10 @@ class Condition(FrozenModel):
         reached, kept = ([self._meets(name, column, value, ends) for value in limits] for ends in (low, high))
         first, last = (reached[place] and kept[place] for place in (0, 1))
         if first != last or (not first and kept[0] and reached[1]):  # an end, or both, are between its values
+            below = "" if self.at_most is None else f"; to includes {self.at_most}, use below to leave it out"
             raise ValueError(
                 f"structure has a range of column {name!r} that ends inside a bin; ranges must end where bins do: "
-                f"{listed(column.labels)}"
+                f"{listed(column.labels)}{below}"
             )
         return first
 

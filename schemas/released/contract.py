@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+from textwrap import indent
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from marginweave.schemas.shown import Shown
 
-class Described(BaseModel):
+_MOST_SHOWN = 8
+
+
+class Described(Shown, BaseModel):
     """A part of a released file; each field's description says its unit."""
 
     model_config = ConfigDict(
@@ -20,6 +25,12 @@ class Described(BaseModel):
         serialize_by_alias=True,
         defer_build=True,
     )
+
+    def __repr__(self) -> str:
+        lines = (f"  {name}: {_short(value)}" for name, value in self if value not in (None, ()))
+        return "\n".join([type(self).__name__, *lines])
+
+    __str__ = __repr__
 
 
 class ReleasedFile(Described):
@@ -39,6 +50,19 @@ class ReleasedFile(Described):
             ValueError: it has another form.
         """
         return cls.model_validate_json(content)
+
+
+def _short(value: Any) -> str:
+    """The value, or how many there are of them where they are many, or not plain."""
+    if isinstance(value, tuple | dict) and (
+        len(value) > _MOST_SHOWN or not all(isinstance(x, str | int | float) for x in value)
+    ):
+        return f"{len(value)} entries"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, tuple):
+        return "; ".join(map(str, value))
+    return indent(str(value), "  ").strip()
 
 
 def contract(name: str) -> Any:

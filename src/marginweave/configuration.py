@@ -12,16 +12,22 @@ config = mw.Configuration(
 from __future__ import annotations
 
 import datetime
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
+from warnings import warn
+
+from pydantic import BaseModel, ValidationError
 
 from marginweave.flows.orchestration.environment import home_directory
 from marginweave.schemas.configuration.code_lists import with_code_lists
+from marginweave.schemas.configuration.columns import Category, DateColumn, NumberColumn
+from marginweave.schemas.configuration.parse import broken_rules, refusal, together
+from marginweave.schemas.configuration.privacy import PrivacySettings, SubjectUnit
 from marginweave.schemas.configuration.yaml_source import canonical_written, parse_yaml, read_text
-from marginweave.schemas.errors import InputError
+from marginweave.schemas.errors import InputError, must_be
 from marginweave.schemas.places import FRAME
+from marginweave.schemas.shown import Shown
 
 if TYPE_CHECKING:
     from marginweave.schemas.configuration.release import Configuration as Resolved
@@ -34,11 +40,13 @@ class Privacy(dict[str, Any]):
 
     def __init__(self, *, epsilon: float, delta: float, unit: str | Mapping[str, Any] = "row", **others: Any) -> None:
         super().__init__(epsilon=epsilon, delta=delta, unit=unit, **others)
+        _checked(self, PrivacySettings)
 
 
 def person(column: str, max_records: int | None = None, **others: Any) -> dict[str, Any]:
     """A person with several rows, by `column`; at most `max_records` are counted, or `join=True` makes one of all."""
-    return {"column": column, **({} if max_records is None else {"max_records": max_records}), **others}
+    most = {} if max_records is None else {"max_records": max_records}
+    return _checked({"column": column, **most, **others}, SubjectUnit)
 
 
 def category(values: Iterable[Any] | None = None, **others: Any) -> dict[str, Any]:
@@ -46,18 +54,28 @@ def category(values: Iterable[Any] | None = None, **others: Any) -> dict[str, An
 
     `others` are further keys of the column, such as `missing` or `public`, as in the configuration reference.
     """
-    return {"type": "category", **({"domain": "private"} if values is None else {"values": _native(values)}), **others}
+    domain = {"domain": "private"} if values is None else {"values": _native(values)}
+    return _checked({"type": "category", **domain, **others}, Category)
 
 
 def number(low: float | None = None, high: float | None = None, *, bins: Any, **others: Any) -> dict[str, Any]:
     """A number from `low` to `high`, counted in `bins`: how many, their edges, or another form of the reference."""
     bounds = {} if low is None or high is None else {"bounds": [_native(low), _native(high)]}
-    return {"type": "number", **bounds, "bins": _native(bins), **others}
+    return _checked({"type": "number", **bounds, "bins": _native(bins), **others}, NumberColumn)
 
 
 def date(first: str | datetime.date, last: str | datetime.date, *, bins: Any, **others: Any) -> dict[str, Any]:
     """A date from `first` to `last`, counted in `bins`: year, quarter, month, week, weekday or edges."""
-    return {"type": "date", "bounds": [str(first), str(last)], "bins": _native(bins), **others}
+    return _checked({"type": "date", "bounds": [str(first), str(last)], "bins": _native(bins), **others}, DateColumn)
+
+
+def _checked(content: dict[str, Any], kind: type[BaseModel]) -> dict[str, Any]:
+    """The content, which is that of a section or column. Raises InputError for a rule that is broken."""
+    try:
+        kind.model_validate(content)
+    except ValidationError as error:
+        raise InputError(together(broken_rules(map(dict, error.errors(include_url=False)), kind))) from None
+    return content
 
 
 def _native(value: Any) -> Any:
@@ -69,7 +87,7 @@ def _native(value: Any) -> Any:
     return [_native(item) for item in value] if isinstance(value, list | tuple | range) else value
 
 
-class Configuration(dict[str, Any]):
+class Configuration(Shown, dict[str, Any]):
     """The configuration of a release, with the keys of its YAML file: a dictionary that can be changed like one.
 
     A draft lists what was read from the table and nobody has confirmed; `Synthesizer` refuses it until `confirm` was called for
@@ -97,15 +115,23 @@ class Configuration(dict[str, Any]):
         from marginweave.tasks.validate.draft import draft_configuration, draft_table
         from marginweave.tasks.validate.recognise import recognise
 
+        must_be("dataset", dataset, (str, type(None)), 'draft(frame, dataset="visits")')
         if isinstance(data, str | Path):
             source = str(data)
-            text = draft_configuration(source, recognise(source, SourceFile(file=source), encoding=True))
+            try:
+                form = SourceFile(file=source)
+            except ValidationError as error:
+                raise refusal(error) from None
+            text = draft_configuration(source, recognise(source, form, encoding=True))
         elif dataset is None:
-            raise InputError('a frame has no name: give the name of its account, as in draft(frame, dataset="visits")')
+            raise InputError('a frame has no name; give the name of its account, as in draft(frame, dataset="visits")')
         else:
             from marginweave.flows.run.frames import as_table
 
             source, table = dataset, as_table(data)
+            index = [str(name) for name in getattr(getattr(data, "index", None), "names", ()) if name is not None]
+            if index:
+                warn(f"the index ({', '.join(index)}) is left out; draft(frame.reset_index()) keeps it", stacklevel=2)
             text = draft_table(table, dataset, SourceFile(file=FRAME), table.column_names)
         found = cls(parse_yaml(text))
         if dataset is not None:
@@ -113,8 +139,7 @@ class Configuration(dict[str, Any]):
         lines = [line for line in text.partition("columns:\n")[2].splitlines() if not line.lstrip().startswith("#")]
         asked = zip(found["columns"], (line.rpartition("}  # ") for line in lines), strict=True)
         found._remarks = {name: remark for name, (_, mark, remark) in asked if mark}
-        place = home_directory(None if home is None else Path(home), os.environ)
-        record_look(place, "init", found["dataset"], source, canonical_written(found))
+        record_look(home_directory(home), "init", found["dataset"], source, canonical_written(found))
         return found
 
     @classmethod
@@ -124,6 +149,7 @@ class Configuration(dict[str, Any]):
         Raises:
             InputError: the file, or a code list, is not there or cannot be parsed.
         """
+        must_be("path", path, (str, Path), 'from_yaml("visits.yaml")')
         text = read_text(Path(path), "configuration")
         return cls(with_code_lists(parse_yaml(text, str(path)), Path(path).resolve().parent))
 
@@ -138,6 +164,7 @@ class Configuration(dict[str, Any]):
         from marginweave.tasks.checkpoint.files import write_once
         from marginweave.tasks.validate.draft import flow
 
+        must_be("path", path, (str, Path, type(None)), 'to_yaml("visits.yaml")')
         lines = []
         for key, value in {"source": FRAME, **self}.items():
             if key == "columns" and isinstance(value, Mapping):
@@ -171,6 +198,8 @@ class Configuration(dict[str, Any]):
         Raises:
             InputError: nothing of this name waits, or it is not said where it is published.
         """
+        for key, value in {"name": name, "public": public}.items():
+            must_be(key, value, (str,), 'confirm("age", "questionnaire 2019, p. 4")')
         key = name if name in self.unconfirmed else f"columns.{name}"
         if key not in self.unconfirmed:
             waiting = ", ".join(self.unconfirmed) or "nothing"
@@ -181,7 +210,7 @@ class Configuration(dict[str, Any]):
             del self["privacy"]["confirm"]
         elif not public.strip():
             raise InputError(
-                f'{key} needs a place where it is published: confirm("{name}", "questionnaire 2019, p. 4")'
+                f'{key} needs a place where it is published; call confirm("{name}", "questionnaire 2019, p. 4")'
             )
         else:
             column = self["columns"][key.removeprefix("columns.")]
@@ -205,8 +234,3 @@ class Configuration(dict[str, Any]):
         waiting = [f"  {name}{f': {remark}' if remark else ''}" for name, remark in self.unconfirmed.items()]
         asked = ["", f"{len(waiting)} facts wait for confirm:", *waiting] if waiting else []
         return "\n".join([self.to_yaml().rstrip(), *asked])
-
-    def _repr_html_(self) -> str:
-        from html import escape
-
-        return f"<pre>{escape(repr(self))}</pre>"

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from marginweave.flows.orchestration.environment import home_directory
+from marginweave.schemas.errors import must_be
 from marginweave.schemas.places import FRAME
+from marginweave.schemas.shown import Shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,11 +23,14 @@ if TYPE_CHECKING:
     from marginweave.tasks.ledger import Ledger as OpenLedger
 
 
-class Ledger:
+class Ledger(Shown):
     """A ledger that is open for reading; made by `open`."""
 
     def __init__(self, opened: OpenLedger) -> None:
         self._opened = opened
+
+    def __repr__(self) -> str:
+        return f"Ledger at {self._opened.location}: see accounts, spent(dataset) and fits(configuration)"
 
     @classmethod
     def open(cls, location: str | Path | None = None, home: str | Path | None = None) -> Ledger:
@@ -41,9 +46,10 @@ class Ledger:
         from marginweave.tasks.ledger import Witness, ledger_location
         from marginweave.tasks.ledger.location import LEDGER_VARIABLE
 
+        must_be("location", location, (str, Path, type(None)), 'Ledger.open("ledger.sqlite")')
         named = location if location is None or "://" in str(location) else str(Path(location).absolute())
         place = ledger_location({**os.environ, **({} if named is None else {LEDGER_VARIABLE: str(named)})})
-        seen = Witness(home_directory(None if home is None else Path(home), os.environ))
+        seen = Witness(home_directory(home))
         return cls(OpenLedger.open(place, witness=seen))
 
     @property
@@ -95,6 +101,7 @@ class Ledger:
 
         rows = {}
         for given in configurations:
+            must_be("configuration", given, (Mapping, Configuration), 'fits(Configuration.from_yaml("visits.yaml"))')
             resolved = given if isinstance(given, Configuration) else parse_configuration({"source": FRAME, **given})
             plan, accounts = plan_budget(resolved), self._opened.accounts
             after, has_room = accounts.forecast(resolved.dataset, plan)

@@ -88,6 +88,9 @@ class Codes:
                     f"where cannot ask for {attribute.columns[0]!r}, which holds several values; leave it out"
                 )
             found[chosen.place] = chosen.codes & found.get(chosen.place, np.True_)
+            if not found[chosen.place].any():
+                labels = listed(self.domain.labels[chosen.place])
+                raise InputError(f"no value of column {attribute.columns[0]!r} meets where; its values: {labels}")
         return found
 
     def conditions(self, question: Question) -> tuple[Chosen, ...]:

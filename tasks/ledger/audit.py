@@ -12,10 +12,10 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from sqlalchemy import Connection, select
 
-from marginweave.schemas.errors import AuditError, BudgetError, InputError
+from marginweave.schemas.errors import AuditError, BudgetError, DamagedLedger, InputError
 from marginweave.schemas.ledger.accounts import Account
 from marginweave.schemas.ledger.records import Event, ReleaseRecord
-from marginweave.tasks.ledger.connection import DamagedLedger, connected, engine_for
+from marginweave.tasks.ledger.connection import connected, engine_for
 from marginweave.tasks.ledger.creation import check_schema
 from marginweave.tasks.ledger.keys import Keyring
 from marginweave.tasks.ledger.location import LedgerLocation, opening_command

@@ -14,7 +14,7 @@ from sqlalchemy import URL, Connection, Engine, RootTransaction, create_engine, 
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
-from marginweave.schemas.errors import BudgetError, UnreachableLedger
+from marginweave.schemas.errors import BudgetError, DamagedLedger, FullDisk, LostConnection
 from marginweave.tasks.checkpoint.files import Reserve
 from marginweave.tasks.ledger.location import LedgerLocation
 
@@ -29,18 +29,6 @@ _MAYBE_FULL = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR})
 _DAMAGE = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 # Every writer appends behind the newest row of the one chain, so one lock serves all accounts: "marginwe" in ASCII.
 _CHAIN_LOCK = 0x6D617267696E7765
-
-
-class DamagedLedger(BudgetError):
-    """The bytes of the ledger's database are not what the database wrote."""
-
-
-class FullDisk(UnreachableLedger):
-    """The disk of the ledger has no room."""
-
-
-class LostConnection(UnreachableLedger):
-    """The database's server could not be reached, or stopped answering: what was sent last may have been done or not."""
 
 
 def engine_for(location: LedgerLocation) -> Engine:

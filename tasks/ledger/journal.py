@@ -9,9 +9,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, Select, Table, func, insert, select
 
-from marginweave.schemas.errors import BudgetError
+from marginweave.schemas.errors import BudgetError, FullDisk, LostConnection
 from marginweave.schemas.ledger.records import Event, EventKind, ReleaseRecord
-from marginweave.tasks.ledger.connection import PAUSES, FullDisk, LostConnection, connected, reserve_beside
+from marginweave.tasks.ledger.connection import PAUSES, connected, reserve_beside
 from marginweave.tasks.ledger.keys import Keyring, key_id, sealing_key
 from marginweave.tasks.ledger.location import LedgerLocation
 from marginweave.tasks.ledger.records import release_of

@@ -7,7 +7,9 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from decimal import Decimal
+from functools import partial
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -28,9 +30,11 @@ from marginweave.flows.run.frames import as_table, frame_types
 from marginweave.flows.run.looks import looks_file
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.ledger.accounts import Account
+from marginweave.schemas.places import FRAME
 from marginweave.tasks.accounting.plan.resolve import load_configuration, parse_configuration
 from marginweave.tasks.checkpoint.run_folder import RunFolder
 from marginweave.tasks.ledger import Ledger
+from marginweave.tasks.validate.tally import Usability
 from tests.support.column_kinds import KINDS
 from tests.support.configurations import raw
 from tests.support.homes import unpack_home
@@ -130,7 +134,7 @@ def test_an_unconfirmed_draft_is_refused_as_its_file_is(home: Path, tmp_path: Pa
     for place in waiting:
         with pytest.raises(InputError, match="drafted"):
             mw.Synthesizer(config)
-        config.confirm(place.removeprefix("columns."), "the questionnaire")
+        config.confirm(place, "the questionnaire")
     assert not config.unconfirmed
     assert mw.Synthesizer(config).configuration.columns["sex"].public == "the questionnaire"
     assert config["rows"] == 200
@@ -138,7 +142,7 @@ def test_an_unconfirmed_draft_is_refused_as_its_file_is(home: Path, tmp_path: Pa
 
 def test_what_cannot_be_confirmed_or_drafted(tmp_path: Path) -> None:
     config = mw.Configuration.draft(people_frame(), "people")
-    with pytest.raises(InputError, match=r"not a table; Configuration\.draft"):
+    with pytest.raises(InputError, match=r"not a table; make one with Configuration\.draft"):
         mw.Synthesizer(people_frame())  # type: ignore[arg-type]
     with pytest.raises(InputError, match=r"columns\.sex needs a place where it is published"):
         config.confirm("sex")
@@ -146,10 +150,55 @@ def test_what_cannot_be_confirmed_or_drafted(tmp_path: Path) -> None:
         InputError, match=r"town is not waiting to be confirmed; waiting are: privacy, rows, columns\.grade"
     ):
         config.confirm("town", "here")
+    with pytest.warns(UserWarning, match=r"the index \(sex\) is left out"):
+        assert "sex" not in mw.Configuration.draft(people_frame().set_index("sex"), "people")["columns"]
     with pytest.raises(InputError, match="a frame has no name"):
         mw.Configuration.draft(people_frame())
     people_frame().to_csv(tmp_path / "people.csv", index=False)
     assert mw.Configuration.draft(tmp_path / "people.csv")["dataset"] == "people"
+
+
+@pytest.mark.parametrize(
+    ("build", "said"),
+    [
+        (lambda: mw.category(5), r"^values \(5\) must be a list"),  # type: ignore[arg-type]
+        (lambda: mw.category("abc"), r"^values \(abc\) must be a list"),
+        (lambda: mw.number(0, 1, bins=-1), r"^bins "),
+        (lambda: mw.number(0, 1, bins=2, decimal=1), "^unknown key decimal; did you mean decimals"),
+        (lambda: mw.date("2019-01-01", "2018-01-01", bins="month"), "bounds"),
+        (lambda: mw.Privacy(epsilon=-1, delta=2), r"^epsilon \(-1\) must be positive\. Also: delta \(2\)"),
+        (lambda: mw.Privacy(epsilon=1, delta=1e-6, unit="x"), "^unit"),
+        (lambda: mw.person("p", max_records=-3), r"^max_records \(-3\) must be"),
+    ],
+)
+def test_builders_refuse_what_no_column_or_section_is(build: Callable[[], Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        build()
+
+
+def test_arguments_of_another_type_are_input_errors(tmp_path: Path) -> None:
+    """With what to write instead, and without the value."""
+    frame, draft = people_frame(), mw.Configuration.draft(people_frame(), "people")
+    Ledger.create(tmp_path / "ledger.sqlite")
+    asked: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
+        (draft.confirm, ("sex", None)),
+        (draft.confirm, (["sex"], "x")),
+        (draft.to_yaml, (5,)),
+        (mw.Configuration.draft, (frame, 3)),
+        (mw.Configuration.from_yaml, (None,)),
+        (mw.Release.open, (None,)),
+        (mw.Ledger.open, (5,)),
+        (mw.Ledger.open().fits, (5,)),
+        (mw.Ledger.open().fits, ("visits.yaml",)),
+        (partial(mw.Synthesizer(raw()).fit, run=5), (frame,)),
+        (partial(mw.Synthesizer, home=5), (raw(),)),
+    ]
+    for call, arguments in asked:
+        with pytest.raises(InputError, match=r"^\w+ \((int|str|list|NoneType)\) must be .*; write ") as refused:
+            call(*arguments)
+        assert refused.value.hint.startswith("write ")
+    with pytest.raises(InputError, match=r"\(http://…\) must be a path"):
+        mw.Configuration.draft("http://x")
 
 
 def test_the_plan_of_a_synthesizer_is_a_table() -> None:
@@ -173,6 +222,8 @@ def test_a_synthesizer_is_an_estimator() -> None:
     assert copy.configuration.written_digest == model.configuration.written_digest
     assert copy.set_params(config=raw(privacy__epsilon=2.0)) is copy
     assert copy.configuration.privacy.epsilon == 2
+    copy.config["dataset"] = "other"  # the mapping as it is now
+    assert repr(copy) == "Synthesizer(other, epsilon 2, delta 1e-06: not fitted)"
     with pytest.raises(InputError, match="epsilons is no parameter"):
         copy.set_params(epsilons=1)
     for error in (mw.errors.NotFittedError, ValueError, AttributeError):
@@ -186,8 +237,10 @@ def test_a_synthesizer_is_an_estimator() -> None:
     [
         ("run a does not exist; `marginweave runs` lists the runs", "`marginweave runs` lists the runs"),
         ("x (a; b. c) is wrong. Delete it; or not", "Delete it; or not"),
-        ("privacy.epsilon (-1.0) must be positive. Also: rows (12k) must be a number", ""),
-        ("privacy.epsilon (-1.0) must be positive", ""),
+        ("privacy.epsilon (-1.0) must be positive. Also: rows (12k) must be a number", InputError.usual_hint),
+        ("home (a.py) must be a folder; a.py is a file", InputError.usual_hint),
+        ("a source is a URL; it must be a file", InputError.usual_hint),
+        ("x is wrong; it is y. To keep it, say so", "To keep it, say so"),
         ("is one row one person? Correct unit", "Correct unit"),
     ],
 )
@@ -203,7 +256,20 @@ WRONG_SAMPLES: list[tuple[dict[str, Any], str]] = [
     ({"n": pd.DataFrame({"a": ["secret"]})}, r"^n \(DataFrame\) must be a whole number in"),
     ({"n": 5, "seed": -1}, r"^seed \(-1\) must be a whole number in"),
     ({"n": 5, "where": {}}, "^where has no condition; leave it out"),
+    ({"n": 5, "where": 5}, r"^where \(5\) must be conditions by their columns"),
+    ({"n": 5, "where": {"age": {"from": 0, "to": 18}}}, "to includes 18, use below to leave it out$"),
+    ({"n": 5, "where": {"age": {"from": 200}}}, "^no value of column 'age' meets where; its values: "),
+    ({"n": 5, "where": {"age": {"from": 30, "below": 18}}}, "^no value of column 'age' meets where; its values: "),
 ]
+
+
+CUT = {
+    "aggregates.parquet": "counts",
+    "evaluation.json": "evaluation",
+    "measurements.parquet": "measurements",
+    "privacy.json": "guarantee",
+    "synthetic.parquet": "synthetic",
+}
 
 
 class Capsule:
@@ -220,6 +286,14 @@ def test_tables_of_other_libraries_are_taken_as_they_are() -> None:
         assert frame_types(given_, ["a", "b", "z"]) == {"a": "int64", "b": "string_view"}
     with pytest.raises(InputError, match="lacks the declared column 'z'"):
         as_table(table, {"z": ""})
+    for names in ([0, 1], [None, "b"], [("a", 1), ("a", 2)]):
+        frame = pd.DataFrame([["x", "y"]], columns=pd.Index(names))
+        for natives in (None, {"0": ""}):
+            with pytest.raises(
+                InputError, match=r"names must be texts; write frame\.columns = frame\.columns\.map\(str\)"
+            ):
+                as_table(frame, natives)
+        assert as_table(frame.set_axis(frame.columns.map(str), axis=1)).num_columns == 2
     for wrong in ([1, 2], pd.Series([1, 2]), pa.array([1, 2]), None):
         with pytest.raises(InputError, match="must be a frame of pandas or Polars"):
             as_table(wrong)
@@ -258,15 +332,35 @@ def test_a_copied_release_is_opened(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="n must be given with where"):
             release.sample(where={first: label})
         for wrong, said in WRONG_SAMPLES:
-            with pytest.raises(InputError, match=said) as refused:
+            with pytest.raises(
+                InputError, match=said if kind or not wrong.get("where") else "where needs a fitted mix"
+            ):
                 release.sample(**wrong)
-            assert refused.value.hint
         assert release.sample(5.0, seed=np.int64(3)).equals(release.sample(5, seed=3))  # type: ignore[arg-type]
         with pytest.raises(InputError, match="one to three columns"):
             release.table()
+        for part in (release.evaluation, release.guarantee):
+            assert len(repr(part)) < 2500
+            assert part._repr_html_() == f"<pre>{escape(repr(part))}</pre>"
+        for cut, name in CUT.items():
+            content = (copy / cut).read_bytes() if (copy / cut).exists() else b""
+            (copy / cut).write_bytes(content[: len(content) // 2])
+            with pytest.raises(InputError, match=rf"no readable {cut}; is it the whole folder"):
+                getattr(mw.Release(copy), name)
     assert seen == {True, False}
     with pytest.raises(InputError, match="does not exist"):
         mw.Release.open(tmp_path / "nowhere")
+    with pytest.raises(InputError, match=r"not the folder of a release, which has a file privacy\.json$"):
+        mw.Release.open(tmp_path)  # copies lie below it, which may be those of others
+
+
+def test_the_column_of_persons_needs_no_declaration() -> None:
+    """It is read from the frame, as the command line reads it from the table."""
+    model = mw.Synthesizer(raw(privacy__unit=mw.person("pid", max_records=2)))
+    with pytest.raises(mw.errors.BudgetError, match="no ledger"):
+        model.fit(people_frame().assign(pid=range(200)), people_frame()["sex"])  # scikit-learn's y
+    with pytest.raises(InputError, match="lacks the declared column 'pid'"):
+        model.fit(people_frame())
 
 
 def test_a_ledger_is_read_as_frames(tmp_path: Path) -> None:
@@ -278,6 +372,7 @@ def test_a_ledger_is_read_as_frames(tmp_path: Path) -> None:
     ledger.accounts.open(Account(**{**vars(account), "dataset": "people", "epsilon": Decimal(2)}), actor="steward")
     reserve_release(ledger, small_plan())
     opened = mw.Ledger.open(str(tmp_path / "ledger.sqlite"))
+    assert opened._repr_html_().startswith(f"<pre>Ledger at {tmp_path}")
     accounts = opened.accounts
     assert [*accounts.index] == ["affairs", "people"]
     spent, left = (accounts[name].to_dict() for name in ("epsilon_spent", "epsilon_left"))
@@ -291,6 +386,33 @@ def test_a_ledger_is_read_as_frames(tmp_path: Path) -> None:
     assert "with privacy.epsilon" in fits["refusal"].iloc[1]
     with pytest.raises(mw.errors.BudgetError, match="town"):
         opened.fits(raw(dataset="town"))
+
+
+@pytest.mark.parametrize(
+    ("read", "meant"), [(0, 'del config["columns"][NAME]'), (1, 'config["columns"][NAME]["outside"] = "null"')]
+)
+def test_a_frame_that_cannot_be_meant_is_told_what_to_do_in_python(read: int, meant: str) -> None:
+    frame = people_frame()
+    frame["sex"] = ["f"] * read + ["secret"] * (len(frame) - read)
+    usability = Usability(parse_configuration(raw()))
+    usability.add(as_table(frame.astype("string")))
+    with pytest.raises(InputError) as told:
+        usability.check("{}")
+    said = notebook._in_python(str(told.value))
+    assert said.startswith("validate: column 'sex'")
+    assert InputError(said).hint.endswith(f"where it is meant, write {meant}")
+    assert "marginweave check" in str(told.value)
+    assert "marginweave" not in said
+
+
+def test_a_stopped_run_of_a_frame_is_resumed_by_fit(tmp_path: Path) -> None:
+    home = unpack_home("gdp", tmp_path)
+    manifest = next(home.glob("runs/*/manifest.json"))
+    told = json.loads(manifest.read_text())
+    for source, how in ((FRAME, "call fit again with the same table"), ("a.csv", "marginweave resume .*")):
+        manifest.write_text(json.dumps({**told, "state": "running", "source": source}))
+        with pytest.raises(InputError, match=f"is not finished\\. Resume it: {how}$"):
+            mw.Release.open(manifest.parent.name, home)
 
 
 def test_a_fit_that_awaits_approval_does_not_say_that_it_is_released(

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import URL, make_url
 
-from marginweave.schemas.errors import BudgetError
+from marginweave.schemas.errors import BudgetError, LostConnection
 from marginweave.schemas.ledger.records import Event
 from marginweave.tasks.ledger import Ledger, journal, ledger_location
-from marginweave.tasks.ledger.connection import LostConnection
 from tests.support.commit_proxy import CommitProxy, Mode, commit_proxy
 from tests.support.releases import ACCOUNT, reserve_release, small_plan
 

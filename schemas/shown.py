@@ -1,0 +1,12 @@
+"""What a notebook shows of an object that has no table of its own: its text."""
+
+from __future__ import annotations
+
+from html import escape
+
+
+class Shown:
+    """Shown by a notebook as its `repr` in plain letters."""
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(repr(self))}</pre>"
