@@ -342,6 +342,15 @@ def test_what_is_saved_is_what_is_shown(
     assert chromium.complaints() == []
 
 
+def test_no_saved_text_is_a_formula(chromium: Browser, tuples: Path) -> None:
+    """Spreadsheets compute cells that begin so; numbers, and texts that are numbers, stay as they are."""
+    texts = ["=1+1", "+a", "-a", "@a", "\ta", "\ra", '=HYPERLINK("x", "y")']
+    numbers = ["-1", "+2.5", "1e3", "a=b"]
+    visit(chromium, tuples)
+    text = chromium.run("return csv([arguments[0], arguments[1], [-3, null]])", texts, numbers)
+    assert list(csv.reader(io.StringIO(text, newline=""))) == [[f"'{one}" for one in texts], numbers, ["-3", ""]]
+
+
 def test_a_saved_table_of_two_columns_says_of_whom_and_how_sure(
     chromium: Browser, tuples: Path, tmp_path: Path
 ) -> None:
