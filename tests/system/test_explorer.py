@@ -244,10 +244,52 @@ def test_a_link_keeps_the_state(chromium: Browser, tuples: Path) -> None:
     visit(chromium, tuples, hash_=hash_)
     assert chromium.run("return location.hash") == hash_
     assert chromium.run(state) == seen
-    chromium.run("location.hash = '#a=99.1-0.77-x&unit=nothing&rows=1000&compare='")
-    settle(chromium)
-    assert chromium.run("return document.getElementById('selection-a').textContent") == "all records"
+    assert chromium.run(SAID) == ["", "sex: m×signs: ache×"]
     assert chromium.complaints() == []
+
+
+SAID = "return ['said', 'selection-a'].map((id) => document.getElementById(id).textContent.replaceAll(' ×', '×'))"
+OTHER = ["This link was made for other columns or values; nothing is selected.", "all records"]
+
+
+@pytest.mark.parametrize(
+    "hash_",
+    [
+        "a=99.1",
+        "a=0.77",
+        "a=0.1-x",
+        "a=-0.1",
+        "a=0.-1",
+        "a=0.1.1",
+        "a=0.",
+        "b=0.77",
+        "rows=1000",
+        "rows=-1",
+        "at=length",
+    ],
+)
+def test_a_link_to_what_does_not_exist_selects_nothing(chromium: Browser, tuples: Path, hash_: str) -> None:
+    """And says so, until something is chosen."""
+    visit(chromium, tuples, hash_=f"#a=0.1&{hash_}&unit=nothing&compare=" if hash_[0] != "a" else f"#{hash_}")
+    assert chromium.run(SAID) == OTHER
+    click(chromium, (0, 1))
+    assert chromium.run(SAID) == ["", "sex: m×"]
+    assert chromium.complaints() == []
+
+
+def test_a_link_for_another_release_selects_nothing(chromium: Browser, tuples: Path, tmp_path: Path) -> None:
+    """One whose columns have other names or values, though its places exist."""
+    visit(chromium, tuples)
+    click(chromium, (0, 1))
+    hash_ = chromium.run("return location.hash")
+    columns = {name: {"type": "category", "values": ["m", "f"]} for name in ("sex", "region", "signs", "age")}
+    other, codes = published(columns=columns)
+    page = tmp_path / "explore.html"
+    page.write_text(render_explorer(other, shown(other, codes)), encoding="utf-8")
+    visit(chromium, page, hash_=hash_)
+    assert chromium.run(SAID) == OTHER
+    visit(chromium, tuples, hash_=hash_)
+    assert chromium.run(SAID) == ["", "sex: m×"]
 
 
 def test_a_copied_link_leads_to_the_column_in_sight(chromium: Browser, tuples: Path) -> None:
