@@ -446,7 +446,8 @@ class Page {
     if (place.hidden) return;
     const second = this.state.compare === "second" && this.state.b.length > 0;
     byId("related-whom").textContent = second ? TEXT.relatedOther : TEXT.related;
-    const found = this.first.related(6, second ? this.other : this.release.everybody);
+    const whom = second ? this.other : this.release.everybody;
+    const found = this.first.related(6, whom);
     for (const [id, known] of [["related-list", true], ["related-made", false]]) {
       const chips = found.filter(({ measured }) => Boolean(measured) === known).map((one) => {
         const words = inWords({ ...one, estimate: one.difference }, true);
@@ -455,8 +456,16 @@ class Page {
         return button;
       });
       byId(id).parentElement.hidden = !known && chips.length === 0;
-      byId(id).replaceChildren(...(chips.length ? chips : [TEXT.relatedNone]));
+      byId(id).replaceChildren(...(chips.length ? chips : [this.together(whom) ? TEXT.relatedNone : TEXT.relatedApart]));
     }
+  }
+
+  // Whether some column that was not chosen was measured together with what was.
+  together(whom) {
+    const both = [this.first, whom];
+    const measured = (attribute) => both.every((selected) => selected.of(attribute).some(({ count }) => count.measured));
+    const chosen = new Set(both.flatMap(({ pairs }) => pairs.map(([attribute]) => attribute)));
+    return this.release.attributes.some((_, attribute) => !chosen.has(attribute) && measured(attribute));
   }
 
   goTo(attribute) {

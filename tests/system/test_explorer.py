@@ -659,6 +659,26 @@ def test_the_range_of_a_difference_covers_it(chromium: Browser, tuples: Path, va
     assert moved == 0 or (low > 0).mean() > 0.9
 
 
+@pytest.mark.parametrize(
+    ("hash_", "said"),
+    [
+        ("a=4.0", "not known: this release did not measure the selection together with any other column"),
+        (
+            "a=0.0&b=4.0&compare=second",
+            "not known: this release did not measure the selection together with any other column",
+        ),
+        ("a=0.0", "no column differs by more than noise can make"),
+    ],
+)
+def test_what_was_measured_with_nothing_is_not_said_to_be_alike(
+    chromium: Browser, tmp_path: Path, hash_: str, said: str
+) -> None:
+    alone = {"type": "category", "values": ["coast", "land"], "missing": []}
+    page, *_ = page_of_marginals(tmp_path, columns__area=alone)
+    visit(chromium, page, hash_=f"#{hash_}")
+    assert chromium.run("return document.getElementById('related-list').textContent") == said
+
+
 def test_columns_that_differ_for_certain_are_listed_with_their_ranges(chromium: Browser, tuples: Path) -> None:
     """What may be nothing is left out, and what the synthetic records alone say stands apart, without a range.
 
