@@ -133,7 +133,8 @@ def report(
         said = {"verdict": found.verdict, "false_alarm": FALSE_ALARM}
         print_json({**said, "changed": single, "changed_pairs": pairs})
         return
-    out.print(found.verdict)
+    for line in filter(None, (found.verdict, found.backwards)):
+        out.print(line)
     for change in (*found.changed, *found.changed_pairs)[:_SHOWN]:
         out.print(f"  {printable(change.said)}")
     if (more := len(found.changed) + len(found.changed_pairs) - _SHOWN) > 0:

@@ -7,6 +7,8 @@ import secrets
 import shutil
 import uuid
 from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +27,7 @@ from marginweave.tasks.validate.parts import find_from
 
 if TYPE_CHECKING:
     from marginweave.tasks.publish.comparison import ReleaseComparison
+    from marginweave.tasks.publish.reader import PublishedRelease
 
 
 def released_verdict(release: Path) -> VerdictSummary | None:
@@ -165,16 +168,27 @@ def compare_with(home: Path, run: str, against: str, to: Path | None) -> Release
     Raises:
         InputError: one is not there, they are of different datasets or the same, or the folder holds something already.
     """
-    from marginweave.flows.postprocess.answers import release_folder
     from marginweave.tasks.publish.comparison import compare_releases, render_comparison
-    from marginweave.tasks.publish.reader import PublishedRelease
 
-    before, after = (PublishedRelease.read(release_folder(home, named)) for named in (against, run))
+    before, after = (_with_time(home, named) for named in (against, run))
     found = compare_releases(before, after)
     if to is not None:
         _check_empty(to, "choose another folder with --to")
         write_folder(to.resolve(), {"comparison.html": render_comparison(found, before, after)})
     return found
+
+
+def _with_time(home: Path, named: str) -> PublishedRelease:
+    """The release; of a run its statement has the time at which it was begun, where the published one has the day alone."""
+    from marginweave.flows.postprocess.answers import release_folder
+    from marginweave.tasks.publish.reader import PublishedRelease
+
+    place = release_folder(home, named)
+    release = PublishedRelease.read(place)
+    if place == Path(named):
+        return release
+    begun = f"{existing_run(home, named)[1].created.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return replace(release, statement=release.statement.model_copy(update={"begun": begun}))
 
 
 def _check_empty(place: Path, advice: str) -> None:

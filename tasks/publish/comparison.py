@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from marginweave.schemas.errors import InputError
+from marginweave.schemas.released.statement import PrivacyStatement
 from marginweave.tasks.evaluate.intervals import censored_bound, count_interval, marginal_intervals, release_intervals
 from marginweave.tasks.normalize.marginals import listed_counts, marginal_counts
 from marginweave.tasks.publish.conclusions import value_words
@@ -58,24 +59,34 @@ class Change:
         return max(self.low, -self.high, 0)
 
     @property
+    def amount(self) -> str:
+        """The least and most in words."""
+        if self.low >= 0:
+            return f"{self.low:,} to {self.high:,} more"
+        return (
+            f"{-self.high:,} to {-self.low:,} fewer" if self.high <= 0 else f"{-self.low:,} fewer to {self.high:,} more"
+        )
+
+    @property
     def said(self) -> str:
         """The change in words."""
-        way, ends = ("more", (self.low, self.high)) if self.low > 0 else ("fewer", (-self.high, -self.low))
         counts = ["not released" if count is None else f"{count:,}" for count in (self.before, self.after)]
-        return f"{self.words}: {ends[0]:,} to {ends[1]:,} {way} (from {counts[0]} to {counts[1]})"
+        return f"{self.words}: {self.amount} (from {counts[0]} to {counts[1]})"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseComparison:
     """All counts that two releases have in common, those of `total`, `values` and `pairs` tested together.
 
-    `apart` are columns that have other values in one than in the other, or are in one alone.
+    `apart` are columns that have other values in one than in the other, or are in one alone. `backwards` says so where the
+    second release was made before the first; else it is empty.
     """
 
     total: Change
     values: tuple[Change, ...]
     pairs: tuple[Change, ...]
     apart: tuple[str, ...]
+    backwards: str
 
     @property
     def changed(self) -> tuple[Change, ...]:
@@ -131,6 +142,7 @@ def compare_releases(before: PublishedRelease, after: PublishedRelease) -> Relea
         values=tuple(_change(_words(value), values[0][value], found) for value, found in values[1].items()),
         pairs=tuple(_change(_words(v), pairs[0][v], found) for v, found in pairs[1].items() if v in pairs[0]),
         apart=tuple(sorted({*labels[0], *labels[1]} - {*shared})),
+        backwards=_backwards(before.statement, after.statement),
     )
 
 
@@ -138,6 +150,17 @@ def render_comparison(found: ReleaseComparison, before: PublishedRelease, after:
     """The page on a comparison."""
     rate = f"{100 * FALSE_ALARM:g}"
     return render("comparison.html.j2", found=found, before=before, after=after, rate=rate).encode()
+
+
+def _backwards(old: PrivacyStatement, new: PrivacyStatement) -> str:
+    times = [statement.begun or "" for statement in (old, new)]
+    length = min(map(len, times))  # of one of them the day alone may be known
+    if times[0][:length] <= times[1][:length]:
+        return ""
+    return (
+        f"{new.run} ({times[1]}) was made before {old.run} ({times[0]}): "
+        "over time, each change below went the other way."
+    )
 
 
 def _beyond(changes: Sequence[Change]) -> tuple[Change, ...]:

@@ -53,28 +53,44 @@ function caution({ measured, estimate, low, high, variance = ((high - low) / 3.9
 const KEYS = { a: "pairs", b: "pairs", unit: "text", order: "text", compare: "text", edit: "text", sources: "text", q: "text", rows: "text", columns: "text", at: "text" };
 const START = { a: [], b: [], unit: "count", order: "natural", compare: "none", edit: "a", sources: "", q: "", rows: "", columns: "", at: "" };
 
-function toHash(state) {
+const PLACES = ["a", "b", "rows", "columns", "at"];
+
+// What a link's places are numbers of: a 32-bit hash (FNV-1a) of all names and values.
+function fingerprint({ attributes }) {
+  let hash = 0x811c9dc5;
+  for (const byte of new TextEncoder().encode(JSON.stringify(attributes.map(({ name, labels }) => [name, labels]))))
+    hash = Math.imul(hash ^ byte, 0x01000193);
+  return (hash >>> 0).toString(16);
+}
+
+function toHash(state, release) {
   const parts = new URLSearchParams();
   for (const [key, kind] of Object.entries(KEYS)) {
     const value = kind === "pairs" ? state[key].map((pair) => pair.join(".")).join("-") : state[key];
     if (value !== "" && value !== START[key]) parts.set(key, value);
   }
+  if (PLACES.some((key) => parts.has(key))) parts.set("of", release.fingerprint);
   return parts.toString();
 }
 
+// The state of a link; of one with places of other columns or values, or that do not exist, nothing is selected.
 function fromHash(hash, release) {
   const parts = new URLSearchParams(hash.replace(/^#/, ""));
   const state = { ...START };
+  const exists = (place) => /^\d+$/.test(place) && Number(place) < release.attributes.length;
+  const known = ([a, v, ...more]) => exists(a) && /^\d+$/.test(v) && Number(v) < release.values(Number(a)).length && !more.length;
+  let foreign = parts.has("of") && parts.get("of") !== release.fingerprint;
   for (const [key, kind] of Object.entries(KEYS)) {
     const value = parts.get(key);
-    if (value === null) continue;
-    const pairs = value.split("-").map((pair) => pair.split(".").map(Number));
-    state[key] = kind === "text" ? value : pairs.filter(([a, v]) => release.attributes[a] && v >= 0 && v <= release.attributes[a].labels.length);
+    if (!value) continue;
+    const pairs = value.split("-").map((pair) => pair.split("."));
+    if (PLACES.includes(key)) foreign ||= !(kind === "text" ? exists(value) : pairs.every(known));
+    state[key] = kind === "text" ? value : pairs.map((pair) => pair.map(Number));
   }
   for (const [key, allowed] of Object.entries({ unit: ["count", "share"], order: ["natural", "size"], compare: ["none", "all", "second"], edit: ["a", "b"] }))
     if (!allowed.includes(state[key])) state[key] = START[key];
-  for (const key of ["rows", "columns", "at"]) if (!release.attributes[state[key]]) state[key] = "";
-  return state;
+  if (foreign) for (const key of PLACES) state[key] = START[key];
+  return { ...state, foreign };
 }
 
 // A block of one column.
@@ -273,6 +289,7 @@ function place(bar, from, to, most) {
 class Page {
   constructor(release) {
     this.release = release;
+    release.fingerprint = fingerprint(release);
     this.version = 0;
     this.cache = new Map();
     this.cards = release.attributes.map((_, attribute) => new Card(this, attribute));
@@ -301,8 +318,9 @@ class Page {
   }
 
   read() {
-    const { at, ...state } = fromHash(location.hash, this.release);
+    const { at, foreign, ...state } = fromHash(location.hash, this.release);
     this.state = state;
+    byId("said").textContent = foreign ? TEXT.otherLink : "";
     this.show();
     if (at !== "") this.goTo(Number(at));
   }
@@ -313,12 +331,13 @@ class Page {
     if (state.compare !== "second") state.edit = "a";
     else if (changes.compare) state.edit = "b"; // what a reader chooses next is the other one
     this.state = state;
+    byId("said").textContent = "";
     this.show();
   }
 
   // The address keeps the state; a link that is copied also the first column in sight, once a reader has gone down to one.
   address(at = "") {
-    const hash = toHash({ ...this.state, at });
+    const hash = toHash({ ...this.state, at }, this.release);
     history.replaceState(null, "", hash ? `#${hash}` : location.pathname + location.search);
   }
 
@@ -427,7 +446,8 @@ class Page {
     if (place.hidden) return;
     const second = this.state.compare === "second" && this.state.b.length > 0;
     byId("related-whom").textContent = second ? TEXT.relatedOther : TEXT.related;
-    const found = this.first.related(6, second ? this.other : this.release.everybody);
+    const whom = second ? this.other : this.release.everybody;
+    const found = this.first.related(6, whom);
     for (const [id, known] of [["related-list", true], ["related-made", false]]) {
       const chips = found.filter(({ measured }) => Boolean(measured) === known).map((one) => {
         const words = inWords({ ...one, estimate: one.difference }, true);
@@ -436,8 +456,16 @@ class Page {
         return button;
       });
       byId(id).parentElement.hidden = !known && chips.length === 0;
-      byId(id).replaceChildren(...(chips.length ? chips : [TEXT.relatedNone]));
+      byId(id).replaceChildren(...(chips.length ? chips : [this.together(whom) ? TEXT.relatedNone : TEXT.relatedApart]));
     }
+  }
+
+  // Whether some column that was not chosen was measured together with what was.
+  together(whom) {
+    const both = [this.first, whom];
+    const measured = (attribute) => both.every((selected) => selected.of(attribute).some(({ count }) => count.measured));
+    const chosen = new Set(both.flatMap(({ pairs }) => pairs.map(([attribute]) => attribute)));
+    return this.release.attributes.some((_, attribute) => !chosen.has(attribute) && measured(attribute));
   }
 
   goTo(attribute) {

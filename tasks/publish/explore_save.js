@@ -49,8 +49,10 @@ function drawChart(card, numbers, others, share) {
   return drawn;
 }
 
+// A cell; of a text that a spreadsheet would take for a formula with a ' before it.
 function quoted(value) {
-  const text = String(value ?? "");
+  const formula = typeof value === "string" && /^[=+\-@\t\r]/.test(value) && isNaN(value);
+  const text = `${formula ? "'" : ""}${value ?? ""}`;
   return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 

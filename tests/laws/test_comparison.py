@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import binom
 
 from marginweave.schemas.errors import InputError
-from marginweave.tasks.publish.comparison import FALSE_ALARM, compare_releases, render_comparison
+from marginweave.tasks.publish.comparison import FALSE_ALARM, Change, compare_releases, render_comparison
 from tests.support.changed_releases import SIZES, Make, marginals_of, truth, tuples_of
 
 
@@ -43,6 +43,45 @@ def test_what_changed_is_found_and_its_range_holds(make: Make) -> None:
         assert len(found.changed_pairs) == 1  # of marginals a rare value that is merged with others changes, too
         assert down.after is None  # it was not released, and is found all the same
     assert f"{len(found.changed)} of {sum(SIZES)} values changed" in found.verdict
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [
+        (787, 1287, "787 to 1,287 more"),
+        (-1287, -787, "787 to 1,287 fewer"),
+        (-5, 1300, "5 fewer to 1,300 more"),
+        (0, 7, "0 to 7 more"),
+        (-7, 0, "0 to 7 fewer"),
+    ],
+)
+def test_page_and_terminal_tell_a_change_in_the_same_words(low: int, high: int, said: str) -> None:
+    rng, counts = np.random.default_rng(12), truth()
+    before, after = tuples_of(rng, counts), tuples_of(rng, counts)
+    one = Change(words="c1 v7", before=2000, after=1000, low=low, high=high)
+    page = render_comparison(replace(compare_releases(before, after), values=(one,)), before, after).decode()
+    assert f"{said}</td>" in page
+    assert one.said == f"c1 v7: {said} (from 2,000 to 1,000)"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_told"),
+    [
+        ("2026-03-02 08:00:00 UTC", "2026-03-02 07:59:59 UTC", True),
+        ("2026-03-02", "2026-03-01 23:00:00 UTC", True),
+        ("2026-03-02", "2026-03-02 07:00:00 UTC", False),
+        ("2026-03-02 08:00:00 UTC", "2026-03-02 08:00:01 UTC", False),
+        (None, "2026-03-02", False),
+    ],
+)
+def test_a_release_that_was_made_before_the_earlier_one_is_told(old: str | None, new: str, is_told: bool) -> None:
+    rng, counts = np.random.default_rng(13), truth()
+    before, after = (
+        replace(made, statement=made.statement.model_copy(update={"begun": begun, "run": run}))
+        for made, begun, run in ((tuples_of(rng, counts), old, "spring"), (tuples_of(rng, counts), new, "summer"))
+    )
+    page = render_comparison(compare_releases(before, after), before, after).decode()
+    assert (f"summer ({new}) was made before spring ({old})" in page) == is_told
 
 
 def test_the_ranges_hold_all_together() -> None:

@@ -244,10 +244,52 @@ def test_a_link_keeps_the_state(chromium: Browser, tuples: Path) -> None:
     visit(chromium, tuples, hash_=hash_)
     assert chromium.run("return location.hash") == hash_
     assert chromium.run(state) == seen
-    chromium.run("location.hash = '#a=99.1-0.77-x&unit=nothing&rows=1000&compare='")
-    settle(chromium)
-    assert chromium.run("return document.getElementById('selection-a').textContent") == "all records"
+    assert chromium.run(SAID) == ["", "sex: m×signs: ache×"]
     assert chromium.complaints() == []
+
+
+SAID = "return ['said', 'selection-a'].map((id) => document.getElementById(id).textContent.replaceAll(' ×', '×'))"
+OTHER = ["This link was made for other columns or values; nothing is selected.", "all records"]
+
+
+@pytest.mark.parametrize(
+    "hash_",
+    [
+        "a=99.1",
+        "a=0.77",
+        "a=0.1-x",
+        "a=-0.1",
+        "a=0.-1",
+        "a=0.1.1",
+        "a=0.",
+        "b=0.77",
+        "rows=1000",
+        "rows=-1",
+        "at=length",
+    ],
+)
+def test_a_link_to_what_does_not_exist_selects_nothing(chromium: Browser, tuples: Path, hash_: str) -> None:
+    """And says so, until something is chosen."""
+    visit(chromium, tuples, hash_=f"#a=0.1&{hash_}&unit=nothing&compare=" if hash_[0] != "a" else f"#{hash_}")
+    assert chromium.run(SAID) == OTHER
+    click(chromium, (0, 1))
+    assert chromium.run(SAID) == ["", "sex: m×"]
+    assert chromium.complaints() == []
+
+
+def test_a_link_for_another_release_selects_nothing(chromium: Browser, tuples: Path, tmp_path: Path) -> None:
+    """One whose columns have other names or values, though its places exist."""
+    visit(chromium, tuples)
+    click(chromium, (0, 1))
+    hash_ = chromium.run("return location.hash")
+    columns = {name: {"type": "category", "values": ["m", "f"]} for name in ("sex", "region", "signs", "age")}
+    other, codes = published(columns=columns)
+    page = tmp_path / "explore.html"
+    page.write_text(render_explorer(other, shown(other, codes)), encoding="utf-8")
+    visit(chromium, page, hash_=hash_)
+    assert chromium.run(SAID) == OTHER
+    visit(chromium, tuples, hash_=hash_)
+    assert chromium.run(SAID) == ["", "sex: m×"]
 
 
 def test_a_copied_link_leads_to_the_column_in_sight(chromium: Browser, tuples: Path) -> None:
@@ -340,6 +382,15 @@ def test_what_is_saved_is_what_is_shown(
     assert "north" in found[".svg"].read_text(encoding="utf-8")
     assert [url for url in chromium.requests() if not url.startswith(("blob:", "data:"))] == []
     assert chromium.complaints() == []
+
+
+def test_no_saved_text_is_a_formula(chromium: Browser, tuples: Path) -> None:
+    """Spreadsheets compute cells that begin so; numbers, and texts that are numbers, stay as they are."""
+    texts = ["=1+1", "+a", "-a", "@a", "\ta", "\ra", '=HYPERLINK("x", "y")']
+    numbers = ["-1", "+2.5", "1e3", "a=b"]
+    visit(chromium, tuples)
+    text = chromium.run("return csv([arguments[0], arguments[1], [-3, null]])", texts, numbers)
+    assert list(csv.reader(io.StringIO(text, newline=""))) == [[f"'{one}" for one in texts], numbers, ["-3", ""]]
 
 
 def test_a_saved_table_of_two_columns_says_of_whom_and_how_sure(
@@ -606,6 +657,26 @@ def test_the_range_of_a_difference_covers_it(chromium: Browser, tuples: Path, va
     difference = np.abs(true[0] - true[1]).sum() / 2
     assert ((low > difference + 1e-12) | (high < difference - 1e-12)).sum() <= 270
     assert moved == 0 or (low > 0).mean() > 0.9
+
+
+@pytest.mark.parametrize(
+    ("hash_", "said"),
+    [
+        ("a=4.0", "not known: this release did not measure the selection together with any other column"),
+        (
+            "a=0.0&b=4.0&compare=second",
+            "not known: this release did not measure the selection together with any other column",
+        ),
+        ("a=0.0", "no column differs by more than noise can make"),
+    ],
+)
+def test_what_was_measured_with_nothing_is_not_said_to_be_alike(
+    chromium: Browser, tmp_path: Path, hash_: str, said: str
+) -> None:
+    alone = {"type": "category", "values": ["coast", "land"], "missing": []}
+    page, *_ = page_of_marginals(tmp_path, columns__area=alone)
+    visit(chromium, page, hash_=f"#{hash_}")
+    assert chromium.run("return document.getElementById('related-list').textContent") == said
 
 
 def test_columns_that_differ_for_certain_are_listed_with_their_ranges(chromium: Browser, tuples: Path) -> None:

@@ -172,7 +172,10 @@ def test_two_releases_are_compared_by_the_command(
     assert "at most 5 of 100 such comparisons" in done.output
     page = words((tmp_path / "changes" / "comparison.html").read_bytes())
     assert done.output.splitlines()[0] in page
-    assert "From spring" in page
+    assert re.search(r"From spring \(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC\)", page)
+    assert "was made before" not in page
+    backwards = CliRunner().invoke(app, ["report", "spring", "--home", str(home), "--against", "summer"])
+    assert re.match(r"spring \(.* UTC\) was made before summer \(.* UTC\)", " ".join(backwards.output.splitlines()[1:]))
     again = CliRunner().invoke(app, [*command, str(home / "runs" / "spring" / "release"), "--json"])
     assert again.exit_code == 0
     assert json.loads(again.stdout)["verdict"] == done.output.splitlines()[0]

@@ -17,6 +17,7 @@ import pytest
 from marginweave.schemas.question import read_question
 from marginweave.schemas.released.aggregates import Domain, LevelNoise
 from marginweave.schemas.released.evaluation import BrokenRule, Evaluation, LengthMetrics, MarginalDistance
+from marginweave.schemas.released.verdict import Publication, VerdictSummary
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.evaluate.intervals import release_intervals
 from marginweave.tasks.evaluate.verdict import verdict
@@ -86,6 +87,20 @@ def report(**changes: Any) -> str:
 def usual(*, full: bool = False) -> str:
     """The report that several tests read, made once: the same release gives the same page."""
     return page_of(*published(), FULL if full else EVALUATION)
+
+
+@pytest.mark.parametrize(
+    ("publication", "words"),
+    [("with care", "To be used with care."), ("not for publication", "Not for publication.")],
+)
+def test_both_pages_say_what_the_verdict_is(publication: Publication, words: str) -> None:
+    """A reader who has the explorer alone is told it, too."""
+    release, codes = published()
+    judged = VerdictSummary(publication=publication, says=(), advice=())
+    told = replace(release, statement=release.statement.model_copy(update={"verdict": judged}))
+    for page in release_pages(told, shown(told, codes), FULL).values():
+        assert words in page.decode()
+    assert words not in render_explorer(release, shown(release, codes))
 
 
 def test_pages_follow_from_the_release_alone() -> None:
