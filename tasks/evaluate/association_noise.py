@@ -13,7 +13,7 @@ from marginweave.tasks.evaluate.cells import FloatArray
 CHANCE = 0.001
 """So often independent columns pass for associated ones."""
 _TURNS = 8
-"""Of finding a and b by turns: counts of independent columns are at their nearest after a few."""
+"""a follows from b, then b from a, so many times: counts of independent columns are at their nearest after a few."""
 
 
 def dependence(
