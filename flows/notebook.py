@@ -224,7 +224,9 @@ class Synthesizer(Shown):
 
         run, privacy, folder = request.folder.run, request.configuration.privacy, request.folder
         with reporting(LogReporter(self._say)) as reporter:
-            self._say(f"Run {run}: starting Prefect ({'half a minute' if makes_database(self._home) else 'some seconds'})")
+            self._say(
+                f"Run {run}: starting Prefect ({'half a minute' if makes_database(self._home) else 'some seconds'})"
+            )
             for line in id_warnings(request) if self.verbose and sys.stderr.isatty() else ():
                 self._say(line)
             with prefect_session(self._home, folder.internal):
