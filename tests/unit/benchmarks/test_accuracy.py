@@ -267,7 +267,7 @@ def test_a_difference_within_the_spread_decides_nothing() -> None:
 def test_the_page_tells_wins_losses_and_gaps() -> None:
     """Nothing measured is said to be so; a loss is told as a loss, a stopped peer says why."""
     empty = render([], lambda *_: "tuples-3")
-    assert empty.count(NOT_YET) + empty.count(NOT_YET.capitalize()) == 9
+    assert empty.count(NOT_YET) + empty.count(NOT_YET.capitalize()) == 10
     figures = [
         *(made("independent", tvd, seed=s) for s, tvd in enumerate((0.20, 0.22, 0.24))),
         *(made("tuples-3", tvd, seed=s) for s, tvd in enumerate((0.30, 0.32, 0.34))),
@@ -281,6 +281,9 @@ def test_the_page_tells_wins_losses_and_gaps() -> None:
         made("marginals-gum", 0.015, table="adult_cat"),
         made("marginals-gum", 0.051, table="ma2019_cat"),
         made("pac-synth-2", 0.001, table="ma2019_cat"),
+        made("tuples-3", 0.1, table="adult"),
+        made("dpmm-mst", 0.2, table="adult"),
+        made("dpmm-aim", ended="stopped after 60 s", table="adult"),
     ]
     page = render(reversed(figures), lambda *_: "tuples-3").splitlines()
     assert (
@@ -292,6 +295,9 @@ def test_the_page_tells_wins_losses_and_gaps() -> None:
     assert "**1 of 3 cells are not worse.**" in page
     assert "| affairs | 1 | 2 | marginals-gum | 0.0500 | dpmm-mst | 0.1000 | won by 50% | **lost** by 220% |" in page
     assert "| 1 | dpmm-aim | 1 | stopped after 60 s | | | | | 9 | 400 |" in page
+    assert "| adult | 1 | dpmm-mst | 0.00 | 1 | 0.2000 | 0.1000 | 0.4000 | 0.2000 | won by 50%, won by 50% |" in page
+    stopped = "stopped after 60 s"
+    assert f"| adult | 1 | dpmm-aim | 0.00 | 1 | {stopped} | 0.1000 | {stopped} | 0.2000 | {NOT_YET} |" in page
     assert "| adult_cat, epsilon 1: TVD 3-way | 0.032 | 0.0300 | marginals-gum | yes |" in page
     assert "| ma2019_cat, epsilon 1: TVD 3-way | 0.060 | 0.1020 | marginals-gum | **no** |" in page
 
