@@ -51,6 +51,7 @@ def dependence(
     noise = np.full((len(x), len(y)), sigma) if signed else np.minimum(sigma, np.minimum.outer(x, y))
     weights = 1 / (np.outer(np.maximum(x, 0), np.maximum(y, 0)) / n + noise**2)
     weighted = counts * weights[of_row[row], of_column[column]]
+    held = np.zeros_like(b)
     for _ in range(_TURNS):
         a = np.bincount(row, weights=weighted * b[column]) / (weights @ np.bincount(of_column, weights=b**2))[of_row]
         held = (np.bincount(of_row, weights=a**2) @ weights)[of_column]

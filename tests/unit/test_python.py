@@ -180,6 +180,7 @@ def test_arguments_of_another_type_are_input_errors(tmp_path: Path) -> None:
     """With what to write instead, and without the value."""
     frame, draft = people_frame(), mw.Configuration.draft(people_frame(), "people")
     Ledger.create(tmp_path / "ledger.sqlite")
+    five: Any = 5
     asked: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
         (draft.confirm, ("sex", None)),
         (draft.confirm, (["sex"], "x")),
@@ -190,8 +191,8 @@ def test_arguments_of_another_type_are_input_errors(tmp_path: Path) -> None:
         (mw.Ledger.open, (5,)),
         (mw.Ledger.open().fits, (5,)),
         (mw.Ledger.open().fits, ("visits.yaml",)),
-        (partial(mw.Synthesizer(raw()).fit, run=5), (frame,)),
-        (partial(mw.Synthesizer, home=5), (raw(),)),
+        (partial(mw.Synthesizer(raw()).fit, run=five), (frame,)),
+        (partial(mw.Synthesizer, home=five), (raw(),)),
     ]
     for call, arguments in asked:
         with pytest.raises(InputError, match=r"^\w+ \((int|str|list|NoneType)\) must be .*; write ") as refused:

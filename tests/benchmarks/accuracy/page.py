@@ -168,9 +168,9 @@ def end_lines(summaries: Summaries, default: Default) -> Iterator[str]:
     yield from header("table|epsilon|peer|hours|times|2-way|the default's|3-way|the default's|verdict")
     for (table, epsilon), found in summaries.items():
         usual = next((s for s in found if s.method == default(table, epsilon) and not s.failed), None)
-        for peer in found if usual and epsilon in {1, 10} and table in SLOW else ():
-            if not peer.method.startswith("dpmm"):
-                continue
+        if usual is None or epsilon not in {1, 10} or table not in SLOW:
+            continue
+        for peer in (s for s in found if s.method.startswith("dpmm")):
             hours, times = peer.of("cpu").mean / 3600, peer.of("cpu").mean / usual.of("cpu").mean
             sides = [(usual.of(key), None if peer.failed else peer.of(key)) for key in ("tvd2", "tvd3")]
             beside = " | ".join(f"{theirs or peer.failed} | {ours}" for ours, theirs in sides)
