@@ -14,7 +14,7 @@ from PIL import Image
 PICTURES = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 MARGINWEAVE = Path(sys.executable).parent / "marginweave"
 # Pages, with what is selected in them, and where the picture begins
-SHOWN = {("report", ""): 0, ("explore", "#a=3.1&compare=all&unit=share"): 478}
+SHOWN = {("report", ""): 0, ("explore", "#a=3.1&compare=all&unit=share"): 520}
 COLORS = 48  # a picture of text needs no more, and is a third as large
 BROWSER = "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--virtual-time-budget=4000"
 
