@@ -1,4 +1,4 @@
-"""What a notebook shows of an object that has no table of its own: its text."""
+"""How a notebook shows an object that has no table: by its text."""
 
 from __future__ import annotations
 

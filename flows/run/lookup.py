@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from pathlib import Path
 
 from marginweave.flows.run.continuity import check_continuity, check_outputs, sync_with_ledger
-from marginweave.flows.run.request import NEW_NAME, STOPPED, ledger_of
+from marginweave.flows.run.request import NEW_NAME, STOPPED, ledger_of, original_request
 from marginweave.schemas.errors import InputError, OperatorError, StageError
 from marginweave.schemas.ledger.records import Decision
 from marginweave.schemas.places import FRAME
@@ -136,7 +136,7 @@ def decided_run(home: Path, run: str) -> tuple[RunFolder, Manifest]:
     if manifest.state == RunState.AWAITING:
         raise InputError(f"run {run} awaits approval: {what_to_do(run)}")
     if manifest.state not in {RunState.FINISHED, RunState.REJECTED}:
-        of_frame = run.endswith("-frame") or manifest.source == FRAME
+        of_frame = Path(original_request(home, run)[1]).name == FRAME
         how = "call fit again with the same table" if of_frame else f"marginweave resume {run}"
         raise InputError(f"run {run} is not finished. Resume it: {how}")
     return folder, manifest

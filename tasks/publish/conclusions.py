@@ -103,8 +103,8 @@ def _may_not(known: Sequence[_Known], published: PublishedRelease, judged: Verdi
     groups = [row for row in judged.lengths if row.least_group and row.length <= 2] if judged else []
     if groups:
         parts = [f"{row.least_group:,} records by {row.length} column{'s' * (row.length > 1)}" for row in groups]
-        told = f"below {', or '.join(parts)}, noise is above a quarter of a count in the columns with the most noise"
-        yield f"Quote small groups: {told}. The explorer marks each count that is too small to quote."
+        limits = f"below {', or '.join(parts)}, noise is above a quarter of a count in the columns with the most noise"
+        yield f"Quote small groups: {limits}. The explorer marks each count that is too small to quote."
     yield (
         "Look for a person: no synthetic record is anybody, one that equals a real one does so by chance, and nothing here "
         "says whether somebody is in the data."

@@ -411,7 +411,9 @@ def test_a_stopped_run_of_a_frame_is_resumed_by_fit(tmp_path: Path) -> None:
     manifest = next(home.glob("runs/*/manifest.json"))
     told = json.loads(manifest.read_text())
     for source, how in ((FRAME, "call fit again with the same table"), ("a.csv", "marginweave resume .*")):
-        manifest.write_text(json.dumps({**told, "state": "running", "source": source}))
+        manifest.write_text(json.dumps({**told, "state": "running"}))
+        request = {"configuration": "a.yaml", "source": f"/somewhere/{source}"}
+        (manifest.parent / "internal" / "request.json").write_text(json.dumps(request))
         with pytest.raises(InputError, match=f"is not finished\\. Resume it: {how}$"):
             mw.Release.open(manifest.parent.name, home)
 
