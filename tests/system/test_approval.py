@@ -138,6 +138,7 @@ def test_whoever_wants_an_approved_release_completes_its_approval(
     assert contents(victim.folder.release) == before
 
 
+@pytest.mark.long  # a run and two audits of its files
 def test_a_handover_of_a_rejected_release_has_nothing_of_its_draws(
     parent: ForkServer, victim: Victim, marginweave: CommandLine, tmp_path: Path
 ) -> None:

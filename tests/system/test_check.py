@@ -219,6 +219,7 @@ def test_ids_of_a_column_that_is_not_declared(marginweave: CommandLine, tmp_path
     assert "unit: row" not in marginweave("check", write(tmp_path, groups, "sex,cost,fall")).stdout
 
 
+@pytest.mark.long  # whole runs on a terminal; `check` says the same above
 def test_a_person_at_a_terminal_is_told_of_repeated_ids_before_the_release(
     marginweave: CommandLine, tmp_path: Path
 ) -> None:

@@ -202,6 +202,7 @@ def _elsewhere(marginweave: CommandLine, small: CommandLine) -> CommandLine:
     return replace(marginweave, home=small.home, environment={**marginweave.environment, **small.environment})
 
 
+@pytest.mark.long  # every write may fail once, below
 def test_a_home_that_fills_in_mid_run_is_told_as_that(
     small: CommandLine, marginweave: CommandLine, unused_database: Path, tmp_path: Path
 ) -> None:

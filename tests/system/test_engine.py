@@ -318,6 +318,7 @@ def lone_scheduler(folder: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]
         yield address, scheduler
 
 
+@pytest.mark.long  # waits for workers that do not come
 def test_a_cluster_that_all_workers_have_left_ends_the_stage(
     blocks: EncodedBlocks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

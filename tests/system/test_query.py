@@ -26,7 +26,7 @@ def _releases(home: Path) -> dict[str, Path]:
     return found
 
 
-@pytest.mark.parametrize("name", ["gdp", "laplace"])
+@pytest.mark.parametrize("name", ["gdp", pytest.param("laplace", marks=pytest.mark.long)])
 def test_answers_from_a_folder_alone(alone: CommandLine, tmp_path: Path, name: str) -> None:
     for kind, place in _releases(unpack_home(name, tmp_path)).items():
         copy = shutil.copytree(place, alone.home / kind)

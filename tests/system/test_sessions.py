@@ -206,6 +206,7 @@ def test_a_terminal_is_told_whether_this_command_charged(
     assert line.startswith(said)
 
 
+@pytest.mark.long  # two servers, killed
 @pytest.mark.parametrize(("deaths", "code"), every(2, [(1, 0), (2, 1)]))
 def test_a_server_that_ends_is_started_once_more(
     settled: CommandLine, marginweave: CommandLine, tmp_path: Path, deaths: int, code: int

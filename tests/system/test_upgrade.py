@@ -141,6 +141,7 @@ def test_a_version_that_would_draw_otherwise_is_refused(begun, sites) -> None:
     assert _as(sites["old"], cli, _PROGRAM, "run", config, "--run", "r").returncode == 0
 
 
+@pytest.mark.long  # the refusal alone is tested above
 def test_a_begun_draw_is_ended_by_the_program_that_began_it(begun, sites) -> None:
     """Killed between charge and noise: another program is refused, whatever its rules; the first one makes the draw."""
     cli, config = begun
