@@ -24,8 +24,8 @@ class PlannedRelease:
     """The plan of a release: noise, share of the budget, typical error and least count of each of its draws.
 
     Nothing is read but the configuration and the ledger, and nothing is charged. `draws` has the cells of the table by the
-    name of a draw, `numbers` its share and noise, `epsilon` is what all draws have together at the release's delta. What `find` finds, run and ledger, is
-    read when the sentences are.
+    name of a draw, `numbers` its share and noise, `epsilon` is what all draws have together at the release's delta. What
+    `find` finds, run and ledger, is read when the sentences are.
     """
 
     configuration: Configuration

@@ -71,6 +71,12 @@ def test_every_public_name_is_there_and_says_what_it_is() -> None:
         _ = mw.Synthesiser  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("first", ["import marginweave.flows.release", "from marginweave.flows import Synthesizer", ""])
+def test_the_flow_is_what_is_imported_by_its_name(first: str) -> None:
+    code = f"{first}\nfrom marginweave.flows import release\nassert type(release).__name__ == 'Flow', release"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 @st.composite
 def configurations(draw: st.DrawFn) -> mw.Configuration:
     """What the builders make of a few columns of all kinds, with texts that YAML would like to read as something else."""
@@ -143,6 +149,14 @@ def test_an_unconfirmed_draft_is_refused_as_its_file_is(home: Path, tmp_path: Pa
     assert config["rows"] == 200
 
 
+def test_a_copy_of_a_draft_is_a_draft() -> None:
+    """Also with other keys: the type, and what there is to look at."""
+    draft = mw.Configuration.draft(people_frame(), "people")
+    changed = draft | {"dataset": "others"}
+    assert (type(changed), changed["dataset"], draft["dataset"]) == (mw.Configuration, "others", "people")
+    assert draft.copy().unconfirmed == changed.unconfirmed == draft.unconfirmed
+
+
 def test_what_cannot_be_confirmed_or_drafted(tmp_path: Path) -> None:
     config = mw.Configuration.draft(people_frame(), "people")
     with pytest.raises(InputError, match=r"not a table; make one with Configuration\.draft"):
@@ -165,6 +179,10 @@ def test_what_cannot_be_confirmed_or_drafted(tmp_path: Path) -> None:
     ("build", "said"),
     [
         (lambda: mw.category(5), r"^values \(5\) must be a list"),  # type: ignore[arg-type]
+        (
+            lambda: mw.category(pd.Series(["secret"])),
+            "^values and edges must be public, and a Series holds those of a table;",
+        ),
         (lambda: mw.category("abc"), r"^values \(abc\) must be a list"),
         (lambda: mw.number(0, 1, bins=-1), r"^bins "),
         (lambda: mw.number(0, 1, bins=2, decimal=1), "^unknown key decimal; did you mean decimals"),
