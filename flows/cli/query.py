@@ -67,11 +67,8 @@ def query(  # noqa: PLR0913, PLR0917 - one option for each key of a question
     whole = "" if questions else " and ".join(where or ["all records"])
     _show(_answers(home, released, found), as_json=as_json, as_csv=as_csv, whole=whole)
     if not (as_json or as_csv) and any(content.get("share") for content in found.values()):
-        whole, met = (
-            "its group" if by or questions else "all records",
-            " and ".join(where or ["the question's `where`"]),
-        )
-        out.print(printable(f"A share is the part of {whole} that meets: {met}."))
+        part, met = "its group" if by or questions else "all records", " and ".join(where or ["the question's `where`"])
+        out.print(printable(f"A share is the part of {part} that meets: {met}."))
 
 
 def table(

@@ -186,9 +186,8 @@ def _usable_names(present: Iterable[str]) -> list[str]:
         if not name:
             continue
         if name in names:
-            raise InputError(
-                f"source has the same name for columns {names.index(name) + 1} and {place}; rename one, or add a header if there is none"
-            )
+            same = f"columns {names.index(name) + 1} and {place}"
+            raise InputError(f"source has the same name for {same}; rename one, or add a header if there is none")
         if len(name) > _LONGEST_NAME or name != name.strip() or not name.isprintable():
             raise InputError(
                 f"source has a name for column {place} that is too long, begins or ends with a space, or cannot be printed"
