@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from marginweave.tasks.checkpoint.run_folder import RunFolder
     from marginweave.tasks.references import RunReference
 
+_INTERRUPTED = "Nothing is lost or charged twice: the same fit resumes it. What was charged stays charged."
+
 
 class Synthesizer(Shown):
     """Releases a table and samples from the release; an estimator by the conventions of scikit-learn.
@@ -147,7 +149,7 @@ class Synthesizer(Shown):
             content, types = as_parquet(data, configuration)
         name = run or default_run(configuration, self._home, "" if is_path else "-frame")
         folder = RunFolder.at(self._home, name)
-        stopped: OperatorError | None = None
+        stopped: OperatorError | KeyboardInterrupt | None = None
         with run_lock(folder), ExitStack() as files:
             folder.create_internal()
             config = folder.internal / "configuration.yaml"
@@ -156,13 +158,10 @@ class Synthesizer(Shown):
             try:
                 with attended(types=types):
                     self._release = Release(self._run(config, str(source), folder.run))
-            except OperatorError as stop:
+            except (OperatorError, KeyboardInterrupt) as stop:
                 stopped = stop
-            except KeyboardInterrupt as stop:
-                stop.add_note(
-                    "Nothing is lost or charged twice: the same fit resumes it. What was charged stays charged."
-                )
-                raise
+        if isinstance(stopped, KeyboardInterrupt):  # without the frames of Prefect
+            raise KeyboardInterrupt(_INTERRUPTED)
         if stopped is not None:
             raise InputError(stopped.detail if is_path else _in_python(stopped.detail))
         return self

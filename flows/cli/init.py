@@ -138,14 +138,18 @@ def _write(target: Path, text: str, *, ask: bool) -> None:
 def _tell_next(target: Path, text: str) -> None:
     """The way from the draft to a release, as commands that can be typed."""
     from marginweave.schemas.configuration.yaml_source import parse_yaml
+    from marginweave.tasks.validate.draft import header_doubts
 
     waiting = sum("confirm: true" in line for line in text.splitlines() if not line.startswith("#"))
     answer = f"answer the {waiting} questions marked confirm: true in {target}; the comments at its top say how"
     protect = (
         " It contains values from your data: protect it like the data until you have confirmed it" if waiting else ""
     )
+    drafted = parse_yaml(text)
+    for line in header_doubts(drafted["columns"]):
+        out.print(line, style="yellow")
     out.print(f"Wrote {target} (readable only by you).{protect}")
-    place, name = shlex.quote(str(target)), parse_yaml(text)["dataset"]
+    place, name = shlex.quote(str(target)), drafted["dataset"]
     opened = f"ledger open {name} --for {place}   # once; it holds one such release, --epsilon makes room for more"
     commands = [f"marginweave {words}" for words in (f"check {place}", opened, f"plan {place}", f"run {place}")]
     out.print("Next, in this order:")

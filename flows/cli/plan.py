@@ -119,7 +119,7 @@ def _facts(planned: PlannedRelease, target: list[str]) -> dict[str, object]:
         "unit": privacy.unit_key,
         "fits": account.fits,
         "more_that_fit": account.more,
-        "draws": planned.draws,
+        "draws": {name: {**cells, **planned.numbers[name]} for name, cells in planned.draws.items()},
         "notes": [*planned.notes, *target],
         "rows": [row._asdict() for row in planned.sizes],
     }

@@ -64,13 +64,11 @@ def query(  # noqa: PLR0913, PLR0917 - one option for each key of a question
         raise InputError("--file has the questions: leave out --where, --by and what is asked for")
     alone = {"": {**options, **given, "where": [read_condition(text) for text in where or ()]}}
     found = alone if questions is None else read_questions(questions, options)
-    _show(_answers(home, released, found), as_json=as_json, as_csv=as_csv)
+    whole = "" if questions else " and ".join(where or ["all records"])
+    _show(_answers(home, released, found), as_json=as_json, as_csv=as_csv, whole=whole)
     if not (as_json or as_csv) and any(content.get("share") for content in found.values()):
-        whole, met = (
-            "its group" if by or questions else "all records",
-            " and ".join(where or ["the question's `where`"]),
-        )
-        out.print(printable(f"A share is the part of {whole} that meets: {met}."))
+        part, met = "its group" if by or questions else "all records", " and ".join(where or ["the question's `where`"])
+        out.print(printable(f"A share is the part of {part} that meets: {met}."))
 
 
 def table(
@@ -121,8 +119,8 @@ def _answers(home: Path, released: str, questions: Mapping[str, Mapping[str, Any
     return answers
 
 
-def _show(answers: Sequence[Answer], *, as_json: bool, as_csv: bool) -> None:
-    """Print answers as a table, JSON or CSV."""
+def _show(answers: Sequence[Answer], *, as_json: bool, as_csv: bool, whole: str = "") -> None:
+    """Print answers as a table, JSON or CSV; one that is of no group is of the `whole`."""
     if as_json and as_csv:
         raise InputError("--json and --csv are two ways to print the same; use one")
     if as_json:
@@ -140,7 +138,7 @@ def _show(answers: Sequence[Answer], *, as_json: bool, as_csv: bool) -> None:
     several = len({(answer.question, answer.of, answer.level) for answer in answers}) > 1
     shown = table_of(*(["question"] if several else []), "group", "estimate", "low", "high", "how", "note")
     for answer in answers:
-        group = ", ".join(f"{name} {label}" for name, label in answer.group.items())
+        group = ", ".join(f"{name} {label}" for name, label in answer.group.items()) or whole
         numbers = (_number(value) for value in (answer.estimate, answer.low, answer.high))
         how = answer.how if answer.low is not None else ""
         question = [printable(f"{answer.question}, {answer.of}, {answer.level:.0%}")] if several else []

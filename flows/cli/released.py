@@ -44,8 +44,11 @@ def synthesize(
     Example: `marginweave synthesize affairs-1a2b3c4d --records 1000 --seed 8`
     """
     from marginweave.flows.postprocess.published import regenerate_records
+    from marginweave.flows.run.progress import LogReporter, reporting
 
-    out.print(f"Written to {regenerate_records(home, run_name, records=records, seed=seed, to=to)}")
+    with reporting(LogReporter(out.print)):
+        written = regenerate_records(home, run_name, records=records, seed=seed, to=to)
+    out.print(f"Written to {written}")
 
 
 def evaluate(

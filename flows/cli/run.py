@@ -82,8 +82,10 @@ def resume(run_name: RunName, yes: _Yes = False, home: Home = Path()) -> None:
     """
     console.end_on_signals()
     with importing():
+        from marginweave.flows.run.lookup import check_resumable
         from marginweave.flows.run.request import original_request, read_request
 
+    check_resumable(home, run_name)
     config, source = original_request(home, run_name)
     execute(read_request(config, run=run_name, source=source, home=home), yes=yes)
 

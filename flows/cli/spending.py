@@ -63,7 +63,7 @@ def box(total: AccountTotal) -> str:
         parts.append(f"delta for thresholds {scientific(spent.delta)} of {scientific(own_box.delta_add)}")
     if allowance:
         amounts = f"delta {scientific(plain.delta)} of {scientific(allowance.delta)}"
-        parts.append(f"plain epsilon {tidy(plain.epsilon)} of {tidy(allowance.epsilon)} and {amounts}")
+        parts.append(f"allowance of epsilon {tidy(plain.epsilon)} of {tidy(allowance.epsilon)} and {amounts}")
     return ", ".join(parts)
 
 

@@ -28,12 +28,13 @@ from marginweave.tasks.preprocess.clean import HIGH_PERCENTILE
 
 @dataclass(frozen=True, kw_only=True)
 class DrawForecast:
-    """One draw, in words."""
+    """One draw, in words; `numbers` are those of its noise."""
 
     name: str
     noise: str
     share: float
     error: str
+    numbers: dict[str, float]
     threshold: str = ""
 
 
@@ -126,8 +127,9 @@ def _forecast(configuration: Configuration, plan: BudgetPlan, draw: PlannedDraw,
     """A draw in words: the noise and the typical error of one count, from the least noisy table to the most."""
     if draw.mechanism == "exponential":
         error = _choice_error(configuration, draw)
-        return DrawForecast(name=draw.name, noise=f"epsilon {draw.epsilon:.4g}", share=share, error=error)
-    noise, sigmas = count_noise(draw.mechanism), [float(sigma) for sigma in planned_sigmas(configuration, plan, draw)]
+        noise, numbers = f"epsilon {draw.epsilon:.4g}", {"noise_epsilon": float(draw.epsilon)}
+        return DrawForecast(name=draw.name, noise=noise, share=share, error=error, numbers=numbers)
+    drawn, sigmas = count_noise(draw.mechanism), [float(sigma) for sigma in planned_sigmas(configuration, plan, draw)]
     most = least = threshold = ""
     unit = " a cell" if draw.kind in {*_OF_MARGINALS, DrawKind.BINS} else ""
     if draw.kind is DrawKind.SCORES:
@@ -138,17 +140,18 @@ def _forecast(configuration: Configuration, plan: BudgetPlan, draw: PlannedDraw,
     elif draw.kind is DrawKind.VALUES:
         threshold = str(discovery(configuration, plan)[1])
     elif not sigmas:  # how many marginals will share the draw is not known yet
-        least, unit = " or more", " times the marginals" if noise.is_pure else " times √(marginals)"
+        least, unit = " or more", " times the marginals" if drawn.is_pure else " times √(marginals)"
         sigmas = [sigma_alone(draw, configuration.stability)]
     span, errors = (
         " to ".join(sorted({f"{factor * sd:.1f}" for sd in (min(sigmas), max(sigmas))}, key=float))
-        for factor in (1, noise.mean_error)
+        for factor in (1, drawn.mean_error)
     )
     return DrawForecast(
         name=draw.name,
-        noise=f"{'' if noise is RoundedGaussian else f'{noise.title}, '}sd {most}{span}{least}",
+        noise=f"{'' if drawn is RoundedGaussian else f'{drawn.title}, '}sd {most}{span}{least}",
         share=share,
         error=f"± {errors}{unit}",
+        numbers={"noise_sd_least": min(sigmas), "noise_sd_most": max(sigmas)},
         threshold=threshold,
     )
 

@@ -24,14 +24,15 @@ class PlannedRelease:
     """The plan of a release: noise, share of the budget, typical error and least count of each of its draws.
 
     Nothing is read but the configuration and the ledger, and nothing is charged. `draws` has the cells of the table by the
-    name of a draw, `epsilon` is what all draws have together at the release's delta. What `find` finds, run and ledger, is
-    read when the sentences are.
+    name of a draw, `numbers` its share and noise, `epsilon` is what all draws have together at the release's delta. What
+    `find` finds, run and ledger, is read when the sentences are.
     """
 
     configuration: Configuration
     find: Callable[[], Request]
     schedule: Schedule | None
     draws: dict[str, dict[str, str]]
+    numbers: dict[str, dict[str, float]]
     epsilon: float
 
     @classmethod
@@ -49,7 +50,10 @@ class PlannedRelease:
                 beside = errors.get(row.name, ("", ""))
                 draws[row.name] |= dict(zip(("of all rows", "of a mean count"), beside, strict=True))
             draws[row.name]["least count"] = row.threshold
-        return cls(configuration=configuration, find=find, schedule=schedule, draws=draws, epsilon=epsilon)
+        numbers = {row.name: {"share": row.share, **row.numbers} for row in drawn}
+        return cls(
+            configuration=configuration, find=find, schedule=schedule, draws=draws, numbers=numbers, epsilon=epsilon
+        )
 
     @cached_property
     def request(self) -> Request:

@@ -8,6 +8,7 @@ from functools import cached_property
 from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+from warnings import warn
 
 from marginweave.flows.orchestration.environment import home_directory
 from marginweave.schemas.configuration.synthesis import MAX_RECORDS
@@ -101,7 +102,8 @@ class Release:
     ) -> pd.DataFrame:
         """`n` synthetic records, in the types of the source: post-processing, free of charge.
 
-        No dtype depends on what is drawn: a column of int64 or bool that can be missing is Int64 or boolean.
+        No dtype depends on what is drawn: a column of int64 or bool that can be missing is Int64 or boolean. A copy without
+        model.parquet gives other records, with a warning.
 
         Args:
             n: how many; the protected number of records by default.
@@ -124,6 +126,8 @@ class Release:
         records, number = _whole("n", n, MAX_RECORDS), _whole("seed", seed, 2**63 - 1)
         import pyarrow as pa
 
+        if said := self.published.refitted:
+            warn(f"{self.place} {said}", stacklevel=2)
         blocks = self.published.synthesize(self.published.settings(records, number), where)
         frame: pd.DataFrame = pa.concat_tables(blocks).to_pandas()
         return frame

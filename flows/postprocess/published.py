@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from marginweave.flows.run.continuity import changed
 from marginweave.flows.run.lookup import apply_decision, corrections, existing_run, finished_run
+from marginweave.flows.run.progress import reporter
 from marginweave.flows.run.request import ledger_file_of, ledger_of, original_request
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.account import AccountStatement
@@ -124,6 +125,8 @@ def regenerate_records(home: Path, run: str, *, records: int | None, seed: int |
     folder, manifest = finished_run(home, run)
     published = PublishedRelease.read(folder.release)
     settings = published.settings(records, seed)
+    if published.refitted:
+        reporter().note(f"{folder.release} {published.refitted}")
     place = to or folder.release / f"synthesis-{settings.seed}"
     _check_empty(place, "choose another folder with --to, or another --seed")
     looked = Ledger.open(ledger_of(folder, home)).evaluations.precede(manifest.dataset, None)

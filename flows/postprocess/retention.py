@@ -13,6 +13,7 @@ from marginweave.flows.run.lookup import apply_decision, corrections, existing_r
 from marginweave.flows.run.request import ledger_of
 from marginweave.schemas.errors import InputError, MarginweaveError, StageError
 from marginweave.schemas.ledger.records import State
+from marginweave.schemas.places import FRAME
 from marginweave.schemas.released.manifest import Manifest, RunState
 from marginweave.tasks.checkpoint.files import at_place
 from marginweave.tasks.checkpoint.run_folder import RunFolder
@@ -34,9 +35,17 @@ class RunSummary:
 
 
 def list_runs(home: Path) -> list[RunSummary]:
-    """Every run below `home`, by name; one that is damaged is listed as such, one that was corrected with its successor."""
+    """Every run below `home`, by name; one that is damaged is listed as such, one that was corrected with its successor.
+
+    What was refused before it was begun is not listed: its folder has a lock, and of a `fit` the configuration.
+    """
     corrected = corrections(home)
-    return [_summary(folder, folder.readable_manifest(), corrected) for folder in RunFolder.all_of(home)]
+    listed = ((folder, _summary(folder, folder.readable_manifest(), corrected)) for folder in RunFolder.all_of(home))
+    return [run for folder, run in listed if run.state != "not begun" or _left_something(folder)]
+
+
+def _left_something(folder: RunFolder) -> bool:
+    return not {file.name for file in folder.path.rglob("*")} <= {".lock", "internal", "configuration.yaml", FRAME}
 
 
 def _summary(folder: RunFolder, manifest: Manifest | None, corrected: dict[str, str]) -> RunSummary:

@@ -136,10 +136,18 @@ def decided_run(home: Path, run: str) -> tuple[RunFolder, Manifest]:
     if manifest.state == RunState.AWAITING:
         raise InputError(f"run {run} awaits approval: {what_to_do(run)}")
     if manifest.state not in {RunState.FINISHED, RunState.REJECTED}:
-        of_frame = Path(original_request(home, run)[1]).name == FRAME
-        how = "call fit again with the same table" if of_frame else f"marginweave resume {run}"
-        raise InputError(f"run {run} is not finished. Resume it: {how}")
+        check_resumable(home, run)
+        raise InputError(f"run {run} is not finished. Resume it: marginweave resume {run}")
     return folder, manifest
+
+
+def check_resumable(home: Path, run: str) -> None:
+    """Refuse to resume a run of a data frame, of which no copy is kept. Raises InputError with what to do in Python."""
+    if Path(original_request(home, run)[1]).parts[-3:] == (run, "internal", FRAME):
+        raise InputError(
+            f"run {run} was made from a data frame in Python, and no copy of it is kept. Resume it there: call fit again with "
+            f'the same frame and configuration, as in fit(frame, run="{run}")'
+        )
 
 
 def apply_decision(folder: RunFolder, manifest: Manifest) -> Manifest:

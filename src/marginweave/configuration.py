@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable, Mapping
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from warnings import warn
@@ -79,9 +80,14 @@ def _checked(content: dict[str, Any], kind: type[BaseModel]) -> dict[str, Any]:
 
 
 def _native(value: Any) -> Any:
-    """A value of numpy or pandas as Python's own; a date as a configuration writes it."""
+    """A value of numpy or pandas as Python's own; a date as a configuration writes it. Raises InputError for a Series."""
     if isinstance(value, datetime.date):
         return value.isoformat()
+    if type(value).__name__ == "Series":
+        raise InputError(
+            "values and edges must be public, and a Series holds those of a table; write the list that is published, or "
+            "category() to buy values from the budget"
+        )
     if hasattr(value, "tolist"):
         return value.tolist()
     return [_native(item) for item in value] if isinstance(value, list | tuple | range) else value
@@ -175,6 +181,16 @@ class Configuration(Shown, dict[str, Any]):
         if path is not None and not write_once(Path(path), text.encode()):
             raise InputError(f"{path} exists already and is not overwritten; name another file")
         return text
+
+    def copy(self) -> Self:
+        """A configuration with the same sections, which both share, as a copy of a dictionary does."""
+        return copy(self)
+
+    def __or__(self, other: Mapping[str, Any]) -> Self:  # type: ignore[override]
+        """A configuration with the keys of `other` in place of its own."""
+        changed = self.copy()
+        changed.update(other)
+        return changed
 
     @property
     def unconfirmed(self) -> dict[str, str]:

@@ -226,7 +226,7 @@ def _why(asked: Cost, account: Account, spent: Spent) -> str:
     if is_closed(account, spent):
         own, old = "its first release was admitted by its own statement", "0.1.0 spent more than its box holds"
         return f"{name} admits nothing under its cap of {cap}: {own if spent.alone else old}"
-    names = ("noise, in percent of its budget:", "delta for thresholds", "plain epsilon", "plain delta")
+    names = ("noise, in percent of its budget:", "delta for thresholds", "allowance of epsilon", "allowance of delta")
     scales = (box.mu2 or asked.mu2 or 1, 100), *3 * [(1, 1)]  # few know mu^2
     amounts = zip(names, scales, box.amounts, *map(coordinates, (spent.cost, asked, spent.cost + asked)), strict=True)
     over = "; ".join(

@@ -143,6 +143,16 @@ class PublishedRelease:
         known, _ = estimation_input(self.counts, self.configuration)
         return read_model(self.model, known, self.configuration.synthesize)
 
+    @property
+    def refitted(self) -> str:
+        """What to say of the folder before records are made, where it lacks the fitted model; else nothing."""
+        if self.model is not None or self.configuration.synthesize.method != "mixture":
+            return ""
+        return (
+            "has no model.parquet: the model is fitted again, and gives other records. To have the same, copy the whole "
+            "folder of the release (version 0.1.0 wrote no model)"
+        )
+
     def synthesize(self, settings: AnySynthesis, where: Mapping[str, Any] | None = None) -> Iterator[pa.Table]:
         """New records from the released counts, in blocks, at least one. DP: post-processing.
 

@@ -17,6 +17,7 @@ import yaml
 
 from marginweave.schemas.configuration.code_lists import column_words, with_code_lists
 from marginweave.schemas.configuration.execution import SourceFile
+from marginweave.schemas.configuration.values import number
 from marginweave.schemas.configuration.yaml_source import TEXT_KEYS
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.places import EXAMPLE_PREFIX
@@ -92,7 +93,15 @@ def draft_table(
     counted = any(draft.type not in _NOT_COUNTED for draft in columns.values())
     head = _HEAD if counted else _HEAD + _NOTHING_COUNTED
     privacy = privacy_lines(subject, "" if subject is None else flow("", subject.column), table.num_rows)
-    return "".join([head, heading(dataset, form), privacy, "columns:\n", *unnamed, *lines, _PUBLISH])
+    doubt = "".join(f"# {line}\n" for line in header_doubts(named))
+    return "".join([head, doubt, heading(dataset, form), privacy, "columns:\n", *unnamed, *lines, _PUBLISH])
+
+
+def header_doubts(names: Iterable[str]) -> list[str]:
+    """What to say of a header that may be a row of data, a line each; no name is in it, as it may be a value."""
+    if all(number(name) is None for name in names):
+        return []
+    return ["The header has numbers as names. If its line is data, add a line of names above it, and draft again"]
 
 
 def _of_dictionary(
@@ -177,7 +186,8 @@ def _usable_names(present: Iterable[str]) -> list[str]:
         if not name:
             continue
         if name in names:
-            raise InputError(f"source has the same name for columns {names.index(name) + 1} and {place}; rename one")
+            same = f"columns {names.index(name) + 1} and {place}"
+            raise InputError(f"source has the same name for {same}; rename one, or add a header if there is none")
         if len(name) > _LONGEST_NAME or name != name.strip() or not name.isprintable():
             raise InputError(
                 f"source has a name for column {place} that is too long, begins or ends with a space, or cannot be printed"

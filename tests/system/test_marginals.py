@@ -385,7 +385,7 @@ def test_laplace_noise_is_charged_to_the_allowance(marginweave: CommandLine) -> 
     )
     assert "discrete-laplace" in (release / "report.html").read_text()
     shown = cli("ledger", "show", "people-2")
-    assert f"plain epsilon {float(spent):.4g} of " in " ".join(shown.stdout.split()), shown.stdout
+    assert f"allowance of epsilon {float(spent):.4g} of " in " ".join(shown.stdout.split()), shown.stdout
     assert "discrete-laplace" in shown.stdout
     verified = cli("ledger", "verify")
     assert verified.returncode == 0, verified.stderr

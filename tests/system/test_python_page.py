@@ -126,6 +126,8 @@ mw.Synthesizer(config).fit(table)
                 break
         told = stopped.stderr.read()
     assert told.rstrip().endswith("the same fit resumes it. What was charged stays charged."), told
+    assert told.count("Traceback") == 1, told
+    assert told.count('  File "') == 2, told  # the script and `fit`
     done = subprocess.run(command, env=cli.variables, cwd=cli.home, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     assert "Account people: epsilon 1 of 1 spent at delta 1e-06, 1 release(s)" in done.stderr

@@ -35,6 +35,7 @@ def test_answers_from_a_folder_alone(alone: CommandLine, tmp_path: Path, name: s
         (answer,) = json.loads(total.stdout)
         assert answer["low"] <= answer["estimate"] <= answer["high"]
         assert (answer["how"], answer["level"], answer["flag"]) == ("measured", 0.95, "")
+        assert "\nall records" in alone("query", copy).stdout
         column = next(iter(json.loads((copy / "privacy.json").read_text())["domain"]))
         shown = alone("table", copy, column)
         assert shown.returncode == 0, shown.stderr

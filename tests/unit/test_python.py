@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from decimal import Decimal
 from functools import partial
 from html import escape
@@ -25,6 +26,8 @@ from sklearn.base import clone
 
 import marginweave as mw
 from marginweave.flows import notebook
+from marginweave.flows.cli.run import resume
+from marginweave.flows.postprocess.retention import list_runs
 from marginweave.flows.run import lookup
 from marginweave.flows.run.frames import as_table, frame_types
 from marginweave.flows.run.looks import looks_file
@@ -66,6 +69,12 @@ def test_every_public_name_is_there_and_says_what_it_is() -> None:
     assert all(inspect.getdoc(getattr(mw, name)) for name in mw.__all__)
     with pytest.raises(AttributeError, match="no attribute 'Synthesiser'"):
         _ = mw.Synthesiser  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("first", ["import marginweave.flows.release", "from marginweave.flows import Synthesizer", ""])
+def test_the_flow_is_what_is_imported_by_its_name(first: str) -> None:
+    code = f"{first}\nfrom marginweave.flows import release\nassert type(release).__name__ == 'Flow', release"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @st.composite
@@ -140,6 +149,14 @@ def test_an_unconfirmed_draft_is_refused_as_its_file_is(home: Path, tmp_path: Pa
     assert config["rows"] == 200
 
 
+def test_a_copy_of_a_draft_is_a_draft() -> None:
+    """Also with other keys: the type, and what there is to look at."""
+    draft = mw.Configuration.draft(people_frame(), "people")
+    changed = draft | {"dataset": "others"}
+    assert (type(changed), changed["dataset"], draft["dataset"]) == (mw.Configuration, "others", "people")
+    assert draft.copy().unconfirmed == changed.unconfirmed == draft.unconfirmed
+
+
 def test_what_cannot_be_confirmed_or_drafted(tmp_path: Path) -> None:
     config = mw.Configuration.draft(people_frame(), "people")
     with pytest.raises(InputError, match=r"not a table; make one with Configuration\.draft"):
@@ -162,6 +179,10 @@ def test_what_cannot_be_confirmed_or_drafted(tmp_path: Path) -> None:
     ("build", "said"),
     [
         (lambda: mw.category(5), r"^values \(5\) must be a list"),  # type: ignore[arg-type]
+        (
+            lambda: mw.category(pd.Series(["secret"])),
+            "^values and edges must be public, and a Series holds those of a table;",
+        ),
         (lambda: mw.category("abc"), r"^values \(abc\) must be a list"),
         (lambda: mw.number(0, 1, bins=-1), r"^bins "),
         (lambda: mw.number(0, 1, bins=2, decimal=1), "^unknown key decimal; did you mean decimals"),
@@ -337,7 +358,8 @@ def test_a_copied_release_is_opened(tmp_path: Path) -> None:
                 InputError, match=said if kind or not wrong.get("where") else "where needs a fitted mix"
             ):
                 release.sample(**wrong)
-        assert release.sample(5.0, seed=np.int64(3)).equals(release.sample(5, seed=3))  # type: ignore[arg-type]
+        with pytest.warns(UserWarning, match=r"has no model\.parquet: .*copy the whole") if kind else nullcontext():
+            assert release.sample(5.0, seed=np.int64(3)).equals(release.sample(5, seed=3))  # type: ignore[arg-type]
         with pytest.raises(InputError, match="one to three columns"):
             release.table()
         for part in (release.evaluation, release.guarantee):
@@ -355,13 +377,14 @@ def test_a_copied_release_is_opened(tmp_path: Path) -> None:
         mw.Release.open(tmp_path)  # copies lie below it, which may be those of others
 
 
-def test_the_column_of_persons_needs_no_declaration() -> None:
+def test_the_column_of_persons_needs_no_declaration(tmp_path: Path) -> None:
     """It is read from the frame, as the command line reads it from the table."""
     model = mw.Synthesizer(raw(privacy__unit=mw.person("pid", max_records=2)))
     with pytest.raises(mw.errors.BudgetError, match="no ledger"):
         model.fit(people_frame().assign(pid=range(200)), people_frame()["sex"])  # scikit-learn's y
     with pytest.raises(InputError, match="lacks the declared column 'pid'"):
         model.fit(people_frame())
+    assert list_runs(tmp_path / "home") == []  # what was refused before it was begun
 
 
 def test_a_ledger_is_read_as_frames(tmp_path: Path) -> None:
@@ -410,12 +433,21 @@ def test_a_stopped_run_of_a_frame_is_resumed_by_fit(tmp_path: Path) -> None:
     home = unpack_home("gdp", tmp_path)
     manifest = next(home.glob("runs/*/manifest.json"))
     told = json.loads(manifest.read_text())
-    for source, how in ((FRAME, "call fit again with the same table"), ("a.csv", "marginweave resume .*")):
+    run, internal = manifest.parent.name, manifest.parent / "internal"
+    by_fit = f'call fit again with the same frame and configuration, as in fit(frame, run="{run}")'
+    for source, how in (
+        (internal / FRAME, by_fit),
+        ("/a/a.csv", f"is not finished. Resume it: marginweave resume {run}"),
+    ):
         manifest.write_text(json.dumps({**told, "state": "running"}))
-        request = {"configuration": "a.yaml", "source": f"/somewhere/{source}"}
-        (manifest.parent / "internal" / "request.json").write_text(json.dumps(request))
-        with pytest.raises(InputError, match=f"is not finished\\. Resume it: {how}$"):
-            mw.Release.open(manifest.parent.name, home)
+        (internal / "request.json").write_text(json.dumps({"configuration": "a.yaml", "source": str(source)}))
+        with pytest.raises(InputError) as refused:
+            mw.Release.open(run, home)
+        assert str(refused.value).endswith(how)
+    (internal / "request.json").write_text(json.dumps({"configuration": "a.yaml", "source": str(internal / FRAME)}))
+    with pytest.raises(InputError) as resumed:
+        resume(run, home=home)
+    assert str(resumed.value).endswith(by_fit)
 
 
 def test_a_fit_that_awaits_approval_does_not_say_that_it_is_released(

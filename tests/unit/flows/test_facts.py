@@ -62,7 +62,10 @@ def test_facts_as_json(home: Path) -> None:
     assert [(plan["dataset"], plan["epsilon"], plan["unit"]) for plan in plans] == [("people", 1, "row")] * 2
     text = said(home, "plan", config)
     assert all(note in text for note in plans[0]["notes"])
-    assert all(draw["noise"] in text for draw in plans[0]["draws"].values())
+    draws = plans[0]["draws"].values()
+    assert all(draw["noise"] in text and f"{100 * draw['share']:.1f} %" in text for draw in draws)
+    assert all(f"{draw['noise_sd_most']:.1f}" in draw["noise"] for draw in draws if "noise_sd_most" in draw)
+    assert sum(draw["share"] for draw in draws) == pytest.approx(1)
     verified = json.loads(said(home, "ledger", "verify", "--json"))
     assert (verified["accounts"], verified["releases"], verified["runs"], verified["elsewhere"]) == (1, 1, 1, [])
     status = ask(home, "server", "status", "--json")

@@ -65,7 +65,7 @@ def test_an_allowance_admits_to_its_last_digit_and_no_further(people, ask) -> No
     for number in range(5):
         ask(str(number), "0.1")
     assert people.accounts.total("people").spent.cost.plain.epsilon == ALLOWANCE.epsilon
-    with pytest.raises(BudgetError, match=r"plain epsilon 0 of 0\.5 left, and 1e-30 is asked for"):
+    with pytest.raises(BudgetError, match=r"allowance of epsilon 0 of 0\.5 left, and 1e-30 is asked for"):
         ask("over", "0." + "0" * 29 + "1")
     assert people.accounts.total("people").spent.cost.plain.epsilon == ALLOWANCE.epsilon
     assert people.session.events()[-1].body["reason"] == "cap"
@@ -74,7 +74,7 @@ def test_an_allowance_admits_to_its_last_digit_and_no_further(people, ask) -> No
 def test_each_coordinate_of_an_allowance_is_a_bound(ask) -> None:
     """Delta alone may be used up."""
     ask("first", "0.1", "9.9e-8")
-    with pytest.raises(BudgetError, match="plain delta"):
+    with pytest.raises(BudgetError, match="allowance of delta"):
         ask("second", "0.1", "2e-9")
     ask("third", "0.1")
 
@@ -82,7 +82,7 @@ def test_each_coordinate_of_an_allowance_is_a_bound(ask) -> None:
 def test_draws_are_charged_together(people, ask) -> None:
     """What a draw gives back is back in the allowance."""
     ask("before", "0.1")
-    with pytest.raises(BudgetError, match="plain epsilon"):
+    with pytest.raises(BudgetError, match="allowance of epsilon"):
         ask("too much", "0.3", draws=2)
     ask("first", "0.15", draws=2)
     assert people.accounts.total("people").spent.cost.plain.epsilon == Decimal("0.4")
@@ -93,7 +93,7 @@ def test_draws_are_charged_together(people, ask) -> None:
 def test_an_account_without_an_allowance_takes_no_plain_charge(ask, reserve, plan) -> None:
     """But for its first release, which its own statement admits."""
     reserve("first", plan=plan(mu2=0.001, epsilon=0.5))
-    with pytest.raises(BudgetError, match=r"plain epsilon 0 of 0 left, and 0\.1 is asked for"):
+    with pytest.raises(BudgetError, match=r"allowance of epsilon 0 of 0 left, and 0\.1 is asked for"):
         ask("second", "0.1", dataset="affairs")
 
 

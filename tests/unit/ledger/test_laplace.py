@@ -57,7 +57,7 @@ def test_the_allowance_is_charged_to_the_digit_until_it_is_spent(
         reserve(str(number), dataset="people", plan=laplace_plan(), source="people")
     before = people.accounts.total("people")
     assert before.spent.cost.plain == BasicAmount(epsilon=Decimal("0.9"))
-    with pytest.raises(BudgetError, match=r"plain epsilon 0\.1 of 1 left, and 0\.11 is asked for"):
+    with pytest.raises(BudgetError, match=r"allowance of epsilon 0\.1 of 1 left, and 0\.11 is asked for"):
         reserve("over", dataset="people", plan=laplace_plan(0.11), source="people")
     assert people.accounts.total("people") == before
     reserve("last", dataset="people", plan=laplace_plan(0.1), source="people")
@@ -124,7 +124,7 @@ def test_an_account_for_a_configuration_holds_its_release(
 def test_a_plain_charge_after_others_is_refused_and_the_reason_said(ledger: Ledger, reserve) -> None:
     """A second account would hide what the first one has spent on the same people: none is advised."""
     reserve("first")
-    with pytest.raises(BudgetError, match=r"plain epsilon 0 of 0 left, and 0\.3 is asked for") as refused:
+    with pytest.raises(BudgetError, match=r"allowance of epsilon 0 of 0 left, and 0\.3 is asked for") as refused:
         reserve("second", plan=laplace_plan())
     assert "ledger open" not in str(refused.value)
 

@@ -89,7 +89,7 @@ def test_an_account_without_delta_holds_pure_releases_alone(without_delta, locat
         reserve(number, dataset="pure", plan=asked, source="pure")
     total = without_delta.accounts.total("pure")
     assert (total.epsilon, total.composition, total.spent.cost.delta) == (2, "plain", 0)
-    with pytest.raises(BudgetError, match="plain epsilon 0 of 2 left"):
+    with pytest.raises(BudgetError, match="allowance of epsilon 0 of 2 left"):
         reserve("third", dataset="pure", plan=asked, source="pure")
     assert epsilon_left(total) == 0
     audit_ledger(location, load_key(location, {}, ""))

@@ -12,7 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from marginweave.flows.cli.app import app
 from marginweave.schemas.configuration.columns import MeasuredColumn
 from marginweave.schemas.configuration.execution import SourceFile
 from marginweave.schemas.configuration.release import Configuration
@@ -293,6 +295,20 @@ def test_headers_that_make_no_draft(tmp_path: Path, header: str, words: str) -> 
     with pytest.raises(InputError, match=words) as refusal:
         draft_configuration(str(path), SourceFile(file="t.csv"))
     assert "xq7" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(("header", "is_doubted"), [("xq7,7717,2019", True), ("name,age,year", False)])
+def test_a_header_with_numbers_may_be_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, header: str, is_doubted: bool
+) -> None:
+    """The draft and the terminal say so, and no name."""
+    (tmp_path / "t.csv").write_text(f"{header}\n" + "a,1,2020\nb,2,2021\n" * 9)
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, ["init", "t.csv"])
+    said = "The header has numbers as names. If its line is data, add a line of names above it"
+    assert (said in done.output, f"# {said}" in (tmp_path / "t.yaml").read_text()) == (is_doubted, is_doubted)
+    assert "xq7" not in done.output
+    assert "7717" not in done.output
 
 
 def test_a_table_without_anything_to_count_is_told_so(tmp_path: Path) -> None:
