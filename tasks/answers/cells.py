@@ -9,14 +9,17 @@ import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, reduce
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from marginweave.schemas.arrays import Flags, Floats, Integers
 from marginweave.tasks.answers.intervals import Reach
 from marginweave.tasks.answers.least_squares import LeastSquares
 from marginweave.tasks.answers.merged import FEWEST, between, weights_around
-from marginweave.tasks.answers.tables import NoisyTables
+from marginweave.tasks.answers.tables import NoisyTables, Part
 
 LONGEST = 3
 """Columns of a table that a page can carry."""
@@ -39,6 +42,20 @@ class CellTable:
     merged: Floats | None = None
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Around:
+    """The least, the largest and the likely weights around each value of an attribute (`weights_around`).
+
+    Weights i of value v are `scales[i, v]` times row `numbers[i, v]` of the few `rows`, none of which is a multiple of another.
+    `ends` has estimates and deviations of the counts between the value and the largest, and between the least and the value.
+    """
+
+    rows: Floats
+    numbers: Integers
+    scales: Floats
+    ends: Floats
+
+
 def cell_tables(
     measured: NoisyTables, axes: Mapping[int, tuple[int, Integers]], sizes: Sequence[int], most: int, reach: Reach
 ) -> Iterator[CellTable]:
@@ -59,6 +76,7 @@ def cell_tables(
         for among, own in readings.items()
         for chosen in itertools.product(*(of_axis[axis] for axis in among))
     ]
+    around = cache(lambda attribute, number: _around(squares, measured.parts[number], weights[attribute]))
     cells = {chosen: int(np.prod([sizes[j] for j in chosen])) for chosen, _ in asked}
     for chosen, own in sorted(asked, key=lambda one: (len(one[0]), cells[one[0]], one[0])):
         most -= cells[chosen]
@@ -67,40 +85,40 @@ def cell_tables(
         by_axis = {axes[j][0]: weights[j] for j in chosen}
         order = [axes[j][0] for j in chosen]
         found = _best(chosen, [_table(squares, signature, by_axis, order) for signature in sorted(own)])
-        yield found if found.known.all() else replace(found, merged=_merged(squares, by_axis, order, reach))
+        if found.known.all():
+            yield found
+            continue
+        signature = tuple(measured.parts.index(part) for part in squares.divided(order))
+        places = {measured.parts[number].axis: number for number in signature}
+        own_around = [around(j, places[axis]) for j, axis in zip(chosen, order, strict=True)]
+        yield replace(found, merged=_merged(squares, order, signature, own_around, reach))
 
 
-def _merged(squares: LeastSquares, by_axis: Mapping[int, Floats], order: Sequence[int], reach: Reach) -> Floats:
+def _around(squares: LeastSquares, part: Part, asked: Floats) -> _Around:
+    least, most, _ = every = weights_around(part, asked, squares.counts(part.axis))
+    ends = np.zeros((2, 2, len(asked)))
+    for i, beside in enumerate((most - asked, asked - least)):
+        solved = squares.solve({part.axis: beside})
+        ends[:, i] = solved.values, np.sqrt(np.maximum(np.diagonal(solved.covariance), 0)) * beside.any(axis=1)
+    scales = np.maximum(every.max(axis=2), FEWEST)
+    rows, numbers = np.unique((every / scales[..., None]).reshape(-1, every.shape[2]), axis=0, return_inverse=True)
+    return _Around(rows=rows, numbers=numbers.reshape(scales.shape), scales=scales, ends=ends)
+
+
+def _merged(
+    squares: LeastSquares, order: Sequence[int], signature: tuple[int, ...], around: Sequence[_Around], reach: Reach
+) -> Floats:
     """`count_between` of all cells: estimates, low and high."""
-    parts, around = squares.divided(by_axis), dict[int, Floats]()
-    ends = np.zeros((2, 2, *(len(by_axis[axis]) for axis in order)))
-    for part in parts:
-        asked = by_axis[part.axis]
-        least, most, _ = around[part.axis] = weights_around(part, asked, squares.counts(part.axis))
-        shape = [-1 if axis == part.axis else 1 for axis in order]
-        for i, beside in enumerate((most - asked, asked - least)):
-            solved = squares.solve({part.axis: beside})
-            ends[0, i] += solved.values.reshape(shape)
-            ends[1, i] += (np.sqrt(np.maximum(np.diagonal(solved.covariance), 0)) * beside.any(axis=1)).reshape(shape)
-    signature = tuple(squares.measured.parts.index(part) for part in parts)
-    counts, variances = _of_few_rows(squares, signature, around, order)
-    return between(counts, variances[:2], ends, reach)
 
+    def along(place: int, values: Floats | Integers) -> NDArray[Any]:
+        return values.reshape(*values.shape[:-1], *(-1 if i == place else 1 for i in range(len(order))))
 
-def _of_few_rows(
-    squares: LeastSquares, signature: tuple[int, ...], weights: Mapping[int, Floats], order: Sequence[int]
-) -> tuple[Floats, Floats]:
-    """Estimates and variances of `_table` for several weights, with few rows that are no multiples of each other."""
-    rows, places, scale = dict[int, Floats](), list[Integers](), np.ones([1] * (1 + len(order)))
-    for place, axis in enumerate(order):
-        every = weights[axis]
-        most = np.maximum(every.max(axis=2), FEWEST)
-        few, numbers = np.unique((every / most[..., None]).reshape(-1, every.shape[2]), axis=0, return_inverse=True)
-        shape = [len(every), *(-1 if i == place else 1 for i in range(len(order)))]
-        rows[axis], scale = few, scale * most.reshape(shape)
-        places.append(numbers.reshape(shape))
+    rows = {axis: own.rows for axis, own in zip(order, around, strict=True)}
     estimates, variances, *_ = _table(squares, signature, rows, order)
-    return estimates[tuple(places)] * scale, variances[tuple(places)] * scale**2
+    places = tuple(along(i, own.numbers) for i, own in enumerate(around))
+    scale = reduce(np.multiply, (along(i, own.scales) for i, own in enumerate(around)))
+    ends = reduce(np.add, (along(i, own.ends) for i, own in enumerate(around)))
+    return between(estimates[places] * scale, variances[places][:2] * scale[:2] ** 2, ends, reach)
 
 
 def _best(chosen: tuple[int, ...], read: Sequence[tuple[Floats, Floats, Floats, Flags]]) -> CellTable:

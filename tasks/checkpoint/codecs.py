@@ -8,6 +8,7 @@ import threading
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
@@ -53,9 +54,25 @@ def unpack_arrays(data: bytes) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]
         head = json.loads(archive.read(_META))
         arrays: dict[str, NDArray[Any]] = {}
         for index, name in enumerate(head["names"]):
-            with archive.open(f"{index}.npy") as member, _PARSING:
-                arrays[name] = np.lib.format.read_array(member, allow_pickle=False)
+            content = archive.read(f"{index}.npy")
+            start = content.find(b"\n") + 1
+            with _PARSING:
+                shape, by_columns, dtype = _header(content[:start])
+            flat = np.frombuffer(bytearray(memoryview(content)[start:]), dtype)
+            arrays[name] = flat.reshape(shape, order="F" if by_columns else "C")
     return arrays, head["meta"]
+
+
+@lru_cache(maxsize=1024)
+def _header(content: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, whether the first index runs fastest, and dtype. Many are alike, and numpy takes .1 ms to parse one."""
+    file = io.BytesIO(content)
+    if np.lib.format.read_magic(file) != (1, 0):
+        raise ValueError("the header of an array is of another version than 1.0")
+    found = np.lib.format.read_array_header_1_0(file)
+    if found[2].hasobject:
+        raise ValueError("an array of Python objects")
+    return found
 
 
 def pack_number(value: int) -> bytes:
