@@ -26,8 +26,8 @@ LONGEST = 3
 class CellTable:
     """Estimates of a table over attributes, by their places, in order; the missing value of each is last.
 
-    `known` says which cells were measured by themselves; of others `merged` has estimate, low and high (`count_between`), and
-    the other numbers mean nothing. `shared[i]` is the covariance of each cell with the sum of the table over the values of
+    `known` says which cells were measured by themselves; of others `merged` has estimate, low and high (`count_between`), once
+    for each reach, and the other numbers mean nothing. `shared[i]` is the covariance of each cell with the sum of the table over the values of
     attribute i, of which the cell is a share.
     """
 
@@ -40,7 +40,11 @@ class CellTable:
 
 
 def cell_tables(
-    measured: NoisyTables, axes: Mapping[int, tuple[int, Integers]], sizes: Sequence[int], most: int, reach: Reach
+    measured: NoisyTables,
+    axes: Mapping[int, tuple[int, Integers]],
+    sizes: Sequence[int],
+    most: int,
+    reaches: Sequence[Reach],
 ) -> Iterator[CellTable]:
     """The tables of no attributes and of each one; smaller ones first, to `most` cells in all, of those measured together."""
     squares, of_axis = LeastSquares(measured), defaultdict[int, list[int]](list)
@@ -67,11 +71,13 @@ def cell_tables(
         by_axis = {axes[j][0]: weights[j] for j in chosen}
         order = [axes[j][0] for j in chosen]
         found = _best(chosen, [_table(squares, signature, by_axis, order) for signature in sorted(own)])
-        yield found if found.known.all() else replace(found, merged=_merged(squares, by_axis, order, reach))
+        yield found if found.known.all() else replace(found, merged=_merged(squares, by_axis, order, reaches))
 
 
-def _merged(squares: LeastSquares, by_axis: Mapping[int, Floats], order: Sequence[int], reach: Reach) -> Floats:
-    """`count_between` of all cells: estimates, low and high."""
+def _merged(
+    squares: LeastSquares, by_axis: Mapping[int, Floats], order: Sequence[int], reaches: Sequence[Reach]
+) -> Floats:
+    """`count_between` of all cells: for each reach estimates, low and high."""
     parts, around = squares.divided(by_axis), dict[int, Floats]()
     ends = np.zeros((2, 2, *(len(by_axis[axis]) for axis in order)))
     for part in parts:
@@ -84,7 +90,7 @@ def _merged(squares: LeastSquares, by_axis: Mapping[int, Floats], order: Sequenc
             ends[1, i] += (np.sqrt(np.maximum(np.diagonal(solved.covariance), 0)) * beside.any(axis=1)).reshape(shape)
     signature = tuple(squares.measured.parts.index(part) for part in parts)
     counts, variances = _of_few_rows(squares, signature, around, order)
-    return between(counts, variances[:2], ends, reach)
+    return np.stack([between(counts, variances[:2], ends, reach) for reach in reaches])
 
 
 def _of_few_rows(

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.statement import PrivacyStatement
-from marginweave.tasks.evaluate.intervals import censored_bound, count_interval, marginal_intervals, release_intervals
+from marginweave.tasks.evaluate.intervals import censored_bound, count_interval, marginal_intervals
 from marginweave.tasks.normalize.marginals import listed_counts, marginal_counts
+from marginweave.tasks.publish.best import tuple_intervals
 from marginweave.tasks.publish.conclusions import value_words
 from marginweave.tasks.publish.reader import PublishedRelease
 from marginweave.tasks.publish.templates import render
@@ -218,13 +219,11 @@ def _listed(release: PublishedRelease, length: int, tail: float) -> Iterator[tup
         aggregates = listed_counts(marginal_counts(marginals, configuration, length), length)[0]
     if len(aggregates.levels) < length:
         return
-    level, place = aggregates.levels[length - 1], slice(length - 1, length)
+    level = aggregates.levels[length - 1]
     if marginals is not None:
         inside = marginal_intervals(aggregates, marginals, configuration, level=1 - tail)[length - 1]
     else:
-        asked = replace(aggregates, levels=(level,), noise=aggregates.noise[place])
-        drawn = replace(asked, levels=(replace(level, counts=release.intervals[length - 1].measured),))
-        (inside,) = release_intervals(asked, drawn, configuration, level=1 - tail)
+        inside = tuple_intervals(release, length, 1 - tail)
     shown, names, labels = inside.beside(level.counts), aggregates.domain.names, aggregates.domain.labels
     ends = zip(shown.tolist(), inside.low.tolist(), inside.high.tolist(), strict=True)
     for columns, values, (count, low, high) in zip(level.columns.tolist(), level.values.tolist(), ends, strict=True):

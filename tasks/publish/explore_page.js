@@ -419,7 +419,6 @@ class Page {
     if (byId("search").value.trim() !== this.state.q) byId("search").value = this.state.q;
     byId("editing").hidden = this.state.compare !== "second";
     byId("key-second").hidden = this.state.compare === "none";
-    byId("share-note").hidden = !(this.state.unit === "share" && this.release.tuples);
     byId("clear").disabled = this.state.a.length + this.state.b.length === 0;
   }
 
