@@ -27,8 +27,8 @@ class CellTable:
     """Estimates of a table over attributes, by their places, in order; the missing value of each is last.
 
     `known` says which cells were measured by themselves; of others `merged` has estimate, low and high (`count_between`), once
-    for each reach, and the other numbers mean nothing. `shared[i]` is the covariance of each cell with the sum of the table over the values of
-    attribute i, of which the cell is a share.
+    for each reach, and the other numbers mean nothing. `shared[i]` is the covariance of each cell with the sum of the table
+    over the values of attribute i, of which the cell is a share.
     """
 
     attributes: tuple[int, ...]

@@ -45,14 +45,14 @@ def explorer_data(published: PublishedRelease, shown: ShownRecords) -> bytes:
     """What the page's script reads: gzip of a length (uint32), a header in JSON of that many bytes, and its arrays.
 
     `header.arrays` has name, type and size of each array, little-endian, in order: `codes-J`, attribute by attribute, row by
-    row. Of k-tuples for each length k from 1 `values-k` (k codes a combination), `counts-k`, `low-k` and `high-k`,
-    the ends of the interval, and `below-k` and `above-k`, those of each of two that hold together; `header.sets[k - 1]` has the attributes of each set of columns and its first combination;
-    a set ends where the next begins, and combinations are sorted within; `header.bounds[k - 1]` is the most that one of
-    length k can have which was not published. Of marginals for each length k from 0 `estimate-k`,
-    `low-k`, `high-k`, `below-k` and `above-k` (how far below and above it these ends lie), `rest-k` (what it lacks to the exact estimate, in `steps`),
-    `variance-k` and `shared-k` (`CellTable`; 0 where a cell was measured together with others);
-    `header.tables` has attributes and first cell of each table, whose shape `sizes` says; `header.levels` each coarser level,
-    the attribute that it is of, and its code for each value of that. DP: post-processing.
+    row. Of k-tuples for each length k from 1 `values-k` (k codes a combination), `counts-k`, `low-k` and `high-k`, the ends of
+    the interval, and `below-k` and `above-k`, those of each of two that hold together; `header.sets[k - 1]` has the attributes
+    of each set of columns and its first combination; a set ends where the next begins, and combinations are sorted within;
+    `header.bounds[k - 1]` is the most that one of length k can have which was not published. Of marginals for each length k
+    from 0 `estimate-k`, `low-k`, `high-k`, `below-k` and `above-k` (how far below and above it these ends lie), `rest-k` (what
+    it lacks to the exact estimate, in `steps`), `variance-k` and `shared-k` (`CellTable`; 0 where a cell was measured together
+    with others); `header.tables` has attributes and first cell of each table, whose shape `sizes` says; `header.levels` each
+    coarser level, the attribute that it is of, and its code for each value of that. DP: post-processing.
     """
     codes = shown.sample
     attributes, columns = published.configuration.attributes, published.configuration.columns
