@@ -130,10 +130,15 @@ def report(
     found = compare_with(home, run_name, against, to)
     if as_json:
         single, pairs = ([*map(asdict, some)] for some in (found.changed, found.changed_pairs))
-        said = {"verdict": found.verdict, "false_alarm": FALSE_ALARM}
+        said = {
+            "verdict": found.verdict,
+            "backwards": found.backwards,
+            "totals": found.totals,
+            "false_alarm": FALSE_ALARM,
+        }
         print_json({**said, "changed": single, "changed_pairs": pairs})
         return
-    for line in filter(None, (found.verdict, found.backwards)):
+    for line in filter(None, (found.verdict, found.backwards, found.totals)):
         out.print(line)
     for change in (*found.changed, *found.changed_pairs)[:_SHOWN]:
         out.print(f"  {printable(change.said)}")
