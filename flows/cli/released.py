@@ -16,6 +16,7 @@ from marginweave.schemas.errors import InputError, printable
 
 if TYPE_CHECKING:
     from marginweave.schemas.released.evaluation import Evaluation
+    from marginweave.tasks.publish.comparison import ReleaseComparison
 
 _Records = Annotated[int | None, typer.Option(min=0, max=10**8, help="How many records [default: as configured].")]
 _Internal = Annotated[
@@ -138,6 +139,13 @@ def report(
         }
         print_json({**said, "changed": single, "changed_pairs": pairs})
         return
+    _print_comparison(found, FALSE_ALARM)
+    if to is not None:
+        out.print(f"Written to {to / 'comparison.html'}")
+
+
+def _print_comparison(found: ReleaseComparison, false_alarm: float) -> None:
+    """Verdict, totals and the largest changes."""
     for line in filter(None, (found.verdict, found.backwards, found.totals)):
         out.print(line)
     for change in (*found.changed, *found.changed_pairs)[:_SHOWN]:
@@ -145,10 +153,8 @@ def report(
     if (more := len(found.changed) + len(found.changed_pairs) - _SHOWN) > 0:
         out.print(f"  and {more:,} more")
     out.print(
-        f"By chance alone, at most {100 * FALSE_ALARM:g} of 100 such comparisons name anything that has not changed."
+        f"By chance alone, at most {100 * false_alarm:g} of 100 such comparisons name anything that has not changed."
     )
-    if to is not None:
-        out.print(f"Written to {to / 'comparison.html'}")
 
 
 def _evaluation_words(evaluation: Evaluation) -> Iterator[str]:
