@@ -16,6 +16,7 @@ from marginweave.schemas.errors import InputError, printable
 
 if TYPE_CHECKING:
     from marginweave.schemas.released.evaluation import Evaluation
+    from marginweave.tasks.publish.comparison import ReleaseComparison
 
 _Records = Annotated[int | None, typer.Option(min=0, max=10**8, help="How many records [default: as configured].")]
 _Internal = Annotated[
@@ -133,20 +134,30 @@ def report(
     found = compare_with(home, run_name, against, to)
     if as_json:
         single, pairs = ([*map(asdict, some)] for some in (found.changed, found.changed_pairs))
-        said = {"verdict": found.verdict, "false_alarm": FALSE_ALARM}
+        said = {
+            "verdict": found.verdict,
+            "backwards": found.backwards,
+            "totals": found.totals,
+            "false_alarm": FALSE_ALARM,
+        }
         print_json({**said, "changed": single, "changed_pairs": pairs})
         return
-    for line in filter(None, (found.verdict, found.backwards)):
+    _print_comparison(found, FALSE_ALARM)
+    if to is not None:
+        out.print(f"Written to {to / 'comparison.html'}")
+
+
+def _print_comparison(found: ReleaseComparison, false_alarm: float) -> None:
+    """Verdict, totals and the largest changes."""
+    for line in filter(None, (found.verdict, found.backwards, found.totals)):
         out.print(line)
     for change in (*found.changed, *found.changed_pairs)[:_SHOWN]:
         out.print(f"  {printable(change.said)}")
     if (more := len(found.changed) + len(found.changed_pairs) - _SHOWN) > 0:
         out.print(f"  and {more:,} more")
     out.print(
-        f"By chance alone, at most {100 * FALSE_ALARM:g} of 100 such comparisons name anything that has not changed."
+        f"By chance alone, at most {100 * false_alarm:g} of 100 such comparisons name anything that has not changed."
     )
-    if to is not None:
-        out.print(f"Written to {to / 'comparison.html'}")
 
 
 def _evaluation_words(evaluation: Evaluation) -> Iterator[str]:

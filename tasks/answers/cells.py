@@ -29,9 +29,9 @@ LONGEST = 3
 class CellTable:
     """Estimates of a table over attributes, by their places, in order; the missing value of each is last.
 
-    `known` says which cells were measured by themselves; of others `merged` has estimate, low and high (`count_between`), and
-    the other numbers mean nothing. `shared[i]` is the covariance of each cell with the sum of the table over the values of
-    attribute i, of which the cell is a share.
+    `known` says which cells were measured by themselves; of others `merged` has estimate, low and high (`count_between`), once
+    for each reach, and the other numbers mean nothing. `shared[i]` is the covariance of each cell with the sum of the table
+    over the values of attribute i, of which the cell is a share.
     """
 
     attributes: tuple[int, ...]
@@ -57,7 +57,11 @@ class _Around:
 
 
 def cell_tables(
-    measured: NoisyTables, axes: Mapping[int, tuple[int, Integers]], sizes: Sequence[int], most: int, reach: Reach
+    measured: NoisyTables,
+    axes: Mapping[int, tuple[int, Integers]],
+    sizes: Sequence[int],
+    most: int,
+    reaches: Sequence[Reach],
 ) -> Iterator[CellTable]:
     """The tables of no attributes and of each one; smaller ones first, to `most` cells in all, of those measured together."""
     squares, of_axis = LeastSquares(measured), defaultdict[int, list[int]](list)
@@ -91,7 +95,7 @@ def cell_tables(
         signature = tuple(measured.parts.index(part) for part in squares.divided(order))
         places = {measured.parts[number].axis: number for number in signature}
         own_around = [around(j, places[axis]) for j, axis in zip(chosen, order, strict=True)]
-        yield replace(found, merged=_merged(squares, order, signature, own_around, reach))
+        yield replace(found, merged=_merged(squares, order, signature, own_around, reaches))
 
 
 def _around(squares: LeastSquares, part: Part, asked: Floats) -> _Around:
@@ -106,9 +110,13 @@ def _around(squares: LeastSquares, part: Part, asked: Floats) -> _Around:
 
 
 def _merged(
-    squares: LeastSquares, order: Sequence[int], signature: tuple[int, ...], around: Sequence[_Around], reach: Reach
+    squares: LeastSquares,
+    order: Sequence[int],
+    signature: tuple[int, ...],
+    around: Sequence[_Around],
+    reaches: Sequence[Reach],
 ) -> Floats:
-    """`count_between` of all cells: estimates, low and high."""
+    """`count_between` of all cells: for each reach estimates, low and high."""
 
     def along(place: int, values: Floats | Integers) -> NDArray[Any]:
         return values.reshape(*values.shape[:-1], *(-1 if i == place else 1 for i in range(len(order))))
@@ -118,7 +126,8 @@ def _merged(
     places = tuple(along(i, own.numbers) for i, own in enumerate(around))
     scale = reduce(np.multiply, (along(i, own.scales) for i, own in enumerate(around)))
     ends = reduce(np.add, (along(i, own.ends) for i, own in enumerate(around)))
-    return between(estimates[places] * scale, variances[places][:2] * scale[:2] ** 2, ends, reach)
+    counts, spread = estimates[places] * scale, variances[places][:2] * scale[:2] ** 2
+    return np.stack([between(counts, spread, ends, reach) for reach in reaches])
 
 
 def _best(chosen: tuple[int, ...], read: Sequence[tuple[Floats, Floats, Floats, Flags]]) -> CellTable:

@@ -6,7 +6,7 @@ DP: post-processing.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -30,6 +30,11 @@ class Reach:
         """The half width of an interval."""
         normal = -ndtri((1 - self.level) / 2) * sigma
         return max(normal, float(DiscreteLaplace.reach(sigma, self.level))) if self.pure and sigma else normal
+
+    @property
+    def each(self) -> Reach:
+        """That of each of two intervals which together hold with `level`."""
+        return replace(self, level=(1 + self.level) / 2)
 
 
 @dataclass(frozen=True, kw_only=True)

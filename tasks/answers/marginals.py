@@ -111,8 +111,7 @@ class MarginalAnswers:
             except NotMeasuredError as error:
                 if not error.merged or sampled:
                     raise
-            each = replace(reach, level=(1 + reach.level) / 2)
-            return _share_between(self._count([*where, *own], each), self._count(own, each))
+            return _share_between(self._count([*where, *own], reach.each), self._count(own, reach.each))
         found = self._count([*where, *own], reach)
         alone = (found.high - found.low) / 2 if found.sd is None else reach.of(found.sd)
         return found, f"do not use: noise alone reaches {alone:.0f}" if (found.estimate or 0.0) < alone else ""

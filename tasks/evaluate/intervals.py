@@ -126,9 +126,9 @@ def censored_bound(threshold: int, sigma: float, *, level: float = LEVEL) -> int
     return max(math.ceil(threshold - 0.5 + float(ndtri(level)) * sigma) - 1, 0)
 
 
-def record_interval(aggregates: Aggregates) -> tuple[int, int]:
+def record_interval(aggregates: Aggregates, level: float = LEVEL) -> tuple[int, int]:
     """The ends of the `count_interval` of the record count. DP: post-processing."""
-    inside = count_interval(np.array([aggregates.record_count]), aggregates.record_deviation)
+    inside = count_interval(np.array([aggregates.record_count]), aggregates.record_deviation, level=level)
     return int(inside.low[0]), int(inside.high[0])
 
 

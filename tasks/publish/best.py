@@ -8,17 +8,17 @@ import numpy as np
 
 from marginweave.schemas.released.aggregates import Level
 from marginweave.tasks.answers.intervals import EstimateInterval, count_ends, count_interval_of
-from marginweave.tasks.evaluate.intervals import Intervals, record_interval
+from marginweave.tasks.evaluate.intervals import LEVEL, Intervals, record_interval, release_intervals
 from marginweave.tasks.publish.reader import PublishedRelease, ShownRecords, sections_of, titled_labels
 
 MOST_VALUES = 25
 """Values of an attribute that the report shows."""
 
 
-def best_records(published: PublishedRelease) -> EstimateInterval:
-    """The number of records."""
+def best_records(published: PublishedRelease, level: float = LEVEL) -> EstimateInterval:
+    """The number of records; of marginals at `LEVEL` alone."""
     if not published.cells:
-        low, high = record_interval(published.aggregates)
+        low, high = record_interval(published.aggregates, level)
         return EstimateInterval(estimate=published.aggregates.record_count, low=low, high=high)
     whole = published.cells[0]
     return count_interval_of(float(whole.estimates), float(whole.variances), published.reach)
@@ -37,6 +37,16 @@ def best_counts(published: PublishedRelease) -> list[tuple[Level, Intervals]]:
     level = Level.join(1, [(a, np.arange(len(own))[:, None], own[:, 0]) for a, own in found])
     measured, low, high = np.concatenate([own for _, own in found]).T
     return [(level, Intervals(low=low, high=high, measured=measured))]
+
+
+def tuple_intervals(published: PublishedRelease, length: int, level: float) -> Intervals:
+    """Those of k-tuples of one length, at another level than `LEVEL`."""
+    aggregates, place = published.aggregates, slice(length - 1, length)
+    (own,) = aggregates.levels[place]
+    asked = replace(aggregates, levels=(own,), noise=aggregates.noise[place])
+    drawn = replace(asked, levels=(replace(own, counts=published.intervals[length - 1].measured),))
+    (found,) = release_intervals(asked, drawn, published.configuration, level=level)
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.released.statement import PrivacyStatement
-from marginweave.tasks.evaluate.intervals import censored_bound, count_interval, marginal_intervals, release_intervals
+from marginweave.tasks.evaluate.intervals import censored_bound, count_interval, marginal_intervals
 from marginweave.tasks.normalize.marginals import listed_counts, marginal_counts
+from marginweave.tasks.publish.best import tuple_intervals
 from marginweave.tasks.publish.conclusions import value_words
-from marginweave.tasks.publish.reader import PublishedRelease
+from marginweave.tasks.publish.reader import PublishedRelease, titled_labels, titled_names
 from marginweave.tasks.publish.templates import render
 
 FALSE_ALARM = 0.05
@@ -99,6 +100,14 @@ class ReleaseComparison:
         return _beyond(self.pairs)
 
     @property
+    def totals(self) -> str:
+        """Of how many records the counts are."""
+        return (
+            f"Counts are not scaled: the earlier release has about {self.total.before:,} records, the later about "
+            f"{self.total.after:,}. Where they differ, compare shares."
+        )
+
+    @property
     def verdict(self) -> str:
         """The outcome in a sentence."""
         single, pairs = len(self.changed), len(self.changed_pairs)
@@ -135,21 +144,28 @@ def compare_releases(before: PublishedRelease, after: PublishedRelease) -> Relea
     cells = sum(len(a) * len(b) for a, b in itertools.combinations(shared.values(), 2))
     single = FALSE_ALARM / 4 / (1 + sum(map(len, shared.values())))  # half of a half for each release
     pair = FALSE_ALARM / 4 / max(cells, 1)
+    titles, names = _titles(after), dict(zip(labels[1], titled_names(after), strict=True))
+
+    def words(value: _Value) -> str:
+        return " and ".join(value_words(names[column], titles.get((column, label), label)) for column, label in value)
+
     totals, values = [_total(r, single) for r in (before, after)], [_single(r, shared, single) for r in (before, after)]
     pairs = [_paired(r, {*shared}, pair) for r in (before, after)]
     return ReleaseComparison(
         total=_change("all records", *totals),
-        values=tuple(_change(_words(value), values[0][value], found) for value, found in values[1].items()),
-        pairs=tuple(_change(_words(v), pairs[0][v], found) for v, found in pairs[1].items() if v in pairs[0]),
-        apart=tuple(sorted({*labels[0], *labels[1]} - {*shared})),
+        values=tuple(_change(words(value), values[0][value], found) for value, found in values[1].items()),
+        pairs=tuple(_change(words(v), pairs[0][v], found) for v, found in pairs[1].items() if v in pairs[0]),
+        apart=tuple(names.get(name, name) for name in sorted({*labels[0], *labels[1]} - {*shared})),
         backwards=_backwards(before.statement, after.statement),
     )
 
 
-def render_comparison(found: ReleaseComparison, before: PublishedRelease, after: PublishedRelease) -> bytes:
-    """The page on a comparison."""
+def render_comparison(
+    found: ReleaseComparison, before: PublishedRelease, after: PublishedRelease, links: Mapping[str, str] | None = None
+) -> bytes:
+    """The page on a comparison; `links` leads from it to pages of the two releases, by their names."""
     rate = f"{100 * FALSE_ALARM:g}"
-    return render("comparison.html.j2", found=found, before=before, after=after, rate=rate).encode()
+    return render("comparison.html.j2", found=found, before=before, after=after, rate=rate, links=links or {}).encode()
 
 
 def _backwards(old: PrivacyStatement, new: PrivacyStatement) -> str:
@@ -168,8 +184,11 @@ def _beyond(changes: Sequence[Change]) -> tuple[Change, ...]:
     return tuple(sorted(found, key=lambda change: (-change.least, change.words)))
 
 
-def _words(value: _Value) -> str:
-    return " and ".join(value_words(column, label) for column, label in value)
+def _titles(release: PublishedRelease) -> dict[tuple[str, str], str]:
+    """Values with their titles, by column and label."""
+    domain = release.aggregates.domain
+    columns = zip(domain.names, domain.labels, titled_labels(release), strict=True)
+    return {(name, v): shown for name, labels, titled in columns for v, shown in zip(labels, titled, strict=True)}
 
 
 def _change(words: str, before: _Count, after: _Count) -> Change:
@@ -218,13 +237,11 @@ def _listed(release: PublishedRelease, length: int, tail: float) -> Iterator[tup
         aggregates = listed_counts(marginal_counts(marginals, configuration, length), length)[0]
     if len(aggregates.levels) < length:
         return
-    level, place = aggregates.levels[length - 1], slice(length - 1, length)
+    level = aggregates.levels[length - 1]
     if marginals is not None:
         inside = marginal_intervals(aggregates, marginals, configuration, level=1 - tail)[length - 1]
     else:
-        asked = replace(aggregates, levels=(level,), noise=aggregates.noise[place])
-        drawn = replace(asked, levels=(replace(level, counts=release.intervals[length - 1].measured),))
-        (inside,) = release_intervals(asked, drawn, configuration, level=1 - tail)
+        inside = tuple_intervals(release, length, 1 - tail)
     shown, names, labels = inside.beside(level.counts), aggregates.domain.names, aggregates.domain.labels
     ends = zip(shown.tolist(), inside.low.tolist(), inside.high.tolist(), strict=True)
     for columns, values, (count, low, high) in zip(level.columns.tolist(), level.values.tolist(), ends, strict=True):

@@ -50,7 +50,7 @@ class Tuples {
       const middle = (low + high) >> 1;
       let order = 0;
       for (let i = 0; i < length && order === 0; i++) order = values[middle * length + i] - pairs[i][1];
-      if (order === 0) return this.number(...["counts", "low", "high"].map((name) => this.arrays[`${name}-${length}`][middle]));
+      if (order === 0) return this.number(...["counts", "low", "high", "below", "above"].map((name) => this.arrays[`${name}-${length}`][middle]));
       if (order < 0) low = middle + 1;
       else high = middle;
     }
@@ -67,16 +67,21 @@ class Tuples {
     return open.length ? Math.min(...open.map((part) => this.most(part))) : this.bounds[pairs.length - 1];
   }
 
-  number(estimate, low, high) {
-    return { estimate, low, high, exact: estimate };
+  number(estimate, low, high, below, above) {
+    return { estimate, low, high, below, above, exact: estimate };
   }
 
-  // Noise is independent, so both intervals together cover with at least 90 %.
   share(part, whole) {
-    if (whole.low <= 0) return null;
-    const clip = (x) => Math.min(1, Math.max(0, x));
-    return { estimate: clip(part.exact / whole.exact), low: clip(part.low / whole.high), high: clip(part.high / whole.low) };
+    return between(part, whole);
   }
+}
+
+// A share from the ends of two counts that hold together (below, above), as `_share_between` of `query` has it where how both
+// vary together is not known; null where the number of records may be nothing.
+function between(part, whole) {
+  if (whole.below <= 0 || whole.estimate <= 0) return null;
+  const [low, high] = [part.below / whole.above, Math.min(part.above / whole.below, 1)];
+  return { estimate: Math.min(Math.max(part.estimate / whole.estimate, low), high), low, high, merged: part.merged || whole.merged };
 }
 
 // Measured tables: estimates of each cell from all of them.
@@ -101,7 +106,7 @@ class Tables {
     });
     const kept = pairs.filter((pair) => !implied(pair));
     const found = this.cell(kept);
-    if (found !== null && excluded) return { estimate: 0, low: 0, high: 0, exact: 0, variance: 0, shared: new Map() };
+    if (found !== null && excluded) return { estimate: 0, low: 0, high: 0, below: 0, above: 0, exact: 0, variance: 0, shared: new Map() };
     if (found === null || kept.length === pairs.length) return found;
     return { ...found, shared: new Map() }; // of the sums over a part of the values the covariance is not known
   }
@@ -128,14 +133,14 @@ class Tables {
     const merged = variance === 0 && length > 0; // with other values: between two ends, and how it varies is not known
     const shared = new Map((merged ? [] : pairs).map(([attribute], i) => [attribute, of("shared")[start * length + i * cells + cell]]));
     const exact = estimate + of("rest")[place] / this.steps;
-    const low = estimate - of("low")[place];
-    return { estimate, low, high: estimate + of("high")[place], exact, variance: merged ? undefined : variance, shared };
+    const [low, below] = ["low", "below"].map((name) => estimate - of(name)[place]);
+    const [high, above] = ["high", "above"].map((name) => estimate + of(name)[place]);
+    return { estimate, low, high, below, above, exact, merged, variance: merged ? undefined : variance, shared };
   }
 
-  // All ratios that noise allows (Fieller), as `marginweave query --share` gives them; null where that bounds nothing,
-  // undefined where how both vary together is not known.
+  // All ratios that noise allows (Fieller), as `marginweave query --share` gives them; null where that bounds nothing.
   share(part, whole, attribute) {
-    if (!part.shared.has(attribute) || whole.variance === undefined) return undefined;
+    if (!part.shared.has(attribute) || whole.merged) return between(part, whole);
     const d = whole.exact;
     const n = Math.min(Math.max(part.exact, 0), d);
     const a = d * d - this.squared * whole.variance;
@@ -275,7 +280,7 @@ class Selected {
   share(count, whole, attribute) {
     if (count.measured && whole.measured) {
       const found = this.release.counts.share(count, whole, attribute);
-      if (found !== undefined) return found === null ? { unknown: true, estimate: 0 } : { ...found, measured: true };
+      return found === null ? { unknown: true, estimate: 0 } : { ...found, measured: true };
     }
     return whole.made > 0 ? { estimate: (count.most === undefined ? count.made : count.estimate) / whole.made } : { unknown: true, estimate: 0 };
   }
@@ -301,7 +306,7 @@ class Selected {
     return { difference: Math.max(0, (found - 1.5 * chance) / 2) };
   }
 
-  // The difference d of measured shares, half the sum of |x| over values, null where one of them is not measured. It is off by
+  // The difference d of measured shares, half the sum of |x| over values, null where one is not measured, or not alone. It is off by
   // at most half the sum e of |noise|, whose median is no more than its mean, the sum of sd sqrt(2 / pi), and which exceeds that
   // by 1.645 of the largest sd of a signed sum of the noise in at most 5 % (Gaussian concentration); noise of shares adds up to 0.
   apart(attribute, other) {
@@ -309,7 +314,7 @@ class Selected {
     const values = this.release.values(attribute);
     for (const value of values) {
       const both = [this, other].map((selected) => selected.one(attribute, value).share);
-      if (!both.every((share) => share.measured)) return null;
+      if (!both.every((share) => share.measured && !share.merged)) return null;
       const variance = both.reduce((all, { estimate, low, high }) => all + (Math.max(high - estimate, estimate - low) / 1.96) ** 2, 0);
       difference += Math.abs(both[0].estimate - both[1].estimate) / 2;
       sum += Math.sqrt(variance);

@@ -3,6 +3,7 @@
 const MOST_SHOWN = 12; // values of a column with many, the most frequent ones, unless all are asked for
 const FEW = 40; // bins of a number or date are shown up to so many
 const STEP = 200; // values more with each click
+const NO_VALUE = /^\W*$|^N$|\b(n\/?a|nan|null|unknown|missing|not (applicable|available|in universe|known|reported|stated))\b/i; // nobody asks for it
 const CLEAR = 0.6; // an example that differs more says nothing new
 const PAIR = 40; // values of each column in a table of two
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
@@ -47,6 +48,11 @@ function inWords(number, share) {
 function caution({ measured, estimate, low, high, variance = ((high - low) / 3.92) ** 2 }) {
   if (!measured || high <= 0) return "";
   return low <= 0 ? TEXT.zero : estimate < 4 * Math.sqrt(variance) ? TEXT.small : "";
+}
+
+// Says, where it happens, why the count of a part can be above that of the whole.
+function larger(counts, whole) {
+  return counts.some(({ count }) => count.measured && whole.measured && count.estimate > whole.estimate) ? TEXT.partLarger : "";
 }
 
 // What a link keeps: everything that was chosen. Pairs are numbers of column and value.
@@ -192,8 +198,10 @@ class Card {
     const rest = all - shown.length;
     this.more.hidden = rest === 0 && this.limit === MOST_SHOWN;
     this.more.textContent = rest === 0 ? TEXT.fewer : this.limit === MOST_SHOWN && all <= STEP ? say("values", { number: whole.format(all) }) : say("more", { number: whole.format(Math.min(STEP, rest)) });
-    this.note.textContent = rest > 0 ? say("most", { shown: whole.format(shown.length), number: whole.format(all) }) : "";
-    this.note.hidden = rest === 0;
+    const cut = rest > 0 ? say("most", { shown: whole.format(shown.length), number: whole.format(all) }) : "";
+    const above = larger(shown, page.first.whole(attribute)) || (others ? larger([...others.values()], page.other.whole(attribute)) : "");
+    this.note.textContent = [cut, above].filter(Boolean).join(" ");
+    this.note.hidden = !this.note.textContent;
     this.drawn = page.version;
   }
 }
@@ -326,19 +334,24 @@ class Page {
   }
 
   change(changes) {
-    const state = { ...this.state, ...changes };
+    const [state, before] = [{ ...this.state, ...changes }, this.selection()];
     if (changes.compare && changes.compare !== "none" && this.state.compare === "none") state.unit = "share";
     if (state.compare !== "second") state.edit = "a";
     else if (changes.compare) state.edit = "b"; // what a reader chooses next is the other one
     this.state = state;
     byId("said").textContent = "";
+    if (this.selection() !== before) this.address("", "pushState"); // the browser's Back takes it back
     this.show();
   }
 
+  selection() {
+    return [this.state.a.join(";"), this.state.b.join(";")].join(" ");
+  }
+
   // The address keeps the state; a link that is copied also the first column in sight, once a reader has gone down to one.
-  address(at = "") {
+  address(at = "", how = "replaceState") {
     const hash = toHash({ ...this.state, at }, this.release);
-    history.replaceState(null, "", hash ? `#${hash}` : location.pathname + location.search);
+    history[how](null, "", hash ? `#${hash}` : location.pathname + location.search);
   }
 
   toggle(attribute, value) {
@@ -419,7 +432,6 @@ class Page {
     if (byId("search").value.trim() !== this.state.q) byId("search").value = this.state.q;
     byId("editing").hidden = this.state.compare !== "second";
     byId("key-second").hidden = this.state.compare === "none";
-    byId("share-note").hidden = !(this.state.unit === "share" && this.release.tuples);
     byId("clear").disabled = this.state.a.length + this.state.b.length === 0;
   }
 
@@ -475,13 +487,15 @@ class Page {
     heading.focus({ preventScroll: true });
   }
 
-  // The value, the most frequent one of its column, whose records differ most from everybody in another column, without those
+  // The value, the most frequent one of its column that says something, whose records differ most from everybody in another column, without those
   // columns that nearly follow from each other.
   example() {
     let best = { difference: -1 };
     for (let attribute = 0; attribute < Math.min(30, this.cards.length); attribute++) {
-      const made = this.release.everybody.made(attribute).slice(0, -1);
+      const { labels } = this.release.attributes[attribute];
+      const made = this.release.everybody.made(attribute).slice(0, -1).map((number, v) => (NO_VALUE.test(labels[v]) ? -1 : number));
       const value = made.indexOf(Math.max(...made));
+      if (!(made[value] > 0)) continue;
       const first = this.selected([[attribute, value]]).related(this.cards.length).find(({ difference }) => difference < CLEAR);
       if (first && first.difference > best.difference) best = { ...first, pair: [attribute, value] };
     }
@@ -581,6 +595,6 @@ class Pair {
       })));
     byId("pair-table").replaceChildren(element("caption", {}, caption), element("thead", {}, head), element("tbody", {}, ...body));
     const cut = Math.max(page.release.values(Number(rows)).length, page.release.values(Number(columns)).length) > PAIR;
-    byId("pair-note").textContent = [TEXT.pairHelp, share ? TEXT.pairShare : "", cut ? say("pairCut", { shown: PAIR }) : ""].join(" ");
+    byId("pair-note").textContent = [TEXT.pairHelp, share ? TEXT.pairShare : "", cut ? say("pairCut", { shown: PAIR }) : "", kept.map((line) => larger(line.numbers, line.whole)).find(Boolean)].filter(Boolean).join(" ");
   }
 }

@@ -18,7 +18,7 @@ from marginweave.schemas.configuration.columns import NumberColumn
 from marginweave.tasks.answers.cells import CellTable
 from marginweave.tasks.answers.intervals import Reach, count_ends
 from marginweave.tasks.evaluate.intervals import LEVEL, censored_bound
-from marginweave.tasks.publish.best import best_counts, best_records
+from marginweave.tasks.publish.best import best_counts, best_records, tuple_intervals
 from marginweave.tasks.publish.reader import PublishedRelease, ShownRecords, titled_labels, titled_names
 from marginweave.tasks.publish.templates import read_text, render
 from marginweave.tasks.structure.levels import level_codes
@@ -45,14 +45,14 @@ def explorer_data(published: PublishedRelease, shown: ShownRecords) -> bytes:
     """What the page's script reads: gzip of a length (uint32), a header in JSON of that many bytes, and its arrays.
 
     `header.arrays` has name, type and size of each array, little-endian, in order: `codes-J`, attribute by attribute, row by
-    row. Of k-tuples for each length k from 1 `values-k` (k codes a combination), `counts-k`, and `low-k` and `high-k`,
-    the ends of the interval; `header.sets[k - 1]` has the attributes of each set of columns and its first combination;
-    a set ends where the next begins, and combinations are sorted within; `header.bounds[k - 1]` is the most that one of
-    length k can have which was not published. Of marginals for each length k from 0 `estimate-k`,
-    `low-k` and `high-k` (how far below and above it the ends lie), `rest-k` (what it lacks to the exact estimate, in `steps`),
-    `variance-k` and `shared-k` (`CellTable`; 0 where a cell was measured together with others);
-    `header.tables` has attributes and first cell of each table, whose shape `sizes` says; `header.levels` each coarser level,
-    the attribute that it is of, and its code for each value of that. DP: post-processing.
+    row. Of k-tuples for each length k from 1 `values-k` (k codes a combination), `counts-k`, `low-k` and `high-k`, the ends of
+    the interval, and `below-k` and `above-k`, those of each of two that hold together; `header.sets[k - 1]` has the attributes
+    of each set of columns and its first combination; a set ends where the next begins, and combinations are sorted within;
+    `header.bounds[k - 1]` is the most that one of length k can have which was not published. Of marginals for each length k
+    from 0 `estimate-k`, `low-k`, `high-k`, `below-k` and `above-k` (how far below and above it these ends lie), `rest-k` (what
+    it lacks to the exact estimate, in `steps`), `variance-k` and `shared-k` (`CellTable`; 0 where a cell was measured together
+    with others); `header.tables` has attributes and first cell of each table, whose shape `sizes` says; `header.levels` each
+    coarser level, the attribute that it is of, and its code for each value of that. DP: post-processing.
     """
     codes = shown.sample
     attributes, columns = published.configuration.attributes, published.configuration.columns
@@ -90,16 +90,19 @@ def _edges(column: object) -> list[float] | None:
 
 
 def _tuples(published: PublishedRelease, arrays: Arrays) -> dict[str, Any]:
-    sets = []
+    each, sets, total = published.reach.each.level, [], best_records(published)
     for level, inside in best_counts(published):
+        wider = tuple_intervals(published, level.length, each)
         sets.append([[list(columns), rows.start] for columns, rows in level.by_columns()])
         arrays[f"values-{level.length}"] = level.values
         arrays[f"counts-{level.length}"] = inside.measured
         arrays[f"low-{level.length}"] = inside.low
         arrays[f"high-{level.length}"] = inside.high
-    total, levels = best_records(published), published.aggregates.noise
-    bounds = [censored_bound(noise.threshold, noise.deviation) for noise in levels]
-    return {"sets": sets, "count": [total.estimate, total.low, total.high], "bounds": bounds}
+        arrays[f"below-{level.length}"] = wider.low
+        arrays[f"above-{level.length}"] = wider.high
+    wide = best_records(published, each)
+    bounds = [censored_bound(noise.threshold, noise.deviation) for noise in published.aggregates.noise]
+    return {"sets": sets, "count": [total.estimate, total.low, total.high, wide.low, wide.high], "bounds": bounds}
 
 
 def _tables(published: PublishedRelease, arrays: Arrays) -> dict[str, Any]:
@@ -120,10 +123,14 @@ def _cells(tables: Iterable[CellTable], reach: Reach) -> Arrays:
     """The arrays of tables of one length; no variance where a cell was measured together with others."""
     parts: dict[str, list[NDArray[Any]]] = {}
     for table in tables:
-        known, ends = table.known, np.stack(count_ends(table.estimates, table.variances, reach))
-        estimates, low, high = ends if table.merged is None else np.where(known, ends, table.merged)
+        known, reaches = table.known, (reach, reach.each)
+        ends = np.stack([count_ends(table.estimates, table.variances, one) for one in reaches])
+        (estimates, low, high), (_, below, above) = (
+            ends if table.merged is None else np.where(known, ends, table.merged)
+        )
         rest = np.where(known, np.round((table.estimates - estimates) * STEPS), 0)
         whole = {"estimate": estimates, "low": estimates - low, "rest": rest, "high": high - estimates}
+        whole |= {"below": estimates - below, "above": above - estimates}
         found = {name: array.astype(np.int64) for name, array in whole.items()}
         found |= {"variance": np.where(known, table.variances, 0), "shared": np.where(known, table.shared, 0)}
         for name, array in found.items():

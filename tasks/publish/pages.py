@@ -25,7 +25,7 @@ from marginweave.tasks.publish import figures, reader
 from marginweave.tasks.publish.best import best_records, distributions
 from marginweave.tasks.publish.conclusions import citation, conclusions
 from marginweave.tasks.publish.explorer import render_explorer
-from marginweave.tasks.publish.reader import PublishedRelease, RecordCodes, ShownRecords
+from marginweave.tasks.publish.reader import PublishedRelease, RecordCodes, ShownRecords, titled_names
 from marginweave.tasks.publish.tables import ROW_GROUP
 from marginweave.tasks.publish.templates import render
 from marginweave.tasks.publish.wording import paid_words, reader_warnings
@@ -103,6 +103,7 @@ def render_report(
     statement, aggregates = published.statement, published.aggregates
     scale = published.total / shown.records if shown.records else 1.0
     columns = distributions(published, shown, scale)
+    named = dict(zip(aggregates.domain.names, titled_names(published), strict=True))
     return render(
         "report.html.j2",
         published=published,
@@ -122,8 +123,9 @@ def render_report(
         conclusions=conclusions(published, columns, evaluation.verdict),
         citation=citation(published.configuration, statement),
         pairs=_pairs(evaluation),
-        figures=_quality_figures(evaluation, "quality", "Released counts"),
-        internal_figures=internal and _quality_figures(internal, "internal", "Sensitive table"),
+        named=named,
+        figures=_quality_figures(evaluation, "quality", "Released counts", named),
+        internal_figures=internal and _quality_figures(internal, "internal", "Sensitive table", named),
     )
 
 
@@ -137,7 +139,9 @@ def _pairs(evaluation: Evaluation) -> list[tuple[str, str, list[SetVerdict]]]:
     return [(kind, words, some) for kind, words, some in found if some]
 
 
-def _quality_figures(evaluation: RecordAgreement, name: str, reference: str) -> dict[str, Any]:
+def _quality_figures(
+    evaluation: RecordAgreement, name: str, reference: str, named: Mapping[str, str]
+) -> dict[str, Any]:
     """The figures of what an evaluation has, by section."""
     found: dict[str, Any] = {}
     if any(bucket.proportional_error is not None for bucket in evaluation.by_count):
@@ -146,9 +150,10 @@ def _quality_figures(evaluation: RecordAgreement, name: str, reference: str) -> 
         found["worst"] = figures.worst_marginals_figure(evaluation.marginals, f"{name}-worst")
     measure = evaluation.association.cramers_v
     if names := measure.names:
+        titled = [named.get(own, own) for own in names]
         sides = ("synthetic", measure.synthetic, "Synthetic records"), ("reference", measure.reference, reference)
         found["association"] = [
-            (title, figures.association_figure(names, of, title, f"{name}-{side}"), figures.strongest_pairs(names, of))
+            (title, figures.association_figure(names, of, title, f"{name}-{side}"), figures.strongest_pairs(titled, of))
             for side, of, title in sides
         ]
     return found

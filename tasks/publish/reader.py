@@ -125,7 +125,8 @@ class PublishedRelease:
         if self.measured is None:
             return ()
         sizes = domain_sizes(self.configuration.attributes, self.aggregates.domain.labels)
-        return tuple(cell_tables(self.measured, axes_of(self.configuration, sizes), sizes, MOST_CELLS, self.reach))
+        axes, reaches = axes_of(self.configuration, sizes), (self.reach, self.reach.each)
+        return tuple(cell_tables(self.measured, axes, sizes, MOST_CELLS, reaches))
 
     @property
     def total(self) -> float:

@@ -250,7 +250,7 @@ REACH = Reach(level=0.95)
 def compare_tables(survey: Survey, seed: int) -> None:
     rng = np.random.default_rng(seed)
     squares = survey.measure(rng.poisson(40, survey.cells).astype(np.float64), rng)
-    for table in cell_tables(squares.measured, survey.axes, survey.sizes, 10**6, REACH):
+    for table in cell_tables(squares.measured, survey.axes, survey.sizes, 10**6, [REACH, REACH.each]):
         shape = [survey.sizes[a] for a in table.attributes]
         assert table.estimates.shape == table.variances.shape == table.known.shape == tuple(shape)
         for cell in itertools.product(*map(range, shape)):
@@ -263,10 +263,10 @@ def compare_tables(survey: Survey, seed: int) -> None:
                 assert not table.known[cell]
                 assert table.merged is not None
                 one = {axis: vectors[:1] for axis, vectors in weights.items()}
-                expected = count_between(squares, one, REACH)
-                assert np.allclose(
-                    table.merged[(..., *cell)], [expected.estimate or 0, expected.low, expected.high], atol=1
-                )
+                for merged, reach in zip(table.merged, (REACH, REACH.each), strict=True):
+                    expected = count_between(squares, one, reach)
+                    ends = [expected.estimate or 0, expected.low, expected.high]
+                    assert np.allclose(merged[(..., *cell)], ends, atol=1)
                 continue
             assert table.known[cell]
             found = [table.variances[cell], *(shared[cell] for shared in table.shared)]

@@ -10,7 +10,8 @@ from scipy.stats import binom
 
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.publish.comparison import FALSE_ALARM, Change, compare_releases, render_comparison
-from tests.support.changed_releases import SIZES, Make, marginals_of, truth, tuples_of
+from tests.support.changed_releases import COLUMNS, SIZES, Make, marginals_of, truth, tuples_of
+from tests.support.configurations import configuration
 
 
 @pytest.mark.parametrize(("make", "pages"), [(tuples_of, 30), (marginals_of, 20)])
@@ -62,6 +63,24 @@ def test_page_and_terminal_tell_a_change_in_the_same_words(low: int, high: int, 
     page = render_comparison(replace(compare_releases(before, after), values=(one,)), before, after).decode()
     assert f"{said}</td>" in page
     assert one.said == f"c1 v7: {said} (from 2,000 to 1,000)"
+
+
+def test_counts_have_their_shares_and_columns_and_values_their_titles() -> None:
+    """So that a release of fewer records does not look like change."""
+    rng, counts = np.random.default_rng(14), truth()
+    before, after = tuples_of(rng, counts), tuples_of(rng, counts)
+    titled = {**COLUMNS, "c1": {**COLUMNS["c1"], "label": "Place", "titles": {"v7": "Bern"}}}
+    after = replace(after, configuration=configuration(columns=titled, aggregate__method="k-tuples"))
+    before = replace(before, aggregates=replace(before.aggregates, record_count=1000))
+    after = replace(after, aggregates=replace(after.aggregates, record_count=500))
+    found = compare_releases(before, after)
+    (one,) = (change for change in found.values if change.words == "c1 (Place) v7 (Bern)")
+    page = render_comparison(replace(found, values=(one,)), before, after).decode()
+    assert one.before is not None
+    assert one.after is not None
+    assert f"{one.before:,} ({one.before / 10:.1f} %)</td>" in page
+    assert f"{one.after:,} ({one.after / 5:.1f} %)</td>" in page
+    assert "the earlier release has about 1,000 records, the later about 500" in page
 
 
 @pytest.mark.parametrize(

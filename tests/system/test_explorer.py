@@ -19,6 +19,7 @@ from marginweave.tasks.answers.codes import Codes as AnswerCodes
 from marginweave.tasks.answers.marginals import MarginalAnswers
 from marginweave.tasks.answers.tuples import TupleAnswers
 from marginweave.tasks.evaluate.intervals import record_interval
+from marginweave.tasks.publish.best import tuple_intervals
 from marginweave.tasks.publish.explorer import render_explorer
 from marginweave.tasks.publish.reader import PublishedRelease
 from tests.support.browser import Browser
@@ -215,7 +216,7 @@ def compare_with_query(
                 found = list(answers.ask(read_question(own)))
                 (answer,) = [one for one in found if all(where[name] == [text] for name, text in one.group.items())]
             (count,) = answers.ask(read_question({"where": asked}))
-            if count.estimate is None or (unit == "share" and count.noise_sd is None):
+            if count.estimate is None:
                 assert number.startswith(("≈", "too few")), (asked, number)
             else:
                 compared += 1
@@ -246,6 +247,49 @@ def test_a_link_keeps_the_state(chromium: Browser, tuples: Path) -> None:
     assert chromium.run(state) == seen
     assert chromium.run(SAID) == ["", "sex: m×signs: ache×"]
     assert chromium.complaints() == []
+
+
+def test_back_takes_back_the_last_change_of_the_selection(chromium: Browser, tuples: Path) -> None:
+    """Click by click, also of clicks in quick succession; what is no selection adds no step."""
+    visit(chromium, tuples)
+    two = "for (const key of arguments[0]) document.querySelector(`[data-key='${key}']`).click()"
+    chromium.run(two, ["0-1", "1-1"])
+    chromium.run("document.querySelector('input[name=order][value=size]').click()")
+    settle(chromium)
+    for chosen in ("sex: m×", "all records"):
+        chromium.run("history.back()")
+        until = time.monotonic() + 10
+        while chromium.run(SAID)[1] != chosen:
+            assert time.monotonic() < until
+    settle(chromium)
+    assert chromium.complaints() == []
+
+
+def test_a_part_above_its_whole_is_explained_where_it_occurs(chromium: Browser, tuples: Path) -> None:
+    visit(chromium, tuples, hash_="#a=0.1")
+    notes = "return [...document.querySelectorAll('.card')].map((c) => c.innerText.includes('can be above that of the whole'))"
+    assert chromium.run(notes) == [False] * 4
+    chromium.run("""const one = Selected.prototype.one;
+      Selected.prototype.one = function (attribute, value) {
+        const found = one.call(this, attribute, value);
+        return attribute === 3 ? { ...found, count: { ...found.count, measured: true, estimate: 1e6 } } : found; }""")
+    click(chromium, (1, 0))
+    assert chromium.run(notes) == [False, False, False, True]
+
+
+def test_the_example_is_a_value_that_says_something(chromium: Browser, tmp_path: Path) -> None:
+    """Not the most frequent value where that is none, in whatever words."""
+    empty = ["-", "N", "N (not applicable)", "Unknown"]
+    texts = {f"c{j}": {"type": "category", "values": [text, "yes"]} for j, text in enumerate(empty)}
+    both = np.repeat(np.array([0, 1], np.uint8), [250, 50])
+    release, codes = published([both] * len(empty), columns=texts)
+    page = tmp_path / "explore.html"
+    page.write_text(render_explorer(release, shown(release, codes)), encoding="utf-8")
+    visit(chromium, page)
+    chromium.run("Selected.prototype.difference = () => ({ difference: 0.5, low: 0.4, high: 0.6, measured: true })")
+    chromium.run("document.getElementById('example').click()")
+    settle(chromium)
+    assert chromium.run(SAID)[1] == "c0: yes×"
 
 
 SAID = "return ['said', 'selection-a'].map((id) => document.getElementById(id).textContent.replaceAll(' ×', '×'))"
@@ -378,6 +422,19 @@ def test_what_is_saved_is_what_is_shown(
         (statement.dataset, statement.release, "0.95")
     }
     assert [f"{int(line['count']):,}" for line in lines] == [line[2].removeprefix("≈ ").split()[0] for line in read]
+    pairs, ends = (
+        release[0].aggregates.levels[1],
+        tuple_intervals(release[0], 2, 0.975),
+    )  # two that hold with 95 % together
+    whole = tuple_intervals(release[0], 1, 0.975)
+    single = release[0].aggregates.levels[0]
+    (row,) = np.flatnonzero((single.columns[:, 0] == 0) & (single.values[:, 0] == 1))
+    shares = {
+        int(v[1]): f"{low / whole.high[row]:.5f}"
+        for c, v, low in zip(pairs.columns, pairs.values, ends.low, strict=True)
+        if (*c, v[0]) == (0, 1, 1)
+    }
+    assert [line["share_low"] for line in lines] == [shares.get(v, "") for v in range(len(lines))]
     assert found[".png"].read_bytes().startswith(b"\x89PNG")
     assert "north" in found[".svg"].read_text(encoding="utf-8")
     assert [url for url in chromium.requests() if not url.startswith(("blob:", "data:"))] == []
@@ -434,7 +491,7 @@ def test_a_click_answers_at_once(chromium: Browser, tmp_path: Path, columns: int
     page.write_text(render_explorer(small, shown(small, made_codes(declared, 10**6))), encoding="utf-8")
     assert page.stat().st_size <= 5_000_000
     visit(chromium, page)
-    assert "a sample of 20000 of 1000000" in chromium.run("return document.body.textContent")
+    assert "a sample of 20,000 of 1,000,000" in chromium.run("return document.body.textContent")
     many = "return document.querySelectorAll('.card:last-child .value').length"
     assert chromium.run(many) == 12
     chromium.run("document.querySelector('.card:last-child .all').click()")

@@ -82,8 +82,8 @@ def test_of_many_records_a_sample_is_taken() -> None:
     many = [np.arange(MOST_RECORDS * 2, dtype=np.uint16)]
     page = render_explorer(release, shown(release, many))
     assert page == render_explorer(release, shown(release, many))
-    assert f"a sample of {MOST_RECORDS} of {2 * MOST_RECORDS}" in page
-    assert "a sample of 20000" not in render_explorer(release, shown(release, [many[0][:MOST_RECORDS]]))
+    assert f"a sample of {MOST_RECORDS:,} of {2 * MOST_RECORDS:,}" in page
+    assert "a sample of 20,000" not in render_explorer(release, shown(release, [many[0][:MOST_RECORDS]]))
 
 
 @settings(max_examples=15, deadline=None)

@@ -214,7 +214,13 @@ def test_pages_show_what_columns_are_called() -> None:
     assert f"<h1>{HOSTILE}</h1>" in unescape(explorer)
     alone, records = published(columns={**COLUMNS, "age": {**COLUMNS["age"], "label": "Age in years"}})
     assert titled_names(alone) == ["sex", "region", "signs", "age (Age in years)"]
-    assert "<b>Age in years</b>" in render_report(alone, shown(alone, records), EVALUATION)
+    judged = FULL.model_copy(update={"verdict": verdict({("sex", "age"): 0.31}, {2: [4.0]}, 600)})
+    titled = judged.association.cramers_v.model_copy(update={"names": ("sex", "age")})
+    judged = judged.model_copy(update={"association": judged.association.model_copy(update={"cramers_v": titled})})
+    page = render_report(alone, shown(alone, records), judged)
+    assert "<b>Age in years</b>" in page
+    assert "sex x age (Age in years)" in page
+    assert "sex and age (Age in years) 0.25" in page
 
 
 @pytest.mark.parametrize(
