@@ -262,9 +262,11 @@ def observer_forecast(configuration: Configuration) -> list[str]:
     privacy = configuration.privacy
     guess = "is in the data" if privacy.neighbors == "add-remove" else "has one record in the data or another"
     others = (f"{epsilon:g}: {observer_chance(privacy, epsilon)}" for epsilon in EPSILONS if epsilon != privacy.epsilon)
-    said = f"Which epsilon? Who knows everything else and guesses whether a person {guess} is right at most"
     chance = observer_chance(privacy, privacy.epsilon)
-    return [f"{said} {chance} of the time, where chance is 50 %; at epsilon {', '.join(others)}"]
+    return [
+        f"Which epsilon? Who knows all else and guesses whether a person {guess} is right at most",
+        f"{chance} of the time, where chance is 50 %; at epsilon {', '.join(others)}",
+    ]
 
 
 def observer_chance(privacy: PrivacySettings, epsilon: float) -> str:
