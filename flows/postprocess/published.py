@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import secrets
 import shutil
 import uuid
@@ -12,7 +11,6 @@ from dataclasses import replace
 from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 from marginweave.flows.run.continuity import changed
 from marginweave.flows.run.lookup import apply_decision, corrections, existing_run, finished_run
@@ -179,22 +177,8 @@ def compare_with(home: Path, run: str, against: str, to: Path | None) -> Release
     found = compare_releases(before, after)
     if to is not None:
         _check_empty(to, "choose another folder with --to")
-        links = _page_links(home, {"earlier": against, "later": run}, to.resolve())
-        write_folder(to.resolve(), {"comparison.html": render_comparison(found, before, after, links)})
+        write_folder(to.resolve(), {"comparison.html": render_comparison(found, before, after)})
     return found
-
-
-def _page_links(home: Path, named: Mapping[str, str], place: Path) -> dict[str, str]:
-    """Relative addresses of report and explorer of releases, where they are, from a page in the folder `place`."""
-    from marginweave.flows.postprocess.answers import release_folder
-
-    pages = (("report", "report.html"), ("explorer", "explore.html"))
-    found = {
-        f"{page} of the {which} release": release_folder(home, name).resolve() / file
-        for which, name in named.items()
-        for page, file in pages
-    }
-    return {words: quote(os.path.relpath(file, place)) for words, file in found.items() if file.exists()}
 
 
 def _with_time(home: Path, named: str) -> PublishedRelease:

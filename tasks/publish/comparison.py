@@ -160,12 +160,10 @@ def compare_releases(before: PublishedRelease, after: PublishedRelease) -> Relea
     )
 
 
-def render_comparison(
-    found: ReleaseComparison, before: PublishedRelease, after: PublishedRelease, links: Mapping[str, str] | None = None
-) -> bytes:
-    """The page on a comparison; `links` leads from it to pages of the two releases, by their names."""
+def render_comparison(found: ReleaseComparison, before: PublishedRelease, after: PublishedRelease) -> bytes:
+    """The page on a comparison."""
     rate = f"{100 * FALSE_ALARM:g}"
-    return render("comparison.html.j2", found=found, before=before, after=after, rate=rate, links=links or {}).encode()
+    return render("comparison.html.j2", found=found, before=before, after=after, rate=rate).encode()
 
 
 def _backwards(old: PrivacyStatement, new: PrivacyStatement) -> str:

@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from html import unescape
 from pathlib import Path
-from urllib.parse import unquote
 
 import pytest
 from typer.testing import CliRunner
@@ -175,13 +174,7 @@ def test_two_releases_are_compared_by_the_command(
     assert done.output.splitlines()[0] in page
     assert re.search(r"From spring \(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC\)", page)
     assert "was made before" not in page
-    linked = re.findall(r'<a href="([^"]+)"', (tmp_path / "changes" / "comparison.html").read_text(encoding="utf-8"))
-    opened = [(tmp_path / "changes" / unquote(place)).resolve() for place in linked]
-    pages = ("report.html", "explore.html")
-    assert opened == [
-        (home / "runs" / run / "release" / name).resolve() for run in ("spring", "summer") for name in pages
-    ]
-    assert all(path.is_file() for path in opened)
+    assert b"href" not in (tmp_path / "changes" / "comparison.html").read_bytes()  # a page that leaves tells of no folder
     backwards = CliRunner().invoke(app, ["report", "spring", "--home", str(home), "--against", "summer"])
     assert re.match(r"spring \(.* UTC\) was made before summer \(.* UTC\)", " ".join(backwards.output.splitlines()[1:]))
     turned = CliRunner().invoke(app, ["report", "spring", "--home", str(home), "--against", "summer", "--json"])
