@@ -174,7 +174,7 @@ def test_two_releases_are_compared_by_the_command(
     assert done.output.splitlines()[0] in page
     assert re.search(r"From spring \(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC\)", page)
     assert "was made before" not in page
-    assert b"href" not in (tmp_path / "changes" / "comparison.html").read_bytes()  # a page that leaves tells of no folder
+    assert not re.search(r"\.\./", (tmp_path / "changes" / "comparison.html").read_text("utf-8"))  # tells of no folder
     backwards = CliRunner().invoke(app, ["report", "spring", "--home", str(home), "--against", "summer"])
     assert re.match(r"spring \(.* UTC\) was made before summer \(.* UTC\)", " ".join(backwards.output.splitlines()[1:]))
     turned = CliRunner().invoke(app, ["report", "spring", "--home", str(home), "--against", "summer", "--json"])
