@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import re
 from dataclasses import replace
 from functools import cache
@@ -21,9 +22,14 @@ from marginweave.schemas.released.verdict import Publication, VerdictSummary
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.evaluate.intervals import release_intervals
 from marginweave.tasks.evaluate.verdict import verdict
-from marginweave.tasks.publish.best import MOST_VALUES, distributions
+from marginweave.tasks.publish.best import MOST_VALUES, Distribution, ValueCounts, distributions
 from marginweave.tasks.publish.conclusions import conclusions
-from marginweave.tasks.publish.figures import association_figure, strongest_pairs, worst_marginals_figure
+from marginweave.tasks.publish.figures import (
+    association_figure,
+    distribution_figure,
+    strongest_pairs,
+    worst_marginals_figure,
+)
 from marginweave.tasks.publish.pages import release_pages, render_explorer, render_report
 from marginweave.tasks.publish.reader import PublishedRelease, record_codes, titled_names
 from tests.support.configurations import configuration
@@ -383,11 +389,24 @@ def test_rules_that_every_record_keeps_are_one_sentence() -> None:
     assert "never missing" not in page
 
 
-def test_the_names_of_a_marginal_have_room() -> None:
-    """A line of 8 points takes 9.2; beside the axis of ten triples there are thirty."""
-    rows = [MarginalDistance(attributes=("one", "another", "a third"), tvd=0.5, noise=None)] * 10
-    (height,) = re.findall(r'viewBox="0 0 \S+ (\S+)"', worst_marginals_figure(rows, "worst"))
-    assert float(height) - 54 > 30 * 9.2
+def test_names_and_values_are_whole_and_have_room() -> None:
+    """Each word of a label is in the figure, and its count beside it; a line of 8 points takes 9.2."""
+    long = ("the first of the names", "another name, which is longer than a line", "a third")
+    rows = [MarginalDistance(attributes=long, tvd=0.5, noise=None)] * 10
+    one = ValueCounts(label="Codes of the International Classification", synthetic=7, reported=1234, low=1, high=1300)
+    columns = Distribution(name="c", columns=("c",), kind="category", values=(one, one), more=0, missing=0)
+    matrix = [[1.0, 0.5], [0.5, 1.0]]
+    for figure, label, number in (
+        (worst_marginals_figure(rows, "f"), ", ".join(long), "0.500"),
+        (distribution_figure(columns, "f"), one.label, "1,234"),
+        (association_figure([one.label, "b"], matrix, "t", "f"), one.label, "0.50"),
+    ):
+        texts = re.findall(r"<text (?!.*rotate)([^>]*)>(.*?)</text>", str(figure).replace("><", ">\n<"))
+        assert label in " ".join(text for _, text in texts)
+        assert number in [text for _, text in texts]
+        lines = sorted(float(y) for said, text in texts if text in label for y in re.findall(r' y="(\S+)"', said))
+        assert len(lines) > 1
+        assert min(after - before for before, after in itertools.pairwise(lines)) > 9.2
 
 
 def test_intervals_and_bounding_are_explained() -> None:
