@@ -100,7 +100,7 @@ def render_report(
     Returns:
         HTML. DP: post-processing of released counts and records; with `internal` none.
     """
-    statement, aggregates = published.statement, published.aggregates
+    statement, aggregates, titled = published.statement, published.aggregates, published.configuration.titled_names
     scale = published.total / shown.records if shown.records else 1.0
     columns = distributions(published, shown, scale)
     return render(
@@ -121,15 +121,16 @@ def render_report(
         columns=[(c, figures.distribution_figure(c, f"column-{j}")) for j, c in enumerate(columns)],
         conclusions=conclusions(published, columns, evaluation.verdict),
         citation=citation(published.configuration, statement),
-        pairs=_pairs(evaluation),
-        figures=_quality_figures(evaluation, "quality", "Released counts"),
-        internal_figures=internal and _quality_figures(internal, "internal", "Sensitive table"),
+        pairs=_pairs(evaluation, titled),
+        figures=_quality_figures(evaluation, "quality", "Released counts", titled),
+        internal_figures=internal and _quality_figures(internal, "internal", "Sensitive table", titled),
     )
 
 
-def _pairs(evaluation: Evaluation) -> list[tuple[str, str, list[SetVerdict]]]:
+def _pairs(evaluation: Evaluation, titled: Mapping[str, str]) -> list[tuple[str, str, list[SetVerdict]]]:
     """The pairs of each grade: the best of the good first, of all others the worst, and those that nothing measured."""
-    rows = [one for one in (evaluation.verdict.sets if evaluation.verdict else ()) if len(one.attributes) == 2]
+    sets = [one for one in (evaluation.verdict.sets if evaluation.verdict else ()) if len(one.attributes) == 2]
+    rows = [one.model_copy(update={"attributes": [titled[name] for name in one.attributes]}) for one in sets]
     known = sorted((one for one in rows if one.error is not None), key=lambda one: one.error or 0.0)
     found = [(*words, [one for one in known if one.grade == grade]) for grade, words in _GRADES.items()]
     found = [(kind, words, some if kind == "good" else some[::-1]) for kind, words, some in found]
@@ -137,7 +138,9 @@ def _pairs(evaluation: Evaluation) -> list[tuple[str, str, list[SetVerdict]]]:
     return [(kind, words, some) for kind, words, some in found if some]
 
 
-def _quality_figures(evaluation: RecordAgreement, name: str, reference: str) -> dict[str, Any]:
+def _quality_figures(
+    evaluation: RecordAgreement, name: str, reference: str, titled: Mapping[str, str]
+) -> dict[str, Any]:
     """The figures of what an evaluation has, by section."""
     found: dict[str, Any] = {}
     if any(bucket.proportional_error is not None for bucket in evaluation.by_count):
@@ -145,7 +148,7 @@ def _quality_figures(evaluation: RecordAgreement, name: str, reference: str) -> 
     if evaluation.marginals:
         found["worst"] = figures.worst_marginals_figure(evaluation.marginals, f"{name}-worst")
     measure = evaluation.association.cramers_v
-    if names := measure.names:
+    if names := [titled.get(own, own) for own in measure.names]:
         sides = ("synthetic", measure.synthetic, "Synthetic records"), ("reference", measure.reference, reference)
         found["association"] = [
             (title, figures.association_figure(names, of, title, f"{name}-{side}"), figures.strongest_pairs(names, of))

@@ -31,7 +31,7 @@ from marginweave.tasks.publish.figures import (
     worst_marginals_figure,
 )
 from marginweave.tasks.publish.pages import release_pages, render_explorer, render_report
-from marginweave.tasks.publish.reader import PublishedRelease, record_codes, titled_names
+from marginweave.tasks.publish.reader import PublishedRelease, record_codes
 from tests.support.configurations import configuration
 from tests.support.noisy_marginals import LEVELS
 from tests.support.published import (
@@ -219,8 +219,14 @@ def test_pages_show_what_columns_are_called() -> None:
     assert "<p>A survey</p>" in page
     assert f"<h1>{HOSTILE}</h1>" in unescape(explorer)
     alone, records = published(columns={**COLUMNS, "age": {**COLUMNS["age"], "label": "Age in years"}})
-    assert titled_names(alone) == ["sex", "region", "signs", "age (Age in years)"]
-    assert "<b>Age in years</b>" in render_report(alone, shown(alone, records), EVALUATION)
+    assert [*alone.configuration.titled_names.values()] == ["sex", "region", "signs", "age (Age in years)"]
+    judged, measure = verdict({("sex",): 0.02, ("sex", "age"): 0.11}, {2: [4.0]}, 600), MORE["association"].cramers_v
+    pairs = MORE["association"].model_copy(update={"cramers_v": measure.model_copy(update={"names": ("sex", "age")})})
+    page = page_of(alone, records, EVALUATION.model_copy(update={"verdict": judged, "association": pairs}))
+    assert "<b>Age in years</b>" in page
+    assert "<td>sex x age (Age in years)</td>" in page
+    assert "<li>sex and age (Age in years) 0.25</li>" in page
+    assert page.count(">age (Age in years)</text>") == 4
 
 
 @pytest.mark.parametrize(
