@@ -22,7 +22,7 @@ from marginweave.schemas.released.verdict import Publication, VerdictSummary
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.evaluate.intervals import release_intervals
 from marginweave.tasks.evaluate.verdict import verdict
-from marginweave.tasks.publish.best import MOST_VALUES, Distribution, ValueCounts, distributions
+from marginweave.tasks.publish.best import MOST_ORDERED, MOST_VALUES, Distribution, ValueCounts, distributions
 from marginweave.tasks.publish.conclusions import conclusions
 from marginweave.tasks.publish.figures import (
     association_figure,
@@ -470,6 +470,17 @@ def test_of_many_values_the_most_frequent_are_drawn() -> None:
     (found,) = distributions(release, shown(release, codes), 1.0)
     assert found.more == 5
     assert [v.label for v in found.values] == [str(v) for v in range(MOST_VALUES + 4, 4, -1)]
+
+
+@pytest.mark.parametrize(("bins", "first", "left_out"), [(MOST_VALUES + 5, 0, 0), (MOST_ORDERED + 5, 5, 5)])
+def test_no_bin_is_left_out_between_others(bins: int, first: int, left_out: int) -> None:
+    """However few records it has; where there are too many, those side by side that have most records are drawn."""
+    columns = {"age": {"type": "number", "bounds": [0, bins], "bins": list(range(bins + 1)), "decimals": 0}}
+    values = np.repeat(np.array([0, bins - 1], np.uint8), [10, 200])
+    release, codes = published([values], columns=columns)
+    (found,) = distributions(release, shown(release, codes), 1.0)
+    assert [v.label for v in found.values] == list(release.aggregates.domain.labels[0][first:])
+    assert found.more == left_out
 
 
 def test_a_release_without_any_record_or_combination_has_its_pages() -> None:
