@@ -28,6 +28,8 @@ from marginweave.tasks.publish.templates import render
 
 _STALE = timedelta(days=31)
 _NEARLY = 0.9
+_USEFUL = 0.01  # part of epsilon 1, or of a smaller cap, below which a release would be noise
+_NOTHING = "nothing: it is used up"
 _SETTLED = ("superseded", "finished", "purged", "rejected", "awaiting approval")
 
 
@@ -91,7 +93,7 @@ def overview_page(homes: Sequence[Path], location: LedgerLocation, moment: datet
 def _account(
     total: AccountTotal, records: Sequence[ReleaseRecord], ledger: Ledger, moment: datetime, name: str
 ) -> _AccountLine:
-    policy, period, closed = total.account.policy, None, is_closed(total.account, total.spent)
+    policy, period = total.account.policy, None
     if policy is not None:
         spent = period_epsilon(policy, ledger.accounts.period_spent(total.account.dataset, moment))
         period = f"{rounded_up(spent)} of {float(policy.epsilon):g} since {policy.start(moment)}, per {policy.per}"
@@ -102,10 +104,21 @@ def _account(
     return _AccountLine(
         total=total,
         spent=f"{rounded_up(total.epsilon)} of {float(total.account.epsilon):g}",
-        left="nothing: raise its cap" if closed else f"one more release of epsilon {rounded_down(epsilon_left(total))}",
+        left=_left(total),
         share=min(1.0, spent_share(total)),
         period=period,
         figure=spending_figure(points, moment, total.account.dataset, name) if points else None,
+    )
+
+
+def _left(total: AccountTotal) -> str:
+    """What one more release may cost; so little that it is all noise is nothing."""
+    account, left = total.account, epsilon_left(total)
+    no_use = left < _USEFUL * min(1.0, float(account.epsilon)) if account.delta else spent_share(total) >= 1
+    if no_use or is_closed(account, total.spent):
+        return _NOTHING
+    return (
+        f"one more release of epsilon {rounded_down(left)}" if account.delta else "allowance, for Laplace noise alone"
     )
 
 
@@ -147,6 +160,13 @@ def _waiting(accounts: Sequence[_AccountLine], releases: Sequence[_ReleaseLine])
         name = account.total.account.dataset
         if account.total.account.frozen:
             yield f"Account {name} is frozen since its ledger was restored: marginweave ledger reconcile"
+        elif account.left == _NOTHING:
+            yield (
+                f"Account {name} is used up. Records, answers and pages of what is released cost nothing more (marginweave "
+                "synthesize, query, report), and marginweave ledger expire gives back what stalled runs have reserved. For a "
+                "further release raise the cap, which weakens the promise to everybody in the table: marginweave ledger cap "
+                f"{name} --epsilon E --delta D --reason TEXT"
+            )
         elif account.share >= _NEARLY:
             yield f"Account {name} has used {100 * account.share:.0f} % of its budget"
 

@@ -30,7 +30,7 @@ from marginweave.schemas.released.manifest import Manifest
 from marginweave.tasks.checkpoint.files import PRIVATE_MODE, read_file, replace_file, write_once
 
 # What may be written after a look: whether a column waits, where it is published, what it is called, and the default.
-_FREE = ("confirm", "public", "label", "description")
+_FREE = ("confirm", "public", "label", "description", "titles")
 
 
 class LookRecord(BaseModel):

@@ -72,6 +72,12 @@ class Configuration(Sections):
             raise ValueError("columns has no column that is counted")
 
     @cached_property
+    def titled_names(self) -> dict[str, str]:
+        """For the name of each attribute what pages call it: with the label of its column behind it, where it has one."""
+        labels = {a.name: self.columns[a.columns[0]].label if len(a.columns) == 1 else None for a in self.attributes}
+        return {name: f"{name} ({label})" if label else name for name, label in labels.items()}
+
+    @cached_property
     def totals(self) -> tuple[KnownCounts, ...]:
         """The known tables over codes."""
         return known_totals(self)

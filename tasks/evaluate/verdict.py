@@ -14,6 +14,7 @@ import itertools
 import math
 import statistics
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -56,7 +57,8 @@ def release_verdict(
     paired = {name for bound in bounds if len(bound.attributes) > 1 for name in bound.attributes}
     deviation = statistics.median(deviations.get(1, [0.0]))
     columns = column_facts(counts, configuration, deviation, paired, _related(association))
-    found = verdict(errors, deviations, float(counts.record_count), columns, configuration.privacy.epsilon)
+    titled, epsilon = configuration.titled_names, configuration.privacy.epsilon
+    found = verdict(errors, deviations, float(counts.record_count), columns, epsilon, titled)
     if configuration.rows is None and counts.record_count < _FEW_ROWS and found.advice:
         return found.model_copy(update={"advice": (*found.advice, _SAY_ROWS)})
     return found
@@ -124,19 +126,28 @@ def _at_least(error: float | None, parts: Iterable[float | None]) -> float | Non
 
 
 def verdict(
-    errors: Sets, deviations: Sigmas, records: float, columns: Sequence[ColumnFacts] = (), epsilon: float = 1.0
+    errors: Sets,
+    deviations: Sigmas,
+    records: float,
+    columns: Sequence[ColumnFacts] = (),
+    epsilon: float = 1.0,
+    titled: Mapping[str, str] | None = None,
 ) -> Verdict:
-    """The verdict of these expected distances, of `deviations` of the noise of counts by their length, and of `columns`."""
+    """The verdict of these expected distances, of `deviations` of the noise of counts by their length, and of `columns`.
+
+    `titled` has what the sentences call a column, where that is not its name.
+    """
+    called = titled or {}
     lengths = tuple(_of_length(errors, length, deviations) for length in sorted({*map(len, errors)}))
     sets = tuple(
         SetVerdict(attributes=columns, error=None if error is None else round(error, 4), grade=grade(error))
         for columns, error in sorted(errors.items(), key=lambda item: len(item[0]))
         if len(columns) <= 2
     )
-    doubtful = list(doubts(columns))
+    doubtful = list(doubts([replace(column, name=called.get(column.name, column.name)) for column in columns]))
     fit = _publication(sets, lengths, records, is_empty=any(column.missing > MOST_MISSING for column in columns))
     bad = {row.attributes for row in sets if row.grade == "not"}
-    means = [f"the mean of {c.name} ({c.mean})" for c in columns if c.mean and (c.name,) not in bad]
+    means = [f"the mean of {called.get(c.name, c.name)} ({c.mean})" for c in columns if c.mean and (c.name,) not in bad]
     even = [column for column in columns if column.is_even]
     if 2 * len(even) > len(columns) or any(column.values > EVEN_VALUES for column in even):
         fit = "not for publication"  # until somebody has looked
@@ -145,7 +156,7 @@ def verdict(
     hidden = [(row.least_group, _name(row.length)) for row in lengths if row.least_group and row.length <= 2]
     groups = [(f"groups of fewer than {n:,} records", name, n <= records) for n, name in hidden]
     least = [f"{w if some else f'any group of this table (noise hides {w})'} in {name}" for w, name, some in groups]
-    says = (*doubtful, *_sentences(lengths, sets, [*least, *means]))
+    says = (*doubtful, *_sentences(lengths, sets, [*least, *means], called))
     return Verdict(publication=fit, says=says, advice=tuple(_advice(sets, epsilon)), lengths=lengths, sets=sets)
 
 
@@ -171,7 +182,9 @@ def _publication(
     return "good" if single.count("good") == len(single) and most_pairs else "with care"
 
 
-def _sentences(lengths: Sequence[LengthVerdict], sets: Sequence[SetVerdict], last: Sequence[str]) -> Iterator[str]:
+def _sentences(
+    lengths: Sequence[LengthVerdict], sets: Sequence[SetVerdict], last: Sequence[str], called: Mapping[str, str]
+) -> Iterator[str]:
     """Good for, with care, not for: the numbers of sets, and the worst by name; `last` is what else it is not for."""
     for word, key in (("Good for", "good"), ("With care", "with_care"), ("Not for", "bad")):
         parts = []
@@ -182,21 +195,21 @@ def _sentences(lengths: Sequence[LengthVerdict], sets: Sequence[SetVerdict], las
                 parts.append(f"what {unknown:,} of {of:,} {_name(row.length)} say together, which nothing measured")
             number -= unknown if key == "with_care" else 0
             if number > 0:
-                parts.append(f"{_name(row.length)} ({number:,} of {of:,}{_examples(sets, row.length, key)})")
+                parts.append(f"{_name(row.length)} ({number:,} of {of:,}{_examples(sets, row.length, key, called)})")
         if key == "bad":
             parts += last
         if parts:
             yield f"{word}: {'; '.join(parts)}."
 
 
-def _examples(sets: Sequence[SetVerdict], length: int, key: str) -> str:
+def _examples(sets: Sequence[SetVerdict], length: int, key: str, called: Mapping[str, str]) -> str:
     """The names of a few sets of a grade that is not good, the worst first."""
     wanted = "not" if key == "bad" else "with care"
     named = [row for row in sets if len(row.attributes) == length and row.grade == wanted and row.error is not None]
     if key == "good" or not named:
         return ""
     worst = sorted(named, key=lambda row: -(row.error or 0))
-    shown = ", ".join(" x ".join(row.attributes) for row in worst[:_SHOWN])
+    shown = ", ".join(" x ".join(called.get(name, name) for name in row.attributes) for row in worst[:_SHOWN])
     return f": {shown}{', …' if len(worst) > _SHOWN else ''}"
 
 

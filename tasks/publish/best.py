@@ -12,7 +12,9 @@ from marginweave.tasks.evaluate.intervals import LEVEL, Intervals, record_interv
 from marginweave.tasks.publish.reader import PublishedRelease, ShownRecords, sections_of, titled_labels
 
 MOST_VALUES = 25
-"""Values of an attribute that the report shows."""
+"""Values of an attribute that the report shows: the most frequent ones."""
+MOST_ORDERED = 60
+"""Values of an attribute in an order, all of them beside each other."""
 
 
 def best_records(published: PublishedRelease, level: float = LEVEL) -> EstimateInterval:
@@ -75,6 +77,8 @@ class Distribution:
 def distributions(published: PublishedRelease, shown: ShownRecords, scale: float) -> list[Distribution]:
     """Values in declared order; of more than `MOST_VALUES` the most frequent ones.
 
+    Of numbers and dates, in their order, it is up to `MOST_ORDERED` with none left out between them: those with most records.
+
     Args:
         published: The release.
         shown: What is shown of its synthetic records.
@@ -94,7 +98,11 @@ def distributions(published: PublishedRelease, shown: ShownRecords, scale: float
     for name, attributes in sections_of(published.configuration).items():
         values = [value_counts(j, v) for j in attributes for v in range(len(labels[j]))]
         kept = values
-        if len(values) > MOST_VALUES:
+        if {*attributes} <= {*published.configuration.ordered}:
+            starts = range(max(1, len(values) - MOST_ORDERED + 1))
+            start = max(starts, key=lambda i: sum(v.reported or 0 for v in values[i : i + MOST_ORDERED]))
+            kept = values[start : start + MOST_ORDERED]
+        elif len(values) > MOST_VALUES:
             kept = sorted(values, key=lambda v: (v.reported or 0, v.synthetic), reverse=True)[:MOST_VALUES]
         kind = columns[name].type if name in columns else "group"
         missing, more = round(shown.empty[name] * scale), len(values) - len(kept)

@@ -21,7 +21,7 @@ from marginweave.tasks.evaluate.intervals import censored_bound, count_interval,
 from marginweave.tasks.normalize.marginals import listed_counts, marginal_counts
 from marginweave.tasks.publish.best import tuple_intervals
 from marginweave.tasks.publish.conclusions import value_words
-from marginweave.tasks.publish.reader import PublishedRelease, titled_labels, titled_names
+from marginweave.tasks.publish.reader import PublishedRelease, titled_labels
 from marginweave.tasks.publish.templates import render
 
 FALSE_ALARM = 0.05
@@ -144,7 +144,7 @@ def compare_releases(before: PublishedRelease, after: PublishedRelease) -> Relea
     cells = sum(len(a) * len(b) for a, b in itertools.combinations(shared.values(), 2))
     single = FALSE_ALARM / 4 / (1 + sum(map(len, shared.values())))  # half of a half for each release
     pair = FALSE_ALARM / 4 / max(cells, 1)
-    titles, names = _titles(after), dict(zip(labels[1], titled_names(after), strict=True))
+    titles, names = _titles(after), after.configuration.titled_names
 
     def words(value: _Value) -> str:
         return " and ".join(value_words(names[column], titles.get((column, label), label)) for column, label in value)

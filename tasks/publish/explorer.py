@@ -19,7 +19,7 @@ from marginweave.tasks.answers.cells import CellTable
 from marginweave.tasks.answers.intervals import Reach, count_ends
 from marginweave.tasks.evaluate.intervals import LEVEL, censored_bound
 from marginweave.tasks.publish.best import best_counts, best_records, tuple_intervals
-from marginweave.tasks.publish.reader import PublishedRelease, ShownRecords, titled_labels, titled_names
+from marginweave.tasks.publish.reader import PublishedRelease, ShownRecords, titled_labels
 from marginweave.tasks.publish.templates import read_text, render
 from marginweave.tasks.structure.levels import level_codes
 from marginweave.tasks.structure.zeros import domain_sizes
@@ -59,7 +59,9 @@ def explorer_data(published: PublishedRelease, shown: ShownRecords) -> bytes:
     arrays: Arrays = {f"codes-{j}": code for j, code in enumerate(codes)}
     found = _tuples(published, arrays) if published.measured is None else _tables(published, arrays)
     packed = {name: _packed(array) for name, array in arrays.items()}
-    labelled = zip(attributes, titled_names(published), titled_labels(published), codes, strict=True)
+    labelled = zip(
+        attributes, published.configuration.titled_names.values(), titled_labels(published), codes, strict=True
+    )
     header = {
         "attributes": [
             {

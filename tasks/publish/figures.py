@@ -6,8 +6,10 @@ Lengths are in units of which a figure is `WIDTH` wide; colours are in report.cs
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from itertools import accumulate, pairwise
 from typing import Any
 from unicodedata import east_asian_width
 from xml.etree import ElementTree
@@ -30,19 +32,13 @@ _COLOURS = 10  # of a heat map
 _SAME = -2  # a column beside itself
 _SAID_IN_CELLS = 10  # a heat map of more attributes has no room for its numbers
 
-_Place = Callable[[float], float]
-
 
 class _Drawing:
     """An `<svg>` element for an HTML page: scales with the page, with `title` and `description` as its text alternative."""
 
     def __init__(self, name: str, height: float, title: str, description: str) -> None:
-        labelled = {
-            "role": "img",
-            "aria-labelledby": f"{name}-title {name}-desc",
-            "class": "figure",
-            "font-size": _tidy(_FONT),
-        }
+        ids = f"{name}-title {name}-desc"
+        labelled = {"role": "img", "aria-labelledby": ids, "class": "figure", "font-size": _tidy(_FONT)}
         self._root = ElementTree.Element("svg", {"viewBox": f"0 0 {_tidy(WIDTH)} {_tidy(height)}", **labelled})
         for tag, text in (("title", title), ("desc", description)):
             self.add(tag, text, id=f"{name}-{tag}")
@@ -71,9 +67,11 @@ class _Drawing:
         if title:
             self.add("text", title, x=_RIGHT, y=bottom + 24.0, text_anchor="end")
 
-    def label(self, text: str, x: float, middle: float, **attributes: Any) -> None:
-        """A text that ends before an axis."""
-        self.add("text", text, x=x - 5.0, y=middle + 0.35 * _FONT, text_anchor="end", **attributes)
+    def label(self, lines: Sequence[str], x: float, middle: float, font: float = _FONT, **attributes: Any) -> None:
+        """Lines of a text, each of which ends before an axis."""
+        for line, text in enumerate(lines, 1):
+            y = middle + 0.35 * font + _LINE / _FONT * font * (line - (len(lines) + 1) / 2)
+            self.add("text", text, x=x - 5.0, y=y, text_anchor="end", font_size=font, **attributes)
 
     def markup(self) -> Markup:
         """All of it."""
@@ -84,21 +82,21 @@ def _tidy(value: float) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
-def shown_label(label: str, most: int = 22) -> str:
-    """A label as it fits beside an axis."""
-    label = label or "(empty)"
-    return label if len(label) <= most else label[: most - 1] + "…"
+def _lines(label: str, most: int = 22) -> list[str]:
+    """A whole label, in lines that fit beside an axis."""
+    return textwrap.wrap(label, most) or ["(empty)"]
 
 
-def _left(labels: Iterable[str]) -> float:
-    """Where the axes begin: beside the widest label."""
-    wide = ([(c, 0.65 + 0.45 * (east_asian_width(c) in "WF") + 0.11 * c.isupper()) for c in text] for text in labels)
-    return 8 + _FONT * max((sum(_LETTERS.get(c, width) for c, width in text) for text in wide), default=1)
+def _left(labels: Iterable[Sequence[str]], font: float = _FONT) -> float:
+    """Where the axes begin: beside the widest line of a label."""
+    lines = (line for label in labels for line in label)
+    wide = ([(c, 0.65 + 0.45 * (east_asian_width(c) in "WF") + 0.11 * c.isupper()) for c in text] for text in lines)
+    return 8 + font * max((sum(_LETTERS.get(c, width) for c, width in text) for text in wide), default=1)
 
 
-def _scaled(left: float, most: float) -> _Place:
+def _scaled(left: float, most: float, right: float = _RIGHT) -> Callable[[float], float]:
     """Where a number from 0 to `most` stands."""
-    return lambda value: left + (_RIGHT - left) * value / most
+    return lambda value: left + (right - left) * value / most
 
 
 def _ticks(most: float, least_step: float = 0.0) -> list[float]:
@@ -113,19 +111,17 @@ def _ticks(most: float, least_step: float = 0.0) -> list[float]:
 def distribution_figure(distribution: Distribution, name: str) -> Markup:
     """Synthetic records as bars, released counts as dots with their interval, value by value from the top."""
     values = distribution.values
-    said = "; ".join(map(_value_words, values))
-    bottom = 4 + _ROW * max(2, len(values))
-    drawing = _Drawing(
-        name, bottom + _BELOW, f"{distribution.name}: synthetic records beside released counts", said or "no value"
-    )
-    labels = [shown_label(value.label) for value in values]
-    left = _left(labels)
+    said = "; ".join(map(_value_words, values)) or "no value"
+    labels = [_lines(value.label) for value in values]
+    middles, bottom = _rows(labels, 2)
+    drawing = _Drawing(name, bottom + _BELOW, f"{distribution.name}: synthetic records beside released counts", said)
+    counts = ["" if value.reported is None else f"{value.reported:,}" for value in values]
     most = max((max(value.synthetic, value.reported or 0, value.high or 0) for value in values), default=1)
-    place = _scaled(left, max(most, 1))
+    left, place = _beside(labels, counts, max(most, 1))
     drawing.axis(((place(tick), f"{tick:,.0f}") for tick in _ticks(max(most, 1), 1.0)), 4, bottom)
-    for row, (value, label) in enumerate(zip(values, labels, strict=True)):
-        middle = 4 + _ROW * (row + 0.5)
+    for value, label, count, middle in zip(values, labels, counts, middles, strict=True):
         drawing.label(label, left, middle)
+        drawing.label([count], WIDTH + 3, middle)
         width = place(value.synthetic) - left
         drawing.add("rect", x=left, y=middle - 5.4, width=width, height=10.8, class_="bar")
         if value.reported is not None and value.low is not None and value.high is not None:
@@ -133,6 +129,18 @@ def distribution_figure(distribution: Distribution, name: str) -> Markup:
             _interval(drawing, place(value.low), place(value.high), middle, "span")
             drawing.add("circle", cx=place(value.reported), cy=middle, r=2.2, class_="point")
     return drawing.markup()
+
+
+def _rows(labels: Sequence[Sequence[str]], least: int = 0) -> tuple[list[float], float]:
+    """The middle of the row of each label, and where the last of at least so many rows ends."""
+    ends = list(accumulate((4 + _LINE * len(label) for label in labels), initial=4.0))
+    return [(a + b) / 2 for a, b in pairwise(ends)], ends[-1] + _ROW * max(0, least - len(labels))
+
+
+def _beside(labels: list[list[str]], numbers: list[str], most: float) -> tuple[float, Callable[[float], float]]:
+    """Where axes begin and a number up to `most` is, between labels and a column of numbers."""
+    left, right = _left(labels), WIDTH - _left([numbers])
+    return left, _scaled(left, most, right)
 
 
 def _interval(drawing: _Drawing, low: float, high: float, y: float, kind: str) -> None:
@@ -143,25 +151,23 @@ def _interval(drawing: _Drawing, low: float, high: float, y: float, kind: str) -
 def worst_marginals_figure(rows: Sequence[MarginalDistance], name: str) -> Markup:
     """Distance of each of the worst marginals as a bar, and the part that noise alone implies as a line across it."""
     said = "; ".join(f"{', '.join(r.attributes)}: {r.tvd:.3f}" for r in rows)
-    high = 6 + _LINE * max((len(r.attributes) for r in rows), default=1)
-    bottom = 4 + high * len(rows)
+    labels = [_lines(", ".join(r.attributes), 34) for r in rows]
+    middles, bottom = _rows(labels)
     drawing = _Drawing(name, bottom + 34, "The marginals that the synthetic records keep worst", said)
-    left = _left(shown_label(attribute) for r in rows for attribute in r.attributes)
     most = max((max(r.tvd, r.noise or 0) for r in rows), default=0) or 1
-    place = _scaled(left, most)
+    left, place = _beside(labels, ["0.000"], most)
     drawing.axis(((place(tick), f"{tick:g}") for tick in _ticks(most)), 4, bottom)
-    for row, one in enumerate(rows):
-        middle = 4 + high * (row + 0.5)
-        for line, attribute in enumerate(one.attributes):
-            drawing.label(shown_label(attribute), left, middle + _LINE * (line - (len(one.attributes) - 1) / 2))
+    for one, label, middle in zip(rows, labels, middles, strict=True):
+        drawing.label(label, left, middle)
+        drawing.label([f"{one.tvd:.3f}"], WIDTH + 3, middle)
         drawing.add("rect", x=left, y=middle - 5.4, width=place(one.tvd) - left, height=10.8, class_="distance")
         if one.noise is not None:
             drawing.line(place(one.noise), middle - 8, place(one.noise), middle + 8, "noise")
-    drawing.add("rect", x=left, y=bottom + 22.0, width=10.0, height=8.0, class_="distance")
-    drawing.add("text", "distance (TVD)", x=left + 14, y=bottom + 29.5)
+    drawing.add("rect", x=8.0, y=bottom + 22.0, width=10.0, height=8.0, class_="distance")
+    drawing.add("text", "distance (TVD)", x=22.0, y=bottom + 29.5)
     if any(one.noise is not None for one in rows):
-        drawing.line(left + 98, bottom + 20, left + 98, bottom + 32, "noise")
-        drawing.add("text", "implied by the noise alone", x=left + 104, y=bottom + 29.5)
+        drawing.line(106, bottom + 20, 106, bottom + 32, "noise")
+        drawing.add("text", "implied by the noise alone", x=112.0, y=bottom + 29.5)
     return drawing.markup()
 
 
@@ -169,8 +175,9 @@ def association_figure(names: Sequence[str], matrix: Sequence[Sequence[float | N
     """A heat map of association from 0 to 1; nothing is drawn below .1, and pairs without a number are hatched."""
     size = len(names)
     cells = np.array([[np.nan if x is None else x for x in row] for row in matrix], float).reshape(size, size)
-    labels = [shown_label(label, 18) for label in names]
-    left = _left(labels)
+    labels = [_lines(label) for label in names]
+    font = min(_FONT, 230 / max(sum(map(len, labels)), size, 1))
+    left = _left(labels, font)
     side = WIDTH - 34 - left
     unit = side / max(size, 1)
     drawing = _Drawing(name, side + left + 4, title, f"The strongest: {'; '.join(strongest_pairs(names, matrix))}")
@@ -181,18 +188,15 @@ def association_figure(names: Sequence[str], matrix: Sequence[Sequence[float | N
     np.fill_diagonal(which, _SAME)
     # one path for a colour: one for each cell of 200 columns would be most of the page
     for colour in map(int, np.unique(which)):
-        places = zip(*np.nonzero(which == colour), strict=True)
-        path = "".join(
-            f"M{_tidy(left + c * unit)},{_tidy(2 + r * unit)}h{_tidy(unit)}v{_tidy(unit)}h-{_tidy(unit)}z"
-            for r, c in places
-        )
+        places = np.argwhere(which == colour).tolist()
+        corners = (f"M{_tidy(left + c * unit)},{_tidy(2 + r * unit)}" for r, c in places)
+        path = "".join(f"{corner}h{_tidy(unit)}v{_tidy(unit)}h-{_tidy(unit)}z" for corner in corners)
         drawing.add("path", d=path, **_fill(colour, name))
     for i, label in enumerate(labels):
         middle = 2 + (i + 0.5) * unit
-        font: dict[str, Any] = {"font_size": min(_FONT, 230 / size)}
-        drawing.label(label, left, middle, **font)
-        x, y = left + middle - 2 + 0.35 * font["font_size"], side + 7
-        drawing.add("text", label, x=x, y=y, text_anchor="end", transform=f"rotate(-90 {_tidy(x)} {_tidy(y)})", **font)
+        drawing.label(label, left, middle, font)
+        x, y = left + middle - 2, side + 7
+        drawing.label(label, x + 5, y, font, transform=f"rotate(-90 {_tidy(x)} {_tidy(y)})")
     if size <= _SAID_IN_CELLS:
         for row, column in np.argwhere(~np.isnan(cells) & (which != _SAME)):
             x, y = left + (column + 0.5) * unit, 4.5 + (row + 0.5) * unit
@@ -213,8 +217,9 @@ def _colour_bar(drawing: _Drawing, side: float, name: str) -> None:
     """The colours of a heat map beside it, with their ends."""
     step = 0.8 * side / _COLOURS
     for colour in range(_COLOURS):
-        y = 2 + 0.9 * side - (colour + 1) * step
-        drawing.add("rect", x=WIDTH - 27, y=y, width=8.0, height=step, **_fill(colour, name))
+        drawing.add(
+            "rect", x=WIDTH - 27, y=2 + 0.9 * side - (colour + 1) * step, width=8.0, height=step, **_fill(colour, name)
+        )
     for share in range(0, _COLOURS + 1, 2):
         drawing.add("text", f"{share / _COLOURS:g}", x=WIDTH - 16, y=5 + 0.9 * side - share * step, font_size=8.0)
 
@@ -228,8 +233,8 @@ def error_figure(buckets: Sequence[CountBucket], name: str) -> Markup:
     sizes = [math.log10(max(bucket.mean_count or 0, 1)) for bucket, _ in known]
     first, most = math.floor(min(sizes)), max(error for _, error in known) or 1
     across = _scaled(left, max(max(sizes) - first, 1))
-    decades = range(int(max(sizes) - first) + 1)
-    drawing.axis(((across(d), f"{10 ** (first + d):,}") for d in decades), 18, bottom, "synthetic count")
+    decades = ((across(d), f"{10 ** (first + d):,}") for d in range(int(max(sizes) - first) + 1))
+    drawing.axis(decades, 18, bottom, "synthetic count")
     drawing.add("text", "mean error, in % of the count", x=2.0, y=10.0)
 
     def up(error: float) -> float:
@@ -237,7 +242,7 @@ def error_figure(buckets: Sequence[CountBucket], name: str) -> Markup:
 
     for tick in _ticks(most):
         drawing.line(left, up(tick), _RIGHT, up(tick), "grid")
-        drawing.label(f"{tick:,g}", left, up(tick))
+        drawing.label([f"{tick:,g}"], left, up(tick))
     points = [(across(size - first), up(error)) for size, (_, error) in zip(sizes, known, strict=True)]
     drawing.add("polyline", points=" ".join(f"{_tidy(x)},{_tidy(y)}" for x, y in points), class_="span")
     for x, y in points:
@@ -257,7 +262,7 @@ def spending_figure(points: Sequence[tuple[datetime, float]], until: datetime, t
 
     for tick in (0.0, 0.5, 1.0):
         drawing.line(left, up(tick), _RIGHT, up(tick), "noise" if tick == 1 else "grid")
-        drawing.label(f"{100 * tick:.0f} %", left, up(tick))
+        drawing.label([f"{100 * tick:.0f} %"], left, up(tick))
     for x, moment, anchor in ((left, points[0][0], "start"), (_RIGHT, until, "end")):
         drawing.add("text", f"{moment:%Y-%m-%d}", x=x, y=bottom + 12, text_anchor=anchor)
     steps = "".join(f"H{_tidy(across(m.timestamp() - first))}V{_tidy(up(share))}" for m, share in points)
@@ -267,23 +272,20 @@ def spending_figure(points: Sequence[tuple[datetime, float]], until: datetime, t
 
 def audit_figure(findings: Sequence[Finding], name: str) -> Markup:
     """Measured intervals as shares of their claims, line by line from the top; the claim is at 1."""
-    said = "; ".join(
-        f"{f.name}: {f.quantity} {f.measured.low:.3g} to {f.measured.high:.3g} of {f.claim:.3g}" for f in findings
-    )
-    bottom = 4 + 20.0 * len(findings)
+    names = [f"{f.name} ({f.quantity})" for f in findings]
+    ends = (f"{f.measured.low:.3g} to {f.measured.high:.3g} of {f.claim:.3g}" for f in findings)
+    said = "; ".join(f"{own}: {end}" for own, end in zip(names, ends, strict=True))
+    labels = [_lines(own, 44) for own in names]
+    (middles, bottom), left = _rows(labels), _left(labels)
     drawing = _Drawing(name, bottom + 28, "Measured privacy loss beside what is claimed", said)
-    labels = [shown_label(f"{finding.name} ({finding.quantity})", 44) for finding in findings]
-    left = _left(labels)
     place = _scaled(left, 2.05)
-    ticks = ((place(tick), f"{tick:g}") for tick in (0, 0.5, 1, 1.5, 2))
-    drawing.axis(ticks, 4, bottom, "measured, as a share of the claim")
+    drawing.axis(((place(t), f"{t:g}") for t in (0, 0.5, 1, 1.5, 2)), 4, bottom, "measured, as a share of the claim")
     drawing.line(place(1), 4, place(1), bottom, "noise")
-    for row, (finding, label) in enumerate(zip(findings, labels, strict=True)):
-        middle = 4 + 20 * (row + 0.5)
+    for finding, label, middle in zip(findings, labels, middles, strict=True):
         drawing.label(label, left, middle)
-        low, high = np.clip(np.array([finding.measured.low, finding.measured.high]) / finding.claim, 0, 2)
-        kind = "span" if finding.verdict == "holds" else "beyond"
-        _interval(drawing, place(float(low)), place(float(high)), middle, kind)
+        measured, claim = finding.measured, finding.claim
+        low, high = (place(min(2.0, max(0.0, end / claim))) for end in (measured.low, measured.high))
+        _interval(drawing, low, high, middle, "span" if finding.verdict == "holds" else "beyond")
     return drawing.markup()
 
 

@@ -25,7 +25,7 @@ from marginweave.tasks.publish import figures, reader
 from marginweave.tasks.publish.best import best_records, distributions
 from marginweave.tasks.publish.conclusions import citation, conclusions
 from marginweave.tasks.publish.explorer import render_explorer
-from marginweave.tasks.publish.reader import PublishedRelease, RecordCodes, ShownRecords, titled_names
+from marginweave.tasks.publish.reader import PublishedRelease, RecordCodes, ShownRecords
 from marginweave.tasks.publish.tables import ROW_GROUP
 from marginweave.tasks.publish.templates import render
 from marginweave.tasks.publish.wording import paid_words, reader_warnings
@@ -100,10 +100,9 @@ def render_report(
     Returns:
         HTML. DP: post-processing of released counts and records; with `internal` none.
     """
-    statement, aggregates = published.statement, published.aggregates
+    statement, aggregates, titled = published.statement, published.aggregates, published.configuration.titled_names
     scale = published.total / shown.records if shown.records else 1.0
     columns = distributions(published, shown, scale)
-    named = dict(zip(aggregates.domain.names, titled_names(published), strict=True))
     return render(
         "report.html.j2",
         published=published,
@@ -122,16 +121,16 @@ def render_report(
         columns=[(c, figures.distribution_figure(c, f"column-{j}")) for j, c in enumerate(columns)],
         conclusions=conclusions(published, columns, evaluation.verdict),
         citation=citation(published.configuration, statement),
-        pairs=_pairs(evaluation),
-        named=named,
-        figures=_quality_figures(evaluation, "quality", "Released counts", named),
-        internal_figures=internal and _quality_figures(internal, "internal", "Sensitive table", named),
+        pairs=_pairs(evaluation, titled),
+        figures=_quality_figures(evaluation, "quality", "Released counts", titled),
+        internal_figures=internal and _quality_figures(internal, "internal", "Sensitive table", titled),
     )
 
 
-def _pairs(evaluation: Evaluation) -> list[tuple[str, str, list[SetVerdict]]]:
+def _pairs(evaluation: Evaluation, titled: Mapping[str, str]) -> list[tuple[str, str, list[SetVerdict]]]:
     """The pairs of each grade: the best of the good first, of all others the worst, and those that nothing measured."""
-    rows = [one for one in (evaluation.verdict.sets if evaluation.verdict else ()) if len(one.attributes) == 2]
+    sets = [one for one in (evaluation.verdict.sets if evaluation.verdict else ()) if len(one.attributes) == 2]
+    rows = [one.model_copy(update={"attributes": [titled[name] for name in one.attributes]}) for one in sets]
     known = sorted((one for one in rows if one.error is not None), key=lambda one: one.error or 0.0)
     found = [(*words, [one for one in known if one.grade == grade]) for grade, words in _GRADES.items()]
     found = [(kind, words, some if kind == "good" else some[::-1]) for kind, words, some in found]
@@ -140,7 +139,7 @@ def _pairs(evaluation: Evaluation) -> list[tuple[str, str, list[SetVerdict]]]:
 
 
 def _quality_figures(
-    evaluation: RecordAgreement, name: str, reference: str, named: Mapping[str, str]
+    evaluation: RecordAgreement, name: str, reference: str, titled: Mapping[str, str]
 ) -> dict[str, Any]:
     """The figures of what an evaluation has, by section."""
     found: dict[str, Any] = {}
@@ -149,11 +148,10 @@ def _quality_figures(
     if evaluation.marginals:
         found["worst"] = figures.worst_marginals_figure(evaluation.marginals, f"{name}-worst")
     measure = evaluation.association.cramers_v
-    if names := measure.names:
-        titled = [named.get(own, own) for own in names]
+    if names := [titled.get(own, own) for own in measure.names]:
         sides = ("synthetic", measure.synthetic, "Synthetic records"), ("reference", measure.reference, reference)
         found["association"] = [
-            (title, figures.association_figure(names, of, title, f"{name}-{side}"), figures.strongest_pairs(titled, of))
+            (title, figures.association_figure(names, of, title, f"{name}-{side}"), figures.strongest_pairs(names, of))
             for side, of, title in sides
         ]
     return found

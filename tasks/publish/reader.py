@@ -268,10 +268,3 @@ def titled_labels(published: PublishedRelease) -> list[tuple[str, ...]]:
         titles = (column.titles or {}) if isinstance(column, ValuedColumn) and len(attribute.columns) == 1 else {}
         found.append(tuple(f"{label} ({titles[label]})" if label in titles else label for label in labels))
     return found
-
-
-def titled_names(published: PublishedRelease) -> list[str]:
-    """The names of the attributes, with the label of a column behind its name. DP: post-processing."""
-    columns, attributes = published.configuration.columns, published.configuration.attributes
-    labels = [columns[a.columns[0]].label if len(a.columns) == 1 else None for a in attributes]
-    return [f"{a.name} ({label})" if label else a.name for a, label in zip(attributes, labels, strict=True)]

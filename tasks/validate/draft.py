@@ -126,7 +126,8 @@ def _of_dictionary(
             codes, titles = None, {}
         if codes and are_codes(table.column(name), codes):
             coded = ColumnDraft("category", {"values": values, **words})
-            if missing := draft.facts.get("missing"):  # of the table and not of the dictionary
+            texts = draft.facts.get("missing", ())
+            if missing := [text for text in texts if text not in codes]:  # of the table and not of the dictionary
                 coded.facts["missing"] = missing
                 found[name] = replace(coded, remark='the codes are published; what means "no value" is not'), None
             else:

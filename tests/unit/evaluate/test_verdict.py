@@ -294,3 +294,22 @@ def test_such_a_mean_is_in_the_verdict() -> None:
     assert found.says[-1].endswith("; the mean of age (why).")
     assert "of grade (why)" not in found.says[-1]
     assert found.publication == "with care"
+
+
+def test_sentences_have_the_labels_of_columns() -> None:
+    """Of pairs that are not good, of a mean, and of a column in doubt; the sets have their names."""
+    columns = [
+        ColumnFacts(name="age", missing=0, is_even=False, mean="why"),
+        ColumnFacts(name="sex", missing=0.9, is_even=False),
+    ]
+    titled = {"age": "age (in years)", "sex": "sex (as told)", "grade": "grade"}
+    found = verdict({("age",): 0.01, ("age", "sex"): 0.1, ("sex", "grade"): 0.2}, {1: [1.0]}, 1e6, columns, 1.0, titled)
+    text = " ".join(found.says)
+    for said in (
+        "age (in years) x sex (as told)",
+        "sex (as told) x grade",
+        "mean of age (in years)",
+        "sex (as told) is missing",
+    ):
+        assert said in text
+    assert found.sets[1].attributes == ("age", "sex")

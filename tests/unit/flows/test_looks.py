@@ -23,6 +23,7 @@ CHANGES: dict[str, tuple[dict[str, Any], bool]] = {
     "where it is published": ({"columns__sex__public": "the code list"}, False),
     "the default, written out": ({"columns__sex__outside": "null"}, False),
     "a label": ({"columns__sex__label": "Sex"}, False),
+    "what values are called": ({"columns__sex__titles": {"f": "Women"}}, False),
     "a value": ({"columns__sex__values": ["f", "m", "x"]}, True),
     "bounds": ({"columns__age__bounds": [0, 120]}, True),
     "bins": ({"columns__age__bins": 4}, True),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from datetime import UTC, datetime
 from decimal import Decimal
 
 import pytest
 
+from marginweave.flows.postprocess.overview import overview_page
 from marginweave.schemas.budget import BasicAmount, Cost, amount
 from marginweave.tasks.accounting.accountants import gdp_mu
 from marginweave.tasks.ledger.boxes import epsilon_left, total_with
@@ -36,3 +39,17 @@ def test_nothing_is_left_of_a_spent_account(ledger, reserve, plan) -> None:
     reserve("b", dataset="b", plan=plan(epsilon=1.0, cost_delta=2e-7, mu2=0.012), source="b")
     ledger.draws.return_unused("b", ["count", "level-1", "level-2"])
     assert epsilon_left(ledger.accounts.total("b")) == 0
+
+
+@pytest.mark.parametrize(("part", "is_used_up"), [("0.5", False), ("0.9999999", True)])
+def test_the_overview_offers_no_release_that_would_be_noise(
+    ledger, location, reserve, plan, tmp_path, part, is_used_up
+) -> None:
+    """Of an account that is used up but for the last digits it says so, and what can be done."""
+    box = ledger.accounts.total("affairs").account.box
+    reserve(plan=plan(mu2=float(box.mu2 * Decimal(part)), draws=("one",)))
+    assert epsilon_left(ledger.accounts.total("affairs")) > 0
+    text = re.sub(r"<[^>]*>|\s+", " ", overview_page([tmp_path], location, datetime.now(UTC)).decode())
+    assert ("one more release of epsilon" in text) is not is_used_up
+    assert ("nothing: it is used up" in text) is is_used_up
+    assert ("marginweave ledger cap affairs --epsilon E --delta D --reason TEXT" in text) is is_used_up

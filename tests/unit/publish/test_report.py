@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import re
 from dataclasses import replace
 from functools import cache
@@ -21,11 +22,16 @@ from marginweave.schemas.released.verdict import Publication, VerdictSummary
 from marginweave.tasks.accounting.plan.k_tuples import plan_budget
 from marginweave.tasks.evaluate.intervals import release_intervals
 from marginweave.tasks.evaluate.verdict import verdict
-from marginweave.tasks.publish.best import MOST_VALUES, distributions
+from marginweave.tasks.publish.best import MOST_ORDERED, MOST_VALUES, Distribution, ValueCounts, distributions
 from marginweave.tasks.publish.conclusions import conclusions
-from marginweave.tasks.publish.figures import association_figure, strongest_pairs, worst_marginals_figure
+from marginweave.tasks.publish.figures import (
+    association_figure,
+    distribution_figure,
+    strongest_pairs,
+    worst_marginals_figure,
+)
 from marginweave.tasks.publish.pages import release_pages, render_explorer, render_report
-from marginweave.tasks.publish.reader import PublishedRelease, record_codes, titled_names
+from marginweave.tasks.publish.reader import PublishedRelease, record_codes
 from tests.support.configurations import configuration
 from tests.support.noisy_marginals import LEVELS
 from tests.support.published import (
@@ -213,14 +219,14 @@ def test_pages_show_what_columns_are_called() -> None:
     assert "<p>A survey</p>" in page
     assert f"<h1>{HOSTILE}</h1>" in unescape(explorer)
     alone, records = published(columns={**COLUMNS, "age": {**COLUMNS["age"], "label": "Age in years"}})
-    assert titled_names(alone) == ["sex", "region", "signs", "age (Age in years)"]
-    judged = FULL.model_copy(update={"verdict": verdict({("sex", "age"): 0.31}, {2: [4.0]}, 600)})
-    titled = judged.association.cramers_v.model_copy(update={"names": ("sex", "age")})
-    judged = judged.model_copy(update={"association": judged.association.model_copy(update={"cramers_v": titled})})
-    page = render_report(alone, shown(alone, records), judged)
+    assert [*alone.configuration.titled_names.values()] == ["sex", "region", "signs", "age (Age in years)"]
+    judged, measure = verdict({("sex",): 0.02, ("sex", "age"): 0.11}, {2: [4.0]}, 600), MORE["association"].cramers_v
+    pairs = MORE["association"].model_copy(update={"cramers_v": measure.model_copy(update={"names": ("sex", "age")})})
+    page = page_of(alone, records, EVALUATION.model_copy(update={"verdict": judged, "association": pairs}))
     assert "<b>Age in years</b>" in page
-    assert "sex x age (Age in years)" in page
-    assert "sex and age (Age in years) 0.25" in page
+    assert "<td>sex x age (Age in years)</td>" in page
+    assert "<li>sex and age (Age in years) 0.25</li>" in page
+    assert page.count(">age (Age in years)</text>") == 4
 
 
 @pytest.mark.parametrize(
@@ -389,11 +395,24 @@ def test_rules_that_every_record_keeps_are_one_sentence() -> None:
     assert "never missing" not in page
 
 
-def test_the_names_of_a_marginal_have_room() -> None:
-    """A line of 8 points takes 9.2; beside the axis of ten triples there are thirty."""
-    rows = [MarginalDistance(attributes=("one", "another", "a third"), tvd=0.5, noise=None)] * 10
-    (height,) = re.findall(r'viewBox="0 0 \S+ (\S+)"', worst_marginals_figure(rows, "worst"))
-    assert float(height) - 54 > 30 * 9.2
+def test_names_and_values_are_whole_and_have_room() -> None:
+    """Each word of a label is in the figure, and its count beside it; a line of 8 points takes 9.2."""
+    long = ("the first of the names", "another name, which is longer than a line", "a third")
+    rows = [MarginalDistance(attributes=long, tvd=0.5, noise=None)] * 10
+    one = ValueCounts(label="Codes of the International Classification", synthetic=7, reported=1234, low=1, high=1300)
+    columns = Distribution(name="c", columns=("c",), kind="category", values=(one, one), more=0, missing=0)
+    matrix = [[1.0, 0.5], [0.5, 1.0]]
+    for figure, label, number in (
+        (worst_marginals_figure(rows, "f"), ", ".join(long), "0.500"),
+        (distribution_figure(columns, "f"), one.label, "1,234"),
+        (association_figure([one.label, "b"], matrix, "t", "f"), one.label, "0.50"),
+    ):
+        texts = re.findall(r"<text (?!.*rotate)([^>]*)>(.*?)</text>", str(figure).replace("><", ">\n<"))
+        assert label in " ".join(text for _, text in texts)
+        assert number in [text for _, text in texts]
+        lines = sorted(float(y) for said, text in texts if text in label for y in re.findall(r' y="(\S+)"', said))
+        assert len(lines) > 1
+        assert min(after - before for before, after in itertools.pairwise(lines)) > 9.2
 
 
 def test_intervals_and_bounding_are_explained() -> None:
@@ -451,6 +470,17 @@ def test_of_many_values_the_most_frequent_are_drawn() -> None:
     (found,) = distributions(release, shown(release, codes), 1.0)
     assert found.more == 5
     assert [v.label for v in found.values] == [str(v) for v in range(MOST_VALUES + 4, 4, -1)]
+
+
+@pytest.mark.parametrize(("bins", "first", "left_out"), [(MOST_VALUES + 5, 0, 0), (MOST_ORDERED + 5, 5, 5)])
+def test_no_bin_is_left_out_between_others(bins: int, first: int, left_out: int) -> None:
+    """However few records it has; where there are too many, those side by side that have most records are drawn."""
+    columns = {"age": {"type": "number", "bounds": [0, bins], "bins": list(range(bins + 1)), "decimals": 0}}
+    values = np.repeat(np.array([0, bins - 1], np.uint8), [10, 200])
+    release, codes = published([values], columns=columns)
+    (found,) = distributions(release, shown(release, codes), 1.0)
+    assert [v.label for v in found.values] == list(release.aggregates.domain.labels[0][first:])
+    assert found.more == left_out
 
 
 def test_a_release_without_any_record_or_combination_has_its_pages() -> None:

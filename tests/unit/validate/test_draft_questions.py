@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 
@@ -10,15 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from marginweave.schemas.configuration.columns.category import ValuedColumn
 from marginweave.schemas.configuration.execution import SourceFile
 from marginweave.schemas.configuration.values import number
 from marginweave.schemas.configuration.yaml_source import parse_yaml
 from marginweave.schemas.errors import InputError
-from marginweave.tasks.accounting.plan.resolve import parse_configuration
+from marginweave.tasks.accounting.plan.resolve import load_configuration, parse_configuration
 from marginweave.tasks.validate.draft import draft_configuration
 from marginweave.tasks.validate.draft_columns import ColumnDraft, look_at
 from marginweave.tasks.validate.draft_unit import near_on_grid, on_grid, subject_of
 from marginweave.tasks.validate.orders import in_order
+from tests.support.drafts import answered
 
 FILE = SourceFile.model_validate({"file": "t.csv"})
 
@@ -201,3 +204,18 @@ def test_a_data_dictionary_names_columns_and_does_not_bend_numbers(tmp_path: Pat
     }
     assert "the dictionary has codes for it" in text
     assert (columns["route"]["type"], columns["route"]["public"]) == ("category", "data dictionary d.csv")
+
+
+def test_a_code_of_the_dictionary_is_no_missing_text(tmp_path: Path) -> None:
+    """As N, not applicable, of a survey of the census: the draft, once answered, is accepted and has it as a value."""
+    codes = {"N": "N/A (less than 16 years old)", **{str(i): f"industry {i}" for i in range(30)}}
+    (tmp_path / "d.json").write_text(
+        json.dumps({"work": {"values": codes}, "sex": {"values": {"1": "Male", "2": "Female"}}})
+    )
+    rows = [f"{'N' if i % 3 == 0 else i % 29},{1 + i % 2 if i % 5 else 'X'}" for i in range(300)]
+    (tmp_path / "t.csv").write_text("\n".join(["work,sex", *rows]) + "\n")
+    text = answered(draft_configuration(str(tmp_path / "t.csv"), FILE, "d.json", tmp_path), "a code list")
+    (tmp_path / "t.yaml").write_text(text)
+    work = load_configuration(tmp_path / "t.yaml").columns["work"]
+    assert isinstance(work, ValuedColumn)
+    assert (work.values, work.missing) == (tuple(codes), None)
