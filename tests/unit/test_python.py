@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -42,6 +43,7 @@ from tests.support.column_kinds import KINDS
 from tests.support.configurations import raw
 from tests.support.homes import unpack_home
 from tests.support.people_table import people_frame
+from tests.support.places import REPOSITORY
 from tests.support.releases import reserve_release, small_plan
 
 HEAVY = ("numba", "numpy", "pandas", "prefect", "pyarrow", "pydantic", "sqlalchemy", "yaml")
@@ -461,3 +463,21 @@ def test_a_fit_that_awaits_approval_does_not_say_that_it_is_released(
     assert released == f"Already released, nothing charged: {folder.release}"
     assert waiting.startswith("Awaiting approval, epsilon 1 and delta 1e-06 charged, nothing is published yet: ")
     assert "marginweave approve spring" in waiting
+
+
+def test_the_recipe_for_a_draft_takes_columns_whose_values_stay_private() -> None:
+    """The block of docs/python.md as it stands, for a table with a column of too many values for a list."""
+    page = (REPOSITORY / "docs" / "python.md").read_text(encoding="utf-8")
+    (block,) = [
+        code
+        for code in re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+        if "Configuration.draft(visits" in code
+    ]
+    towns = [f"town {i % 83}" for i in range(200)]
+    names: dict[str, Any] = {
+        "mw": mw,
+        "visits": pd.DataFrame({"age": range(200), "town": towns, "sex": ["f", "m"] * 100}),
+    }
+    exec(compile(block, "docs/python.md", "exec"), names)
+    assert names["draft"]["columns"]["town"] == {"type": "category", "domain": "private"}
+    assert mw.Synthesizer(names["draft"]).plan().frame["draw"].iloc[0] == "values"
