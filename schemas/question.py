@@ -17,7 +17,7 @@ from marginweave.schemas.errors import InputError
 
 _COMPARED = {">=": "from", ">": "above", "<=": "to", "<": "below"}
 _CONDITION = re.compile(
-    r"\s*(?P<column>[^<>=!]+?)\s*(?:(?P<sign>>=|<=|!=|>|<|=)|\s(?P<word>not\s+in|in)\s)\s*(?P<values>.*?)\s*"
+    r"\s*(?P<column>[^<>=!]+?)\s*(?:(?P<sign>>=|<=|!=|>|<|==(?=\s)|=)|\s(?P<word>not\s+in|in)\s)\s*(?P<values>.*?)\s*"
 )
 
 
@@ -69,7 +69,7 @@ class Question(FrozenModel):
             raise ValueError("must not name a column twice in by")
         if self.of == "population" and self.asked in ("count", "sum"):
             raise ValueError(
-                "must ask for a share, a mean or a quantile of a population: how large it is, no sample tells"
+                "must ask for a share, a mean or a quantile of a population, whose size no sample tells; or ask of the table"
             )
         _ = self.fraction
         return self

@@ -152,6 +152,10 @@ def _show(answers: Sequence[Answer], *, as_json: bool, as_csv: bool, whole: str 
         out.print(
             f"{printable(asked)}: low to high covers the truth with probability {first.level:g}, each row by itself."
         )
+    if any(answer.question.partition(" ")[0] not in ("count", "share") for answer in answers):
+        out.print(
+            "Of a column with bins it reaches from their lower to their upper ends, wherever the values lie inside."
+        )
 
 
 def _cross(answers: Sequence[Answer], columns: Sequence[str]) -> None:

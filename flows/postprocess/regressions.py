@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 
@@ -44,6 +45,7 @@ def answer_regression(place: Path, asked: Regression) -> tuple[tuple[str, ...], 
     Raises:
         InputError: as `marginweave.inference.regression`.
     """
+    _check(asked)
     answers, published = read_answers(place), PublishedRelease.read(place)
     model = published.mixture
     if model is None or not isinstance(answers, MarginalAnswers):
@@ -55,6 +57,8 @@ def answer_regression(place: Path, asked: Regression) -> tuple[tuple[str, ...], 
     assert isinstance(answers.squares, LeastSquares)  # as `read_answers` makes them
     _, compression = estimation_input(published.counts, published.configuration)
     assert compression is not None  # marginals have one
+    for column in asked.values:
+        _place(answers, column)
     names, terms = ["intercept"], list[Term]()
     for column in (*asked.columns, asked.target):
         code = _place(answers, column)
@@ -76,6 +80,17 @@ def answer_regression(place: Path, asked: Regression) -> tuple[tuple[str, ...], 
     reach = Reach(level=asked.level, pure=answers.squares.measured.pure)
     half = np.array([reach.of(sd) for sd in np.sqrt(np.diagonal(solved.covariance)).tolist()])
     return tuple(names[: len(half)]), solved, half
+
+
+def _check(asked: Regression) -> None:
+    """Refuse what is no regression; raises InputError."""
+    for name, value, known in (("kind", asked.kind, get_args(Kind)), ("of", asked.of, ("population", "table"))):
+        if value not in known:
+            raise InputError(f"{name} ({value}) must be {' or '.join(known)}")
+    if not 0 < asked.level < 1:
+        raise InputError(f"level ({asked.level:g}) must be between 0 and 1, such as .95")
+    if wrong := [name for name, own in asked.values.items() if not np.isfinite([*own.values()]).all()]:
+        raise InputError(f"values of {listed(wrong)} must be finite numbers")
 
 
 def _place(answers: MarginalAnswers, column: str) -> int:
@@ -100,6 +115,10 @@ def _scores(answers: MarginalAnswers, place: int, column: str, asked: Regression
         else:
             middle = ((own.low + own.high) / 2).tolist()
             numbers = {label: m for label, m in zip(labels, middle, strict=True) if np.isfinite(m)}
+    if unknown := [label for label in numbers if label not in labels]:
+        raise InputError(
+            f"values of {column!r} names {listed(unknown)}, which it has not; its values: {listed(labels)}"
+        )
     if lacking := [label for label in labels if label not in numbers]:
         raise InputError(f"{column!r} has values without a number; say in `values` what they count: {listed(lacking)}")
     scores = np.array([[float(numbers[label]) for label in labels]])

@@ -60,7 +60,9 @@ def regression(
     """The regression of `target` on `columns`, from the measured pairs of columns of the release in a folder.
 
     A number counts as the middle of its bin, a category of numbers as these, another one as an indicator of each of its values
-    but the first. `docs/inference.md` says how it is computed, how often intervals cover, and when they do not.
+    but the first. Intervals are of coefficients of such numbers; those of the numbers inside bins may be others. Of a mean,
+    `query --mean` has a range that covers them. `docs/inference.md` says how it is computed, how often intervals cover,
+    and when they do not.
 
     Args:
         release: a folder with privacy.json, measurements.parquet and model.parquet.
@@ -72,8 +74,8 @@ def regression(
         level: of the intervals.
 
     Raises:
-        InputError: the release has no model, a column was not counted or has values without a number, two columns are in no
-            measured set together, rows are no sample, or the regression has no single solution.
+        InputError: an argument is none of these, the release has no model, a column was not counted or has values without a
+            number, two columns are in no measured set together, rows are no sample, or the regression has no single solution.
     """
     from marginweave.flows.postprocess.regressions import Regression, answer_regression
 

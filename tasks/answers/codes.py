@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -142,7 +143,12 @@ class Codes:
         try:
             labels = labels_of(name, column, asked, self.configuration.missing_texts(name))
         except ValueError as error:
-            raise InputError(f"a condition {str(error).removeprefix('structure ')}") from None
+            said = (
+                str(error)
+                .removeprefix("structure ")
+                .replace("a range is", f"a range is {name} >= FROM and {name} < BELOW, or")
+            )
+            raise InputError(f"a condition {said}") from None
         attribute, flags = self.configuration.attributes[place], np.zeros(self.sizes[place], np.bool_)
         if attribute.of_set:
             return self._of_set(name, labels)
@@ -208,4 +214,9 @@ class Codes:
         if len(parts) > 1 and set(parts) <= set(names):
             ways = f"query --by {' --by '.join(parts)}, table {' '.join(parts)}, or in a file by: [{', '.join(parts)}]"
             raise InputError(f"{name!r} are several columns, which are named one by one: {ways}")
-        raise InputError(f"{name!r} is no column that was counted; there are {listed(names)}")
+        if name in self.configuration.columns and not of_set:
+            raise InputError(f"{name!r} was not counted: it follows from other columns; there are {listed(names)}")
+        by_letters = {own.casefold(): own for own in names}
+        close = [by_letters[own] for own in difflib.get_close_matches(name.casefold(), by_letters, n=1)]
+        meant = f"; did you mean {close[0]}? There" if close else "; there"
+        raise InputError(f"{name!r} is no column that was counted{meant} are {listed(names)}")

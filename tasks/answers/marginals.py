@@ -37,6 +37,7 @@ Factor = tuple[int, Floats]
 
 _RESTS = "rests on the model"
 _TOO_FEW = "do not use: too few records for their noise"
+_NOBODY = "no value meets the conditions"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -67,17 +68,19 @@ class MarginalAnswers:
         for group in self.codes.groups(question):
             own = [_factor(chosen) for chosen in group.chosen]
             found, flag, how = self._best(question, where, own, numbers)
+            ends = (None,) * 3 if found is None else (found.estimate, found.low, found.high)
+            estimate, low, high = (None if end is None else end + 0 for end in ends)  # a clipped -0.0 is 0
             yield Answer(
                 question=question.words,
                 group=group.labels,
-                estimate=found.estimate if found else None,
-                low=found.low if found else None,
-                high=found.high if found else None,
+                estimate=estimate,
+                low=low,
+                high=high,
                 noise_sd=found.sd if found else None,
                 level=question.level,
                 of=question.of,
                 how=how,
-                flag=flag,
+                flag=_NOBODY if _met_by_none([*where, *own]) else flag,
             )
 
     def _best(
@@ -193,6 +196,13 @@ class MarginalAnswers:
 
 def _factor(chosen: Chosen) -> Factor:
     return chosen.place, chosen.codes.astype(np.float64)
+
+
+def _met_by_none(factors: Iterable[Factor]) -> bool:
+    met = dict[int, Floats]()
+    for place, vector in factors:
+        met[place] = vector * met.get(place, 1.0)
+    return not all(vector.any() for vector in met.values())
 
 
 def _share(solved: Estimates, reach: Reach, *, sampled: bool) -> tuple[EstimateInterval, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,19 @@ def test_regressions_of_a_release(alone: CommandLine, monkeypatch: pytest.Monkey
     ):
         with pytest.raises(InputError, match=message):
             regression(place, *asked, values=scores)
+    given: dict[str, Any] = {"kind": "logistic", "values": scores}
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"kind": "logit"}, r"^kind \(logit\) must be linear or logistic$"),
+        ({"of": "rows"}, r"^of \(rows\) must be population or table$"),
+        ({"level": 95}, r"^level \(95\) must be between 0 and 1"),
+        ({"level": 0}, r"^level \(0\) must be between 0 and 1"),
+        ({"values": {**scores, "town": {"a": 1}}}, "'town' is no column that was counted by itself"),
+        ({"values": {"sex": {**scores["sex"], "x": 1}}}, "values of 'sex' names x, which it has not"),
+        ({"values": {"sex": {**scores["sex"], "f": math.nan}}}, "values of sex must be finite numbers"),
+    ]
+    for wrong, message in cases:
+        with pytest.raises(InputError, match=message):
+            regression(place, "sex", ["region"], **{**given, **wrong})
     with pytest.raises(InputError, match="count 0 or 1"):
         regression(place, "sex", ["region"], kind="logistic", values={"sex": {"f": 1, "m": 2, "(missing)": 0}})
     with pytest.raises(InputError, match="complete release"):

@@ -136,13 +136,26 @@ def test_levels_and_values_of_sets() -> None:
         ask(answers, "signs in cough, fever")
 
 
+def test_what_no_value_meets_is_a_zero_with_a_reason() -> None:
+    """Contradictions are as good as typing errors; a count of 0 that was measured says nothing of the kind, and none is -0."""
+    answers, _ = opened({}, CLIQUES)
+    for where in (("sex = f", "sex = m"), ("region not in north, south, west", "region != ")):
+        (found,) = ask(answers, *where)
+        assert (found.estimate, found.low, found.high, found.flag) == (0, 0, 0, "no value meets the conditions")
+    for one in ask(answers, "sex = f", by=["sex"], share=True):
+        assert one.flag == ("" if one.group["sex"] == "f" else "no value meets the conditions")
+        assert not np.signbit([end for end in (one.estimate, one.low, one.high) if end is not None]).any()
+
+
 def test_what_is_not_measured_is_refused_by_name() -> None:
     answers, _ = opened({}, CLIQUES)
     (found,) = ask(answers, "sex = f", "grade = 1")
     assert (found.estimate, found.low) == (None, None)
     assert found.flag.startswith("not measured: grade, sex are in no measured set together; nearest: sex, region")
     for wrong, said in (
-        ("salary > 3", "no column that was counted"),
+        ("salary > 3", "no column that was counted; there are"),
+        ("Region = north", "did you mean region\\?"),
+        ("age = 45", "a range is age >= FROM and age < BELOW, or written"),
         ("age > 20", "inside a bin"),
         ("sex = x", "no value"),
     ):

@@ -42,6 +42,10 @@ def test_ranges_have_the_ends_of_a_configuration(name: str, number: int, spaces:
         assert condition == Condition.model_validate({key: str(number)})
 
 
+def test_two_signs_of_equality_are_one() -> None:
+    assert read_condition("region == north, south") == read_condition("region = north, south")
+
+
 @pytest.mark.parametrize("text", ["age", "age 60", "age >= 1, 2", ">= 60", "age between 1", ""])
 def test_another_form_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="must be a column, one of"):
@@ -54,7 +58,7 @@ def test_another_form_is_refused(text: str) -> None:
         ({"share": True, "mean": "age", "where": {"age": "1"}}, "must ask for one of"),
         ({"share": True}, "must have where with share"),
         ({"by": ["sex", "sex"]}, "must not name a column twice"),
-        ({"of": "population"}, "how large it is, no sample tells"),
+        ({"of": "population"}, "whose size no sample tells"),
         ({"quantile": "age"}, "COLUMN:.9"),
         ({"quantile": "age:1"}, "COLUMN:.9"),
         ({"level": "1"}, r"^level \(1\) must be below 1$"),
