@@ -74,8 +74,8 @@ def regression(
         level: of the intervals.
 
     Raises:
-        InputError: an argument is none of these, the release has no model, a column was not counted or has values without a
-            number, two columns are in no measured set together, rows are no sample, or the regression has no single solution.
+        InputError: an argument is none of these. The release has no model. A column was not counted, or has values without a
+            number. Two columns are in no measured set together. The rows are no sample. There is no single solution.
     """
     from marginweave.flows.postprocess.regressions import Regression, answer_regression
 
