@@ -37,7 +37,8 @@ class TupleAnswers:
         """
         if question.asked != "count":
             raise InputError(
-                f"a release of k-tuples answers counts, not a {question.words}: counts below a threshold were not released"
+                f"a release of k-tuples answers counts, not a {question.words}: counts below a threshold were not released. "
+                "A release with `method: marginals` answers it"
             )
         where = self.codes.conditions(question)
         for group in self.codes.groups(question):
@@ -61,7 +62,7 @@ class TupleAnswers:
             if len(codes) != 1 or one.place in cells:
                 return (
                     None,
-                    "not measured: a release of k-tuples answers one value of each column; ask for each by itself",
+                    "not measured: k-tuples answer one value of each column, marginals several; ask for each by itself",
                 )
             if codes[0] >= sizes[one.place]:
                 return None, "not measured: missing values are not counted in k-tuples"
