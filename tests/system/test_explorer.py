@@ -479,9 +479,9 @@ def test_a_saved_table_of_two_columns_says_of_whom_and_how_sure(
     assert all("sex" in path.name for path in saved.values())
 
 
-@pytest.mark.parametrize(("columns", "most"), [(15, 30), (200, 150)])
-def test_a_click_answers_at_once(chromium: Browser, tmp_path: Path, columns: int, most: int) -> None:
-    """A million records, 20,000 of them shown: the quickest of ten clicks, with layout, in milliseconds."""
+@pytest.mark.parametrize("columns", [15, 200])
+def test_a_click_answers_at_once(chromium: Browser, tmp_path: Path, columns: int) -> None:
+    """A million records, 20,000 of them shown: the quickest of ten clicks takes less than three layouts of the page do."""
     declared: dict[str, Any] = {
         f"c{j}": {"type": "category", "values": [f"v{v}" for v in range(4 + j % 5)]} for j in range(columns)
     }
@@ -496,14 +496,19 @@ def test_a_click_answers_at_once(chromium: Browser, tmp_path: Path, columns: int
     assert chromium.run(many) == 12
     chromium.run("document.querySelector('.card:last-child .all').click()")
     assert chromium.run(many) == 212
-    timed = """
+    click = """
         const button = () => document.querySelector(`[data-key="${arguments[0]}"]`);
         const start = performance.now(); button().click(); document.body.offsetHeight; return performance.now() - start"""
-    times = []
+    layout = """
+        const body = document.body, start = performance.now();
+        body.style.display = "none"; body.offsetHeight; body.style.display = ""; body.offsetHeight;
+        return performance.now() - start"""
+    clicks, layouts = [], []
     for j in range(10):
-        times.append(chromium.run(timed, f"{j}-0"))
+        clicks.append(chromium.run(click, f"{j}-0"))
         settle(chromium)
-    assert min(times) < most, times
+        layouts.append(chromium.run(layout))
+    assert min(clicks) < 3 * min(layouts), (clicks, layouts)
 
 
 def made_codes(columns: dict[str, Any], count: int) -> Codes:
