@@ -187,7 +187,7 @@ class Configuration(Shown, dict[str, Any]):
         return copy(self)
 
     def __or__(self, other: Mapping[str, Any]) -> Self:  # type: ignore[override]
-        """A configuration with the keys of `other` in place of its own."""
+        """A configuration in which the keys of `other` replace those of this one."""
         changed = self.copy()
         changed.update(other)
         return changed
