@@ -250,6 +250,7 @@ def test_workers_of_another_version_are_refused_at_once(cluster: DaskEngine, mon
         check_workers(cluster)
 
 
+@pytest.mark.long  # half a minute
 def test_a_scheduler_over_tls(blocks: EncodedBlocks, tmp_path: Path) -> None:
     """Two workers, processes of their own, give identical counts; a stranger, and one without TLS, is not let in."""
     (tmp_path / "other").mkdir()

@@ -30,6 +30,7 @@ def test_a_release_on_processes(marginweave: CommandLine, tmp_path: Path) -> Non
     assert not list(marginweave.home.rglob("scratch-*"))
 
 
+@pytest.mark.long  # waits for what is not there
 def test_a_cluster_that_is_not_there_costs_nothing(
     marginweave: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

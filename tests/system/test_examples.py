@@ -70,6 +70,7 @@ def check_table(release: Path, config: Path, rows: int) -> pd.DataFrame:
     return frame
 
 
+@pytest.mark.long  # half a minute; the benchmark of .ci/run releases the same table
 def test_adult(marginweave: CommandLine) -> None:
     """Private bounds, and a column that is computed from another one: it agrees with it in every record."""
     source, config = table("adult", "adult_raw.csv"), EXAMPLES / "adult.yaml"
@@ -98,6 +99,7 @@ def test_drug_deaths_by_dpsyn(marginweave: CommandLine) -> None:
     assert len(json.loads((release / "privacy.json").read_text())["marginals"]) > 31
 
 
+@pytest.mark.long  # half a minute
 def test_ma2019(marginweave: CommandLine) -> None:
     """Numbers, codes, N and blank, a private domain, and a combination that cannot be: nobody below 15 is married."""
     source, config = table("ma2019", "ma2019.csv"), EXAMPLES / "ma2019.yaml"

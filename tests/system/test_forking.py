@@ -28,6 +28,7 @@ def test_both_programs_say_the_same(marginweave: CommandLine, arguments: list[st
     assert (forked.returncode, forked.stdout, forked.stderr) == (code, installed.stdout, installed.stderr)
 
 
+@pytest.mark.long  # a run of the installed program; every other test of it would see the same
 def test_what_one_program_has_begun_the_other_knows(marginweave: CommandLine) -> None:
     """The forked one releases in the home, ledger and server of its environment, the installed one finds it finished."""
     first = marginweave("run", EXAMPLES / "affairs.yaml", "--run", "one")

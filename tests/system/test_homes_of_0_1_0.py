@@ -18,8 +18,8 @@ from tests.support.homes import HOMES, unpack_home
 pytestmark = pytest.mark.system
 
 
-# Accounts and draws of those of zcdp and sds are like those of gdp.
-@pytest.fixture(params=[pytest.param(n, marks=pytest.mark.long if n in {"zcdp", "sds"} else ()) for n in HOMES])
+# Accounts and draws of the others are nearly like those of gdp.
+@pytest.fixture(params=[pytest.param(n, marks=() if n == "gdp" else pytest.mark.long) for n in HOMES])
 def old(request: pytest.FixtureRequest, marginweave: CommandLine, tmp_path: Path) -> CommandLine:
     """The command line in a home of 0.1.0, its ledger brought to the tables of today."""
     home = unpack_home(request.param, tmp_path)

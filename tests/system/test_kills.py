@@ -104,6 +104,7 @@ def _one_of_the_walk(parent: ForkServer, new_victim: NewVictim, walk: Walk) -> N
     shutil.rmtree(victim.home)
 
 
+@pytest.mark.long  # at random; at every transition below
 def test_killed_anywhere_nothing_is_lost_uncharged_or_drawn_twice(
     parent: ForkServer, new_victim: NewVictim, pytestconfig: pytest.Config
 ) -> None:

@@ -228,6 +228,7 @@ def _begin_without_a_stage(run: Path, to: Path) -> None:
     (to / "manifest.json").write_text(json.dumps(changed))
 
 
+@pytest.mark.long  # half a minute
 def test_two_plans_and_a_schedule(alone: CommandLine, tmp_path: Path) -> None:
     """Side by side with the keys in which they differ; relative errors; bad input in one line and without a table."""
     cli = alone

@@ -121,6 +121,7 @@ def test_every_kind_of_release_can_buy_it(
         assert paid["tvd"]["value"] < 0.5
 
 
+@pytest.mark.long  # a whole release; each kind of it above
 def test_the_commands_know_it(marginweave: CommandLine) -> None:
     """plan, run, ledger show, evaluate, report tell the one number; nothing draws it again, and no other records have it."""
     cli = opened(marginweave, epsilon=3.0)

@@ -210,6 +210,7 @@ def test_a_worker_killed_alone_takes_no_release_with_it(place: Site, killed: str
     assert {draw.state for draw in record.draws} == {State.COMMITTED}
 
 
+@pytest.mark.long  # waits for another worker
 def test_a_killed_worker_costs_nothing(place: Site, resumed: tuple[str, dict[str, Any]]) -> None:
     """One complete release with one charge, by the same flow run in its second attempt, named by the schedule's own date."""
     run, flow_run = resumed
@@ -236,6 +237,7 @@ def test_what_happened_was_told_to_the_listener(place: Site, resumed: tuple[str,
     assert set(nearly["details"]) == {"run", "dataset", "share", "threshold", "epsilon", "cap_epsilon"}
 
 
+@pytest.mark.long  # half a minute of a real worker
 def test_retry_of_a_finished_release_is_free(place: Site, resumed: tuple[str, dict[str, Any]]) -> None:
     """What the button of Prefect's pages does: the same flow run again, the same release, no event in the ledger."""
     run, flow_run = resumed
@@ -249,6 +251,7 @@ def test_retry_of_a_finished_release_is_free(place: Site, resumed: tuple[str, di
     assert (contents(place.home / "runs" / run / "release"), releases(place, "people")) == before
 
 
+@pytest.mark.long  # two minutes of retries
 def test_refusals_and_failures_are_told_apart(place: Site, resumed: tuple[str, dict[str, Any]]) -> None:
     """Started by hand under a name of its own: a second release exceeds the cap; a configuration that is not there fails."""
     (deployment,) = place.ask("/deployments/filter", {"deployments": {"name": {"any_": ["people"]}}})

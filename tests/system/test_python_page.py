@@ -101,6 +101,7 @@ print(model.release.place)
     assert Path(found).parent.name.startswith("people-")
 
 
+@pytest.mark.long  # a signal during a fit is in tests/system/test_stops.py, too
 def test_a_fit_that_is_stopped_says_that_it_can_be_resumed(marginweave: CommandLine) -> None:
     """By Ctrl-C after the first charge; the same fit then has a release, and the account one charge."""
     cli, code = (

@@ -199,6 +199,7 @@ def test_the_commands_after_a_release(marginweave: CommandLine, tmp_path: Path) 
         assert "run nothing does not exist" in missing.stderr
 
 
+@pytest.mark.long  # a minute; tests/system/test_kills.py kills at every transition
 def test_killed_in_the_middle_nothing_survives_and_resume_goes_on(
     settled: CommandLine, marginweave: CommandLine, tmp_path: Path
 ) -> None:

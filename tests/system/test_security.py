@@ -123,6 +123,7 @@ def everything_prefect_shows(url: str) -> str:
     return " ".join(answer.text for answer in answers)
 
 
+@pytest.mark.long  # a minute of a server of its own
 def test_secrets_from_prefect_blocks(
     alone: CommandLine, server: str, forked_program: Path, database_server: Server, tmp_path: Path,
     tmp_path_factory: pytest.TempPathFactory,

@@ -35,7 +35,7 @@ def times_of(cron: str, zone: str, start: datetime, number: int = 15) -> list[da
     return [time.astimezone(UTC) for time in found]
 
 
-@settings(max_examples=6)
+@settings(max_examples=3)
 @given(
     cron=st.sampled_from(CRONS),
     zone=st.sampled_from(ZONES),
