@@ -88,6 +88,9 @@ def resolve_aggregate(configuration: Sections) -> dict[str, Any]:
     | drug_deaths_cat | 0.3 | 72 | | .054 | .043 | .063 | .060 |
 
     Triples at r = 32 and 44 are one release each, and those at 44 are no nearer in two columns (.079) than rounds are (.078).
+    Measured again with triples in coarser bins, one release each, selected and triples (CPU seconds): affairs at 0.3 .130 and
+    .132 (1.7, 2.6), drug_deaths_cat at 1 .0244 and .0230 (10, 62), adult_cat at 0.3 .0635 and .0616 (4, 19), adult at 0.3 .109
+    and .104 (5, 12). That is no clear gain for so much time, so the limit of 16 stays.
     K-tuples stay where a mixture could not be fitted to the marginals, and where marginals cannot be measured as asked: sets
     with a private domain. Each declared value of another set counts as a column, and most triples have such a one: they are
     measured up to half of that noise (docs/methods.md has what was measured). Of the

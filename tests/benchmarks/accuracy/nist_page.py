@@ -50,6 +50,14 @@ Written by `python -m tests.benchmarks.accuracy.nist --write` from the {count} f
 ASKED = """
 ## Asked and reached, epsilon 1
 """
+TRIED = """
+What was tried of all columns at epsilon 1, one or two releases each; the default takes 12 CPU seconds. All triples in coarser
+bins score 891 to 895 in 53 to 66 CPU seconds, also with INDP_CAT as a level of INDP. That level beside selected pairs scores
+883 and 885. Pairs chosen in 12, 16 and 24 rounds score 889, 898 and 883 in 35 to 51. All pairs score 872, and pairs and
+triples in 24 rounds 878. None reaches MST + 60. Triples are not the default with so much noise (r = 20). On the tables of
+[accuracy](accuracy.md) they change the error of triples by +2 to -6 % and take two to six times as long
+(`tasks/accounting/plan/defaults.py`).
+"""
 SET = """
 ## {name}
 
@@ -113,7 +121,7 @@ def render(figures: Iterable[Figure], cells: int) -> str:
     found = grouped(every)
     some = every[0]
     counts = {"count": len(every), "missing": cells - len(every), "all": cells}
-    parts = [HEAD.format(rows=f"{some.rows:,}", delta=some.delta, **counts), ASKED, *asked_lines(found)]
+    parts = [HEAD.format(rows=f"{some.rows:,}", delta=some.delta, **counts), ASKED, *asked_lines(found), TRIED]
     for name, columns in SETS.items():
         listed = ", ".join(columns) or "All 24 columns of the excerpt"
         parts += [SET.format(name=f"{name[0].upper()}{name[1:]}", columns=listed), *result_lines(found, name)]
