@@ -60,7 +60,8 @@ MST, AIM and PrivBayes at epsilon 1 and 10 with their own settings, beside the d
 time; where it says less, it has not been given longer yet. **Times** is the peer's CPU time by the default's. At epsilon 10 AIM
 is not expected to end within three hours. On adult, after 70 CPU minutes, it had made 34 of at most 224 rounds and spent 21 %
 of its budget. On ma2019_cat, after 44, it had made 39 of at most 304 and spent 18 %. On drug_deaths_cat, after 25, it had made
-18 of at most 496 and spent 9 %. Later rounds are slower, as the model grows.
+18 of at most 496 and spent 9 %. Later rounds are slower, as the model grows. The AIM of mbi's authors is a script in their
+repository, not in their package on PyPI, and is not measured.
 """
 
 
