@@ -227,6 +227,7 @@ def test_a_killed_worker_costs_nothing(place: Site, resumed: tuple[str, dict[str
     place.run("marginweave", "ledger", "verify")
 
 
+@pytest.mark.long  # waits for another worker
 def test_what_happened_was_told_to_the_listener(place: Site, resumed: tuple[str, dict[str, Any]]) -> None:
     """Finished and nearly exhausted, each by an event of its own, with dataset, run and public totals."""
     run, _ = resumed
