@@ -70,7 +70,7 @@ def check_table(release: Path, config: Path, rows: int) -> pd.DataFrame:
     return frame
 
 
-@pytest.mark.long  # half a minute; the benchmark of .ci/run releases the same table
+@pytest.mark.long  # half a minute
 def test_adult(marginweave: CommandLine) -> None:
     """Private bounds, and a column that is computed from another one: it agrees with it in every record."""
     source, config = table("adult", "adult_raw.csv"), EXAMPLES / "adult.yaml"

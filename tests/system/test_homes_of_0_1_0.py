@@ -18,7 +18,7 @@ from tests.support.homes import HOMES, unpack_home
 pytestmark = pytest.mark.system
 
 
-# Accounts and draws of the others are nearly like those of gdp.
+# The other kinds of accounts run in make test-long.
 @pytest.fixture(params=[pytest.param(n, marks=() if n == "gdp" else pytest.mark.long) for n in HOMES])
 def old(request: pytest.FixtureRequest, marginweave: CommandLine, tmp_path: Path) -> CommandLine:
     """The command line in a home of 0.1.0, its ledger brought to the tables of today."""

@@ -123,7 +123,7 @@ def everything_prefect_shows(url: str) -> str:
     return " ".join(answer.text for answer in answers)
 
 
-@pytest.mark.long  # a minute of a server of its own
+@pytest.mark.long  # starts another server, which takes a minute
 def test_secrets_from_prefect_blocks(
     alone: CommandLine, server: str, forked_program: Path, database_server: Server, tmp_path: Path,
     tmp_path_factory: pytest.TempPathFactory,
