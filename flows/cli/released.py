@@ -31,12 +31,19 @@ _By = Annotated[str, typer.Option(help="Who decides; it stays in the ledger.")]
 
 def synthesize(
     run_name: RunName,
+    *,
     records: _Records = None,
     seed: Annotated[
         int | None, typer.Option(min=0, help="Public seed of the new records [default: as configured].")
     ] = None,
+    sets: Annotated[
+        int | None,
+        typer.Option(min=2, max=1000, help="So many tables, whose differences tell how sure an analysis is."),
+    ] = None,
+    column: Annotated[list[str] | None, typer.Option(help="A column of these tables; give one for each.")] = None,
+    of: Annotated[str, typer.Option(help="What they tell of: population or table.")] = "population",
     to: Annotated[
-        Path | None, typer.Option(help="Folder to write to [default: release/synthesis-SEED of the run].")
+        Path | None, typer.Option(help="Folder to write to [default: release/synthesis-SEED of the run, or ./sets].")
     ] = None,
     home: Home = Path(),
 ) -> None:
@@ -44,11 +51,23 @@ def synthesize(
 
     Example: `marginweave synthesize affairs-1a2b3c4d --records 1000 --seed 8`
     """
-    from marginweave.flows.postprocess.published import regenerate_records
     from marginweave.flows.run.progress import LogReporter, reporting
 
+    if (sets is None) != (column is None):
+        raise InputError("--sets and --column belong together: --sets 20 --column age --column cost")
+    if sets is not None and records is not None:
+        raise InputError("a set has five records a row, so that --records does not go with --sets")
     with reporting(LogReporter(out.print)):
-        written = regenerate_records(home, run_name, records=records, seed=seed, to=to)
+        if sets is not None:
+            from marginweave.flows.postprocess.answers import release_folder
+            from marginweave.flows.postprocess.sets import draw_sets, write_sets
+
+            drawn = draw_sets(release_folder(home, run_name), column or [], sets, of, seed)
+            written = write_sets(home, to or Path("sets"), drawn)
+        else:
+            from marginweave.flows.postprocess.published import regenerate_records
+
+            written = regenerate_records(home, run_name, records=records, seed=seed, to=to)
     out.print(f"Written to {written}")
 
 

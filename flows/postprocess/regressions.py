@@ -9,22 +9,13 @@ from typing import get_args
 
 import numpy as np
 
-from marginweave.flows.postprocess.answers import read_answers
-from marginweave.schemas.arrays import Floats, Integers
+from marginweave.flows.postprocess.modelled import Modelled, open_modelled
+from marginweave.schemas.arrays import Floats
 from marginweave.schemas.configuration.values import listed
 from marginweave.schemas.errors import InputError
-from marginweave.tasks.answers.codes import MISSING
-from marginweave.tasks.answers.intervals import Reach
-from marginweave.tasks.answers.least_squares import Estimates, LeastSquares, NotMeasuredError
-from marginweave.tasks.answers.marginals import MarginalAnswers
-from marginweave.tasks.answers.merged import FEWEST
+from marginweave.tasks.answers.intervals import Reach, check_level
+from marginweave.tasks.answers.least_squares import Estimates, NotMeasuredError
 from marginweave.tasks.answers.regression import Calibrated, Kind, Term
-from marginweave.tasks.publish.reader import PublishedRelease
-from marginweave.tasks.synthesize.mixture import sample_mixture
-from marginweave.tasks.synthesize.release import estimation_input
-
-RECORDS = 20_000
-"""Records of the model that are weighted; with 4,000 the intervals of the benchmark were the same within 2 %."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,75 +37,41 @@ def answer_regression(place: Path, asked: Regression) -> tuple[tuple[str, ...], 
         InputError: as `marginweave.inference.regression`.
     """
     _check(asked)
-    answers, published = read_answers(place), PublishedRelease.read(place)
-    model = published.mixture
-    if model is None or not isinstance(answers, MarginalAnswers):
-        raise InputError(
-            f"{place} has no model.parquet, which a regression needs: release marginals with method mixture"
-        )
-    if asked.of == "population" and answers.sampled:
-        raise InputError(f'of="population" is not possible: {answers.sampled}; ask of="table"')
-    assert isinstance(answers.squares, LeastSquares)  # as `read_answers` makes them
-    _, compression = estimation_input(published.counts, published.configuration)
-    assert compression is not None  # marginals have one
-    for column in asked.values:
-        _place(answers, column)
-    names, terms = ["intercept"], list[Term]()
-    for column in (*asked.columns, asked.target):
-        code = _place(answers, column)
-        found, scores = _scores(answers, code, column, asked)
+    opened = open_modelled(place, asked.of, "a regression needs")
+    opened.places([*asked.values])
+    names, terms, columns = ["intercept"], list[Term](), (*asked.columns, asked.target)
+    for column, place_of in zip(columns, opened.places(columns), strict=True):
+        found, scores = _scores(opened, place_of, column, asked)
         names += found
-        terms.append(_term(answers, code, scores, compression.codes[code]))
-    if len({term.axis for term in terms}) < len(terms):
-        raise InputError("a column is named twice, or beside a level of it; name each once")
-    generator = np.random.default_rng(published.configuration.synthesize.seed)  # post-processing
-    records = sample_mixture(model.conditioned(), RECORDS, generator)
+        terms.append(_term(opened, place_of, scores))
     try:
-        calibrated = Calibrated.of(answers.squares, records, terms)
+        calibrated = Calibrated.of(opened.squares, opened.records(np.random.default_rng(opened.seed)), terms)
     except NotMeasuredError:
-        sets = "; ".join(", ".join(own) for own in answers.sets)
-        raise InputError(
-            f"two of the columns are in no measured set together; leave one out. Measured are: {sets}"
-        ) from None
+        raise opened.not_together from None
     solved = calibrated.fit(asked.kind, population=asked.of == "population")
-    reach = Reach(level=asked.level, pure=answers.squares.measured.pure)
+    reach = Reach(level=asked.level, pure=opened.squares.measured.pure)
     half = np.array([reach.of(sd) for sd in np.sqrt(np.diagonal(solved.covariance)).tolist()])
     return tuple(names[: len(half)]), solved, half
 
 
 def _check(asked: Regression) -> None:
     """Refuse what is no regression; raises InputError."""
-    for name, value, known in (("kind", asked.kind, get_args(Kind)), ("of", asked.of, ("population", "table"))):
-        if value not in known:
-            raise InputError(f"{name} ({value}) must be {' or '.join(known)}")
-    if not 0 < asked.level < 1:
-        raise InputError(f"level ({asked.level:g}) must be between 0 and 1, such as .95")
+    check_level(asked.level)
+    if asked.kind not in get_args(Kind):
+        raise InputError(f"kind ({asked.kind}) must be {' or '.join(get_args(Kind))}")
     if wrong := [name for name, own in asked.values.items() if not np.isfinite([*own.values()]).all()]:
         raise InputError(f"values of {listed(wrong)} must be finite numbers")
 
 
-def _place(answers: MarginalAnswers, column: str) -> int:
-    attributes = answers.codes.configuration.attributes
-    names = {a.columns[0]: j for j, a in enumerate(attributes) if len(a.columns) == 1 and not (a.is_set or a.of_set)}
-    if column not in names:
-        raise InputError(f"{column!r} is no column that was counted by itself; there are {listed([*names])}")
-    return names[column]
-
-
-def _scores(answers: MarginalAnswers, place: int, column: str, asked: Regression) -> tuple[list[str], Floats]:
+def _scores(opened: Modelled, place: int, column: str, asked: Regression) -> tuple[list[str], Floats]:
     """What each code of a column counts, shape (columns of the design, codes), and the names of these columns."""
-    labels = [*answers.codes.domain.labels[place], MISSING][: answers.codes.sizes[place]]
-    numbers, is_target = asked.values.get(column), column == asked.target
+    labels, numbers, is_target = opened.labels(place), asked.values.get(column), column == asked.target
     if numbers is None:
-        try:
-            own = answers.codes.numbers(column)
-        except InputError:  # a category of texts
-            if not is_target:
-                return [f"{column}={label}" for label in labels[1:]], np.eye(len(labels))[1:]
-            numbers = {}
-        else:
-            middle = ((own.low + own.high) / 2).tolist()
-            numbers = {label: m for label, m in zip(labels, middle, strict=True) if np.isfinite(m)}
+        own = opened.numbers(column)
+        if own is None and not is_target:  # a category of texts
+            return [f"{column}={label}" for label in labels[1:]], np.eye(len(labels))[1:]
+        middle = [] if own is None else own.tolist()
+        numbers = {label: m for label, m in zip(labels, middle, strict=own is not None) if np.isfinite(m)}
     if unknown := [label for label in numbers if label not in labels]:
         raise InputError(
             f"values of {column!r} names {listed(unknown)}, which it has not; its values: {listed(labels)}"
@@ -127,9 +84,8 @@ def _scores(answers: MarginalAnswers, place: int, column: str, asked: Regression
     return [column], scores
 
 
-def _term(answers: MarginalAnswers, place: int, scores: Floats, merged: Integers) -> Term:
+def _term(opened: Modelled, place: int, scores: Floats) -> Term:
     """Scores of the codes of the model, of which one that stands for several values has their mean by measured counts."""
-    axis, codes = answers.axes[place]
-    counts = np.maximum(answers.squares.solve({axis: np.eye(len(merged))[:, codes]}).values, FEWEST)
+    merged, counts, part = opened.merged[place], opened.counts(place), opened.part(place)
     of_model = np.stack([np.bincount(merged, counts * row) for row in scores]) / np.bincount(merged, counts)
-    return Term(place=place, axis=axis, weights=of_model[:, merged][:, codes], of_model=of_model)
+    return Term(place=place, axis=part.axis, weights=of_model[:, part.blocks], of_model=of_model)

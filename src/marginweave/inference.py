@@ -1,25 +1,26 @@
-"""Regressions from a release alone, with intervals: `regression`.
+"""Inference from a release alone: regressions, and any other analysis by way of several synthetic tables.
 
-    from marginweave.inference import regression
+    from marginweave.inference import analyse, regression
 
-    found = regression("release", "cost", ["age", "region"])
-    print(found.table)
+    print(regression("release", "cost", ["age", "region"]).table)
+    print(analyse("release", ["cost", "age"], lambda rows: smf.ols("cost ~ age", rows).fit()).table)
 
 DP: post-processing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
+    from marginweave.tasks.answers.least_squares import Estimates
     from marginweave.tasks.answers.regression import Kind
 
 Numbers = NDArray[np.float64]
@@ -27,7 +28,7 @@ Numbers = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Coefficients:
-    """Coefficients of a regression, and their covariance; `low` to `high` covers each with probability `level`.
+    """What was estimated, and its covariance; `low` to `high` covers each with probability `level`.
 
     The covariance is of the noise and, for a population, of sampling.
     """
@@ -81,6 +82,82 @@ def regression(
 
     asked = Regression(target=target, columns=tuple(columns), kind=kind, of=of, values=values or {}, level=level)
     names, found, half = answer_regression(Path(release), asked)
+    return _coefficients(names, found, half, level)
+
+
+def synthetic_sets(
+    release: str | Path,
+    columns: Sequence[str],
+    *,
+    sets: int = 20,
+    of: Literal["population", "table"] = "population",
+    seed: int | None = None,
+) -> Iterator[pd.DataFrame]:
+    """Several synthetic tables of some columns of the release in a folder, one after the other, for `combine`.
+
+    They differ as the noise, and sampling, may have changed what is known: each is a draw of what the table, or the population,
+    may have been, of five records a row. One alone says no more than the published records. Name no column that the analysis
+    does not need. A number is the middle of its bin, a category of numbers is these, another one its text, None where it is
+    missing.
+
+    Args:
+        release: a folder with privacy.json, measurements.parquet and model.parquet.
+        columns: any two of them were measured together.
+        sets: how many tables.
+        of: whether `combine` is to tell of the population that the rows are a simple random sample of, or of the rows.
+        seed: of public draws; that of the configuration by default.
+
+    Raises:
+        InputError: an argument is none of these. The release has no model. A column was not counted. Two columns are in no
+            measured set together. The rows are no sample.
+    """
+    from marginweave.flows.postprocess.sets import draw_sets
+
+    return draw_sets(Path(release), columns, sets, of, seed)
+
+
+def combine(results: Iterable[Any], *, level: float = 0.95) -> Coefficients:
+    """What the same analysis of several synthetic tables says together, with intervals.
+
+    T = (1 + 1/M) B - V, with B the variance of the estimates between the M tables and V the mean of those that the analyses
+    state (Raghunathan, Reiter and Rubin 2003). It is for tables of `synthetic_sets`, and for estimates that are about normally
+    distributed and follow from single columns and pairs of them: means, shares, correlations, linear and logistic regressions.
+    It is not for published records of several seeds, which vary by chance alone, nor for extremes, nor for what three columns
+    have in common.
+
+    Args:
+        results: of each table a result of statsmodels, or of another package that has `params` and `cov_params()`; or a pair of
+            estimates, shape (coefficients,), and their variances or covariance. A number counts as a vector of one.
+        level: of the intervals.
+
+    Raises:
+        InputError: fewer than two results, results of different shapes, or numbers that are not finite.
+    """
+    from marginweave.flows.postprocess.combining import combine_results
+
+    names, found, half = combine_results(results, level)
+    return _coefficients(names, found, half, level)
+
+
+def analyse(
+    release: str | Path,
+    columns: Sequence[str],
+    analysis: Callable[[pd.DataFrame], Any],
+    *,
+    sets: int = 20,
+    of: Literal["population", "table"] = "population",
+    level: float = 0.95,
+    seed: int | None = None,
+) -> Coefficients:
+    """An analysis of some columns of a release: `combine` of what the function `analysis` says of each of `synthetic_sets`.
+
+    Raises:
+        InputError: as these.
+    """
+    return combine(map(analysis, synthetic_sets(release, columns, sets=sets, of=of, seed=seed)), level=level)
+
+
+def _coefficients(names: tuple[str, ...], found: Estimates, half: Numbers, level: float) -> Coefficients:
     return Coefficients(
         names=names,
         estimate=found.values,

@@ -11,8 +11,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from marginweave.schemas.arrays import Flags, Floats
+from marginweave.schemas.errors import InputError
 from marginweave.tasks.mechanisms.laplace import DiscreteLaplace
 from marginweave.tasks.mechanisms.normal import ndtri
+
+
+def check_level(level: float) -> None:
+    """Raise InputError where this is no level of intervals."""
+    if not 0 < level < 1:
+        raise InputError(f"level ({level:g}) must be between 0 and 1, such as .95")
 
 
 @dataclass(frozen=True, kw_only=True)

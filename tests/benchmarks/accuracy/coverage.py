@@ -57,15 +57,23 @@ class Tally:
         self.sums: dict[str, list[float]] = defaultdict(lambda: [0.0] * 5)
 
     def add(self, kind: str, truth: float, answer: tuple[float | None, float, float], sd: float = 0.0) -> None:
-        """Count an answer: estimate, low and high. The score is that of Gneiting and Raftery 2007 (equation 43)."""
-        estimate, low, high = answer
-        size = sum(truth / self._rows >= share for share in _SIZES)
-        score = high - low + 2 / (1 - LEVEL) * (max(low - truth, 0.0) + max(truth - high, 0.0))
-        error = 0.0 if estimate is None else estimate - truth
-        each = (1.0, float(low - 1e-9 <= truth <= high + 1e-9), score, error**2, sd)
-        strata = ("below 1 %", "1 to 10 %", "above 10 %")
-        name = f"{kind}, {strata[size]}" if kind.startswith(("inside", "outside")) else kind
-        self.sums[name] = [a + b for a, b in zip(self.sums[name], each, strict=True)]
+        """Count an answer: estimate, low and high."""
+        self.add_all(kind, np.array([truth]), np.array([answer], np.float64), sd)
+
+    def add_all(self, kind: str, truths: np.ndarray, answers: np.ndarray, sd: float = 0.0) -> None:
+        """Count answers, shape (answers, 3). The score is that of Gneiting and Raftery 2007 (equation 43)."""
+        estimate, low, high = answers.T
+        sizes = sum((truths / self._rows >= share).astype(np.int64) for share in _SIZES)
+        scores = high - low + 2 / (1 - LEVEL) * (np.maximum(low - truths, 0) + np.maximum(truths - high, 0))
+        errors = np.nan_to_num(estimate - truths) ** 2
+        covered = (low - 1e-9 <= truths) & (truths <= high + 1e-9)
+        each = np.array([np.ones(len(truths)), covered, scores, errors, np.full(len(truths), sd)])
+        strata = ("below 1 %", "1 to 10 %", "above 10 %") if kind.startswith(("inside", "outside")) else ("",)
+        for size, stratum in enumerate(strata):
+            own = each[:, sizes == size] if stratum else each
+            name = f"{kind}, {stratum}" if stratum else kind
+            if own.size:
+                self.sums[name] = [a + b for a, b in zip(self.sums[name], own.sum(axis=1).tolist(), strict=True)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,19 +215,19 @@ def measure(cell: Cell, place: Path, *, models: bool) -> dict[str, Any]:
 def published(lines: pd.DataFrame, domain: Domain, rows: np.ndarray, tally: Tally) -> None:
     """Every interval of aggregates.parquet, which is of the count as it was measured."""
     kinds = [key for key in map(str, lines) if key.startswith("column_")]
+    codes_of = [{label: code for code, label in enumerate(labels)} for labels in domain.labels]
     for columns, some in lines.groupby(kinds, dropna=False, sort=False):
         places = [domain.names.index(name) for name in columns if isinstance(name, str)]
         if not places:
             continue
-        own = [domain.labels[place] for place in places]
-        cells = [len(labels) + 1 for labels in own]
+        cells = [len(domain.labels[place]) + 1 for place in places]
         exact = np.bincount(np.ravel_multi_index(tuple(rows[:, p] for p in places), cells), minlength=math.prod(cells))
-        found = (pd.Categorical(some[f"value_{n}"], categories=labels).codes for n, labels in enumerate(own, start=1))
-        at = [np.where(code < 0, len(labels), code) for code, labels in zip(found, own, strict=True)]  # missing is last
-        truth = exact[np.ravel_multi_index(tuple(at), cells)]
-        answers = zip(*(some[key].tolist() for key in ("count", "low", "high")), strict=True)
-        for true, answer in zip(truth.tolist(), answers, strict=True):
-            tally.add(f"published, {len(places)}", float(true), answer)
+        found = [
+            [codes_of[place].get(v, len(codes_of[place])) for v in some[f"value_{n}"].tolist()]  # missing is last
+            for n, place in enumerate(places, start=1)
+        ]
+        truths = exact[np.ravel_multi_index(tuple(np.array(found)), cells)].astype(np.float64)
+        tally.add_all(f"published, {len(places)}", truths, some[["count", "low", "high"]].to_numpy(np.float64))
 
 
 def _settings(cell: Cell) -> dict[str, Any]:

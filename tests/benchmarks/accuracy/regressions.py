@@ -26,7 +26,7 @@ import pandas as pd
 from statsmodels.discrete.discrete_model import Logit
 from statsmodels.regression.linear_model import OLS
 
-from marginweave.inference import regression
+from marginweave.inference import analyse, regression
 from marginweave.schemas.released.statement import PrivacyStatement
 from tests.benchmarks.accuracy.in_process import release_here
 from tests.benchmarks.accuracy.regressions_page import write_section
@@ -147,6 +147,7 @@ def figures(name: str, epsilon: float, number: int, release: Path) -> Iterator[d
             "settings": _settings(study),
             "truth": _truth(name, kind),
             "release": [found.estimate.tolist(), found.low.tolist(), found.high.tolist()],
+            "sets": _sets(study, kind, release, values),
             "records": _ends(study.fit(kind, sample.header, made)),
             "rows": _ends(study.fit(kind, sample.header, sample.rows)),
             "cpu": cpu,
@@ -163,6 +164,26 @@ def _ends(result: Any) -> list[list[float]]:
     """Estimates and 95 % intervals of one table, as if it were real."""
     low, high = np.asarray(result.conf_int()).T
     return [np.asarray(result.params).tolist(), low.tolist(), high.tolist()]
+
+
+def _sets(study: Study, kind: str, release: Path, values: Mapping[str, Mapping[str, float]]) -> list[list[float]]:
+    """Estimates and 95 % intervals of several synthetic tables."""
+    columns = (*study.columns, study.target)
+
+    def fit(made: pd.DataFrame) -> Any:
+        parts = [np.ones(len(made)), *(_counted(made[name], values[name]) for name in columns)]
+        target, design = parts.pop(), np.stack(parts, axis=1)
+        return Logit(target, design).fit(disp=0) if kind == "logistic" else OLS(target, design).fit(cov_type="HC0")
+
+    found = analyse(release, columns, fit)
+    return [found.estimate.tolist(), found.low.tolist(), found.high.tolist()]
+
+
+def _counted(column: pd.Series, values: Mapping[str, float]) -> np.ndarray:
+    """What the values of a set count: a text by itself, a number by the text that is this number."""
+    if column.dtype.kind != "f":
+        return column.map(values).to_numpy(np.float64)
+    return column.map({float(text): own for text, own in values.items()}).to_numpy(np.float64)
 
 
 def _settings(study: Study) -> dict[str, Any]:

@@ -1,0 +1,87 @@
+"""Several synthetic tables of some columns of a release, so that an analysis of them tells how far it may be from the truth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from marginweave.flows.postprocess.modelled import Modelled, open_modelled
+from marginweave.flows.postprocess.published import check_target, write_folder
+from marginweave.schemas.arrays import Integers
+from marginweave.schemas.errors import InputError
+from marginweave.tasks.answers.least_squares import NotMeasuredError
+from marginweave.tasks.answers.sets import DrawnTables
+
+MOST_SETS = 1000
+
+
+def draw_sets(place: Path, columns: Sequence[str], sets: int, of: str, seed: int | None) -> Iterator[pd.DataFrame]:
+    """So many tables with these columns; see `marginweave.inference.synthetic_sets`. DP: post-processing.
+
+    Raises:
+        InputError: as there.
+    """
+    if not 2 <= sets <= MOST_SETS:
+        raise InputError(f"sets ({sets}) must be between 2 and {MOST_SETS}; 20 are usual")
+    opened = open_modelled(place, of, "sets of records need")
+    if not columns:
+        raise InputError("no column is named; name those that the analysis takes")
+    places = opened.places(columns)
+    generator = np.random.default_rng(opened.seed if seed is None else seed)  # post-processing
+    records = opened.records(generator)[:, places]
+    try:
+        tables = DrawnTables.of(opened.squares, records, [opened.part(place) for place in places])
+    except NotMeasuredError:
+        raise opened.not_together from None
+    return _frames(opened, tables.draw(sets, generator, population=of == "population"), columns, places, generator)
+
+
+def _frames(
+    opened: Modelled,
+    drawn: Iterator[np.ndarray],
+    columns: Sequence[str],
+    places: Sequence[int],
+    generator: np.random.Generator,  # post-processing
+) -> Iterator[pd.DataFrame]:
+    values = [_values(opened, place, column) for place, column in zip(places, columns, strict=True)]
+    for records in drawn:
+        codes = [_apart(opened, place, records[:, j], generator) for j, place in enumerate(places)]
+        yield pd.DataFrame({name: own[code] for name, own, code in zip(columns, values, codes, strict=True)})
+
+
+def _values(opened: Modelled, place: int, column: str) -> np.ndarray:
+    """What stands for each code of an attribute: a number, or a text; for the missing one NaN or None."""
+    numbers, codes = opened.numbers(column), opened.answers.codes
+    texts = [*codes.domain.labels[place], None][: codes.sizes[place]]
+    if numbers is None or any(
+        np.isnan(n) and text is not None for n, text in zip(numbers.tolist(), texts, strict=True)
+    ):
+        return np.array(texts, object)
+    return numbers
+
+
+def _apart(
+    opened: Modelled, place: int, codes: Integers, generator: np.random.Generator
+) -> Integers:  # post-processing
+    """Of codes of the model those of the attribute: of values that were measured together, each in proportion to its count."""
+    merged, counts = opened.merged[place], opened.counts(place)
+    found = np.empty(len(codes), np.int64)
+    for code in np.unique(codes).tolist():
+        own, mine = np.flatnonzero(merged == code), codes == code
+        shares = counts[own] / counts[own].sum()
+        found[mine] = own[0] if len(own) == 1 else generator.choice(own, int(mine.sum()), p=shares)
+    return found
+
+
+def write_sets(home: Path, to: Path, drawn: Iterator[pd.DataFrame]) -> Path:
+    """Write tables as set-01.csv and so on into the new folder `to`.
+
+    Raises:
+        InputError: the folder holds something already, or lies in the home.
+    """
+    folder = check_target(home, to)
+    write_folder(folder, {f"set-{n:02}.csv": one.to_csv(index=False).encode() for n, one in enumerate(drawn, start=1)})
+    return folder
