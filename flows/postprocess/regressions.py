@@ -44,8 +44,9 @@ def answer_regression(place: Path, asked: Regression) -> tuple[tuple[str, ...], 
         found, scores = _scores(opened, place_of, column, asked)
         names += found
         terms.append(_term(opened, place_of, scores))
+    generator = np.random.default_rng(opened.seed)  # post-processing
     try:
-        calibrated = Calibrated.of(opened.squares, opened.records(np.random.default_rng(opened.seed)), terms)
+        calibrated = Calibrated.of(opened.squares, opened.records(generator), terms)
     except NotMeasuredError:
         raise opened.not_together from None
     solved = calibrated.fit(asked.kind, population=asked.of == "population")

@@ -1,4 +1,4 @@
-"""`marginweave.inference.regression` on finished releases: what values count, and refusals; no server."""
+"""`marginweave.inference` on finished releases: what values count, several tables, and refusals; no server."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
+import statsmodels.formula.api as smf
 
-from marginweave.inference import regression
+from marginweave import Release
+from marginweave.inference import analyse, combine, regression, synthetic_sets
 from marginweave.schemas.errors import InputError
 from marginweave.schemas.ledger.accounts import Account
 from marginweave.schemas.released.statement import PrivacyStatement
@@ -83,7 +86,74 @@ def test_regressions_of_a_release(alone: CommandLine, monkeypatch: pytest.Monkey
         regression(alone.home, "sex", ["region"])
 
 
+def _slope(rows: pd.DataFrame) -> Any:
+    """What a person more of sex m adds to the mean grade, as statsmodels has it."""
+    made = rows.dropna().assign(m=lambda r: (r["sex"] == "m").astype(float))
+    return smf.ols("grade ~ m", made).fit(cov_type="HC0")
+
+
+def test_synthetic_sets_of_a_release(alone: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A number is the middle of its bin, a missing one is missing, merged values come apart; an analysis has an interval."""
+    place = _release(alone, monkeypatch, aggregate={"method": "marginals", "cliques": CLIQUES})
+    columns = ["sex", "grade", "region"]
+    some = [*synthetic_sets(place, columns, sets=3)]
+    assert len(some) == 3
+    assert [*some[0]] == columns
+    assert not some[0].equals(some[1])
+    again = synthetic_sets(place, columns, sets=3)
+    assert all(one.equals(other) for one, other in zip(some, again, strict=True))
+    assert set(some[0]["grade"].dropna()) <= {*map(float, range(1, 8))}
+    assert set(some[0]["sex"].dropna()) == {"f", "m"}
+    assert set(some[0]["region"].dropna()) == {"north", "south", "west"}
+    found = analyse(place, ["sex", "grade"], _slope)
+    assert found.names == ("Intercept", "m")
+    table = analyse(place, ["sex", "grade"], _slope, of="table")
+    assert (table.table["sd"] < found.table["sd"]).all()
+    mean = analyse(place, ["grade"], lambda one: (one["grade"].mean(), one["grade"].var() / len(one)))
+    asked = Release.open(place).query(mean="grade", of="population").iloc[0]
+    assert abs(mean.estimate[0] - asked["estimate"]) < asked["high"] - asked["low"]
+    assert 0.5 < (mean.high - mean.low)[0] / (asked["high"] - asked["low"]) < 2
+    for wrong, message in (
+        ({"sets": 1}, r"^sets \(1\) must be between 2 and 1000"),
+        ({"of": "rows"}, r"^of \(rows\) must be population or table$"),
+        ({"columns": []}, "no column is named"),
+        ({"columns": ["grade", "age"]}, "no measured set together; leave one out. Measured are:"),
+        ({"columns": ["sex", "sex"]}, "named twice"),
+    ):
+        with pytest.raises(InputError, match=message):
+            synthetic_sets(place, **{"columns": columns, **wrong})
+    to = alone.home.with_name("several")
+    named = ("--column", "sex", "--column", "grade", "--to", str(to))
+    done = alone("synthesize", "r", "--sets", "2", *named)
+    assert done.returncode == 0, done.stderr
+    assert str(to) in done.stdout.replace("\n", "")
+    assert sorted(one.name for one in to.iterdir()) == ["set-01.csv", "set-02.csv"]
+    assert [*pd.read_csv(to / "set-01.csv")] == ["sex", "grade"]
+    for wrong in (named[:4], ("--sets", "2"), ("--sets", "2", "--records", "5", *named), ("--sets", "2", *named)):
+        assert alone("synthesize", "r", *wrong).returncode == 2
+
+
 def test_no_regression_without_a_model(alone: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     place = _release(alone, monkeypatch, synthesize__method="aggregate-seeded")
-    with pytest.raises(InputError, match=r"has no model\.parquet"):
+    with pytest.raises(InputError, match=r"has no model\.parquet, which a regression needs"):
         regression(place, "sex", ["region"])
+    with pytest.raises(InputError, match=r"has no model\.parquet, which sets of records need"):
+        synthetic_sets(place, ["sex"])
+
+
+@pytest.mark.parametrize(
+    ("results", "message"),
+    [
+        ([(1.0, 2.0)], "takes the results of several tables, and got 1"),
+        ([(1.0, 2.0), ([1.0, 2.0], [1.0, 1.0])], "not of the same coefficients"),
+        ([(1.0, 2.0), (math.nan, 2.0)], "no finite number"),
+        ([(1.0, [2.0, 3.0]), (1.0, [2.0, 3.0])], "which do not go together"),
+        ([1.0, 2.0], r"must have params and cov_params\(\), or be a pair"),
+        ([("a", "b"), ("a", "b")], r"must have params and cov_params\(\), or be a pair"),
+    ],
+)
+def test_results_that_cannot_be_combined(results: list[Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        combine(results)
+    with pytest.raises(InputError, match="level"):
+        combine([(1.0, 2.0), (1.1, 2.0)], level=95)

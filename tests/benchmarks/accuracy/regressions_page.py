@@ -11,7 +11,7 @@ from tests.support.places import REPOSITORY
 
 PAGE = REPOSITORY / "docs" / "inference.md"
 BEGIN, END = "<!-- regressions: begin -->\n", "<!-- regressions: end -->\n"
-_SOURCES = ("release", "records", "rows")
+_SOURCES = ("release", "sets", "records", "rows")
 Figures = Sequence[Mapping[str, Any]]
 
 
@@ -39,19 +39,23 @@ def section(figures: Figures, names: Mapping[str, Sequence[str]]) -> Iterator[st
             f"**{study}, {kind}, epsilon {epsilon:g}**: {len(some)} samples of {some[0]['settings']['rows']:,} rows, "
             f"{cpu:.1f} CPU s a regression.\n"
         )
-        yield from header("coefficient|truth|the release covers|its records cover|the rows cover|width: release / rows")
+        yield from header("coefficient|truth|`regression` covers|several tables cover|published records cover|the rows cover|width: `regression` / rows|width: several tables / rows")
         places = range(len(names[study]))
         for place in places:
             shares = " | ".join(_percent(_covered(some, source, [place])) for source in _SOURCES)
-            width = statistics.median(_width(f, "release", place) / _width(f, "rows", place) for f in some)
-            yield f"| {names[study][place]} | {some[0]['truth'][place]:.3f} | {shares} | {width:.2f} |"
+            widths = " | ".join(f"{_wider(some, source, place):.2f}" for source in _SOURCES[:2])
+            yield f"| {names[study][place]} | {some[0]['truth'][place]:.3f} | {shares} | {widths} |"
         shares = " | ".join(_percent(_covered(some, source, places)) for source in _SOURCES)
-        yield f"| **mean** | | {shares} | |\n"
+        yield f"| **mean** | | {shares} | | |\n"
 
 
 def _covered(figures: Figures, source: str, places: Iterable[int]) -> float:
     chosen = [(f, place) for place in places for f in figures]
     return statistics.fmean(f[source][1][place] <= f["truth"][place] <= f[source][2][place] for f, place in chosen)
+
+
+def _wider(figures: Figures, source: str, place: int) -> float:
+    return statistics.median(_width(f, source, place) / _width(f, "rows", place) for f in figures)
 
 
 def _width(figure: Mapping[str, Any], source: str, place: int) -> float:

@@ -6,6 +6,8 @@ from tests.mutations.fault import Fault
 
 _DENSE = "tests/laws/test_answers.py::test_estimate_and_variance_are_those_of_the_dense_system"
 
+_SETS = "tests/laws/test_drawn_sets.py::test_sets_vary_around_what_was_measured_as_noise_and_sampling_do"
+
 FAULTS = (
     Fault(
         name="a sum of many cells of a table counts for as exact as one cell",
@@ -41,6 +43,34 @@ FAULTS = (
         text="weights = start * (1 + (known.values - start * z.sum(axis=1)) @ moved)",
         instead="weights = np.full(len(records), start)",
         killed_by=("tests/laws/test_regression.py::test_intervals_cover_as_often_as_they_say",),
+    ),
+    Fault(
+        name="several synthetic tables are drawn around the model",
+        file="tasks/answers/sets.py",
+        text="weights = self.weights  # post-processing",
+        instead="weights = np.full(len(self.records), 1 / len(self.records))  # post-processing",
+        killed_by=(_SETS,),
+    ),
+    Fault(
+        name="several synthetic tables do not vary by noise",
+        file="tasks/answers/sets.py",
+        text="told = self._told(generator)",
+        instead="told = self._told(None)",
+        killed_by=(_SETS,),
+    ),
+    Fault(
+        name="a model's values are taken for those of a table that has them in another order",
+        file="tasks/answers/sets.py",
+        text="np.eye(part.size)[_codes(mine[part.axis], part)]",
+        instead="np.eye(part.size)",
+        killed_by=("tests/laws/test_drawn_sets.py::test_codes_of_a_measured_table_in_another_order",),
+    ),
+    Fault(
+        name="the variance inside synthetic tables is not taken off",
+        file="tasks/answers/sets.py",
+        text="np.where(positive, total - own, own)",
+        instead="np.where(positive, total, own)",
+        killed_by=("tests/laws/test_drawn_sets.py::test_a_variance_that_is_not_positive_is_that_inside_the_sets",),
     ),
     Fault(
         name="a share that noise took below 0 has an empty interval",

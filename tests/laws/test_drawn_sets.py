@@ -1,0 +1,149 @@
+"""Several synthetic tables: they vary as noise and sampling make the truth uncertain, and are centred where it was measured."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binom, chi2, norm
+
+from marginweave.tasks.answers.least_squares import NotMeasuredError
+from marginweave.tasks.answers.sets import LARGER, DrawnTables, clear_blocks, combined
+from marginweave.tasks.answers.tables import Part
+from tests.support.dense_least_squares import Survey
+
+FALSE_ALARM = 1e-6
+SIZES, ROWS, RECORDS, SIGMA, SETS = (4, 3, 2), 20_000, 4_000, 60.0, 200
+ALONE = tuple(((a,), SIGMA, False) for a in range(3))
+PAIRS = tuple((pair, SIGMA, False) for pair in ((0, 1), (0, 2), (1, 2)))
+SURVEY = Survey(sizes=SIZES, sets=(*ALONE, *PAIRS), merged=((0, 1, 2, 3), (0, 1, 2), (0, 1)))
+COLUMNS = [Part(axis=a, blocks=np.arange(size)) for a, size in enumerate(SIZES)]
+
+
+def _table() -> np.ndarray:
+    """Shares of all cells, none of them small; the columns depend on each other."""
+    a, b, c = np.meshgrid(*map(np.arange, SIZES), indexing="ij")
+    shares = np.exp(-0.25 * (a - b) ** 2 + 0.3 * c * (a - 1.5))
+    return shares / shares.sum()
+
+
+def _independent_records() -> np.ndarray:
+    """Records of a model that knows nothing of what columns have in common."""
+    columns = [_table().sum(axis=tuple({0, 1, 2} - {a})) for a in range(3)]
+    rng = np.random.default_rng(3)
+    return np.stack([rng.choice(len(p), RECORDS, p=p) for p in columns], axis=1).astype(np.int32)
+
+
+CONTRASTS = (((0, 2), np.outer([-1, -1, 1, 1], [-1, 1])), ((0, 1), np.outer([1, 0, 0, -1], [1, 0, -1])))
+
+
+@pytest.mark.parametrize("population", [True, False])
+def test_sets_vary_around_what_was_measured_as_noise_and_sampling_do(population: bool) -> None:
+    """Mean and variance of two contrasts over 200 sets; each bound has a false alarm of 1e-6.
+
+    The model is independent, so a set that was centred at the model would be dozens of deviations away.
+    """
+    rng, shares = np.random.default_rng(7), _table()
+    squares = SURVEY.measure(np.rint(shares * ROWS), rng)
+    drawn = DrawnTables.of(squares, _independent_records(), COLUMNS)
+    sets = [*drawn.draw(SETS, np.random.default_rng(2), population=population)]
+    for (a, b), contrast in CONTRASTS:
+        found = [contrast[one[:, a], one[:, b]].mean() * ROWS for one in sets]
+        weights = {a: np.eye(SIZES[a]).repeat(SIZES[b], axis=0), b: np.tile(np.eye(SIZES[b]), (SIZES[a], 1))}
+        known = squares.solve(weights)
+        flat = contrast.ravel()
+        center, p = flat @ known.values * ROWS / squares.total[0], shares.sum(axis=3 - a - b).ravel()
+        of_rows = ROWS * (p @ flat**2 - (p @ flat) ** 2)
+        variance = flat @ known.covariance @ flat + of_rows / LARGER + population * of_rows
+        assert abs(np.mean(found) - center) < norm.isf(FALSE_ALARM / 2) * math.sqrt(variance / SETS)
+        low, high = chi2.ppf([FALSE_ALARM, 1 - FALSE_ALARM], SETS - 1) / (SETS - 1)
+        assert low < np.var(found, ddof=1) / variance < high
+
+
+def test_weights_give_records_the_measured_counts_of_pairs() -> None:
+    squares = SURVEY.measure(np.rint(_table() * ROWS), np.random.default_rng(1))
+    records = _independent_records()
+    weights = DrawnTables.of(squares, records, COLUMNS[:2]).weights
+    found = np.bincount(records[:, 0] * 3 + records[:, 1], weights, 12)
+    alone = [squares.solve({a: np.eye(SIZES[a])}).values for a in (0, 1)]
+    weights_of = {0: np.eye(4).repeat(3, axis=0), 1: np.tile(np.eye(3), (4, 1))}
+    pairs = squares.solve(weights_of).values
+    assert np.allclose(found, pairs / pairs.sum(), atol=1e-6)
+    assert np.allclose(found.reshape(4, 3).sum(axis=1), alone[0] / alone[0].sum(), atol=1e-6)
+
+
+def test_codes_of_a_measured_table_in_another_order() -> None:
+    """A part may number its blocks otherwise than the model does: the same counts come to the same codes."""
+    squares = SURVEY.measure(np.rint(_table() * ROWS), np.random.default_rng(1))
+    records, turned = _independent_records(), np.array([2, 0, 3, 1])
+    straight = DrawnTables.of(squares, records, COLUMNS[:2]).weights
+    other = records.copy()
+    other[:, 0] = turned[records[:, 0]]
+    found = DrawnTables.of(squares, other, [Part(axis=0, blocks=turned), COLUMNS[1]]).weights
+    assert np.allclose(np.bincount(records[:, 0], straight), np.bincount(records[:, 0], found), atol=1e-4)
+
+
+def test_columns_that_were_not_measured_together_are_refused() -> None:
+    fewer = Survey(sizes=SIZES, sets=(*ALONE, *PAIRS[:-1]), merged=SURVEY.merged)
+    squares = fewer.measure(np.rint(_table() * ROWS), np.random.default_rng(1))
+    with pytest.raises(NotMeasuredError):
+        DrawnTables.of(squares, _independent_records(), COLUMNS)
+    merged = [Part(axis=0, blocks=np.array([0, 0, 1, 2])), COLUMNS[1]]
+    with pytest.raises(NotMeasuredError):
+        DrawnTables.of(squares, _independent_records()[:, :2] // [2, 1], merged)
+
+
+@given(
+    st.tuples(st.integers(1, 7), st.integers(1, 5)),
+    st.floats(0, 20),
+    st.integers(0, 2**32 - 1),
+)
+def test_blocks_are_rectangles_that_are_clear_of_noise(shape: tuple[int, int], deviation: float, seed: int) -> None:
+    """Each holds two deviations of its noise, if there are several; and no straight cut makes two such blocks of one."""
+    expected = np.random.default_rng(seed).exponential(20, shape)
+    blocks = clear_blocks(expected, deviation)
+    numbers = np.unique(blocks)
+    assert numbers.tolist() == [*range(len(numbers))]
+    for number in numbers:
+        rows, columns = (np.unique(places) for places in np.nonzero(blocks == number))
+        own = expected[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+        assert (blocks == number).sum() == own.size
+        assert len(numbers) == 1 or _clear(own, deviation)
+        cuts = [(own[:k], own[k:]) for k in range(1, len(own))]
+        cuts += [(own[:, :k], own[:, k:]) for k in range(1, own.shape[1])]
+        assert not any(_clear(one, deviation * 1.001) and _clear(other, deviation * 1.001) for one, other in cuts)
+
+
+def _clear(cells: np.ndarray, deviation: float) -> bool:
+    return cells.sum() >= 2 * deviation * math.sqrt(cells.size) * (1 - 1e-9)
+
+
+@pytest.mark.parametrize(("noise", "sampling"), [(4.0, 1.0), (0.3, 1.0)])
+def test_combined_intervals_cover_a_population(noise: float, sampling: float) -> None:
+    """A release is off by noise and sampling; sets vary around it by both, and by a fifth of sampling. 80 % of 4,000."""
+    rng, trials, sets, level = np.random.default_rng(5), 4_000, 20, 0.8
+    spread = noise + sampling
+    hits = 0
+    for _ in range(trials):
+        center = rng.normal(0, math.sqrt(spread))
+        estimates = rng.normal(center, math.sqrt(spread + sampling / LARGER), (sets, 1))
+        found, half = combined(estimates, np.full((sets, 1, 1), sampling / LARGER), level)
+        hits += bool(abs(found.values[0]) <= half[0])
+    # What t leaves open of so skewed a variance is at most 1.5 %.
+    assert binom.ppf(FALSE_ALARM, trials, level - 0.015) <= hits <= binom.isf(FALSE_ALARM, trials, level + 0.015)
+
+
+def test_a_variance_that_is_not_positive_is_that_inside_the_sets() -> None:
+    estimates = np.array([[1.0, 0.0], [1.1, 4.0], [0.9, -4.0]])
+    inside = np.array([np.diag([1.0, 2.0])] * 3)
+    found, half = combined(estimates, inside, 0.95)
+    assert np.allclose(found.values, [1.0, 0.0])
+    assert np.isclose(found.covariance[0, 0], 1.0)
+    assert np.isclose(half[0], norm.isf(0.025))
+    assert np.isclose(found.covariance[1, 1], 16 * 4 / 3 - 2)
+    assert np.array_equal(found.covariance, found.covariance.T)
+    assert all(found.covariance[i, j] for i, j in itertools.permutations(range(2), 2))
