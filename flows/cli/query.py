@@ -36,6 +36,7 @@ def query(  # noqa: PLR0913, PLR0917 - one option for each key of a question
     total: Annotated[str | None, typer.Option("--sum", metavar="COLUMN", help="The sum of a number.")] = None,
     median: Annotated[str | None, typer.Option(metavar="COLUMN", help="The median of a number.")] = None,
     quantile: Annotated[str | None, typer.Option(metavar="COLUMN:Q", help="Another quantile: income:.9.")] = None,
+    weight: Annotated[str | None, typer.Option(hidden=True)] = None,
     of: Annotated[str, typer.Option(metavar="table|population", help="What the answer is about.")] = "table",
     level: _Level = ".95",
     questions: Annotated[Path | None, typer.Option("--file", help="A YAML file with a list `questions`.")] = None,
@@ -49,6 +50,10 @@ def query(  # noqa: PLR0913, PLR0917 - one option for each key of a question
     """
     from marginweave.schemas.question import read_condition, read_questions
 
+    if weight is not None:
+        raise InputError(
+            f"--weight is not possible: of survey weights, --sum {weight} answers the weighted count alone"
+        )
     options: dict[str, Any] = {"of": of, "level": level}
     asked = {
         "by": by,

@@ -40,7 +40,9 @@ def synthesize(
         int | None,
         typer.Option(min=2, max=1000, help="So many tables, whose differences tell how sure an analysis is."),
     ] = None,
-    column: Annotated[list[str] | None, typer.Option(help="A column of these tables; give one for each.")] = None,
+    column: Annotated[
+        list[str] | None, typer.Option(help="A column of these tables; one for each [default: all].")
+    ] = None,
     of: Annotated[str, typer.Option(help="What they tell of: population or table.")] = "population",
     to: Annotated[
         Path | None, typer.Option(help="Folder to write to [default: release/synthesis-SEED of the run, or ./sets].")
@@ -53,8 +55,8 @@ def synthesize(
     """
     from marginweave.flows.run.progress import LogReporter, reporting
 
-    if (sets is None) != (column is None):
-        raise InputError("--sets and --column belong together: --sets 20 --column age --column cost")
+    if sets is None and column:
+        raise InputError("--column goes with --sets alone: --sets 20 --column age --column cost")
     if sets is not None and records is not None:
         raise InputError("a set has five records a row, so that --records does not go with --sets")
     with reporting(LogReporter(out.print)):

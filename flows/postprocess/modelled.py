@@ -40,16 +40,23 @@ class Modelled:
         """Some of the model, in its codes, shape (records, attributes)."""
         return sample_mixture(self.model.conditioned(), RECORDS, generator)  # post-processing
 
+    @property
+    def columns(self) -> dict[str, int]:
+        """The columns that were counted by themselves, each with the place of its attribute."""
+        attributes = self.answers.codes.configuration.attributes
+        return {
+            a.columns[0]: place
+            for place, a in enumerate(attributes)
+            if len(a.columns) == 1 and not (a.is_set or a.of_set)
+        }
+
     def places(self, columns: Sequence[str]) -> list[int]:
         """The attributes of columns that were counted by themselves.
 
         Raises:
             InputError: there is no such column, or one is there twice or beside a level of it.
         """
-        attributes = self.answers.codes.configuration.attributes
-        known = {
-            a.columns[0]: j for j, a in enumerate(attributes) if len(a.columns) == 1 and not (a.is_set or a.of_set)
-        }
+        known = self.columns
         if lacking := [column for column in columns if column not in known]:
             raise InputError(f"{lacking[0]!r} is no column that was counted by itself; there are {listed([*known])}")
         found = [known[column] for column in columns]

@@ -27,8 +27,7 @@ def draw_sets(place: Path, columns: Sequence[str], sets: int, of: str, seed: int
     if not 2 <= sets <= MOST_SETS:
         raise InputError(f"sets ({sets}) must be between 2 and {MOST_SETS}; 20 are usual")
     opened = open_modelled(place, of, "sets of records need")
-    if not columns:
-        raise InputError("no column is named; name those that the analysis takes")
+    columns = columns or opened.columns
     places = opened.places(columns)
     generator = np.random.default_rng(opened.seed if seed is None else seed)  # post-processing
     records = opened.records(generator)[:, places]

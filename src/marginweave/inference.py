@@ -66,7 +66,7 @@ def regression(
     and when they do not.
 
     Args:
-        release: a folder with privacy.json, measurements.parquet and model.parquet.
+        release: a folder with privacy.json, measurements.parquet and model.parquet, or the name of a run.
         target: a column; for "logistic" one whose values count 0 or 1.
         columns: what it is regressed on, beside an intercept. Any two, and each with the target, were measured together.
         kind: least squares, or logistic regression.
@@ -78,16 +78,17 @@ def regression(
         InputError: an argument is none of these. The release has no model. A column was not counted, or has values without a
             number. Two columns are in no measured set together. The rows are no sample. There is no single solution.
     """
+    from marginweave.flows.postprocess.opened import Release
     from marginweave.flows.postprocess.regressions import Regression, answer_regression
 
     asked = Regression(target=target, columns=tuple(columns), kind=kind, of=of, values=values or {}, level=level)
-    names, found, half = answer_regression(Path(release), asked)
+    names, found, half = answer_regression(Release.open(release).place, asked)
     return _coefficients(names, found, half, level)
 
 
 def synthetic_sets(
     release: str | Path,
-    columns: Sequence[str],
+    columns: Sequence[str] = (),
     *,
     sets: int = 20,
     of: Literal["population", "table"] = "population",
@@ -101,8 +102,8 @@ def synthetic_sets(
     missing.
 
     Args:
-        release: a folder with privacy.json, measurements.parquet and model.parquet.
-        columns: any two of them were measured together.
+        release: a folder with privacy.json, measurements.parquet and model.parquet, or the name of a run.
+        columns: any two of them were measured together; all without.
         sets: how many tables.
         of: whether `combine` is to tell of the population that the rows are a simple random sample of, or of the rows.
         seed: of public draws; that of the configuration by default.
@@ -111,9 +112,10 @@ def synthetic_sets(
         InputError: an argument is none of these. The release has no model. A column was not counted. Two columns are in no
             measured set together. The rows are no sample.
     """
+    from marginweave.flows.postprocess.opened import Release
     from marginweave.flows.postprocess.sets import draw_sets
 
-    return draw_sets(Path(release), columns, sets, of, seed)
+    return draw_sets(Release.open(release).place, columns, sets, of, seed)
 
 
 def combine(results: Iterable[Any], *, level: float = 0.95) -> Coefficients:

@@ -82,7 +82,7 @@ def test_regressions_of_a_release(alone: CommandLine, monkeypatch: pytest.Monkey
             regression(place, "sex", ["region"], **{**given, **wrong})
     with pytest.raises(InputError, match="count 0 or 1"):
         regression(place, "sex", ["region"], kind="logistic", values={"sex": {"f": 1, "m": 2, "(missing)": 0}})
-    with pytest.raises(InputError, match="complete release"):
+    with pytest.raises(InputError, match="is not the folder of a release"):
         regression(alone.home, "sex", ["region"])
 
 
@@ -116,7 +116,7 @@ def test_synthetic_sets_of_a_release(alone: CommandLine, monkeypatch: pytest.Mon
     for wrong, message in (
         ({"sets": 1}, r"^sets \(1\) must be between 2 and 1000"),
         ({"of": "rows"}, r"^of \(rows\) must be population or table$"),
-        ({"columns": []}, "no column is named"),
+        ({"columns": []}, "no measured set together"),
         ({"columns": ["grade", "age"]}, "no measured set together; leave one out. Measured are:"),
         ({"columns": ["sex", "sex"]}, "named twice"),
     ):
@@ -129,7 +129,7 @@ def test_synthetic_sets_of_a_release(alone: CommandLine, monkeypatch: pytest.Mon
     assert str(to) in done.stdout.replace("\n", "")
     assert sorted(one.name for one in to.iterdir()) == ["set-01.csv", "set-02.csv"]
     assert [*pd.read_csv(to / "set-01.csv")] == ["sex", "grade"]
-    for wrong in (named[:4], ("--sets", "2"), ("--sets", "2", "--records", "5", *named), ("--sets", "2", *named)):
+    for wrong in (named[:4], ("--sets", "2", "--records", "5", *named), ("--sets", "2", *named)):
         assert alone("synthesize", "r", *wrong).returncode == 2
 
 
