@@ -47,8 +47,8 @@ FAULTS = (
     Fault(
         name="several synthetic tables are drawn around the model",
         file="tasks/answers/sets.py",
-        text="weights = self.weights  # post-processing",
-        instead="weights = np.full(len(self.records), 1 / len(self.records))  # post-processing",
+        text="            counts = margin.estimates\n",
+        instead="            counts = margin.estimates * (len(margin.places) == 1)\n",
         killed_by=(_SETS,),
     ),
     Fault(
