@@ -38,7 +38,7 @@ def synthesize(
     ] = None,
     sets: Annotated[
         int | None,
-        typer.Option(min=2, max=1000, help="So many tables, whose differences tell how sure an analysis is."),
+        typer.Option(min=5, max=1000, help="So many tables, whose differences tell how sure an analysis is."),
     ] = None,
     column: Annotated[
         list[str] | None, typer.Option(help="A column of these tables; one for each [default: all].")
@@ -59,16 +59,17 @@ def synthesize(
         raise InputError("--column goes with --sets alone: --sets 20 --column age --column cost")
     if sets is not None and records is not None:
         raise InputError("a set has five records a row, so that --records does not go with --sets")
-    with reporting(LogReporter(out.print)):
-        if sets is not None:
-            from marginweave.flows.postprocess.answers import release_folder
-            from marginweave.flows.postprocess.sets import draw_sets, write_sets
+    if sets is not None:
+        from marginweave.flows.postprocess.answers import release_folder
+        from marginweave.flows.postprocess.sets import draw_sets, write_sets
 
-            drawn = draw_sets(release_folder(home, run_name), column or [], sets, of, seed)
-            written = write_sets(home, to or Path("sets"), drawn)
-        else:
-            from marginweave.flows.postprocess.published import regenerate_records
+        written = write_sets(
+            home, to or Path("sets"), draw_sets(release_folder(home, run_name), column or [], sets, of, seed)
+        )
+    else:
+        from marginweave.flows.postprocess.published import regenerate_records
 
+        with reporting(LogReporter(out.print)):
             written = regenerate_records(home, run_name, records=records, seed=seed, to=to)
     out.print(f"Written to {written}")
 

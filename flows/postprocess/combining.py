@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from marginweave.flows.postprocess.sets import FEWEST_SETS
 from marginweave.schemas.arrays import Floats
 from marginweave.schemas.errors import InputError
 from marginweave.tasks.answers.intervals import check_level
@@ -23,35 +24,40 @@ def combine_results(results: Iterable[Any], level: float) -> tuple[tuple[str, ..
     """
     check_level(level)
     found = [_read(result) for result in results]
-    if len(found) < 2:
-        raise InputError(f"combine takes the results of several tables, and got {len(found)}")
-    if len({(names, *(array.shape for array in arrays)) for names, *arrays in found}) > 1:
+    if len(found) < FEWEST_SETS:
+        raise InputError(
+            f"combine takes the results of at least {FEWEST_SETS} tables, and got {len(found)}; 20 are usual"
+        )
+    if len({(names, estimates.shape) for names, estimates, _ in found}) > 1:
         raise InputError("the results are not of the same coefficients; a table may lack a value that another one has")
     estimates, covariances = (np.stack([one[k] for one in found]) for k in (1, 2))
     if not (np.isfinite(estimates).all() and np.isfinite(covariances).all()):
         raise InputError("a result has an estimate or a variance that is no finite number")
+    if (np.diagonal(covariances, axis1=1, axis2=2) < 0).any() or not np.allclose(
+        covariances, covariances.swapaxes(1, 2)
+    ):
+        raise InputError("a result has a negative variance, or a covariance that is not symmetric")
     return found[0][0], *combined(estimates, covariances, level)
 
 
 def _read(result: Any) -> tuple[tuple[str, ...], Floats, Floats]:
-    """Names, estimates and covariance of one result."""
+    """Names, estimates and covariance of one result; coefficients of several equations one equation after the other."""
     try:
-        if hasattr(result, "cov_params"):
-            params, spread = result.params, result.cov_params()
-        else:
-            params, spread = result
-        estimates = np.atleast_1d(np.asarray(params, np.float64))
-        covariance = np.asarray(spread, np.float64)
-    except (TypeError, ValueError):
+        pair = result if type(result) in (tuple, list) else (result.params, result.cov_params())
+        params, spread = pair
+        estimates, covariance = np.asarray(params, np.float64).ravel(order="F"), np.asarray(spread, np.float64)
+    except (AttributeError, TypeError, ValueError):
         raise InputError(
             "a result must have params and cov_params(), or be a pair of estimates and their variances or covariance"
         ) from None
     if covariance.ndim < 2:
         covariance = np.diag(np.atleast_1d(covariance))
-    if estimates.ndim != 1 or covariance.shape != (len(estimates), len(estimates)):
+    if not len(estimates) or covariance.shape != (len(estimates), len(estimates)):
         raise InputError(
-            f"a result has estimates of shape {estimates.shape} and a covariance of shape {covariance.shape}, which do not "
-            "go together"
+            f"a result has {len(estimates)} estimates and a covariance of shape {covariance.shape}, which do not go together"
         )
-    names = params.index if isinstance(params, pd.Series) else range(len(estimates))
+    named = [one.index for one in (params, spread) if isinstance(one, pd.Series | pd.DataFrame)]
+    if len(named) == 2 and named[0].nlevels == named[1].nlevels and not named[0].equals(named[1]):
+        raise InputError("the variances of a result have other names than its estimates, or another order")
+    names = next((index for index in reversed(named) if len(index) == len(estimates)), range(len(estimates)))
     return tuple(map(str, names)), estimates, covariance

@@ -39,7 +39,8 @@ def open_model(place: Path, measured: NoisyTables, say: Callable[[str], None]) -
     assert compression is not None  # marginals have one
     sections = published.configuration.marginals
     chosen = sections is not None and sections.selects(published.configuration.distinct)
-    drawn, tau = _drawn(place, model, known, settings, say, chosen=chosen)
+    drawn, tau = _drawn(place, model, known, settings, say)
+    larger = [table.variance for table in measured.tables if len(table.parts) > 1]
     sets = [[measured.parts[number] for number in table.parts] for table in measured.tables]
     return ModelAnswers(
         measured=measured,
@@ -48,6 +49,7 @@ def open_model(place: Path, measured: NoisyTables, say: Callable[[str], None]) -
         codes=compression.codes,
         inside=[frozenset(p.axis for p in own) for own in sets if all(p.size >= model.sizes[p.axis] for p in own)],
         misfit=tau,
+        noise=float(np.sqrt(np.median(larger))) / model.total if chosen and larger else None,
     )
 
 
@@ -57,12 +59,10 @@ def _drawn(
     known: EstimationInput,
     settings: MixtureSynthesis,
     say: Callable[[str], None],
-    *,
-    chosen: bool,
 ) -> tuple[list[Mixture], dict[str, dict[str, float]]]:
     """Models drawn from noise alone, and misfit: those that are kept, if they are of these files, or new ones."""
     contents = [read_file(place / name) or b"" for name in ("model.parquet", "measurements.parquet")]
-    of = hashlib.sha256(b"".join([*contents, f"{DRAWS} {PASSES}".encode()])).hexdigest()
+    of = hashlib.sha256(b"".join([*contents, f"{DRAWS} {PASSES} bounded".encode()])).hexdigest()
     kept = place.resolve().with_name(f"{place.resolve().name}-answers") / "models.npz"
     content = read_file(kept)
     if content is not None:
@@ -72,7 +72,7 @@ def _drawn(
     say(f"drawing {DRAWS} models for what was not measured: once, then they are kept in {kept.parent}")
     generator = np.random.default_rng(settings.seed)  # post-processing
     drawn = list(draw_models(model, known.measurements, DRAWS, generator))
-    tau = misfit(known.measurements, model, Stack.of(model, drawn), settings, generator, chosen=chosen)
+    tau = misfit(known.measurements, model, Stack.of(model, drawn), settings, generator)
     found: dict[str, np.ndarray] = {"weights": np.stack([one.weights for one in drawn]).astype(np.float32)}
     for b in range(len(model.blocks)):  # 16 bits are enough for a spread
         found[f"shares-{b:05d}"] = np.stack([one.shares[b] for one in drawn]).astype(np.float16)

@@ -123,7 +123,7 @@ class Release:
             raise InputError("where has no condition; leave it out for records of the whole table")
         if n is None and where:
             raise InputError("n must be given with where: how many records are to meet the conditions?")
-        records, number = _whole("n", n, MAX_RECORDS), _whole("seed", seed, 2**63 - 1)
+        records, number = whole_number("n", n, 0, MAX_RECORDS), whole_number("seed", seed, 0, 2**63 - 1)
         import pyarrow as pa
 
         if said := self.published.refitted:
@@ -227,13 +227,13 @@ class Release:
         return f"<table><caption>Release of {escape(self.statement.dataset)}</caption>{rows}</table>"
 
 
-def _whole(name: str, value: Any, most: int) -> int | None:
+def whole_number(name: str, value: Any, least: int, most: int) -> int | None:
     """A whole number, also one like 5.0 or numpy's. Raises InputError for anything else; a table is not quoted."""
     if value is None:
         return None
     is_whole = isinstance(value, Integral) or (isinstance(value, float) and value.is_integer())
     number = int(value) if is_whole else -1
-    if not 0 <= number <= most:
+    if not least <= number <= most:
         said = value if isinstance(value, Real) else type(value).__name__
-        raise InputError(f"{name} ({said}) must be a whole number in [0, {most}]; write sample(1000, seed=7)")
+        raise InputError(f"{name} ({said}) must be a whole number in [{least}, {most}]")
     return number

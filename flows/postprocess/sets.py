@@ -9,25 +9,29 @@ import numpy as np
 import pandas as pd
 
 from marginweave.flows.postprocess.modelled import Modelled, open_modelled
+from marginweave.flows.postprocess.opened import whole_number
 from marginweave.flows.postprocess.published import check_target, write_folder
 from marginweave.schemas.arrays import Integers
-from marginweave.schemas.errors import InputError
+from marginweave.schemas.errors import must_be
 from marginweave.tasks.answers.least_squares import NotMeasuredError
 from marginweave.tasks.answers.sets import DrawnTables
 
-MOST_SETS = 1000
+FEWEST_SETS, MOST_SETS = 5, 1000
+"""With fewer, Student's t makes intervals endless."""
 
 
-def draw_sets(place: Path, columns: Sequence[str], sets: int, of: str, seed: int | None) -> Iterator[pd.DataFrame]:
+def draw_sets(
+    place: Path, columns: Sequence[str], sets: int, of: str, seed: int | None = None
+) -> Iterator[pd.DataFrame]:
     """So many tables with these columns; see `marginweave.inference.synthetic_sets`. DP: post-processing.
 
     Raises:
         InputError: as there.
     """
-    if not 2 <= sets <= MOST_SETS:
-        raise InputError(f"sets ({sets}) must be between 2 and {MOST_SETS}; 20 are usual")
+    number, seed = whole_number("sets", sets, FEWEST_SETS, MOST_SETS) or 20, whole_number("seed", seed, 0, 2**63 - 1)
     opened = open_modelled(place, of, "sets of records need")
-    columns = columns or opened.columns
+    must_be("columns", columns, (list, tuple), '["age", "cost"]')
+    columns = [*columns] or [*opened.columns]
     places = opened.places(columns)
     generator = np.random.default_rng(opened.seed if seed is None else seed)  # post-processing
     records = opened.records(generator)[:, places]
@@ -35,7 +39,9 @@ def draw_sets(place: Path, columns: Sequence[str], sets: int, of: str, seed: int
         tables = DrawnTables.of(opened.squares, records, [opened.part(place) for place in places])
     except NotMeasuredError:
         raise opened.not_together from None
-    return _frames(opened, tables.draw(sets, generator, population=of == "population"), columns, places, generator)
+    return _frames(
+        opened, tables.draw(number or FEWEST_SETS, generator, population=of == "population"), columns, places, generator
+    )
 
 
 def _frames(
@@ -52,13 +58,21 @@ def _frames(
 
 
 def _values(opened: Modelled, place: int, column: str) -> np.ndarray:
-    """What stands for each code of an attribute: a number, or a text; for the missing one NaN or None."""
+    """What stands for each code of an attribute: a number, or a text; NaN or None for the missing one.
+
+    Numbers that were measured together are their mean, as one drawn among them would say less of other columns.
+    """
     numbers, codes = opened.numbers(column), opened.answers.codes
     texts = [*codes.domain.labels[place], None][: codes.sizes[place]]
     if numbers is None or any(
         np.isnan(n) and text is not None for n, text in zip(numbers.tolist(), texts, strict=True)
     ):
         return np.array(texts, object)
+    known = np.isfinite(numbers)
+    counts, merged = opened.counts(place)[known], opened.merged[place][known]
+    numbers[known] = (np.bincount(merged, counts * numbers[known]) / np.maximum(np.bincount(merged, counts), 1e-300))[
+        merged
+    ]
     return numbers
 
 

@@ -98,13 +98,13 @@ def synthetic_sets(
 
     They differ as the noise, and sampling, may have changed what is known: each is a draw of what the table, or the population,
     may have been, of five records a row. One alone says no more than the published records. Name no column that the analysis
-    does not need. A number is the middle of its bin, a category of numbers is these, another one its text, None where it is
-    missing.
+    does not need. A number is the middle of its bin, a category of numbers is these, another one its text; missing
+    values are missing.
 
     Args:
         release: a folder with privacy.json, measurements.parquet and model.parquet, or the name of a run.
         columns: any two of them were measured together; all without.
-        sets: how many tables.
+        sets: how many tables, at least 5.
         of: whether `combine` is to tell of the population that the rows are a simple random sample of, or of the rows.
         seed: of public draws; that of the configuration by default.
 
@@ -122,10 +122,10 @@ def combine(results: Iterable[Any], *, level: float = 0.95) -> Coefficients:
     """What the same analysis of several synthetic tables says together, with intervals.
 
     T = (1 + 1/M) B - V, with B the variance of the estimates between the M tables and V the mean of those that the analyses
-    state (Raghunathan, Reiter and Rubin 2003). It is for tables of `synthetic_sets`, and for estimates that are about normally
-    distributed and follow from single columns and pairs of them: means, shares, correlations, linear and logistic regressions.
-    It is not for published records of several seeds, which vary by chance alone, nor for extremes, nor for what three columns
-    have in common.
+    state (Raghunathan, Reiter and Rubin 2003), or V where that is more. It is for tables of `synthetic_sets`, and for estimates
+    that are about normally distributed and follow from single columns and pairs of them: means, shares, correlations, linear
+    and logistic regressions. It is not for published records of several seeds, which vary by chance alone, nor for extremes, nor
+    for what three columns have in common.
 
     Args:
         results: of each table a result of statsmodels, or of another package that has `params` and `cov_params()`; or a pair of
@@ -133,7 +133,7 @@ def combine(results: Iterable[Any], *, level: float = 0.95) -> Coefficients:
         level: of the intervals.
 
     Raises:
-        InputError: fewer than two results, results of different shapes, or numbers that are not finite.
+        InputError: fewer than five results, results of different coefficients, or numbers that are no estimates and variances.
     """
     from marginweave.flows.postprocess.combining import combine_results
 

@@ -5,6 +5,11 @@ all weights are centered, (w_a - mean w_a), is what a set of columns has in comm
 from the model by n sqrt(product of p_a) times noise of variance tau^2 changes that part by a variance of n^2 tau^2 product of
 V_a, V_a = sum p_a (w_a - mean w_a)^2; so misfit adds it for each set of columns that no measured set holds, and parts of
 different sets are added as if independent. tau^2 is found from measured sets that a fit did not see (`misfit`).
+
+Rounds choose the set whose distance from the model is most beyond the sqrt(2/pi) sigma that noise would put into each of its
+cells (AIM: McKenna, Mullins, Sheldon and Miklau 2022), so those that depend most. What was left is no farther than its noise.
+With S_a the sum of sqrt(p_a), a table with misfit tau is n tau sqrt(2/pi) times the product of S_a away, so tau is at most
+sigma / n times the product of (codes of a) / S_a.
 DP: post-processing of released counts.
 """
 
@@ -79,7 +84,8 @@ class ModelAnswers:
     """Estimates of queries from a model, a stand-in for `LeastSquares` where that has none.
 
     `model` is conditioned, and so are those of the `stack`. `codes` has the model's code of each code of an attribute. `inside`
-    are the sets of attributes that were measured, `misfit` has tau^2 as the function has it.
+    are the sets of attributes that were measured, `misfit` has tau^2 as the function has it. Where sets were chosen by their
+    distance from the model beyond their noise, `noise` is the deviation of that: a set that was not chosen is no farther.
     """
 
     measured: NoisyTables
@@ -88,6 +94,7 @@ class ModelAnswers:
     codes: Sequence[Integers]
     inside: Sequence[frozenset[int]]
     misfit: Mapping[str, Mapping[str, float]]
+    noise: float | None
 
     def solve(self, weights: Weights) -> Estimates:
         """Estimates of queries, at least one, and their covariance. Raises NotMeasuredError where merged values differ."""
@@ -112,17 +119,20 @@ class ModelAnswers:
         return found
 
     def _misfit(self, weights: Weights, queries: int) -> Floats:
-        means, spreads = dict[int, Floats](), dict[int, Floats]()
+        means, spreads, reaches = dict[int, Floats](), dict[int, Floats](), dict[int, float]()
         for axis, vectors in weights.items():
             shares = self.model.marginal((axis,)) / self.model.total
             means[axis] = vectors @ shares
             centered = vectors - means[axis][:, None]
             spreads[axis] = (centered * shares) @ centered.T
+            reaches[axis] = len(shares) / float(np.sqrt(np.maximum(shares, 0)).sum())
         found = np.zeros((queries, queries))
         for length in range(2, len(weights) + 1):
             for columns in itertools.combinations(sorted(weights), length):
                 known = any(one.issuperset(columns) for one in self.inside)
                 tau = _of_order(self.misfit["inside" if known else "outside"], length)
+                if not known and self.noise is not None:
+                    tau = min(tau, (self.noise * math.prod(reaches[a] for a in columns)) ** 2)
                 part = np.full((queries, queries), self.model.total**2 * tau)
                 for axis in weights:
                     part *= spreads[axis] if axis in columns else np.outer(means[axis], means[axis])
@@ -141,16 +151,12 @@ def misfit(
     stack: Stack,
     settings: MixtureSynthesis,
     generator: np.random.Generator,  # post-processing
-    *,
-    chosen: bool,
 ) -> dict[str, dict[str, float]]:
     """tau^2 by the number of columns, of sets of columns that were not measured (`outside`), and of those that were (`inside`).
 
     Outside: larger tables are left out of a fit, a quarter of them at a time, and random contrasts of the left-out tables,
     less the model, are taken of each set of columns that a left-out table alone holds. Inside: the same of measured tables
-    less the `model`, which follows their noise. `_tau` makes of them one number. Sets that were `chosen` are mostly those that
-    depend most, and those that were not depend less: outside, of them the geometric mean of this number and the median of
-    all tables is taken. DP: post-processing.
+    less the `model`, which follows their noise. `_tau` makes of them one number. DP: post-processing.
     """
     masks, large = [*model.masks, *model.inside, *model.codes], [m for m in measurements if len(m.attributes) > 1]
     order, outside = generator.permutation(len(large)), dict[int, list[Floats]]()
@@ -168,7 +174,7 @@ def misfit(
         for length, contrasts in _contrasts(m, model, (), stack, generator):
             inside.setdefault(length, []).append(contrasts)
     return {
-        "outside": {f"{length}": _unseen(own) if chosen else _tau(own) for length, own in outside.items()},
+        "outside": {f"{length}": _tau(own) for length, own in outside.items()},
         "inside": {f"{length}": _tau(own) for length, own in inside.items()},
     }
 
@@ -204,12 +210,6 @@ def _tau(tables: Sequence[Floats]) -> float:
     error = max(math.hypot(*own) / total, math.sqrt(2 / total))
     z = mean / error
     return mean + error * math.exp(-(z**2) / 2 - float(log_ndtr(z))) / math.sqrt(2 * math.pi)
-
-
-def _unseen(tables: Sequence[Floats]) -> float:
-    """tau^2 of sets that were not chosen, from those that were: between the middle table of these and all of them."""
-    ratios = [float(squares.sum() / scale.sum()) for squares, _, scale in tables if scale.any()]
-    return math.sqrt(max(float(np.median(ratios)), 0.0) * _tau(tables)) if ratios else 0.0
 
 
 _TURNS = 20

@@ -5,9 +5,9 @@ proportional fitting: Deming and Stephan 1940). Each table has other ones: what 
 for a population the deviation of a sample of so many records. Noise around the model's own counts would centre the tables where
 the model is, which is too near to independence; that around measured counts is centred where the table is.
 
-A weight cannot be negative, so neither can be what a set of cells is given. Cells that hold little beside their noise are taken
-together, until what they hold is `_CLEAR` standard deviations of it: cut at 0 only then, they are hardly biased. Within such a
-block, and beyond pairs, records keep to the model. DP: post-processing of released counts.
+A weight cannot be negative, so neither can be what cells are given: counts that noise took below 0 are cut there, which pulls
+columns towards independence. So the cells of a pair that hold less than the noise of one by the model are given their sum
+alone; among themselves, and beyond pairs, records keep to the model. DP: post-processing.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ from marginweave.tasks.answers.tables import Part
 
 LARGER = 5
 """Records of a set for each row: so many that their own variance, which is taken off again, is small."""
-_CLEAR = 2.0
-_ROUNDS = 40
+_ROUNDS = 30
 _LEAST = 1e-12
 
 
@@ -47,10 +46,13 @@ class Margin:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DrawnTables:
-    """Draws of a table: records of a model in its codes, shape (records, columns), and margins that they are given."""
+    """Draws of a table: distinct records of a model in its codes, shape (records, columns), and margins that they are given.
+
+    `model` are their shares.
+    """
 
     records: Records
-    sizes: tuple[int, ...]
+    model: Floats
     margins: tuple[Margin, ...]
     rows: int
 
@@ -61,28 +63,17 @@ class DrawnTables:
         Raises:
             NotMeasuredError: two columns are in no measured table together, or divided otherwise.
         """
-        sizes = tuple(part.size for part in columns)
-        margins = [
-            _pair(squares, records, columns, places) for places in itertools.combinations(range(len(columns)), 2)
-        ]
-        for place, part in enumerate(columns):
-            found = squares.solve({part.axis: np.eye(part.size)[:, part.blocks]})
-            values, vectors = np.linalg.eigh(found.covariance)
-            margins.append(
-                Margin(
-                    places=(place,),
-                    blocks=np.arange(part.size),
-                    of_records=records[:, place].astype(np.int64),
-                    estimates=found.values,
-                    noise=vectors * np.sqrt(np.maximum(values, 0)),
-                )
-            )
-        return cls(records=records, sizes=sizes, margins=tuple(margins), rows=max(round(squares.total[0]), 1))
+        records, times = np.unique(records, axis=0, return_counts=True)
+        model = times / times.sum()
+        singles = (_single(squares, records, part, place) for place, part in enumerate(columns))
+        pairs = (_pair(squares, records, model, columns, p) for p in itertools.combinations(range(len(columns)), 2))
+        margins = (*pairs, *singles)
+        return cls(records=records, model=model, margins=margins, rows=max(round(squares.total[0]), 1))
 
     @property
     def weights(self) -> Floats:
         """Those of records that have the measured counts, as far as these are positive and agree; their sum is 1."""
-        return self._fitted(self._told(None), np.full(len(self.records), 1.0))
+        return self._fitted(self._told(None), self.model)
 
     def draw(self, sets: int, generator: np.random.Generator, *, population: bool) -> Iterator[Records]:
         """So many tables: draws of the table, or of the population that it is a simple random sample of."""
@@ -131,11 +122,27 @@ def _noise(margin: Margin, generator: np.random.Generator) -> Floats:
 def _centered(table: Floats) -> Floats:
     """The part of a table that has no sums along rows and columns."""
     table = table - table.mean(axis=0)
-    return table - table.mean(axis=1, keepdims=True)
+    found: Floats = table - table.mean(axis=1, keepdims=True)
+    return found
 
 
-def _pair(squares: LeastSquares, records: Records, columns: Sequence[Part], places: tuple[int, int]) -> Margin:
-    """Residuals of two columns, and blocks of cells that hold enough by the model."""
+def _single(squares: LeastSquares, records: Records, part: Part, place: int) -> Margin:
+    """The counts of a column."""
+    found = squares.solve({part.axis: np.eye(part.size)[:, part.blocks]})
+    values, vectors = np.linalg.eigh(found.covariance)
+    return Margin(
+        places=(place,),
+        blocks=np.arange(part.size),
+        of_records=records[:, place].astype(np.int64),
+        estimates=found.values,
+        noise=vectors * np.sqrt(np.maximum(values, 0)),
+    )
+
+
+def _pair(
+    squares: LeastSquares, records: Records, model: Floats, columns: Sequence[Part], places: tuple[int, int]
+) -> Margin:
+    """Residuals of two columns; a block for each cell that holds more than its noise by the model, and one for all others."""
     mine = {columns[place].axis: columns[place] for place in places}
     theirs = squares.divided(mine)
     centered = [np.eye(part.size)[_codes(mine[part.axis], part)] - 1 / part.size for part in theirs]
@@ -146,61 +153,27 @@ def _pair(squares: LeastSquares, records: Records, columns: Sequence[Part], plac
     left = (1 - 1 / residuals.shape[0]) * (1 - 1 / residuals.shape[1])  # of the variance of a cell, after centering
     deviation = np.sqrt(variances[0, 0] / left) if left else np.zeros(())
     cells = np.ravel_multi_index(tuple(records[:, place] for place in places), residuals.shape)
-    expected = np.bincount(cells, minlength=residuals.size).reshape(residuals.shape) * squares.total[0] / len(records)
-    blocks = clear_blocks(expected, float(deviation)).ravel()
+    expected = np.bincount(cells, model, residuals.size) * squares.total[0]
+    clear = expected > deviation
+    blocks = np.unique(np.where(clear, np.cumsum(clear), 0), return_inverse=True)[1]
     return Margin(places=places, blocks=blocks, of_records=blocks[cells], estimates=residuals, noise=deviation)
 
 
 def _codes(mine: Part, theirs: Part) -> Integers:
     """For each block of a part the block that a measured table has of the same codes."""
-    found = mine.values(theirs.blocks[None].astype(np.float64))[0].astype(np.int64)
+    found: Integers = mine.values(theirs.blocks[None].astype(np.float64))[0].astype(np.int64)
     if mine.size != theirs.size or not np.array_equal(found[mine.blocks], theirs.blocks):
         raise NotMeasuredError(merged=True)
     return found
 
 
-def clear_blocks(expected: Floats, deviation: float) -> Integers:
-    """Rectangles of a table, split in two as long as each half is expected to hold `_CLEAR` deviations of its noise.
-
-    Args:
-        expected: counts of the cells, shape (rows, columns).
-        deviation: of the noise of a cell; that of m cells is sqrt(m) times as large.
-
-    Returns:
-        the number of the rectangle of each cell, shape (rows, columns).
-    """
-    blocks, waiting = np.zeros(expected.shape, np.int64), [(slice(0, len(expected)), slice(0, expected.shape[1]))]
-    number = 0
-    while waiting:
-        rows, columns = waiting.pop()
-        best, halves = -1.0, None
-        for axis, span in enumerate((rows, columns)):
-            sums = expected[rows, columns].sum(axis=1 - axis)
-            cells = (columns, rows)[axis]
-            width, before = cells.stop - cells.start, np.cumsum(sums)[:-1]
-            after, lengths = sums.sum() - before, np.arange(1, len(sums))
-            clear = _CLEAR * deviation * np.sqrt(width * np.stack([lengths, len(sums) - lengths]))
-            fits = (np.stack([before, after]) >= clear).all(axis=0)
-            balance = np.where(fits, np.minimum(before, after), -1.0)
-            if balance.size and balance.max() > best:
-                best, middle = balance.max(), span.start + int(balance.argmax()) + 1
-                parts = slice(span.start, middle), slice(middle, span.stop)
-                halves = [(part, columns) if axis == 0 else (rows, part) for part in parts]
-        if halves is None:
-            blocks[rows, columns] = number
-            number += 1
-        else:
-            waiting += halves
-    return blocks
-
-
 def combined(estimates: Floats, covariances: Floats, level: float) -> tuple[Estimates, Floats]:
     """What analyses of draws of a table say together, and half the width of intervals.
 
-    With B the covariance of the estimates between M sets and V the mean of those inside, the covariance is (1 + 1/M) B - V
-    (Raghunathan, Reiter and Rubin 2003), which may be indefinite where M is small. A variance that is not positive is replaced
-    by V (Räisä, Jälkö, Kaski and Honkela 2023). Intervals are those of t with (M - 1) (1 - V / ((1 + 1/M) B))^2 degrees of
-    freedom.
+    With B the covariance of the estimates between M sets and V the mean of those inside, the covariance is T = (1 + 1/M) B - V
+    (Raghunathan, Reiter and Rubin 2003), which may be indefinite where M is small. A variance that is less than V is replaced
+    by V, as the difference is then mostly chance: intervals cover more than they say. They are those of Student's t with
+    (M - 1) (1 - V / (T + V))^2 degrees of freedom, at least 1.
 
     Args:
         estimates: shape (sets, coefficients).
@@ -211,8 +184,8 @@ def combined(estimates: Floats, covariances: Floats, level: float) -> tuple[Esti
     between, inside = np.atleast_2d(np.cov(estimates.T)) * (1 + 1 / sets), covariances.mean(axis=0)
     found = between - inside
     own, total = np.diagonal(inside), np.diagonal(between)
-    positive = total > own
-    np.fill_diagonal(found, np.where(positive, total - own, own))
-    freedom = np.where(positive, (sets - 1) * (1 - own / np.where(positive, total, 1.0)) ** 2, np.inf)
-    half = student.ppf((1 + level) / 2, freedom) * np.sqrt(np.diagonal(found))
+    variances = np.maximum(total - own, own)
+    np.fill_diagonal(found, variances)
+    freedom = (sets - 1) * (variances / np.maximum(variances + own, np.finfo(float).tiny)) ** 2
+    half = student.ppf((1 + level) / 2, np.maximum(freedom, 1.0)) * np.sqrt(variances)
     return Estimates(values=estimates.mean(axis=0), covariance=found), half

@@ -11,6 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.formula.api as smf
+from scipy.stats import ttest_1samp
+from statsmodels.discrete.discrete_model import MNLogit
 
 from marginweave import Release
 from marginweave.inference import analyse, combine, regression, synthetic_sets
@@ -96,11 +98,11 @@ def test_synthetic_sets_of_a_release(alone: CommandLine, monkeypatch: pytest.Mon
     """A number is the middle of its bin, a missing one is missing, merged values come apart; an analysis has an interval."""
     place = _release(alone, monkeypatch, aggregate={"method": "marginals", "cliques": CLIQUES})
     columns = ["sex", "grade", "region"]
-    some = [*synthetic_sets(place, columns, sets=3)]
-    assert len(some) == 3
+    some = [*synthetic_sets(place, columns, sets=5)]
+    assert len(some) == 5
     assert [*some[0]] == columns
     assert not some[0].equals(some[1])
-    again = synthetic_sets(place, columns, sets=3)
+    again = synthetic_sets(place, columns, sets=5)
     assert all(one.equals(other) for one, other in zip(some, again, strict=True))
     assert set(some[0]["grade"].dropna()) <= {*map(float, range(1, 8))}
     assert set(some[0]["sex"].dropna()) == {"f", "m"}
@@ -114,7 +116,10 @@ def test_synthetic_sets_of_a_release(alone: CommandLine, monkeypatch: pytest.Mon
     assert abs(mean.estimate[0] - asked["estimate"]) < asked["high"] - asked["low"]
     assert 0.5 < (mean.high - mean.low)[0] / (asked["high"] - asked["low"]) < 2
     for wrong, message in (
-        ({"sets": 1}, r"^sets \(1\) must be between 2 and 1000"),
+        ({"sets": 4}, r"^sets \(4\) must be a whole number in \[5, 1000\]$"),
+        ({"sets": 7.5}, r"^sets \(7.5\) must be"),
+        ({"seed": -1}, r"^seed \(-1\) must be"),
+        ({"columns": "sex"}, r"^columns \(str\) must be list or tuple; write"),
         ({"of": "rows"}, r"^of \(rows\) must be population or table$"),
         ({"columns": []}, "no measured set together"),
         ({"columns": ["grade", "age"]}, "no measured set together; leave one out. Measured are:"),
@@ -124,12 +129,12 @@ def test_synthetic_sets_of_a_release(alone: CommandLine, monkeypatch: pytest.Mon
             synthetic_sets(place, **{"columns": columns, **wrong})
     to = alone.home.with_name("several")
     named = ("--column", "sex", "--column", "grade", "--to", str(to))
-    done = alone("synthesize", "r", "--sets", "2", *named)
+    done = alone("synthesize", "r", "--sets", "5", *named)
     assert done.returncode == 0, done.stderr
     assert str(to) in done.stdout.replace("\n", "")
-    assert sorted(one.name for one in to.iterdir()) == ["set-01.csv", "set-02.csv"]
+    assert sorted(one.name for one in to.iterdir()) == [f"set-0{n}.csv" for n in range(1, 6)]
     assert [*pd.read_csv(to / "set-01.csv")] == ["sex", "grade"]
-    for wrong in (named[:4], ("--sets", "2", "--records", "5", *named), ("--sets", "2", *named)):
+    for wrong in (named[:4], ("--sets", "5", "--records", "5", *named), ("--sets", "5", *named)):
         assert alone("synthesize", "r", *wrong).returncode == 2
 
 
@@ -144,16 +149,32 @@ def test_no_regression_without_a_model(alone: CommandLine, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("results", "message"),
     [
-        ([(1.0, 2.0)], "takes the results of several tables, and got 1"),
-        ([(1.0, 2.0), ([1.0, 2.0], [1.0, 1.0])], "not of the same coefficients"),
-        ([(1.0, 2.0), (math.nan, 2.0)], "no finite number"),
-        ([(1.0, [2.0, 3.0]), (1.0, [2.0, 3.0])], "which do not go together"),
-        ([1.0, 2.0], r"must have params and cov_params\(\), or be a pair"),
-        ([("a", "b"), ("a", "b")], r"must have params and cov_params\(\), or be a pair"),
+        ([(1.0, 2.0)], "takes the results of at least 5 tables, and got 1"),
+        ([(1.0, 2.0), *[([1.0, 2.0], [1.0, 1.0])] * 5], "not of the same coefficients"),
+        ([(math.nan, 2.0)] * 5, "no finite number"),
+        ([(1.0, -2.0)] * 5, "negative variance"),
+        ([([1.0, 2.0], [[1.0, 0.5], [0.0, 1.0]])] * 5, "not symmetric"),
+        ([(1.0, [2.0, 3.0])] * 5, "which do not go together"),
+        ([([], [])] * 5, "which do not go together"),
+        (
+            [(pd.Series([1.0, 2.0], ["a", "b"]), pd.Series([1.0, 2.0], ["b", "a"]))] * 5,
+            "other names than its estimates",
+        ),
+        ([1.0] * 5, r"must have params and cov_params\(\), or be a pair"),
+        ([("a", "b")] * 5, r"must have params and cov_params\(\), or be a pair"),
+        ([ttest_1samp([1.0, 2.0], 0)] * 5, r"must have params and cov_params\(\), or be a pair"),
     ],
 )
 def test_results_that_cannot_be_combined(results: list[Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         combine(results)
     with pytest.raises(InputError, match="level"):
-        combine([(1.0, 2.0), (1.1, 2.0)], level=95)
+        combine([(1.0, 2.0)] * 5, level=95)
+
+
+def test_coefficients_of_several_equations_keep_their_names() -> None:
+    rng = np.random.default_rng(3)
+    results = [MNLogit(rng.integers(0, 3, 90), pd.DataFrame({"x": rng.normal(size=90)})).fit(disp=0) for _ in range(5)]
+    found = combine(results)
+    assert found.names == tuple(map(str, results[0].cov_params().index))
+    assert np.isclose(found.estimate[1], np.mean([one.params.to_numpy()[0, 1] for one in results]))

@@ -68,9 +68,9 @@ FAULTS = (
     Fault(
         name="the variance inside synthetic tables is not taken off",
         file="tasks/answers/sets.py",
-        text="np.where(positive, total - own, own)",
-        instead="np.where(positive, total, own)",
-        killed_by=("tests/laws/test_drawn_sets.py::test_a_variance_that_is_not_positive_is_that_inside_the_sets",),
+        text="variances = np.maximum(total - own, own)",
+        instead="variances = np.maximum(total, own)",
+        killed_by=("tests/laws/test_drawn_sets.py::test_a_variance_that_is_less_than_inside_the_sets_is_that",),
     ),
     Fault(
         name="a share that noise took below 0 has an empty interval",
