@@ -124,8 +124,8 @@ def combine(results: Iterable[Any], *, level: float = 0.95) -> Coefficients:
     T = (1 + 1/M) B - V, with B the variance of the estimates between the M tables and V the mean of those that the analyses
     state (Raghunathan, Reiter and Rubin 2003), or V where that is more. It is for tables of `synthetic_sets`, and for estimates
     that are about normally distributed and follow from single columns and pairs of them: means, shares, correlations, linear
-    and logistic regressions. It is not for published records of several seeds, which vary by chance alone, nor for extremes, nor
-    for what three columns have in common.
+    and logistic regressions. It is not for published records of several seeds, which vary by chance alone, nor for extremes,
+    nor for what three columns have in common.
 
     Args:
         results: of each table a result of statsmodels, or of another package that has `params` and `cov_params()`; or a pair of

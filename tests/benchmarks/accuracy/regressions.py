@@ -88,9 +88,28 @@ def _score(text: str, kind: str | float) -> float:
     return (float(found[0]) - text.startswith("<")) / kind
 
 
+def _hospital() -> Table:
+    """A made table of 100,000 visits, whose columns depend on each other."""
+    rng, rows = np.random.default_rng(20), 100_000
+    age = np.clip(rng.normal(6.2, 2.0, rows).round(), 0, 9)
+    severity = np.clip((1 + rng.exponential(0.8, rows) + 0.15 * age).round(), 1, 5)
+    days = np.clip(rng.gamma(2.0, 0.6 + 0.5 * severity).round(), 1, 14)
+    night = rng.random(rows) < 0.2 + 0.08 * severity
+    died = rng.random(rows) < 1 / (1 + np.exp(6.5 - 0.35 * age - 0.7 * severity - 0.6 * night + 0.05 * days))
+    columns = {
+        "age": [f"{10 * a:.0f} to {10 * a + 9:.0f}" for a in age],
+        "severity": [f"{s:.0f}" for s in severity],
+        "days": [f"{d:.0f}" for d in days],
+        "night": np.where(night, "yes", "no").tolist(),
+        "died": np.where(died, "yes", "no").tolist(),
+    }
+    domain = {name: sorted(set(own), key=lambda text: (len(text), text)) for name, own in columns.items()}
+    return Table(header=tuple(columns), rows=[*map(list, zip(*columns.values(), strict=True))], domain=domain)
+
+
 @cache
 def _population(name: str, columns: tuple[str, ...]) -> Table:
-    whole = table(name)
+    whole = _hospital() if name == "hospital" else table(name)
     places = [whole.header.index(column) for column in columns]
     return Table(
         header=columns,
@@ -108,6 +127,10 @@ STUDIES = {
     "adult": Study(
         table="adult_cat", rows=5000, target="income", no="<=50K",
         columns=_ADULT | {"sex": "Male", "marital-status": "Married-civ-spouse"},
+    ),
+    "hospital": Study(
+        table="hospital", rows=4000, target="died", no="no",
+        columns={"age": 10.0, "severity": 1.0, "days": 7.0, "night": "yes"},
     ),
 }  # fmt: skip
 
@@ -180,10 +203,11 @@ def _sets(study: Study, kind: str, release: Path, values: Mapping[str, Mapping[s
 
 
 def _counted(column: pd.Series, values: Mapping[str, float]) -> np.ndarray:
-    """What the values of a set count: a text by itself, a number by the text that is this number."""
+    """What the values of a set count: a text by itself; a number by the text that is this number, or between two of these."""
     if column.dtype.kind != "f":
         return column.map(values).to_numpy(np.float64)
-    return column.map({float(text): own for text, own in values.items()}).to_numpy(np.float64)
+    known = sorted((float(text), own) for text, own in values.items())
+    return np.interp(column.to_numpy(), *map(np.array, zip(*known, strict=True)))
 
 
 def _settings(study: Study) -> dict[str, Any]:
