@@ -26,6 +26,13 @@ _Level = Annotated[str, typer.Option(help="How often an interval covers the trut
 _Csv = Annotated[bool, typer.Option("--csv", help="Print the answers as CSV.")]
 
 
+def _no_weight(column: str | None) -> None:
+    if column is not None:
+        raise InputError(
+            f"--weight is not possible: of survey weights, --sum {column} answers the weighted count alone"
+        )
+
+
 def query(  # noqa: PLR0913, PLR0917 - one option for each key of a question
     released: _Released,
     where: _Where = None,
@@ -36,7 +43,7 @@ def query(  # noqa: PLR0913, PLR0917 - one option for each key of a question
     total: Annotated[str | None, typer.Option("--sum", metavar="COLUMN", help="The sum of a number.")] = None,
     median: Annotated[str | None, typer.Option(metavar="COLUMN", help="The median of a number.")] = None,
     quantile: Annotated[str | None, typer.Option(metavar="COLUMN:Q", help="Another quantile: income:.9.")] = None,
-    weight: Annotated[str | None, typer.Option(hidden=True)] = None,
+    _weight: Annotated[str | None, typer.Option("--weight", hidden=True, callback=_no_weight)] = None,
     of: Annotated[str, typer.Option(metavar="table|population", help="What the answer is about.")] = "table",
     level: _Level = ".95",
     questions: Annotated[Path | None, typer.Option("--file", help="A YAML file with a list `questions`.")] = None,
@@ -50,10 +57,6 @@ def query(  # noqa: PLR0913, PLR0917 - one option for each key of a question
     """
     from marginweave.schemas.question import read_condition, read_questions
 
-    if weight is not None:
-        raise InputError(
-            f"--weight is not possible: of survey weights, --sum {weight} answers the weighted count alone"
-        )
     options: dict[str, Any] = {"of": of, "level": level}
     asked = {
         "by": by,

@@ -36,7 +36,7 @@ SEES_PRIVATE_ROWS = {
 }
 
 
-MOST_CODE_LINES = 36_030
+MOST_CODE_LINES = 36_034
 TEXTS = {path: path.read_text(encoding="utf-8") for path in PRODUCT}
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
