@@ -50,6 +50,8 @@ def test_answers_from_a_folder_alone(alone: CommandLine, tmp_path: Path, name: s
             asked = f"{column} = {rows[0][column]}"
             shares = alone("query", copy, "--where", asked, "--by", other, "--share")
             assert f"A share is the part of its group that meets: {asked}." in shares.stdout, shares.stderr
+        refused = alone("query", copy, "--weight", "grade")
+        assert (refused.returncode, refused.stderr[:39]) == (2, "marginweave: --weight is not possible: ")
         refused = alone("query", copy, "--where", "nothing = 1")
         assert refused.returncode == 2
         assert refused.stderr.startswith("marginweave: 'nothing' is no column that was counted")

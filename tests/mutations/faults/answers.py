@@ -45,6 +45,13 @@ FAULTS = (
         killed_by=("tests/laws/test_regression.py::test_intervals_cover_as_often_as_they_say",),
     ),
     Fault(
+        name="what rounds did not choose is taken to be as far off as what they chose",
+        file="tasks/answers/model.py",
+        text="tau = min(tau, ",
+        instead="tau = max(tau, ",
+        killed_by=("tests/laws/test_model_answers.py::test_a_set_that_was_not_chosen_is_no_farther_than_its_noise",),
+    ),
+    Fault(
         name="several synthetic tables are drawn around the model",
         file="tasks/answers/sets.py",
         text="            counts = margin.estimates\n",
