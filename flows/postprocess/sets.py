@@ -39,9 +39,8 @@ def draw_sets(
         tables = DrawnTables.of(opened.squares, records, [opened.part(place) for place in places])
     except NotMeasuredError:
         raise opened.not_together from None
-    return _frames(
-        opened, tables.draw(number or FEWEST_SETS, generator, population=of == "population"), columns, places, generator
-    )
+    drawn = tables.draw(number, generator, population=of == "population")
+    return _frames(opened, drawn, columns, places, generator)
 
 
 def _frames(
@@ -68,11 +67,11 @@ def _values(opened: Modelled, place: int, column: str) -> np.ndarray:
         np.isnan(n) and text is not None for n, text in zip(numbers.tolist(), texts, strict=True)
     ):
         return np.array(texts, object)
-    known = np.isfinite(numbers)
-    counts, merged = opened.counts(place)[known], opened.merged[place][known]
-    numbers[known] = (np.bincount(merged, counts * numbers[known]) / np.maximum(np.bincount(merged, counts), 1e-300))[
-        merged
-    ]
+    merged, counts = opened.merged[place], opened.counts(place)
+    for code in range(merged.max() + 1):
+        own = np.flatnonzero((merged == code) & np.isfinite(numbers))
+        if len(own) > 1:
+            numbers[own] = np.average(numbers[own], weights=counts[own])
     return numbers
 
 
