@@ -90,7 +90,7 @@ def test_a_set_that_was_not_chosen_is_no_farther_than_its_noise() -> None:
     inside = [
         _answers(misfit={"outside": {}, "inside": {"2": 9.0}}, noise=n).solve(measured).covariance for n in (None, 1e-9)
     ]
-    assert np.array_equal(*inside)
+    assert np.array_equal(inside[0], inside[1])
 
 
 def test_values_that_were_measured_together_are_not_told_apart() -> None:

@@ -207,7 +207,7 @@ def _counted(column: pd.Series, values: Mapping[str, float]) -> np.ndarray:
     if column.dtype.kind != "f":
         return column.map(values).to_numpy(np.float64)
     known = sorted((float(text), own) for text, own in values.items())
-    return np.interp(column.to_numpy(), *map(np.array, zip(*known, strict=True)))
+    return np.interp(column.to_numpy(), [number for number, _ in known], [own for _, own in known])
 
 
 def _settings(study: Study) -> dict[str, Any]:
