@@ -57,7 +57,7 @@ class Modelled:
             InputError: there is no such column, or one is there twice or beside a level of it.
         """
         known = self.columns
-        if lacking := [column for column in columns if column not in known]:
+        if lacking := [column for column in columns if column not in [*known]]:
             raise InputError(f"{lacking[0]!r} is no column that was counted by itself; there are {listed([*known])}")
         found = [known[column] for column in columns]
         if len({self.answers.axes[place][0] for place in found}) < len(found):
@@ -97,8 +97,7 @@ def open_modelled(place: Path, of: str, what: str) -> Modelled:
     """The release in the folder `place`, for `what` is asked of it. DP: post-processing.
 
     Raises:
-        InputError: the folder has no complete release or no model, or its rows are no sample of a
-            population.
+        InputError: the folder has no complete release or no model, or its rows are no sample of a population.
     """
     if of not in ("population", "table"):
         raise InputError(f"of ({of}) must be population or table")
