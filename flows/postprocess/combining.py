@@ -43,8 +43,7 @@ def combine_results(results: Iterable[Any], level: float) -> tuple[tuple[str, ..
 def _read(result: Any) -> tuple[tuple[str, ...], Floats, Floats]:
     """Names, estimates and covariance of one result; coefficients of several equations one equation after the other."""
     try:
-        pair = result if type(result) in (tuple, list) else (result.params, result.cov_params())
-        params, spread = pair
+        params, spread = result if type(result) in (tuple, list) else (result.params, result.cov_params())
         estimates, covariance = np.asarray(params, np.float64).ravel(order="F"), np.asarray(spread, np.float64)
     except (AttributeError, TypeError, ValueError):
         raise InputError(

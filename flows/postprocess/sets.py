@@ -75,16 +75,13 @@ def _values(opened: Modelled, place: int, column: str) -> np.ndarray:
     return numbers
 
 
-def _apart(
-    opened: Modelled, place: int, codes: Integers, generator: np.random.Generator
-) -> Integers:  # post-processing
+def _apart(opened: Modelled, place: int, codes: Integers, rng: np.random.Generator) -> Integers:  # post-processing
     """Of codes of the model those of the attribute: of values that were measured together, each in proportion to its count."""
     merged, counts = opened.merged[place], opened.counts(place)
     found = np.empty(len(codes), np.int64)
     for code in np.unique(codes).tolist():
         own, mine = np.flatnonzero(merged == code), codes == code
-        shares = counts[own] / counts[own].sum()
-        found[mine] = own[0] if len(own) == 1 else generator.choice(own, int(mine.sum()), p=shares)
+        found[mine] = rng.choice(own, int(mine.sum()), p=counts[own] / counts[own].sum())
     return found
 
 

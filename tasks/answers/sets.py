@@ -2,8 +2,8 @@
 
 Records of the fitted model get weights with which they have the measured counts of single columns and of pairs (iterative
 proportional fitting: Deming and Stephan 1940). Each table has other ones: what was measured, fresh noise of the known size, and
-for a population the deviation of a sample of so many records. Noise around the model's own counts would centre the tables where
-the model is, which is too near to independence; that around measured counts is centred where the table is.
+for a population the deviation of a sample of so many records. Noise around the model's own counts would center the tables where
+the model is, which is too near to independence; that around measured counts is centered where the table is.
 
 A weight cannot be negative, so neither can be what cells are given: counts that noise took below 0 are cut there, which pulls
 columns towards independence. So the cells of a pair that hold less than the noise of one by the model are given their sum
@@ -73,21 +73,23 @@ class DrawnTables:
     @property
     def weights(self) -> Floats:
         """Those of records that have the measured counts, as far as these are positive and agree; their sum is 1."""
-        return self._fitted(self._told(None), self.model)
+        return self._fitted(self._targets(None), self.model)
 
-    def draw(self, sets: int, generator: np.random.Generator, *, population: bool) -> Iterator[Records]:
+    def draw(
+        self, sets: int, generator: np.random.Generator, *, population: bool
+    ) -> Iterator[Records]:  # post-processing
         """So many tables: draws of the table, or of the population that it is a simple random sample of."""
-        weights = self.weights  # post-processing: the generator draws around what was released
+        weights = self.weights
         for _ in range(sets):
-            told = self._told(generator)
+            targets = self._targets(generator)
             if population:
                 sample = generator.multinomial(self.rows, weights) - self.rows * weights
-                moved = (np.bincount(own.of_records, sample, len(told[i])) for i, own in enumerate(self.margins))
-                told = [counts + more for counts, more in zip(told, moved, strict=True)]
-            own = self._fitted(told, np.maximum(weights, _LEAST))
+                moved = (np.bincount(own.of_records, sample, len(targets[i])) for i, own in enumerate(self.margins))
+                targets = [counts + more for counts, more in zip(targets, moved, strict=True)]
+            own = self._fitted(targets, np.maximum(weights, _LEAST))
             yield self.records[generator.choice(len(own), LARGER * self.rows, p=own)]
 
-    def _told(self, generator: np.random.Generator | None) -> list[Floats]:
+    def _targets(self, generator: np.random.Generator | None) -> list[Floats]:  # post-processing
         """The counts of the blocks of each margin as they were measured, with fresh noise if there is a generator."""
         singles, found = dict[int, Floats](), list[Floats]()
         for margin in reversed(self.margins):  # single columns are last
@@ -103,17 +105,19 @@ class DrawnTables:
             found.append(np.asarray(np.bincount(margin.blocks, counts.ravel()), np.float64))
         return found[::-1]
 
-    def _fitted(self, told: Sequence[Floats], weights: Floats) -> Floats:
-        targets = [np.maximum(counts, _LEAST) / np.maximum(counts, _LEAST).sum() for counts in told]
+    def _fitted(self, targets: Sequence[Floats], weights: Floats) -> Floats:
+        """Weights with which the records of each block have the share of its target, as far as targets agree."""
+        positive = [np.maximum(counts, _LEAST) for counts in targets]
         for _ in range(_ROUNDS):
-            for margin, target in zip(self.margins, targets, strict=True):
+            for margin, target in zip(self.margins, positive, strict=True):
                 now = np.bincount(margin.of_records, weights, len(target))
-                weights = weights * (target / np.maximum(now, _LEAST))[margin.of_records]
+                weights = weights * (target / target.sum() / np.maximum(now, _LEAST))[margin.of_records]
                 weights /= weights.sum()
         return weights
 
 
-def _noise(margin: Margin, generator: np.random.Generator) -> Floats:
+def _noise(margin: Margin, generator: np.random.Generator) -> Floats:  # post-processing
+    """Fresh noise of the known size, for the estimates of a margin."""
     if len(margin.places) == 1:
         return margin.noise @ generator.standard_normal(len(margin.noise))
     return _centered(generator.standard_normal(margin.estimates.shape) * margin.noise)

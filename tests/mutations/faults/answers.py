@@ -61,8 +61,8 @@ FAULTS = (
     Fault(
         name="several synthetic tables do not vary by noise",
         file="tasks/answers/sets.py",
-        text="told = self._told(generator)",
-        instead="told = self._told(None)",
+        text="targets = self._targets(generator)",
+        instead="targets = self._targets(None)",
         killed_by=(_SETS,),
     ),
     Fault(
