@@ -64,7 +64,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--write-outcomes", action="store_true", help="write the table of tests/system/test_outcomes.py anew"
     )
-    parser.addoption("--write-golden", help="writes tests/data/golden_releases.json anew, and its files to a folder")
     parser.addoption("--kills-file", help="keeps how many of them are done, and is gone on with")
 
 

@@ -1,0 +1,115 @@
+"""Compare the golden releases of two checkouts, byte for byte, both made now and on this machine.
+
+    python -m tests.golden compare [--base REVISION] [SHAPE ...]
+    python -m tests.golden write FOLDER [SHAPE ...]
+
+`compare` releases the shapes (all of them, where none is named) with this checkout and with REVISION, and names the files
+that differ; it exits with 1 if there are any. Digests that are recorded would be those of one kind of processor.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+
+from tests.golden.releases import released_files
+from tests.golden.shapes import SHAPES
+from tests.support.places import REPOSITORY
+
+BASE = Path(__file__).parent / "base.txt"
+
+
+def main() -> None:
+    """Run the command."""
+    parser = argparse.ArgumentParser(prog="python -m tests.golden")
+    commands = parser.add_subparsers(dest="command", required=True)
+    write = commands.add_parser("write", help="release the shapes and write their files into a folder")
+    write.add_argument("folder", type=Path)
+    compare = commands.add_parser("compare", help="compare the releases of this checkout with those of a revision")
+    compare.add_argument("--base", default=_base(), help="the revision; the usual one is in tests/golden/base.txt")
+    for command in (write, compare):
+        command.add_argument("shapes", nargs="*", metavar="SHAPE", help=f"some of: {', '.join(SHAPES)}")
+    given = parser.parse_args()
+    if unknown := set(given.shapes) - set(SHAPES):
+        parser.error(f"no such shape: {', '.join(sorted(unknown))}; there are {', '.join(SHAPES)}")
+    shapes = given.shapes or list(SHAPES)
+    if given.command == "write":
+        write_releases(given.folder, shapes)
+    else:
+        sys.exit(compare_with(given.base, shapes))
+
+
+def _base() -> str:
+    return BASE.read_text(encoding="utf-8").split()[0]
+
+
+def write_releases(folder: Path, shapes: list[str]) -> None:
+    """Release `shapes` and write the files of each into a folder of its name."""
+    for shape in shapes:
+        with tempfile.TemporaryDirectory() as home:
+            files = released_files(Path(home), shape)
+        place = folder / shape
+        place.mkdir(parents=True)
+        for name, content in files.items():
+            (place / name).write_bytes(content)
+
+
+def compare_with(revision: str, shapes: list[str]) -> int:
+    """Print which files of `shapes` differ between `revision` and this checkout, and return the exit code."""
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        checkout, site = place / "checkout", place / "site"
+        unpack_revision(revision, checkout)
+        install_wheel(checkout, site)
+        _write_with(checkout, place / "base", shapes, {"PYTHONPATH": str(site)})
+        _write_with(REPOSITORY, place / "this", shapes, {})
+        differing = differing_files(place / "base", place / "this")
+        files = sum(path.is_file() for path in (place / "this").rglob("*"))
+    for path in differing:
+        print(f"differs from {revision[:8]}: {path}")  # noqa: T201
+    if not differing:
+        print(f"{len(shapes)} golden releases, {files} files: the same bytes as {revision[:8]}")  # noqa: T201
+    return 1 if differing else 0
+
+
+def unpack_revision(revision: str, folder: Path) -> None:
+    """Write the tracked files of `revision` into `folder`."""
+    folder.mkdir()
+    archive = folder.with_suffix(".tar")
+    subprocess.run(["git", "archive", "--output", str(archive), revision], cwd=REPOSITORY, check=True)
+    with tarfile.open(archive) as tar:
+        tar.extractall(folder, filter="tar")
+
+
+def install_wheel(checkout: Path, site: Path) -> None:
+    """Build the wheel of `checkout` and unpack it into `site`: a path of its own, whatever this environment has installed."""
+    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir"]
+    wheels = site.with_name("wheels")
+    subprocess.run([*build, str(wheels), str(checkout)], check=True)
+    (wheel,) = wheels.glob("*.whl")
+    shutil.unpack_archive(wheel, site, "zip")
+
+
+def _write_with(checkout: Path, folder: Path, shapes: list[str], environment: dict[str, str]) -> None:
+    command = [sys.executable, "-m", "tests.golden", "write", str(folder), *shapes]
+    subprocess.run(command, cwd=checkout, env={**os.environ, **environment}, check=True)
+
+
+def differing_files(base: Path, other: Path) -> list[str]:
+    """Return the paths, relative to both folders, of files that differ or that one of them alone has."""
+    paths = {str(path.relative_to(folder)) for folder in (base, other) for path in folder.rglob("*") if path.is_file()}
+    return sorted(path for path in paths if _content(base / path) != _content(other / path))
+
+
+def _content(path: Path) -> bytes | None:
+    return path.read_bytes() if path.is_file() else None
+
+
+if __name__ == "__main__":
+    main()
