@@ -23,8 +23,8 @@ from prefect.events.actions import CallWebhook, SendNotification
 from prefect.types import SecretDict
 from pydantic import SecretStr
 
-from marginweave.flows.run.prefect_records import ReleaseEvent
-from marginweave.flows.run.run_names import FLOW
+from marginweave.flows.prefect.records import ReleaseEvent
+from marginweave.flows.prefect.run_names import FLOW
 
 BLOCK = "marginweave"
 OF_0_1_0 = "marginweave: resume what has vanished"  # what `marginweave supervise` does now

@@ -8,8 +8,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from marginweave.flows.notebook import Synthesizer
-    from marginweave.flows.release import release
+    from .notebook import Synthesizer
+    from .release import release
 
 __all__ = ["Synthesizer", "release"]
 

@@ -12,22 +12,22 @@ from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from marginweave.flows.orchestration.environment import home_directory
-from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.configuration.yaml_source import mapping_of
-from marginweave.schemas.errors import InputError, NotFittedError, OperatorError, must_be, printable
-from marginweave.schemas.places import FRAME
-from marginweave.schemas.shown import Shown
-from marginweave.tasks.accounting.plan.resolve import load_configuration, parse_configuration
+from marginweave.base.errors import InputError, NotFittedError, OperatorError, must_be, printable
+from marginweave.base.places import FRAME
+from marginweave.base.shown import Shown
+from marginweave.configuration.load import load_configuration, parse_configuration
+from marginweave.configuration.release import Configuration
+from marginweave.configuration.yaml_source import mapping_of
+from marginweave.runs.home import home_directory
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from marginweave.flows.plan.overview import PlannedRelease
-    from marginweave.flows.postprocess.opened import Release
-    from marginweave.flows.run.request import Request
-    from marginweave.tasks.checkpoint.run_folder import RunFolder
-    from marginweave.tasks.references import RunReference
+    from marginweave.checkpoints.run_folder import RunFolder
+    from marginweave.draws.references import RunReference
+    from marginweave.forecast.overview import PlannedRelease
+    from marginweave.inference.opened import Release
+    from marginweave.runs.request import Request
 
 _INTERRUPTED = "Nothing is lost or charged twice: the same fit resumes it. What was charged stays charged."
 
@@ -89,15 +89,15 @@ class Synthesizer(Shown):
 
     def plan(self) -> PlannedRelease:
         """What `marginweave plan` says before anything is read or charged: noise, errors, the account, what it is good for."""
-        from marginweave.flows.plan.overview import PlannedRelease
+        from marginweave.forecast.overview import PlannedRelease
 
         return PlannedRelease.of(self.configuration, self._request)
 
     def _request(self) -> Request:
         """What `fit` would run, of a frame or of the source: the one of them that was begun."""
-        from marginweave.flows.run.earlier import earlier_releases
-        from marginweave.flows.run.request import Request, default_run
-        from marginweave.tasks.checkpoint.run_folder import RunFolder
+        from marginweave.checkpoints.run_folder import RunFolder
+        from marginweave.runs.earlier import earlier_releases
+        from marginweave.runs.request import Request, default_run
 
         configuration = self.configuration
         names = (default_run(configuration, self._home, kind) for kind in ("-frame", ""))
@@ -134,17 +134,17 @@ class Synthesizer(Shown):
             raise InputError(
                 "publish.approval (required) keeps a release from a notebook; use marginweave run and approve"
             )
-        from marginweave.flows.postprocess.opened import Release
-        from marginweave.flows.run.lookup import run_lock
-        from marginweave.flows.run.preparation import attended
-        from marginweave.flows.run.request import default_run
-        from marginweave.tasks.checkpoint.files import PRIVATE_MODE, replace_file
-        from marginweave.tasks.checkpoint.run_folder import RunFolder
+        from marginweave.base.durable import PRIVATE_MODE, replace_file
+        from marginweave.checkpoints.run_folder import RunFolder
+        from marginweave.inference.opened import Release
+        from marginweave.runs.lookup import run_lock
+        from marginweave.runs.preparation import attended
+        from marginweave.runs.request import default_run
 
         is_path = isinstance(data, str | Path)
         content, types = b"", None
         if not is_path:
-            from marginweave.flows.run.frames import as_parquet  # pyarrow
+            from marginweave.runs.frames import as_parquet  # pyarrow
 
             content, types = as_parquet(data, configuration)
         name = run or default_run(configuration, self._home, "" if is_path else "-frame")
@@ -198,10 +198,10 @@ class Synthesizer(Shown):
         return f"Synthesizer({configuration.dataset}, epsilon {privacy.epsilon:g}, delta {privacy.delta:g}: {release})"
 
     def _run(self, config: Path, source: str, run: str) -> Path:
-        from marginweave.flows.run.lookup import place_of_files
-        from marginweave.flows.run.preparation import internal_evaluation_due, prepare_run
-        from marginweave.flows.run.request import read_request
-        from marginweave.schemas.released.manifest import RunState
+        from marginweave.released.manifest import RunState
+        from marginweave.runs.lookup import place_of_files
+        from marginweave.runs.preparation import internal_evaluation_due, prepare_run
+        from marginweave.runs.request import read_request
 
         request = read_request(config, run=run, source=source, home=self._home)
         reference, state = prepare_run(request)
@@ -213,13 +213,14 @@ class Synthesizer(Shown):
 
     def _release_now(self, request: Request, reference: RunReference) -> None:
         """Run the flow; what it says is what `marginweave run` says, and of ids that repeat to a person at a terminal alone."""
-        from marginweave.flows.check.table import id_warnings
-        from marginweave.flows.orchestration.environment import makes_database
-        from marginweave.flows.orchestration.session import prefect_session
-        from marginweave.flows.postprocess.published import outcome_words, released_verdict
-        from marginweave.flows.run.bookkeeping import account_statement, is_charged
-        from marginweave.flows.run.lookup import place_of_files
-        from marginweave.flows.run.progress import LogReporter, reporting
+        from marginweave.runs.bookkeeping import account_statement, is_charged
+        from marginweave.runs.lookup import place_of_files
+        from marginweave.runs.progress import LogReporter, reporting
+        from marginweave.runs.published import outcome_words, released_verdict
+
+        from .check.table import id_warnings
+        from .prefect.environment import makes_database
+        from .prefect.session import prefect_session
 
         run, privacy, folder = request.folder.run, request.configuration.privacy, request.folder
         with reporting(LogReporter(self._say)) as reporter:
@@ -229,7 +230,7 @@ class Synthesizer(Shown):
             for line in id_warnings(request) if self.verbose and sys.stderr.isatty() else ():
                 self._say(line)
             with prefect_session(self._home, folder.internal):
-                from marginweave.flows import release
+                from . import release
 
                 release(str(request.path), run, request.source, str(self._home))
         place, charged = place_of_files(folder), f"epsilon {privacy.epsilon:g} and delta {privacy.delta:g}"
@@ -266,7 +267,7 @@ def _unnamed(content: bytes, link: Path) -> Iterator[Path]:
 
     `link` leads there as long as the process lives, and to nothing afterwards.
     """
-    from marginweave.tasks.checkpoint.files import at_place
+    from marginweave.base.durable import at_place
 
     with ExitStack() as files:
         with at_place(link, "written"):
@@ -283,7 +284,7 @@ def _unnamed(content: bytes, link: Path) -> Iterator[Path]:
 
 def _ending(folder: RunFolder, done: str, charged: str) -> str:
     """Where the files of a run are, and that they are `done`, or wait for approval, where the account asks for one."""
-    from marginweave.flows.run.lookup import place_of_files, what_to_do
+    from marginweave.runs.lookup import place_of_files, what_to_do
 
     if (place := place_of_files(folder)) != folder.release:
         return f"Awaiting approval, {charged} charged, nothing is published yet: {place}. Then {what_to_do(folder.run)}"

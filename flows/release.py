@@ -20,53 +20,51 @@ from prefect.context import TagsContext
 from prefect.runtime import flow_run
 from pydantic import Field
 
-from marginweave.flows.orchestration.environment import ANALYTICS_OFF, SERVICE, home_directory, service_directory
-from marginweave.flows.orchestration.servers import end_with
-from marginweave.flows.orchestration.session import log_to
-from marginweave.flows.run import prefect_records, run_names
-from marginweave.flows.run.bookkeeping import Bookkeeper, account_statement, release_facts, return_unused_draws
-from marginweave.flows.run.looks import stops_are_looks
-from marginweave.flows.run.lookup import place_of_files, record_stop_reason, run_lock
-from marginweave.flows.run.metrics import counted
-from marginweave.flows.run.prefect_artifacts import shown_in_prefect
-from marginweave.flows.run.prefect_records import announced, end_dead_attempts, warn_of_exhaustion
-from marginweave.flows.run.preparation import check_request, internal_evaluation_due, prepare_run
-from marginweave.flows.run.process_hardening import closed_to_others, outlive_the_reader, protect_process
-from marginweave.flows.run.progress import report_to_prefect, reporter, reporting
-from marginweave.flows.run.request import Request, read_request
-from marginweave.flows.run.stopping import obey_signals, take_signals
-from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.configuration.synthesis import MixtureSynthesis
-from marginweave.schemas.draws import BudgetPlan, DrawKind
-from marginweave.schemas.errors import BudgetError, InputError, MarginweaveError
-from marginweave.schemas.released.manifest import RunState
-from marginweave.tasks.accounting.plan.k_tuples import plan_budget
-from marginweave.tasks.aggregate.marginals_task import (
-    collect_marginals,
-    discover_values,
-    measure_larger,
-    measure_one_way,
-    score_pairs,
-)
-from marginweave.tasks.aggregate.noise import with_terms
-from marginweave.tasks.aggregate.rounds_task import count_candidates, measure_round, rounds_left
-from marginweave.tasks.aggregate.task import aggregate_level, collect_draws, count_records
-from marginweave.tasks.budget.task import reserve_budget
-from marginweave.tasks.checkpoint.run_folder import staged_release
-from marginweave.tasks.decode.task import decode
-from marginweave.tasks.encode.task import encode
-from marginweave.tasks.engine.choice import prepare_engine
-from marginweave.tasks.evaluate.internal import compare_internally
-from marginweave.tasks.evaluate.paid import buy_evaluation
-from marginweave.tasks.evaluate.task import evaluate
-from marginweave.tasks.interruption import INTERRUPTION
-from marginweave.tasks.normalize.task import normalize_counts
-from marginweave.tasks.preprocess.task import preprocess, release_bounds
-from marginweave.tasks.publish.task import publish, report_internally
-from marginweave.tasks.references import RunReference, StageResult
-from marginweave.tasks.stage import quiet
-from marginweave.tasks.synthesize.task import fit_model, synthesize
-from marginweave.tasks.validate.task import validate
+from marginweave.base.errors import BudgetError, InputError, MarginweaveError
+from marginweave.base.interruption import INTERRUPTION
+from marginweave.checkpoints.run_folder import staged_release
+from marginweave.configuration.release import Configuration
+from marginweave.configuration.synthesis import MixtureSynthesis
+from marginweave.counts.engine import prepare_engine
+from marginweave.counts.noise import with_terms
+from marginweave.draws.references import RunReference, StageResult
+from marginweave.measurements.plan import BudgetPlan, DrawKind
+from marginweave.planning.split import plan_budget
+from marginweave.released.manifest import RunState
+from marginweave.runs.bookkeeping import Bookkeeper, account_statement, release_facts, return_unused_draws
+from marginweave.runs.home import home_directory, service_directory
+from marginweave.runs.looks import stops_are_looks
+from marginweave.runs.lookup import place_of_files, record_stop_reason, run_lock
+from marginweave.runs.metrics import counted
+from marginweave.runs.preparation import check_request, internal_evaluation_due, prepare_run
+from marginweave.runs.process_hardening import closed_to_others, outlive_the_reader, protect_process
+from marginweave.runs.progress import reporter, reporting
+from marginweave.runs.request import Request, read_request
+from marginweave.runs.stopping import obey_signals, take_signals
+
+from ..tasks.aggregate.combinations import aggregate_level, collect_draws, count_records
+from ..tasks.aggregate.marginals import collect_marginals, discover_values, measure_larger, measure_one_way, score_pairs
+from ..tasks.aggregate.rounds import count_candidates, measure_round, rounds_left
+from ..tasks.budget import reserve_budget
+from ..tasks.decode import decode
+from ..tasks.encode import encode
+from ..tasks.evaluate import evaluate
+from ..tasks.internal import compare_internally
+from ..tasks.normalize import normalize_counts
+from ..tasks.paid import buy_evaluation
+from ..tasks.preprocess import preprocess, release_bounds
+from ..tasks.publish import publish, report_internally
+from ..tasks.stage import quiet
+from ..tasks.synthesize import fit_model, synthesize
+from ..tasks.validate import validate
+from .prefect import records as prefect_records
+from .prefect import run_names
+from .prefect.artifacts import shown_in_prefect
+from .prefect.environment import ANALYTICS_OFF, SERVICE
+from .prefect.records import announced, end_dead_attempts, warn_of_exhaustion
+from .prefect.reporting import report_to_prefect
+from .prefect.servers import end_with
+from .prefect.session import log_to
 
 
 def _flow_run_name() -> str:

@@ -12,11 +12,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from marginweave.flows.orchestration.environment import SERVICE, service_directory
-from marginweave.flows.run.lookup import exclusive_lock
-from marginweave.flows.run.run_names import FLOW
-from marginweave.schemas.errors import InputError
-from marginweave.tasks.accounting.plan.resolve import load_configuration
+from marginweave.base.errors import InputError
+from marginweave.configuration.load import load_configuration
+from marginweave.runs.home import service_directory
+from marginweave.runs.lookup import exclusive_lock
+
+from .prefect.environment import SERVICE
+from .prefect.run_names import FLOW
 
 if TYPE_CHECKING:
     from prefect.deployments.runner import RunnerDeployment
@@ -72,9 +74,10 @@ def serve_releases(
     Raises:
         StageError: another service has the home, or Prefect's server does not start.
     """
-    from marginweave.flows.orchestration.session import prefect_session
-    from marginweave.flows.run.metrics import write_metrics
-    from marginweave.tasks.ledger import ledger_location
+    from marginweave.ledger import ledger_location
+    from marginweave.runs.metrics import write_metrics
+
+    from .prefect.session import prefect_session
 
     place = service_directory(home)
     with (
@@ -97,7 +100,7 @@ def _run_until_stopped(deployments: list[RunnerDeployment], say: Callable[[str],
     """
     from prefect.runner import Runner
 
-    from marginweave.flows.orchestration.supervisor import supervise
+    from .prefect.supervisor import supervise
 
     class Service(Runner):
         """Leaves SIGTERM to us: Prefect 3.8's own handler never waits for what it starts."""
@@ -125,7 +128,7 @@ def _deployment(dataset: str, path: Path, schedule: Schedule, home: Path) -> Run
     from prefect.deployments.runner import RunnerDeployment
     from prefect.types.entrypoint import EntrypointType
 
-    from marginweave.flows import release
+    from . import release
 
     return RunnerDeployment.from_flow(
         release,

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from marginweave.schemas.configuration.attributes import Attribute
-from marginweave.schemas.configuration.columns import ConstantColumn, MeasuredColumn
-from marginweave.schemas.configuration.columns.base import RULE_DECLARED, RULE_LABELS, Rule
-from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.configuration.values import ValueMatcher
-from marginweave.schemas.errors import InputError, StageError
-from marginweave.schemas.released.aggregates import Aggregates, Level
+from marginweave.base.errors import InputError, StageError
+from marginweave.configuration.attributes import Attribute
+from marginweave.configuration.columns import MeasuredColumn
+from marginweave.configuration.columns.base import RULE_DECLARED, RULE_LABELS, Rule
+from marginweave.configuration.gaps import has_gaps
+from marginweave.configuration.release import Configuration
+from marginweave.configuration.values import ValueMatcher
+from marginweave.measurements.combinations import Aggregates, Level
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,12 +64,6 @@ def output_schema(configuration: Configuration) -> pa.DataFrameSchema:
         checks = list(map(_check, configuration.columns[name].released_rules))
         columns[name] = checks, has_gaps(configuration, name)
     return _table(columns)
-
-
-def has_gaps(configuration: Configuration, name: str) -> bool:
-    """Whether the synthetic table can lack a value of the column, whatever is drawn."""
-    incomplete = not configuration.synthesize.complete and not isinstance(configuration.columns[name], ConstantColumn)
-    return incomplete or configuration.can_be_missing(name)
 
 
 def check_contract(schema: pa.DataFrameSchema, frame: pd.DataFrame, stage: str) -> None:

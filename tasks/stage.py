@@ -12,7 +12,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 from prefect.tasks import Task
 
-from marginweave.schemas.errors import InputError, MachineError, MarginweaveError, OperatorError, StageError, place_of
+from marginweave.base.errors import InputError, MachineError, MarginweaveError, OperatorError, StageError, place_of
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
-from marginweave.schemas.configuration.columns import MeasuredColumn
-from marginweave.schemas.configuration.columns.base import RULE_DECLARED
-from marginweave.schemas.released.evaluation import BrokenRule
-from marginweave.tasks.validate.look import Look
-from marginweave.tasks.validate.tally import Unusable, value_words
+from marginweave.configuration.columns import MeasuredColumn
+from marginweave.configuration.columns.base import RULE_DECLARED
+from marginweave.drafts.look import Look
+from marginweave.drafts.tally import Unusable, value_words
+from marginweave.released.evaluation import BrokenRule
 
 _SHOWN = 3
 

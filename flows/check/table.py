@@ -8,31 +8,23 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from marginweave.flows.check.advice import (
-    NO_ROWS,
-    SIZE,
-    Remark,
-    column_findings,
-    drop_finding,
-    id_finding,
-    rule_finding,
-    suite_finding,
-)
-from marginweave.flows.run.looks import record_look
-from marginweave.flows.run.request import Request
-from marginweave.schemas.configuration.columns import IdentifierColumn, MeasuredColumn
-from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.configuration.structure import Structure
-from marginweave.schemas.errors import MarginweaveError, printable
-from marginweave.schemas.released.evaluation import BrokenRule
-from marginweave.tasks.checkpoint.codecs import plain_table
-from marginweave.tasks.evaluate.rules import add_rules, broken_rules, dropped_records
-from marginweave.tasks.validate.draft_unit import SUBJECT, are_subjects
-from marginweave.tasks.validate.expectations import Suite
-from marginweave.tasks.validate.look import Look, Repetition
-from marginweave.tasks.validate.source import TableSource, source_columns
-from marginweave.tasks.validate.tally import handled, judge
-from marginweave.tasks.validate.text_source import check_columns
+from marginweave.base.errors import MarginweaveError, printable
+from marginweave.checkpoints.codecs import plain_table
+from marginweave.configuration.columns import IdentifierColumn, MeasuredColumn
+from marginweave.configuration.release import Configuration
+from marginweave.configuration.rules.structure import Structure
+from marginweave.drafts.draft_unit import SUBJECT, are_subjects
+from marginweave.drafts.look import Look, Repetition
+from marginweave.drafts.tally import handled, judge
+from marginweave.evaluate.rules import add_rules, broken_rules, dropped_records
+from marginweave.released.evaluation import BrokenRule
+from marginweave.runs.looks import record_look
+from marginweave.runs.request import Request
+from marginweave.sources.source import TableSource, source_columns
+from marginweave.sources.text_source import check_columns
+
+from ...schemas.expectations import Suite
+from .advice import NO_ROWS, SIZE, Remark, column_findings, drop_finding, id_finding, rule_finding, suite_finding
 
 
 @dataclass(frozen=True, kw_only=True)

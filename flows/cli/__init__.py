@@ -9,6 +9,6 @@ if importlib.util.find_spec("fcntl") is None:  # locks of files, without which t
     sys.stderr.write("marginweave: Windows itself is not supported; install and run it inside WSL (wsl --install)\n")
     sys.exit(2)
 
-from marginweave.flows.cli.app import main
+from .app import main
 
 __all__ = ["main"]

@@ -13,10 +13,11 @@ from typing import Annotated
 
 import typer
 
-from marginweave.flows.cli import audit, check, example, init, ledger, plan, query, released, run, server
-from marginweave.flows.cli.console import Commands, LocalCommand, out, tell
-from marginweave.flows.run.process_hardening import protect_process
-from marginweave.tasks.interruption import INTERRUPTION
+from marginweave.base.interruption import INTERRUPTION
+from marginweave.runs.process_hardening import protect_process
+
+from . import audit, check, example, init, ledger, plan, query, released, run, server
+from .console import Commands, LocalCommand, out, tell
 
 app = typer.Typer(
     name="marginweave", no_args_is_help=True, pretty_exceptions_enable=False, cls=Commands, rich_markup_mode="markdown"
@@ -37,7 +38,7 @@ app.add_typer(server.app, name="server")
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        from marginweave.tasks.program import program_identity
+        from marginweave.draws.program import program_identity
 
         out.print(f"marginweave {program_identity()}")
         raise typer.Exit

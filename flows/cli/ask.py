@@ -14,12 +14,13 @@ from typing import Any
 from rich.prompt import Prompt
 from rich.text import Text
 
-from marginweave.flows.cli.console import out
-from marginweave.schemas.configuration.code_lists import with_code_lists
-from marginweave.schemas.configuration.yaml_source import parse_yaml
-from marginweave.schemas.errors import InputError
-from marginweave.tasks.accounting.plan.resolve import parse_configuration
-from marginweave.tasks.validate.draft import flow
+from marginweave.base.errors import InputError
+from marginweave.configuration.code_lists import with_code_lists
+from marginweave.configuration.load import parse_configuration
+from marginweave.configuration.yaml_source import parse_yaml
+from marginweave.drafts.draft import flow
+
+from .console import out
 
 _ASKED = {
     "values": "Every value that can be, in order",

@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from marginweave.flows.cli import console
-from marginweave.flows.cli.console import Example, Home, Reason, out
-from marginweave.flows.orchestration.environment import home_directory
-from marginweave.schemas.errors import AuditError, BudgetError, InputError
-from marginweave.tasks.checkpoint.files import PRIVATE_MODE, at_place, replace_file
+from marginweave.base.durable import PRIVATE_MODE, at_place, replace_file
+from marginweave.base.errors import AuditError, BudgetError, InputError
+from marginweave.runs.home import home_directory
+
+from . import console
+from .console import Example, Home, Reason, out
 
 if TYPE_CHECKING:
-    from marginweave.tasks.ledger import LedgerLocation
-    from marginweave.tasks.ledger.keys import Keyring
+    from marginweave.ledger import LedgerLocation
+    from marginweave.ledger.keys import Keyring
 
 keys = typer.Typer(help="The key that seals the ledger.", no_args_is_help=True, rich_markup_mode="markdown")
 
@@ -38,9 +39,9 @@ def verify(
 
     Example: `marginweave ledger verify --anchor /mnt/vault/ledger-anchor.json`
     """
-    from marginweave.flows.run.metrics import verification_noted
-    from marginweave.flows.verify.files import audit_files
-    from marginweave.tasks.ledger.audit import Anchor, audit_ledger
+    from marginweave.ledger.audit import Anchor, audit_ledger
+    from marginweave.runs.metrics import verification_noted
+    from marginweave.verify.files import audit_files
 
     location = console.location_of(example, home)
     noted = nullcontext() if example else verification_noted(home, location)
@@ -80,8 +81,8 @@ def anchor(
 
     Example: `marginweave ledger anchor --to /mnt/vault/ledger-anchor.json`
     """
-    from marginweave.tasks.ledger.audit import audit_ledger
-    from marginweave.tasks.ledger.keys import load_key
+    from marginweave.ledger.audit import audit_ledger
+    from marginweave.ledger.keys import load_key
 
     location = console.location_of(example, home)
     content = audit_ledger(location, load_key(location, os.environ)).anchor.to_json()
@@ -103,11 +104,11 @@ def export(
 
     Example: `marginweave ledger export census-2026 --to audit/`
     """
-    from marginweave.tasks.ledger.accounts import account_in
-    from marginweave.tasks.ledger.audit import audit_ledger
-    from marginweave.tasks.ledger.export import comma_separated, json_lines, registry_record
-    from marginweave.tasks.program import program_identity
-    from marginweave.tasks.publish.statement import ASSUMPTIONS, old_releases
+    from marginweave.draws.program import program_identity
+    from marginweave.ledger.accounts import account_in
+    from marginweave.ledger.audit import audit_ledger
+    from marginweave.ledger.export import comma_separated, json_lines, registry_record
+    from marginweave.publish.statement import ASSUMPTIONS, old_releases
 
     location = console.location_of(example, home)
     audited = audit_ledger(location, _keys_if_any(location)[0])
@@ -178,7 +179,7 @@ def expire(
 
     Example: `marginweave ledger expire --older-than 7d`
     """
-    from marginweave.schemas.budget import Cost
+    from marginweave.base.budget import Cost
 
     age = console.days("older-than", older_than)
     ledger = console.ledger_to_change(example, home)
@@ -209,7 +210,7 @@ def overview(
 
     Example: `marginweave overview --to overview.html`
     """
-    from marginweave.flows.postprocess.overview import overview_page
+    from marginweave.runs.overview import overview_page
 
     if to.is_dir() or not to.parent.is_dir():
         raise InputError(f"--to ({to}) must be a file in a folder that exists")
@@ -239,8 +240,8 @@ def reconcile(
 
     Example: `marginweave ledger reconcile --home /srv/census --home /srv/survey --no-other-home "there are two machines"`
     """
-    from marginweave.tasks.ledger import Ledger
-    from marginweave.tasks.ledger.reconciliation import OtherHomes
+    from marginweave.ledger import Ledger
+    from marginweave.ledger.reconciliation import OtherHomes
 
     homes = [home_directory(each) for each in home] if home else [home_directory(None)]
     for each in homes if home else ():
@@ -263,7 +264,7 @@ def reconcile(
 
 def _keys_if_any(location: LedgerLocation) -> tuple[Keyring, str]:
     """The keys, or an empty ring; and why a seal cannot be checked then."""
-    from marginweave.tasks.ledger.keys import Keyring, load_key
+    from marginweave.ledger.keys import Keyring, load_key
 
     try:
         return load_key(location, os.environ), "a key is missing from the ring"

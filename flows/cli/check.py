@@ -9,11 +9,12 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from marginweave.flows.cli.console import Config, Home, Source, out, table_of
-from marginweave.schemas.errors import EXIT_FAILED, InputError, printable
+from marginweave.base.errors import EXIT_FAILED, InputError, printable
+
+from .console import Config, Home, Source, out, table_of
 
 if TYPE_CHECKING:
-    from marginweave.flows.check.table import CheckedRow
+    from ..check.table import CheckedRow
 
 _ShowValues = Annotated[
     bool, typer.Option("--show-values", help="Show a few values that do not fit, of each column; on a terminal alone.")
@@ -37,9 +38,10 @@ def check(config: Config, show_values: _ShowValues = False, source: Source = Non
     """
     if show_values and not out.is_terminal:
         raise InputError("--show-values needs a terminal: values of the table are written to no file and no pipe")
-    from marginweave.flows.check.advice import Severity
-    from marginweave.flows.check.table import check_table
-    from marginweave.flows.run.request import read_request
+    from marginweave.runs.request import read_request
+
+    from ..check.advice import Severity
+    from ..check.table import check_table
 
     request = read_request(config, run=None, source=source, home=home)
     rows = check_table(request)
@@ -63,7 +65,7 @@ def check(config: Config, show_values: _ShowValues = False, source: Source = Non
 
 
 def _show(rows: list[CheckedRow], *, values: bool) -> None:
-    from marginweave.flows.check.advice import percent
+    from ..check.advice import percent
 
     table = table_of("column", "missing", "found, and what to do")
     for row in rows:
@@ -74,7 +76,7 @@ def _show(rows: list[CheckedRow], *, values: bool) -> None:
 
 
 def _lines(row: CheckedRow, *, values: bool) -> list[Text]:
-    from marginweave.flows.check.advice import Severity
+    from ..check.advice import Severity
 
     lines = []
     for finding in row.findings:

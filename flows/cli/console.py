@@ -16,15 +16,15 @@ from rich.console import Console
 from rich.table import Table
 from typer.core import TyperCommand, TyperGroup
 
-from marginweave.flows.orchestration.environment import home_directory
-from marginweave.flows.run.stopping import obey_signals
-from marginweave.schemas.errors import EXIT_FAILED, InputError, MarginweaveError, OperatorError, place_of, printable
-from marginweave.schemas.places import scheme_of
-from marginweave.tasks.interruption import INTERRUPTION, Stopped
+from marginweave.base.errors import EXIT_FAILED, InputError, MarginweaveError, OperatorError, place_of, printable
+from marginweave.base.interruption import INTERRUPTION, Stopped
+from marginweave.base.places import scheme_of
+from marginweave.runs.home import home_directory
+from marginweave.runs.stopping import obey_signals
 
 if TYPE_CHECKING:
-    from marginweave.schemas.budget import BasicAmount
-    from marginweave.tasks.ledger import Ledger, LedgerLocation
+    from marginweave.base.budget import BasicAmount
+    from marginweave.ledger import Ledger, LedgerLocation
 
 Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="The YAML file that says everything about the release.")]
 RunName = Annotated[str, typer.Argument(metavar="RUN", help="Name of a run; `marginweave runs` lists them.")]
@@ -113,7 +113,7 @@ def tell(message: str) -> None:
 
 def warn_of_former_keys(config: Path) -> None:
     """Warn on standard error of keys that are still read and have no effect any more; a broken file is refused."""
-    from marginweave.tasks.accounting.plan.resolve import load_configuration
+    from marginweave.configuration.load import load_configuration
 
     if "redraws" in load_configuration(config).privacy.model_fields_set:
         what = "interrupted draws are repeated, not redrawn"
@@ -148,7 +148,7 @@ def days(name: str, text: str) -> timedelta:
 
 def decimal_of(name: str, text: str) -> Decimal:
     """The exact number that an option called `name` gives; raises InputError for something else or no finite one."""
-    from marginweave.schemas.configuration.values import number
+    from marginweave.configuration.values import number
 
     value = number(text.strip())
     if value is None:
@@ -158,7 +158,7 @@ def decimal_of(name: str, text: str) -> Decimal:
 
 def amount_of(name: str, text: str) -> BasicAmount:
     """The (epsilon, delta) that an option called `name` gives; raises InputError for something else."""
-    from marginweave.schemas.budget import BasicAmount
+    from marginweave.base.budget import BasicAmount
 
     epsilon, comma, delta = text.partition(",")
     if not comma:
@@ -168,13 +168,13 @@ def amount_of(name: str, text: str) -> BasicAmount:
 
 def location_of(example: bool, home: Path) -> LedgerLocation:
     """The ledger of the environment, or that of the example data in the home."""
-    from marginweave.tasks.ledger import example_ledger_location, ledger_location
+    from marginweave.ledger import example_ledger_location, ledger_location
 
     return example_ledger_location(home) if example else ledger_location(os.environ)
 
 
 def ledger_to_change(example: bool, home: Path) -> Ledger:
     """The ledger, compared with what the runs of this home have seen of it; raises BudgetError where it lacks some of that."""
-    from marginweave.tasks.ledger import Ledger, Witness
+    from marginweave.ledger import Ledger, Witness
 
     return Ledger.open(location_of(example, home), witness=Witness(home))

@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
-from marginweave.flows.cli.console import out
-from marginweave.schemas.errors import InputError
-from marginweave.tasks.checkpoint.files import write_once
+from marginweave.base.durable import write_once
+from marginweave.base.errors import InputError
+
+from .console import out
 
 _FILES = "visits.csv", "visits.yaml"
 

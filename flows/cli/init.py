@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from marginweave.flows.cli.console import Home, out
-from marginweave.schemas.errors import InputError
-from marginweave.schemas.places import is_path
-from marginweave.tasks.checkpoint.files import write_once
+from marginweave.base.durable import write_once
+from marginweave.base.errors import InputError
+from marginweave.base.places import is_path
+
+from .console import Home, out
 
 if TYPE_CHECKING:
-    from marginweave.schemas.configuration.execution import SourceFile
+    from marginweave.configuration.execution import SourceFile
 
 _File = Annotated[
     str | None,
@@ -91,8 +92,8 @@ def _form(named: str, target: Path, encoding: str | None, delimiter: str | None)
     """The source as the draft names it: relative to the draft, like every source."""
     from pydantic import ValidationError
 
-    from marginweave.schemas.configuration.execution import SourceFile
-    from marginweave.tasks.validate.parts import refuse_url
+    from marginweave.configuration.execution import SourceFile
+    from marginweave.sources.parts import refuse_url
 
     refuse_url(named)
     keep = not is_path(named) or Path(named).is_absolute()
@@ -106,11 +107,11 @@ def _form(named: str, target: Path, encoding: str | None, delimiter: str | None)
 
 
 def _draft(source: str, form: SourceFile, target: Path, home: Path, *, encoding: bool, dictionary: Path | None) -> str:
-    from marginweave.flows.run.looks import record_look
-    from marginweave.schemas.configuration.code_lists import with_code_lists
-    from marginweave.schemas.configuration.yaml_source import canonical_written, parse_yaml
-    from marginweave.tasks.validate.draft import draft_configuration
-    from marginweave.tasks.validate.recognise import describe, recognise
+    from marginweave.configuration.code_lists import with_code_lists
+    from marginweave.configuration.yaml_source import canonical_written, parse_yaml
+    from marginweave.drafts.draft import draft_configuration
+    from marginweave.drafts.recognise import describe, recognise
+    from marginweave.runs.looks import record_look
 
     _refuse_existing(target)
     found = recognise(source, form, encoding=encoding)
@@ -126,7 +127,7 @@ def _write(target: Path, text: str, *, ask: bool) -> None:
     """Write the draft, with the answers to its questions; where the steward stops, with those that were given."""
     try:
         if ask:
-            from marginweave.flows.cli.ask import answered
+            from .ask import answered
 
             for changed in answered(text, target.parent):
                 text = changed
@@ -137,8 +138,8 @@ def _write(target: Path, text: str, *, ask: bool) -> None:
 
 def _tell_next(target: Path, text: str) -> None:
     """The way from the draft to a release, as commands that can be typed."""
-    from marginweave.schemas.configuration.yaml_source import parse_yaml
-    from marginweave.tasks.validate.draft import header_doubts
+    from marginweave.configuration.yaml_source import parse_yaml
+    from marginweave.drafts.draft import header_doubts
 
     waiting = sum("confirm: true" in line for line in text.splitlines() if not line.startswith("#"))
     answer = f"answer the {waiting} questions marked confirm: true in {target}; the comments at its top say how"
@@ -160,7 +161,7 @@ def _tell_next(target: Path, text: str) -> None:
 def _convert(
     parameters: Path, datatypes: Path | None, data: Path | None, form: SourceFile, public: str | None, target: Path
 ) -> None:
-    from marginweave.tasks.validate.dpsyn import convert_dpsyn
+    from marginweave.drafts.dpsyn import convert_dpsyn
 
     conversion = convert_dpsyn(parameters, datatypes, data, form, public)
     texts = conversion.configurations

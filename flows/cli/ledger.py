@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
-from marginweave.flows.cli import console
-from marginweave.flows.cli.console import Dataset, Example, Home, Reason, decimal_of, out
-from marginweave.schemas.errors import BudgetError, InputError
+from marginweave.base.errors import BudgetError, InputError
+
+from . import console
+from .console import Dataset, Example, Home, Reason, decimal_of, out
 
 if TYPE_CHECKING:
-    from marginweave.schemas.ledger.accounts import Account, AccountTotal, Policy
-    from marginweave.tasks.ledger import Ledger
+    from marginweave.accounting.accounts import Account, AccountTotal, Policy
+    from marginweave.ledger import Ledger
 
 _Weak = Annotated[
     str | None, typer.Option(metavar="REASON", help="Why delta may be above .001; it stays in the ledger.")
@@ -58,8 +59,8 @@ def open_account(
     Example: `marginweave ledger open census-2026 --for census.yaml --epsilon 4`, or
     `marginweave ledger open census-2026 --epsilon 4 --delta 1e-6 --per quarter=1,2.5e-7`
     """
-    from marginweave.tasks.ledger import Ledger, ledger_location
-    from marginweave.tasks.ledger.keys import KEY_VARIABLE, environment_key, key_file
+    from marginweave.ledger import Ledger, ledger_location
+    from marginweave.ledger.keys import KEY_VARIABLE, environment_key, key_file
 
     given: dict[str, Any] = {
         "epsilon": None if epsilon is None else decimal_of("epsilon", epsilon),
@@ -92,7 +93,7 @@ def _room_of(total: AccountTotal, one: Account) -> str:
     if one.kind_of_plan is None:
         many = "How many of yours fit: marginweave plan CONFIG"
         return f"A release with this epsilon and delta uses all of it: a second one does not fit. {many}"
-    from marginweave.flows.plan.account import SEVERAL, releases_that_fit
+    from marginweave.forecast.account import SEVERAL, releases_that_fit
 
     number, _ = releases_that_fit(total.account, total.spent, (one.kind_of_plan, one.cap), SEVERAL)
     raised = f"For more, raise the cap before the first one: marginweave ledger cap {total.account.dataset}"
@@ -101,9 +102,9 @@ def _room_of(total: AccountTotal, one: Account) -> str:
 
 def _proposed(dataset: str, config: Path | None) -> Account:
     """An account for the releases of a configuration, or an empty one."""
-    from marginweave.flows.run.preparation import account_for
-    from marginweave.schemas.ledger.accounts import Account
-    from marginweave.tasks.accounting.plan.resolve import load_configuration
+    from marginweave.accounting.accounts import Account
+    from marginweave.configuration.load import load_configuration
+    from marginweave.runs.preparation import account_for
 
     if config is not None:
         account = account_for(load_configuration(config))
@@ -118,8 +119,8 @@ def _proposed(dataset: str, config: Path | None) -> Account:
 
 def _check_unit(unit: str | None, neighbors: str | None) -> None:
     """Refuse a unit of privacy, and neighboring tables, that no configuration can have."""
-    from marginweave.schemas.budget import Neighbors
-    from marginweave.schemas.configuration.privacy import SUBJECT_PREFIX
+    from marginweave.base.budget import Neighbors
+    from marginweave.configuration.privacy import SUBJECT_PREFIX
 
     if unit is not None and unit != "row" and not re.fullmatch(rf"{SUBJECT_PREFIX}.*\S.*", unit, re.DOTALL):
         raise InputError(f"unit ({unit}) must be row or subject:COLUMN")
@@ -129,7 +130,7 @@ def _check_unit(unit: str | None, neighbors: str | None) -> None:
 
 def _policy_of(text: str) -> Policy:
     """The policy that `--per PERIOD=E,D` says."""
-    from marginweave.schemas.ledger.accounts import PERIODS, Policy
+    from marginweave.accounting.accounts import PERIODS, Policy
 
     period, _, amounts = text.partition("=")
     if period.strip() not in PERIODS or "," not in amounts:
@@ -157,8 +158,8 @@ def upgrade_tables(
 
     Example: `marginweave ledger upgrade --writer steward`
     """
-    from marginweave.tasks.ledger import upgrade
-    from marginweave.tasks.ledger.tables import SCHEMA_VERSION
+    from marginweave.ledger import upgrade
+    from marginweave.ledger.tables import SCHEMA_VERSION
 
     location = console.location_of(example, home)
     for line in upgrade(location, os.environ, writer=writer):
@@ -182,7 +183,7 @@ def cap(
 
     Example: `marginweave ledger cap census-2026 --epsilon 6 --delta 1e-6 --reason "board decision 12"`
     """
-    from marginweave.flows.cli import spending
+    from . import spending
 
     ledger = console.ledger_to_change(example, home)
     policy: Policy | Literal["as it is"] | None = "as it is"
@@ -199,7 +200,7 @@ def list_accounts(as_json: console.Json = False, example: Example = False, home:
 
     Example: `marginweave ledger list`
     """
-    from marginweave.flows.cli import spending
+    from . import spending
 
     totals = _compared(example, home).accounts.totals()
     if as_json:
@@ -211,7 +212,7 @@ def list_accounts(as_json: console.Json = False, example: Example = False, home:
 
 def _sums(total: AccountTotal) -> dict[str, object]:
     """What an account has spent, as privacy.json says it, and what is left."""
-    from marginweave.tasks.ledger.boxes import account_sums, epsilon_left
+    from marginweave.ledger.boxes import account_sums, epsilon_left
 
     return {**account_sums(total).model_dump(mode="json"), "epsilon_left": float(epsilon_left(total))}
 
@@ -230,7 +231,7 @@ def show(
 
     Example: `marginweave ledger show census-2026`
     """
-    from marginweave.flows.cli import spending
+    from . import spending
 
     ledger = _compared(example, home)
     total = ledger.accounts.total(dataset)
@@ -263,7 +264,7 @@ def show(
 
 def _compared(example: bool, home: Path) -> Ledger:
     """The ledger, to be read; with a warning where the runs of this home have seen more than it knows."""
-    from marginweave.tasks.ledger import Ledger
+    from marginweave.ledger import Ledger
 
     ledger = Ledger.open(console.location_of(example, home))
     try:

@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from marginweave.flows.cli.console import Home, Json, Source, out, print_json, print_wide, table_of, warn_of_former_keys
-from marginweave.flows.orchestration.environment import prepare_environment
-from marginweave.schemas.errors import EXIT_FAILED, InputError
-from marginweave.tasks.checkpoint.files import at_place, replace_file
+from marginweave.base.durable import at_place, replace_file
+from marginweave.base.errors import EXIT_FAILED, InputError
+
+from ..prefect.environment import prepare_environment
+from .console import Home, Json, Source, out, print_json, print_wide, table_of, warn_of_former_keys
 
 if TYPE_CHECKING:
-    from marginweave.flows.plan.account import Schedule
-    from marginweave.flows.plan.overview import PlannedRelease
-    from marginweave.flows.plan.target import ErrorTarget
-    from marginweave.flows.run.request import Request
-    from marginweave.tasks.empirical.findings import Finding
+    from marginweave.audit.findings import Finding
+    from marginweave.forecast.overview import PlannedRelease
+    from marginweave.forecast.target import ErrorTarget
+    from marginweave.runs.request import Request
+
+    from ..prefect.schedules import Schedule
 
 _Configs = Annotated[
     list[Path], typer.Argument(metavar="CONFIG [CONFIG]", help="The YAML file of the release; two to compare.")
@@ -59,13 +61,14 @@ def plan(
         raise InputError("--timezone is that of --schedule, which is not given")
     goal = None
     if target is not None:
-        from marginweave.flows.plan.target import parse_target
+        from marginweave.forecast.target import parse_target
 
         goal = parse_target(target)  # before all that takes longer
     for config in configs:
         warn_of_former_keys(config)
-    from marginweave.flows.plan.account import Schedule
-    from marginweave.flows.run.request import read_request
+    from marginweave.runs.request import read_request
+
+    from ..prefect.schedules import Schedule
 
     prepare_environment(home)  # the schedule is Prefect's to read
     planned = None if schedule is None else Schedule(schedule, timezone or "UTC")
@@ -79,7 +82,7 @@ def plan(
 
 
 def _planned(request: Request, schedule: Schedule | None) -> PlannedRelease:
-    from marginweave.flows.plan.overview import PlannedRelease
+    from marginweave.forecast.overview import PlannedRelease
 
     return PlannedRelease.of(request.configuration, lambda: request, schedule)
 
@@ -104,7 +107,7 @@ def _print_plans(configs: list[Path], plans: list[PlannedRelease], targets: list
 def _target_lines(request: Request, goal: ErrorTarget | None) -> list[str]:
     if goal is None:
         return []
-    from marginweave.flows.plan.target import target_forecast
+    from marginweave.forecast.target import target_forecast
 
     return list(target_forecast(request.configuration, goal))
 
@@ -126,7 +129,7 @@ def _facts(planned: PlannedRelease, target: list[str]) -> dict[str, object]:
 
 
 def _print_draws(plans: dict[str, PlannedRelease]) -> None:
-    from marginweave.flows.plan.overview import aligned, draw_rows
+    from marginweave.forecast.overview import aligned, draw_rows
 
     for line in aligned(draw_rows(plans)):
         out.print(line)
@@ -134,7 +137,7 @@ def _print_draws(plans: dict[str, PlannedRelease]) -> None:
 
 def _compare(one: PlannedRelease, other: PlannedRelease) -> None:
     """Both plans in one table, a line a draw of either."""
-    from marginweave.flows.run.continuity import configuration_differences
+    from marginweave.runs.continuity import configuration_differences
 
     plans = {"A": one, "B": other}
     for side, plan in plans.items():
@@ -159,11 +162,11 @@ def audit(
 
     Example: `marginweave audit`, or `marginweave audit census.yaml --to census-audit.html`
     """
-    from marginweave.flows.audit.suite import audit as audit_configuration
-    from marginweave.flows.audit.suite import examples
-    from marginweave.tasks.accounting.plan.resolve import load_configuration
-    from marginweave.tasks.empirical.findings import refuted
-    from marginweave.tasks.publish.pages import ABOUT, audit_verdict, render_audit
+    from marginweave.audit.findings import refuted
+    from marginweave.audit.suite import audit as audit_configuration
+    from marginweave.audit.suite import examples
+    from marginweave.configuration.load import load_configuration
+    from marginweave.publish.pages import ABOUT, audit_verdict, render_audit
 
     if to.is_dir() or not to.parent.is_dir():
         raise InputError(f"--to ({to}) must be a file in a folder that exists")
@@ -193,7 +196,7 @@ def _test(found: Finding) -> dict[str, object]:
 
 
 def _print_findings(name: str, findings: list[Finding]) -> None:
-    from marginweave.tasks.publish.pages import VERDICTS
+    from marginweave.publish.pages import VERDICTS
 
     table = table_of(name, "of", "claim", "measured", "trials", "verdict")
     for found in findings:

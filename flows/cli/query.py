@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from marginweave.flows.cli.console import Home, Json, out, print_json, table_of, tell
-from marginweave.schemas.errors import InputError, printable
+from marginweave.base.errors import InputError, printable
+
+from .console import Home, Json, out, print_json, table_of, tell
 
 if TYPE_CHECKING:
-    from marginweave.tasks.answers.answer import Answer
+    from marginweave.answers.answer import Answer
 
 WIDTH = 100
 _Released = Annotated[str, typer.Argument(metavar="RUN|FOLDER", help="Name of a run, or the folder of a release.")]
@@ -55,7 +56,7 @@ def query(  # noqa: PLR0913, PLR0917 - one option for each key of a question
 
     Example: `marginweave query affairs-1a2b3c4d --where "age >= 30" --by religious --share`
     """
-    from marginweave.schemas.question import read_condition, read_questions
+    from marginweave.configuration.question import read_condition, read_questions
 
     options: dict[str, Any] = {"of": of, "level": level}
     asked = {
@@ -107,8 +108,8 @@ def _answers(home: Path, released: str, questions: Mapping[str, Mapping[str, Any
 
     Prints why a question is refused. Raises InputError where one is, or where a release has none of the answers.
     """
-    from marginweave.flows.postprocess.answers import open_answers
-    from marginweave.schemas.question import read_question
+    from marginweave.configuration.question import read_question
+    from marginweave.inference.answers import open_answers
 
     opened, refused = open_answers(home, released, tell), 0
     answers: list[Answer] = []

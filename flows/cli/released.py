@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from marginweave.flows.cli.console import Home, Json, Reason, RunName, Source, out, print_json
-from marginweave.flows.orchestration.environment import prepare_environment
-from marginweave.schemas.errors import InputError, printable
+from marginweave.base.errors import InputError, printable
+
+from ..prefect.environment import prepare_environment
+from .console import Home, Json, Reason, RunName, Source, out, print_json
 
 if TYPE_CHECKING:
-    from marginweave.schemas.released.evaluation import Evaluation
-    from marginweave.tasks.publish.comparison import ReleaseComparison
+    from marginweave.publish.comparison import ReleaseComparison
+    from marginweave.released.evaluation import Evaluation
 
 _Records = Annotated[int | None, typer.Option(min=0, max=10**8, help="How many records [default: as configured].")]
 _Internal = Annotated[
@@ -53,21 +54,21 @@ def synthesize(
 
     Example: `marginweave synthesize affairs-1a2b3c4d --records 1000 --seed 8`
     """
-    from marginweave.flows.run.progress import LogReporter, reporting
+    from marginweave.runs.progress import LogReporter, reporting
 
     if sets is None and column:
         raise InputError("--column goes with --sets alone: --sets 20 --column age --column cost")
     if sets is not None and records is not None:
         raise InputError("a set has five records a row, so that --records does not go with --sets")
     if sets is not None:
-        from marginweave.flows.postprocess.answers import release_folder
-        from marginweave.flows.postprocess.sets import draw_sets, write_sets
+        from marginweave.inference.sets import draw_sets, write_sets
+        from marginweave.runs.lookup import release_folder
 
         written = write_sets(
             home, to or Path("sets"), draw_sets(release_folder(home, run_name), column or [], sets, of, seed)
         )
     else:
-        from marginweave.flows.postprocess.published import regenerate_records
+        from marginweave.runs.published import regenerate_records
 
         with reporting(LogReporter(out.print)):
             written = regenerate_records(home, run_name, records=records, seed=seed, to=to)
@@ -86,8 +87,10 @@ def evaluate(
 
     Example: `marginweave evaluate affairs-1a2b3c4d`
     """
-    from marginweave.flows.postprocess.published import attack_release, evaluate_internally, releasable_evaluation
-    from marginweave.tasks.publish.wording import paid_words
+    from marginweave.publish.wording import paid_words
+    from marginweave.runs.published import releasable_evaluation
+
+    from ..internal import attack_release, evaluate_internally
 
     if (internal or attacks) and as_json:
         raise InputError("--json shows the numbers that may be released; internal ones are in a file only")
@@ -144,14 +147,14 @@ def report(
     Example: `marginweave report affairs-1a2b3c4d --to pages`, or
     `marginweave report visits-2026-02 --against visits-2026-01 --to changes`
     """
-    from marginweave.flows.postprocess.published import compare_with, rewrite_report
+    from marginweave.runs.published import compare_with, rewrite_report
 
     if against is None:
         prepare_environment(home)
         written = str(rewrite_report(home, run_name, to))
         print_json({"report": written}) if as_json else out.print(written)
         return
-    from marginweave.tasks.publish.comparison import FALSE_ALARM
+    from marginweave.publish.comparison import FALSE_ALARM
 
     found = compare_with(home, run_name, against, to)
     if as_json:
@@ -224,7 +227,7 @@ def reject(run_name: RunName, by: _By, reason: Reason, home: Home = Path()) -> N
 
 
 def _decide(run: str, by: str, reason: str, home: Path, *, approved: bool) -> None:
-    from marginweave.flows.run.lookup import decide
+    from marginweave.runs.lookup import decide
 
     folder, decision = decide(home, run, approved=approved, by=by, reason=reason)
     word = "approved" if decision.approved else "rejected"
@@ -245,7 +248,7 @@ def publish(
 
     Example: `marginweave publish affairs-1a2b3c4d --to /srv/open-data/affairs`
     """
-    from marginweave.flows.postprocess.published import copy_release
+    from marginweave.runs.published import copy_release
 
     files, left_out, superseded_by = copy_release(home, run_name, to, even_so=even_so)
     out.print(f"Copied {len(files)} files to {to}; all match the digests in the ledger")
@@ -268,7 +271,7 @@ def handover(
 
     Example: `marginweave handover affairs-1a2b3c4d --to affairs-audit.zip`
     """
-    from marginweave.flows.verify.handover import hand_over
+    from marginweave.verify.handover import hand_over
 
     names = hand_over(home, run_name, to)
     out.print(f"{', '.join(names)} written to {to}; README.md says how to verify them")

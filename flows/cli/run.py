@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from marginweave.flows.cli import console
-from marginweave.flows.cli.console import Config, Home, RunName, Source, out
-from marginweave.flows.orchestration.environment import importing, makes_database, prepare_environment
-from marginweave.schemas.errors import InputError, MarginweaveError
+from marginweave.base.errors import InputError, MarginweaveError
+
+from ..prefect.environment import importing, makes_database, prepare_environment
+from . import console
+from .console import Config, Home, RunName, Source, out
 
 if TYPE_CHECKING:
-    from marginweave.flows.run.request import Request
-    from marginweave.schemas.released.account import AccountStatement
-    from marginweave.tasks.references import RunReference
+    from marginweave.draws.references import RunReference
+    from marginweave.released.account import AccountStatement
+    from marginweave.runs.request import Request
 
 
 _Run = Annotated[
@@ -63,12 +64,12 @@ def run(
     try:
         console.warn_of_former_keys(config)  # refuses a broken file before anything heavy is imported
         with importing():
-            from marginweave.flows.run.request import read_request
+            from marginweave.runs.request import read_request
 
         request = read_request(config, run=run_name, source=source, home=home, supersedes=supersedes)
     except MarginweaveError as error:
         if not out.is_terminal:
-            from marginweave.flows.run.progress import LineReporter
+            from marginweave.runs.progress import LineReporter
 
             LineReporter(sys.stdout, run_name or "", "").stopped(error)
         raise
@@ -82,8 +83,8 @@ def resume(run_name: RunName, yes: _Yes = False, home: Home = Path()) -> None:
     """
     console.end_on_signals()
     with importing():
-        from marginweave.flows.run.lookup import check_resumable
-        from marginweave.flows.run.request import original_request, read_request
+        from marginweave.runs.lookup import check_resumable
+        from marginweave.runs.request import original_request, read_request
 
     check_resumable(home, run_name)
     config, source = original_request(home, run_name)
@@ -93,11 +94,11 @@ def resume(run_name: RunName, yes: _Yes = False, home: Home = Path()) -> None:
 def execute(request: Request, *, yes: bool = False) -> None:
     """Run the flow unless its release is finished, and say where everything is."""
     with importing():
-        from marginweave.flows.run.lookup import run_lock
-        from marginweave.flows.run.metrics import counted
-        from marginweave.flows.run.preparation import attended, check_request, internal_evaluation_due, prepare_run
-        from marginweave.flows.run.progress import reporting
-        from marginweave.schemas.released.manifest import RunState
+        from marginweave.released.manifest import RunState
+        from marginweave.runs.lookup import run_lock
+        from marginweave.runs.metrics import counted
+        from marginweave.runs.preparation import attended, check_request, internal_evaluation_due, prepare_run
+        from marginweave.runs.progress import reporting
 
     with reporting(out, request.folder.run, request.configuration.dataset) as reporter, counted(request):
         check_request(request)
@@ -112,8 +113,8 @@ def execute(request: Request, *, yes: bool = False) -> None:
                 _warn_of_ids(request)
             with attended(not yes):
                 _release(request, reference)
-    from marginweave.flows.run.bookkeeping import account_statement, is_charged
-    from marginweave.flows.run.lookup import place_of_files
+    from marginweave.runs.bookkeeping import account_statement, is_charged
+    from marginweave.runs.lookup import place_of_files
 
     charged, account = is_charged(reference, reporter.lease), account_statement(reference)
     place = place_of_files(request.folder)
@@ -121,7 +122,7 @@ def execute(request: Request, *, yes: bool = False) -> None:
 
 
 def _warn_of_ids(request: Request) -> None:
-    from marginweave.flows.check.table import id_warnings
+    from ..check.table import id_warnings
 
     for line in id_warnings(request):
         out.print(f"{line}. See marginweave check {request.path.name}", style="yellow")
@@ -131,13 +132,13 @@ def _release(request: Request, reference: RunReference) -> None:
     folder = request.folder
     with ExitStack() as session:
         with importing():
-            from marginweave.flows.orchestration.session import prefect_session
+            from ..prefect.session import prefect_session
 
             session.enter_context(prefect_session(folder.home, folder.internal))
             from prefect import tags
 
-            from marginweave.flows import release
-            from marginweave.flows.run.prefect_records import flow_run_tags
+            from .. import release
+            from ..prefect.records import flow_run_tags
 
         with tags(*flow_run_tags(reference.manifest)):  # from its first moment on, should it be killed at once
             release(str(request.path), folder.run, request.source, str(folder.home), supersedes=request.supersedes)
@@ -147,9 +148,9 @@ def _summarize(
     request: Request, account: AccountStatement, place: Path, *, is_waiting: bool, fresh: bool, charged: bool
 ) -> None:
     """Print where the files are, and what the release guarantees or who decides on it: for a terminal, or as JSON."""
-    from marginweave.flows.postprocess.published import outcome_words, released_verdict
-    from marginweave.flows.run.lookup import what_to_do
-    from marginweave.flows.run.progress import LineReporter
+    from marginweave.runs.lookup import what_to_do
+    from marginweave.runs.progress import LineReporter
+    from marginweave.runs.published import outcome_words, released_verdict
 
     run, privacy, here = request.folder.run, request.configuration.privacy, Path.cwd()
     shown = place.relative_to(here) if place.is_relative_to(here) else place
@@ -182,7 +183,7 @@ def _summarize(
 
 def _accuracy(release: Path) -> dict[str, object]:
     """How near synthetic records are to released counts, from evaluation.json. DP: post-processing."""
-    from marginweave.schemas.released.evaluation import Evaluation
+    from marginweave.released.evaluation import Evaluation
 
     evaluation = Evaluation.from_json((release / "evaluation.json").read_bytes())
     return {"mean_tvd": evaluation.mean_distances, "marginals_beyond_noise": evaluation.beyond_noise}
@@ -206,7 +207,7 @@ def serve(configs: _Configs, cron: _Cron, timezone: _Zone = "UTC", port: _Port =
     """
     console.end_on_signals()
     prepare_environment(home)  # before Prefect is imported
-    from marginweave.flows.service import check_times, datasets_of, serve_releases
+    from ..service import check_times, datasets_of, serve_releases
 
     datasets = datasets_of(configs)
     check_times(cron, timezone)
@@ -226,7 +227,7 @@ def supervise() -> None:
     console.end_on_signals()
     from prefect.settings import PREFECT_API_URL
 
-    from marginweave.flows.orchestration.supervisor import supervise as look_after
+    from ..prefect.supervisor import supervise as look_after
 
     url = PREFECT_API_URL.value()
     if url is None:
@@ -240,8 +241,9 @@ def runs(as_json: console.Json = False, home: Home = Path()) -> None:
 
     Example: `marginweave runs`
     """
-    from marginweave.flows.orchestration.standing import standing_server
-    from marginweave.flows.postprocess.retention import list_runs
+    from marginweave.runs.retention import list_runs
+
+    from ..prefect.standing import standing_server
 
     table, listed = console.table_of("run", "dataset", "state", "begun", "private files"), list_runs(home)
     if as_json:
@@ -269,7 +271,7 @@ def purge(
 
     Example: `marginweave purge affairs-1a2b3c4d`, or `marginweave purge --older-than 30d`
     """
-    from marginweave.flows.postprocess.retention import purge_older, purge_run
+    from marginweave.runs.retention import purge_older, purge_run
 
     if (run_name is None) == (older_than is None):
         raise InputError("give either RUN or --older-than: it says which runs to purge")
@@ -289,8 +291,8 @@ def purge(
 
 def _purged(home: Path, run: str) -> str:
     """What was removed, and what is not: `internal/` stays until somebody removes it."""
-    from marginweave.flows.postprocess.retention import holds_exact
-    from marginweave.tasks.checkpoint.run_folder import RunFolder
+    from marginweave.checkpoints.run_folder import RunFolder
+    from marginweave.runs.retention import holds_exact
 
     folder = RunFolder.at(home, run)
     if holds_exact(folder):

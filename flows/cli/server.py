@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from marginweave.flows.cli import console
-from marginweave.flows.cli.console import Home, out
-from marginweave.schemas.errors import EXIT_FAILED
+from marginweave.base.errors import EXIT_FAILED
+
+from . import console
+from .console import Home, out
 
 _Port = Annotated[int, typer.Option(min=1, max=65535, help="Of Prefect's pages and API, on this machine alone.")]
 app = typer.Typer(
@@ -28,7 +29,7 @@ def start(*, port: _Port = 4280, home: Home = Path()) -> None:
 
     Example: `marginweave server start`
     """
-    from marginweave.flows.orchestration.standing import standing_server, start_server
+    from ..prefect.standing import standing_server, start_server
 
     if standing_server(home) is None:
         out.print("Starting Prefect's server; in a new home this takes about 15 s")
@@ -43,7 +44,7 @@ def stop(home: Home = Path()) -> None:
 
     Example: `marginweave server stop`
     """
-    from marginweave.flows.orchestration.standing import stop_server
+    from ..prefect.standing import stop_server
 
     stopped = stop_server(home)
     out.print(f"No server runs in {home}" if stopped is None else f"Stopped the server of {home}")
@@ -55,8 +56,8 @@ def status(as_json: console.Json = False, home: Home = Path()) -> None:
 
     Example: `marginweave server status`
     """
-    from marginweave.flows.orchestration.servers import answers
-    from marginweave.flows.orchestration.standing import standing_server
+    from ..prefect.servers import answers
+    from ..prefect.standing import standing_server
 
     server = standing_server(home)
     well = server is not None and answers(server.url, 5.0)

@@ -8,14 +8,15 @@ from decimal import Decimal
 
 from rich.table import Table
 
-from marginweave.flows.cli.console import table_of
-from marginweave.schemas.budget import Cost
-from marginweave.schemas.draws import DrawKind
-from marginweave.schemas.ledger.accounts import AccountTotal, Policy, Spent
-from marginweave.schemas.ledger.records import CHARGED, DrawRecord, ReleaseRecord, State
-from marginweave.tasks.ledger.admission import rounded_down, rounded_up
-from marginweave.tasks.ledger.boxes import epsilon_left, is_closed
-from marginweave.tasks.ledger.rules import period_epsilon
+from marginweave.accounting.accounts import AccountTotal, Policy, Spent
+from marginweave.accounting.records import CHARGED, DrawRecord, ReleaseRecord, State
+from marginweave.base.budget import Cost
+from marginweave.ledger.admission import rounded_down, rounded_up
+from marginweave.ledger.boxes import epsilon_left, is_closed
+from marginweave.ledger.rules import period_epsilon
+from marginweave.measurements.plan import DrawKind
+
+from .console import table_of
 
 _AMOUNTS = ("mu²", "rho", "delta", "plain")
 _BOUNDS = DrawKind.BOUND_LOW, DrawKind.BOUND_HIGH

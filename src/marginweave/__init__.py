@@ -10,26 +10,26 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from marginweave.configuration import Configuration as Configuration
-    from marginweave.configuration import Privacy as Privacy
-    from marginweave.configuration import category as category
-    from marginweave.configuration import date as date
-    from marginweave.configuration import number as number
-    from marginweave.configuration import person as person
+    from marginweave.front.configuration import Configuration as Configuration
+    from marginweave.front.configuration import Privacy as Privacy
+    from marginweave.front.configuration import category as category
+    from marginweave.front.configuration import date as date
+    from marginweave.front.configuration import number as number
+    from marginweave.front.configuration import person as person
     from marginweave.flows.notebook import Synthesizer as Synthesizer
-    from marginweave.flows.postprocess.opened import Release as Release
-    from marginweave.ledger import Ledger as Ledger
-    from marginweave.schemas import errors as errors
+    from marginweave.inference.opened import Release as Release
+    from marginweave.front.ledger import Ledger as Ledger
+    from marginweave.base import errors
 
     __version__: str
 
 # Where each public name is; a module is loaded when a name of it is asked for.
 _MODULES = {
-    **dict.fromkeys(("Configuration", "Privacy", "category", "date", "number", "person"), "configuration"),
-    "Ledger": "ledger",
-    "Release": "flows.postprocess.opened",
+    **dict.fromkeys(("Configuration", "Privacy", "category", "date", "number", "person"), "front.configuration"),
+    "Ledger": "front.ledger",
+    "Release": "inference.opened",
     "Synthesizer": "flows.notebook",
-    "errors": "schemas.errors",
+    "errors": "base.errors",
 }
 __all__ = [*_MODULES, "__version__"]  # noqa: PLE0604 - the names above
 

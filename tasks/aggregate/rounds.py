@@ -1,171 +1,201 @@
-"""Marginals chosen in rounds: what a round may choose, how far a model is from each, and how many shares it takes.
+"""Tasks of marginals that are chosen in rounds: the candidates' exact counts, once, then a round each.
 
-Score. AIM (McKenna, Mullins, Sheldon and Miklau 2022, arXiv 2201.12677, algorithm 2) scores a set r of attributes by
-w_r (||M_r - m_r||_1 - sqrt(2/pi) sigma n_r): the exact marginal M_r against the model's m_r, less the expected error of
-measuring its n_r cells. Everything but M_r is public or released.
-
-Grid. m_r and the last term are rounded to multiples of 1/1024 before they meet M_r, and w_r is an integer: a score is an exact
-integer, and no float ever touches a private count.
-
-Sensitivity. A unit of theta records moves M_r by a vector u >= 0 with |u|_1 <= theta where it comes or goes, by u - v, |u|_1,
-|v|_1 <= theta, where it is replaced: theta, or 2 theta, in L1. By the triangle inequality ||M_r - m_r||_1 moves by no more,
-whatever m_r is, and the score by w_r times that; the largest w_r holds for all candidates.
-
-Shares. The plan has a fixed number of equal shares, each a draw with a price. A round takes one at first, four times as many
-where rounds teach no more than noise. A round of m shares measures its marginals once with each; the mean of m measurements
-has 1/sqrt(m) of the noise, as one measurement with m shares would have. So what earlier rounds have found decides what a draw
-measures, never what it costs.
+A round chooses marginals by the exponential mechanism, one draw each, and measures them with one draw a share. Each draw goes
+through `draw_once`: charged, then drawn, then committed. What a round is like follows from committed draws alone.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
+from functools import cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.budget import Stability
-from marginweave.schemas.configuration.marginals import AdaptiveCliques
-from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.configuration.values import MAX_CELLS
-from marginweave.schemas.draws import PlannedDraw
-from marginweave.schemas.released.measurements import Clique, Measurement
-from marginweave.tasks.accounting.plan.marginals import rounds_of
-from marginweave.tasks.aggregate.marginals import all_cliques
-from marginweave.tasks.aggregate.selection import fitting
-from marginweave.tasks.mechanisms.base import l1_sensitivity
-from marginweave.tasks.mechanisms.gaussian import marginal_sigma
+from marginweave.base.digests import counts_digest, text_digest
+from marginweave.configuration.synthesis import MixtureSynthesis
+from marginweave.counts import rounds
+from marginweave.counts.discovery import compress_mask, compress_measurement
+from marginweave.counts.marginal_rows import compressed_rows, drawn_compression, drawn_masks, prepared_marginals
+from marginweave.counts.marginals import count_marginals, estimate_total, in_passes
+from marginweave.counts.payloads import pack_pick, pack_tables, unpack_measurements, unpack_pick, unpack_tables
+from marginweave.counts.rounds import Round
+from marginweave.draws.draw import draw_once, is_committed
+from marginweave.draws.protocol import PreparedDraw
+from marginweave.draws.references import RunReference, StageResult
+from marginweave.estimate.mixture.fit import fit_mixture
+from marginweave.estimate.mixture.model import Mixture, pack_mixture, unpack_mixture
+from marginweave.measurements.plan import DrawKind, PlannedDraw
+from marginweave.measurements.tables import Clique, Measurement
+from marginweave.mechanisms.gaussian import marginal_sigma, select_candidate
+from marginweave.mechanisms.randomness import DrawBits
+from marginweave.planning.marginals import rounds_of
 
-_ANNEALING = 4
-_ROUNDING = 1 / 12
-"""Variance of rounding, which a noisy count has beside that of its Gaussian."""
-STEPS = 1024
-"""Distances are multiples of 1/STEPS record."""
+from ..stage import stage_task
 
-
-@dataclass(frozen=True, kw_only=True)
-class Round:
-    """A round that is planned: it takes `shares` from number `first` on; `pace` is what it would take of plenty."""
-
-    number: int
-    pace: int
-    first: int
-    shares: int
-
-    @property
-    def last(self) -> int:
-        """Its last share."""
-        return self.first + self.shares - 1
+# A model that chooses needs less than one that records are made of; each round goes on from the one before.
+_MODEL = MixtureSynthesis(components=200, fits=1, iterations=200)
 
 
-def shares_of(pace: int, left: int) -> int:
-    """How many of the shares that are left a round takes: `pace`, or all where no further round of that pace would be left.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Finished:
+    """A round whose draws are committed."""
 
-    Algorithm 3 of AIM, by shares. DP: arithmetic on released numbers.
+    round: Round
+    picks: tuple[Clique, ...]
+    measurements: tuple[Measurement, ...]
+    draws: tuple[StageResult, ...]
+
+
+@stage_task("count candidates")
+def count_candidates(reference: RunReference, encoded: StageResult) -> StageResult:
+    """Exact marginals of all candidates, by few passes over the rows, as a private checkpoint. DP: none; nothing leaves."""
+    rows, known = compressed_rows(reference, encoded), _Rounds(reference)
+
+    def compute() -> Iterator[bytes]:
+        for some in in_passes(known.candidates, rows.sizes):
+            yield pack_tables(dict(zip(some, count_marginals(rows, rows.sizes, some), strict=True)))
+
+    return reference.checkpoint_blocks("candidates", [encoded.digest, known.one_way_draw.digest], compute)
+
+
+@stage_task("adaptive round", run_name="adaptive round {number}")
+def measure_round(reference: RunReference, counted: StageResult, number: int) -> StageResult:
+    """Round `number`, which follows finished ones: marginals are chosen, then measured with each of its shares.
+
+    DP: the planned costs of its draws, one ledger event each; how many shares it takes follows from earlier draws.
     """
-    return left if left < 2 * pace else pace
+    known = _Rounds(reference)
+    earlier = known.finished(number - 1)
+    planned = rounds.next_round(earlier[-1].round if earlier else None, known.pace(earlier), known.settings.rounds)
+    picks = known.choose(counted, earlier, planned)
+    drawn = [known.measure(counted, picks, share) for share in range(planned.first, planned.last + 1)]
+    names = map(str, known.selections(number))
+    return replace(drawn[-1], charged=(*names, *(name for result in drawn for name in result.charged)))
 
 
-def next_pace(pace: int, moved: float, noise: float) -> int:
-    """The pace of the next round: four times as many shares where the model `moved` no farther than the `noise` of the last.
+def rounds_left(reference: RunReference) -> bool:
+    """Whether a share is left to measure with, and a marginal to choose. What is left of selections goes back at the end.
 
     DP: post-processing.
     """
-    return pace * _ANNEALING if moved <= noise else pace
+    known = _Rounds(reference)
+    return bool(known.candidates) and not is_committed(reference, known.share(known.settings.rounds))
 
 
-def next_round(before: Round | None, pace: int, shares: int) -> Round:
-    """The round after `before` (None: the first one), of `shares` that all rounds have together."""
-    number, first = (1, 1) if before is None else (before.number + 1, before.last + 1)
-    return Round(number=number, pace=pace, first=first, shares=shares_of(pace, shares - first + 1))
+def drawn_in_rounds(reference: RunReference) -> tuple[tuple[Measurement, ...], tuple[StageResult, ...]]:
+    """What all rounds have measured, one measurement for each chosen set, and the draws. DP: post-processing."""
+    known = _Rounds(reference)
+    finished = known.finished(known.settings.rounds) if known.candidates else []
+    measured = rounds.merge_measurements([m for one in finished for m in one.measurements])
+    return measured, tuple(draw for one in finished for draw in one.draws)
 
 
-def expected_noise(sigma: float, cells: int) -> float:
-    """The mean L1 norm of Gaussian noise on so many cells: sqrt(2/pi) sigma cells. DP: arithmetic on public numbers."""
-    return math.sqrt(2 / math.pi) * sigma * cells
+class _Rounds:
+    """The rounds of a run: their candidates, what is known before the first, and what their committed draws say."""
 
+    def __init__(self, reference: RunReference) -> None:
+        settings = rounds_of(reference.configuration)
+        assert settings is not None
+        compression = drawn_compression(reference)
+        payload, self.one_way_draw = draw_once(reference, reference.plan.draw(DrawKind.ONE_WAY))
+        self.one_way = [compress_measurement(m, compression) for m in unpack_measurements(payload)]
+        self.masks = [compress_mask(mask, compression) for mask in drawn_masks(reference)]
+        self.reference, self.settings, self.sizes = reference, settings, compression.sizes
+        self.candidates = rounds.candidate_sets(settings, self.sizes, reference.configuration.finer_places)
+        self.batch = min(settings.batch, len(self.candidates))
 
-def merge_measurements(measurements: Sequence[Measurement]) -> tuple[Measurement, ...]:
-    """One measurement for each set of attributes: the mean of its measurements by their inverse variances, rounded.
+    def selections(self, number: int) -> list[PlannedDraw]:
+        """The planned choices of a round."""
+        return [self.reference.plan.draw(DrawKind.SELECT, number, pick) for pick in range(1, self.batch + 1)]
 
-    The mean of rounded Gaussian counts of variances v_i = sigma_i^2 + 1/12 has the variance V = 1 / sum 1/v_i. Rounded, it
-    counts as a rounded Gaussian of sigma sqrt(V), whose own rounding is the 1/12 that every noisy count has. In order of
-    first appearance. DP: post-processing.
-    """
-    together: dict[Clique, list[Measurement]] = {}
-    for m in measurements:
-        together.setdefault(m.attributes, []).append(m)
-    return tuple(group[0] if len(group) == 1 else _mean(group) for group in together.values())
+    def share(self, number: int) -> PlannedDraw:
+        """The planned draw that measures with share `number` of all rounds."""
+        return self.reference.plan.draw(DrawKind.MEASURE, number)
 
+    def finished(self, most: int) -> list[_Finished]:
+        """The first rounds, at most `most`, by their committed draws."""
+        found: list[_Finished] = []
+        while len(found) < most and (not found or found[-1].round.last < self.settings.rounds):
+            chosen = [draw_once(self.reference, draw) for draw in self.selections(len(found) + 1)]
+            picks, paces = zip(*(unpack_pick(payload) for payload, _ in chosen), strict=True)
+            planned = rounds.next_round(found[-1].round if found else None, paces[0], self.settings.rounds)
+            shares = range(planned.first, planned.last + 1)
+            measured = [draw_once(self.reference, self.share(share)) for share in shares]
+            measurements = rounds.merge_measurements([m for drawn, _ in measured for m in unpack_measurements(drawn)])
+            draws = tuple(result for _, result in (*chosen, *measured))
+            found.append(_Finished(round=planned, picks=picks, measurements=measurements, draws=draws))
+        return found
 
-def _mean(group: Sequence[Measurement]) -> Measurement:
-    weights = np.array([1 / (m.deviation**2 + _ROUNDING) for m in group])
-    summed = np.tensordot(weights, np.stack([m.counts for m in group]), axes=1)
-    counts = np.rint(summed / weights.sum()).astype(np.int64)
-    return replace(group[0], counts=counts, deviation=float(weights.sum() ** -0.5))
+    def pace(self, earlier: Sequence[_Finished]) -> int:
+        """The pace of the round after `earlier`: that of its first choice if it has begun, else by how far the model moved."""
+        first = self.selections(len(earlier) + 1)[0]
+        if is_committed(self.reference, first):
+            return unpack_pick(draw_once(self.reference, first)[0])[1]
+        if not earlier:
+            return 1
+        last = earlier[-1]
+        if not self.settings.annealing:
+            return last.round.pace
+        before, after = self.model(earlier[:-1]), self.model(earlier)
+        moved = sum(float(np.abs(before.marginal(clique) - after.marginal(clique)).sum()) for clique in last.picks)
+        noise = sum(rounds.expected_noise(m.deviation, m.counts.size) for m in last.measurements)
+        return rounds.next_pace(last.round.pace, moved, noise)
 
+    def model(self, earlier: Sequence[_Finished]) -> Mixture:
+        """The model of what is measured after these rounds, from the one before; a checkpoint. DP: post-processing."""
 
-def candidate_sets(
-    settings: AdaptiveCliques, sizes: Sequence[int], finer: Mapping[int, int] | None = None
-) -> tuple[Clique, ...]:
-    """All sets of 2 to k attributes with at most `max_cells` cells, shorter ones first, but for the largest if they are many.
+        def compute() -> bytes:
+            measured = rounds.merge_measurements([*self.one_way, *(m for one in earlier for m in one.measurements)])
+            resize = self.reference.configuration.resize
+            total = max(1.0, estimate_total(measured)) if resize is None else float(resize.records)
+            start = self.model(earlier[:-1]) if earlier else None
+            return pack_mixture(fit_mixture(measured, self.sizes, total, self.masks, _MODEL, start))
 
-    All of them together have at most 2^26 cells, which are counted once. An attribute with a single value tells nothing.
-    `finer` is that of `all_cliques`.
-    DP: arithmetic on released sizes.
-    """
-    longest = min(settings.adaptive, len(sizes))
-    found = [c for length in range(2, longest + 1) for c in all_cliques(sizes, length, settings.max_cells, finer)]
-    return fitting([c for c in found if min(sizes[a] for a in c) > 1], sizes, MAX_CELLS)
+        public, inputs = self.reference.derived, [self.one_way_draw, *(draw for one in earlier for draw in one.draws)]
+        return unpack_mixture(public.load(public.checkpoint("model", inputs, compute)))
 
+    def choose(self, counted: StageResult, earlier: Sequence[_Finished], planned: Round) -> tuple[Clique, ...]:
+        """The marginals of a round, each by a draw among the candidates that the round has not chosen yet."""
+        stability, picks = self.reference.configuration.stability, list[Clique]()
+        sensitivity = rounds.score_sensitivity(self.settings, self.candidates, stability)
+        scores = cache(partial(self.scores, counted, earlier, planned))
 
-def weight(settings: AdaptiveCliques, clique: Clique) -> int:
-    """w_r: by AIM the sum over the workload of |r and s|, which counts each attribute of r as often as a set s has it.
+        def prepare(epsilon: float) -> PreparedDraw:
+            found = scores()
+            left = np.array([i for i, clique in enumerate(self.candidates) if clique not in picks])
 
-    In the workload of all sets of 2 to k attributes that is equally often for all, so that w_r is the number of attributes in
-    r, but for a common factor that changes no choice. DP: arithmetic on public numbers.
-    """
-    return len(clique) if settings.weights == "workload" else 1
+            def make(bits: DrawBits, _: bytes) -> bytes:
+                place = left[select_candidate(found[left], sensitivity, epsilon, bits)]
+                return pack_pick(self.candidates[place], planned.pace)
 
+            inputs = text_digest([str(self.candidates), str(planned), counts_digest([left, found])])
+            return PreparedDraw(inputs=inputs, used={"sensitivity": sensitivity}, make=make)
 
-def score_sensitivity(settings: AdaptiveCliques, candidates: Sequence[Clique], stability: Stability) -> int:
-    """How far one unit moves any score, in its steps: the largest weight times theta, or 2 theta under replace-one.
+        for draw in self.selections(planned.number):
+            payload, _ = draw_once(self.reference, draw, partial(prepare, draw.epsilon))
+            picks.append(unpack_pick(payload)[0])
+        return tuple(picks)
 
-    DP: arithmetic on released sizes.
-    """
-    return STEPS * l1_sensitivity(stability) * max(weight(settings, clique) for clique in candidates)
+    def scores(self, counted: StageResult, earlier: Sequence[_Finished], planned: Round) -> NDArray[np.int64]:
+        """The scores of all candidates, as if a round's marginals had its shares equally; private."""
+        multiplier = self.share(planned.first).noise_multiplier * math.sqrt(self.batch / planned.shares)
+        sigma = float(marginal_sigma(multiplier, self.reference.configuration.stability))
+        return rounds.candidate_scores(self.tables(counted), self.model(earlier).marginal, self.settings, sigma)
 
+    def tables(self, counted: StageResult) -> Iterator[tuple[Clique, NDArray[np.int64]]]:
+        """The exact marginals of all candidates, block by block. Private."""
+        for block in self.reference.load_blocks(counted):
+            yield from unpack_tables(block)
 
-def share_sigma(configuration: Configuration, draw: PlannedDraw) -> Fraction:
-    """Sigma of a cell that is measured with one share, where a whole batch has it together equally.
+    def measure(self, counted: StageResult, picks: tuple[Clique, ...], share: int) -> StageResult:
+        """One share of a round, which its marginals have as `allocation` says."""
+        draw = self.share(share)
 
-    DP: arithmetic on public numbers.
-    """
-    rounds = rounds_of(configuration)
-    batch = 1 if rounds is None else rounds.batch
-    return marginal_sigma(draw.noise_multiplier * math.sqrt(batch), configuration.stability)
+        def prepare() -> PreparedDraw:
+            found = {clique: table for clique, table in self.tables(counted) if clique in picks}
+            return prepared_marginals(self.reference, draw, picks, self.sizes, [found[clique] for clique in picks])
 
-
-def candidate_scores(
-    tables: Iterable[tuple[Clique, NDArray[np.int64]]],
-    expected: Callable[[Clique], NDArray[np.float64]],
-    settings: AdaptiveCliques,
-    sigma: float,
-) -> NDArray[np.int64]:
-    """The score of every candidate, in steps, shape (candidates,). Private.
-
-    Args:
-        tables: the exact marginal of each candidate.
-        expected: what the model says of it.
-        settings: of the rounds.
-        sigma: of the noise that a cell will have, if it is measured.
-    """
-    scores = []
-    for clique, exact in tables:
-        apart = np.abs(exact * STEPS - np.rint(expected(clique) * STEPS).astype(np.int64)).sum()
-        error = round(STEPS * expected_noise(sigma, exact.size))
-        scores.append(weight(settings, clique) * (int(apart) - error))
-    return np.array(scores, np.int64)
+        return draw_once(self.reference, draw, prepare)[1]

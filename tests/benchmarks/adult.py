@@ -20,22 +20,22 @@ from typing import TypeVar
 
 import numpy as np
 
-from marginweave.schemas.configuration.execution import Execution
-from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.released.aggregates import Aggregates
-from marginweave.tasks.accounting.plan.k_tuples import plan_budget
-from marginweave.tasks.accounting.plan.resolve import parse_configuration
-from marginweave.tasks.aggregate.bounded_counts import BoundedCounts, bounded_counts, contribution_histogram
-from marginweave.tasks.aggregate.candidates import CandidateSet
-from marginweave.tasks.aggregate.count_runs import MemoryBudget
-from marginweave.tasks.aggregate.level import draw_level, level_noise, plan_level
-from marginweave.tasks.encode.codes import EncodedBlocks, EncodedTable, encode_table, pack_blocks
-from marginweave.tasks.engine.local import LocalEngine
-from marginweave.tasks.mechanisms.gaussian import add_noise, count_sigma, noise_sigma, select_percentile
-from marginweave.tasks.mechanisms.randomness import KeyedBits, fresh_bits
-from marginweave.tasks.normalize.normalize import normalize
-from marginweave.tasks.preprocess.clean import clean_table
-from marginweave.tasks.validate.source import TableSource
+from marginweave.configuration.execution import Execution
+from marginweave.configuration.release import Configuration
+from marginweave.measurements.combinations import Aggregates
+from marginweave.planning.split import plan_budget
+from marginweave.configuration.load import parse_configuration
+from marginweave.counts.bounded_counts import BoundedCounts, bounded_counts, contribution_histogram
+from marginweave.counts.candidates import CandidateSet
+from marginweave.counts.count_runs import MemoryBudget
+from marginweave.counts.level import draw_level, level_noise, plan_level
+from marginweave.prepare.codes import EncodedBlocks, EncodedTable, encode_table, pack_blocks
+from marginweave.base.parallel import LocalEngine
+from marginweave.mechanisms.gaussian import add_noise, count_sigma, noise_sigma, select_percentile
+from marginweave.mechanisms.randomness import KeyedBits, fresh_bits
+from marginweave.estimate.normalize import normalize
+from marginweave.prepare.clean import clean_table
+from marginweave.sources.source import TableSource
 from tests.support.noisy_counts import collect
 from tests.support.places import DATA
 from tests.support.synthesized import synthesize_records

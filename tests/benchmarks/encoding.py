@@ -15,12 +15,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from marginweave.schemas.configuration.release import Configuration
-from marginweave.tasks.accounting.plan.resolve import parse_configuration
-from marginweave.tasks.encode.codes import EncodedTable, encode_table
-from marginweave.tasks.mechanisms.randomness import KeyedBits
-from marginweave.tasks.preprocess.clean import clean_table
-from marginweave.tasks.validate.source import TableSource
+from marginweave.configuration.release import Configuration
+from marginweave.configuration.load import parse_configuration
+from marginweave.prepare.codes import EncodedTable, encode_table
+from marginweave.mechanisms.randomness import KeyedBits
+from marginweave.prepare.clean import clean_table
+from marginweave.sources.source import TableSource
 from tests.benchmarks.adult import measured
 
 ROWS = 1_000_000

@@ -20,10 +20,10 @@ from decimal import Decimal
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from marginweave.schemas.ledger.records import Event, EventKind, now
-from marginweave.tasks.ledger import Ledger, ReleaseRequest
-from marginweave.tasks.ledger.admission import reservation
-from marginweave.tasks.ledger.keys import SourceDigest
+from marginweave.accounting.records import Event, EventKind, now
+from marginweave.ledger import Ledger, ReleaseRequest
+from marginweave.ledger.admission import reservation
+from marginweave.ledger.keys import SourceDigest
 from tests.support.releases import ACCOUNT, gaussian, reserve_release, small_plan
 
 REPEATS = 30

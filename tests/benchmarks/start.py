@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from marginweave.flows.orchestration.standing import start_server, stop_server
+from marginweave.flows.prefect.standing import start_server, stop_server
 from tests.benchmarks.scale.figures import Figure, figure
 from tests.support.places import EXAMPLES, INSTALLED
 from tests.support.production import free_port

@@ -13,12 +13,12 @@ from unittest import mock
 import numpy as np
 import yaml
 
-from marginweave.schemas.ledger.accounts import Account
-from marginweave.tasks.accounting.plan.resolve import parse_configuration
-from marginweave.tasks.ledger import Ledger
-from marginweave.tasks.mechanisms import randomness
-from marginweave.tasks.mechanisms.laplace import DiscreteLaplace
-from marginweave.tasks.mechanisms.randomness import DrawBits
+from marginweave.accounting.accounts import Account
+from marginweave.configuration.load import parse_configuration
+from marginweave.ledger import Ledger
+from marginweave.mechanisms import randomness
+from marginweave.mechanisms.laplace import DiscreteLaplace
+from marginweave.mechanisms.randomness import DrawBits
 from tests.golden.shapes import write_people
 from tests.support.plain_runs import run_plainly
 from tests.support.release_checks import unpacked

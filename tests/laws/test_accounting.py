@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.errors import InputError
-from marginweave.tasks.accounting.accountants import (
+from marginweave.base.errors import InputError
+from marginweave.accounting.accountants import (
     accountant,
     gdp_delta,
     gdp_epsilon,
@@ -26,8 +26,8 @@ from marginweave.tasks.accounting.accountants import (
     zcdp_epsilon,
     zcdp_rho,
 )
-from marginweave.tasks.accounting.plan.k_tuples import plan_budget
-from marginweave.tasks.mechanisms.exponential import selection_epsilon, selection_mu
+from marginweave.planning.split import plan_budget
+from marginweave.mechanisms.exponential import selection_epsilon, selection_mu
 from tests.support.budget_plans import configuration
 
 EPSILONS = st.floats(math.log(1e-3), math.log(100)).map(math.exp)

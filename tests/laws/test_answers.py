@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, chi2
 
-from marginweave.tasks.answers.cells import cell_tables
-from marginweave.tasks.answers.codes import ValueRange
-from marginweave.tasks.answers.intervals import Reach, count_interval_of, quantile_bins, ratio_interval
-from marginweave.tasks.answers.least_squares import LeastSquares, NotMeasuredError
-from marginweave.tasks.answers.marginals import MarginalAnswers, _sum
-from marginweave.tasks.answers.merged import count_between
-from marginweave.tasks.evaluate.intervals import count_interval
-from marginweave.tasks.mechanisms.laplace import DiscreteLaplace
+from marginweave.answers.cells import cell_tables
+from marginweave.answers.codes import ValueRange
+from marginweave.answers.intervals import Reach, count_interval_of, quantile_bins, ratio_interval
+from marginweave.answers.least_squares import LeastSquares, NotMeasuredError
+from marginweave.answers.marginals import MarginalAnswers, _sum
+from marginweave.answers.merged import count_between
+from marginweave.estimate.intervals import count_interval
+from marginweave.mechanisms.laplace import DiscreteLaplace
 from tests.support.dense_least_squares import Survey, random_weights
 
 FALSE_ALARM = 1e-6

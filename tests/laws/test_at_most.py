@@ -12,18 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marginweave.flows.check.table import Inspection
-from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.errors import InputError
-from marginweave.schemas.released.aggregates import Domain
-from marginweave.tasks.decode.decode import decode_table
-from marginweave.tasks.encode.codes import EncodedTable, code_type, encode_table
-from marginweave.tasks.encode.repair import Repair
-from marginweave.tasks.encode.task import encode_blocks
-from marginweave.tasks.evaluate.rules import broken_rules
-from marginweave.tasks.mechanisms.randomness import KeyedBits, RecordWords
-from marginweave.tasks.preprocess.clean import CleanBlocks, clean_table, pack_clean
-from marginweave.tasks.preprocess.rows import prepare_blocks
-from marginweave.tasks.structure.zeros import broken_records, domain_sizes, structural_masks
+from marginweave.configuration.release import Configuration
+from marginweave.base.errors import InputError
+from marginweave.measurements.combinations import Domain
+from marginweave.records.decode import decode_table
+from marginweave.prepare.codes import EncodedTable, code_type, encode_table
+from marginweave.prepare.repair import Repair
+from marginweave.prepare.encode import encode_blocks
+from marginweave.evaluate.rules import broken_rules
+from marginweave.mechanisms.randomness import KeyedBits, RecordWords
+from marginweave.prepare.clean import CleanBlocks, clean_table, pack_clean
+from marginweave.prepare.rows import prepare_blocks
+from marginweave.domain.zeros import broken_records, domain_sizes, structural_masks
 from tests.support.configurations import configuration
 from tests.support.noisy_marginals import synthesized
 

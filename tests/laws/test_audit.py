@@ -18,15 +18,15 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from marginweave.flows.audit import made_up, marginals, suite, tuples
-from marginweave.flows.audit.suite import Effort, audit, examples
+from marginweave.audit import made_up, marginals, suite, tuples
+from marginweave.audit.suite import Effort, audit, examples
 from marginweave.flows.cli.app import app
-from marginweave.schemas.budget import Stability
-from marginweave.schemas.configuration.release import Configuration
-from marginweave.tasks.aggregate import domain, level
-from marginweave.tasks.empirical.findings import Finding, mu_finding, refuted
-from marginweave.tasks.mechanisms import gaussian as mechanisms
-from marginweave.tasks.mechanisms import laplace
+from marginweave.base.budget import Stability
+from marginweave.configuration.release import Configuration
+from marginweave.counts import discovery as domain, level
+from marginweave.audit.findings import Finding, mu_finding, refuted
+from marginweave.mechanisms import gaussian as mechanisms
+from marginweave.mechanisms import laplace
 from tests.support import configurations
 from tests.support.configurations import PRIVATE
 

@@ -11,25 +11,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.configuration.attributes import Attribute
-from marginweave.schemas.configuration.bin_levels import BinLevels
-from marginweave.schemas.configuration.marginals import AllCliques
-from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.configuration.synthesis import MixtureSynthesis
-from marginweave.schemas.draws import DrawKind
-from marginweave.schemas.errors import InputError
-from marginweave.schemas.released.aggregates import Domain
-from marginweave.schemas.released.measurements import Marginals, Measurement
-from marginweave.tasks.aggregate.domain import plan_compression
-from marginweave.tasks.aggregate.marginal_rows import by_level
-from marginweave.tasks.aggregate.marginals import count_marginals
-from marginweave.tasks.aggregate.noise import counted_sizes, planned_cliques, public_sizes
-from marginweave.tasks.aggregate.payloads import pack_marginals, unpack_marginals
-from marginweave.tasks.estimate.mixture.fit import fit_mixture
-from marginweave.tasks.normalize.earlier import read_measurements
-from marginweave.tasks.normalize.marginals import compression_of, normalize_marginals
-from marginweave.tasks.publish.measured_tables import marginal_facts, measurements_table
-from marginweave.tasks.synthesize.release import estimation_input
+from marginweave.configuration.attributes import Attribute
+from marginweave.configuration.bin_levels import BinLevels
+from marginweave.configuration.marginals import AllCliques
+from marginweave.configuration.release import Configuration
+from marginweave.configuration.synthesis import MixtureSynthesis
+from marginweave.measurements.plan import DrawKind
+from marginweave.base.errors import InputError
+from marginweave.measurements.combinations import Domain
+from marginweave.measurements.tables import Marginals, Measurement
+from marginweave.counts.discovery import plan_compression
+from marginweave.counts.marginal_rows import by_level
+from marginweave.counts.marginals import count_marginals
+from marginweave.counts.noise import counted_sizes, planned_cliques, public_sizes
+from marginweave.counts.payloads import pack_marginals, unpack_marginals
+from marginweave.estimate.mixture.fit import fit_mixture
+from marginweave.estimate.earlier import read_measurements
+from marginweave.estimate.marginals import compression_of, normalize_marginals
+from marginweave.publish.measured_tables import marginal_facts, measurements_table
+from marginweave.records.release import estimation_input
 from tests.support.configurations import configuration
 
 NEVER: dict[str, Any] = {"missing": [], "outside": "error"}

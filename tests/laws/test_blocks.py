@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.configuration.release import Configuration
-from marginweave.tasks.aggregate.marginals import all_cliques, count_marginals
-from marginweave.tasks.checkpoint.codecs import compact_table, in_blocks
-from marginweave.tasks.checkpoint.spill import Spill
-from marginweave.tasks.encode.codes import EncodedBlocks, pack_blocks
-from marginweave.tasks.encode.task import encode_blocks
-from marginweave.tasks.preprocess.clean import CleanBlocks, pack_clean
-from marginweave.tasks.preprocess.rows import prepare_blocks
+from marginweave.configuration.release import Configuration
+from marginweave.counts.marginals import all_cliques, count_marginals
+from marginweave.checkpoints.codecs import compact_table, in_blocks
+from marginweave.checkpoints.spill import Spill
+from marginweave.prepare.codes import EncodedBlocks, pack_blocks
+from marginweave.prepare.encode import encode_blocks
+from marginweave.prepare.clean import CleanBlocks, pack_clean
+from marginweave.prepare.rows import prepare_blocks
 from tests.support.configurations import configuration
 
 KEY = bytes(range(32))

@@ -7,10 +7,10 @@ import itertools
 import numpy as np
 import pytest
 
-from marginweave.schemas.configuration.synthesis import MixtureSynthesis
-from marginweave.schemas.released.measurements import Mask, Measurement
-from marginweave.tasks.estimate.mixture.blocks import tie
-from marginweave.tasks.estimate.mixture.fit import fit_mixture
+from marginweave.configuration.synthesis import MixtureSynthesis
+from marginweave.measurements.tables import Mask, Measurement
+from marginweave.estimate.mixture.blocks import tie
+from marginweave.estimate.mixture.fit import fit_mixture
 
 SIZES = (
     2,

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from marginweave.schemas.errors import InputError
-from marginweave.tasks.publish.comparison import FALSE_ALARM, Change, compare_releases, render_comparison
+from marginweave.base.errors import InputError
+from marginweave.publish.comparison import FALSE_ALARM, Change, compare_releases, render_comparison
 from tests.support.changed_releases import COLUMNS, SIZES, Make, marginals_of, truth, tuples_of
 from tests.support.configurations import configuration
 

@@ -12,17 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.errors import InputError
-from marginweave.schemas.released.aggregates import Domain
-from marginweave.tasks.decode.decode import decode_table
-from marginweave.tasks.encode.codes import encode_table
-from marginweave.tasks.encode.repair import Repair
-from marginweave.tasks.evaluate.rules import broken_rules
-from marginweave.tasks.mechanisms.randomness import KeyedBits, RecordWords
-from marginweave.tasks.preprocess.clean import clean_table
-from marginweave.tasks.preprocess.rows import prepare_blocks
-from marginweave.tasks.structure.zeros import broken_records, domain_sizes, structural_masks
+from marginweave.configuration.release import Configuration
+from marginweave.base.errors import InputError
+from marginweave.measurements.combinations import Domain
+from marginweave.records.decode import decode_table
+from marginweave.prepare.codes import encode_table
+from marginweave.prepare.repair import Repair
+from marginweave.evaluate.rules import broken_rules
+from marginweave.mechanisms.randomness import KeyedBits, RecordWords
+from marginweave.prepare.clean import clean_table
+from marginweave.prepare.rows import prepare_blocks
+from marginweave.domain.zeros import broken_records, domain_sizes, structural_masks
 from tests.support.configurations import configuration
 
 DAY = datetime.timedelta(days=1)

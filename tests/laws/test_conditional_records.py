@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.arrays import Flags, Floats
-from marginweave.schemas.configuration.synthesis import MixtureSynthesis
-from marginweave.schemas.errors import InputError
-from marginweave.schemas.released.measurements import Mask
-from marginweave.tasks.answers.codes import Codes
-from marginweave.tasks.estimate.mixture.model import Mixture
-from marginweave.tasks.normalize.marginals import normalize_marginals
-from marginweave.tasks.synthesize.release import estimation_input, fit_known, synthesize_blocks
+from marginweave.base.arrays import Flags, Floats
+from marginweave.configuration.synthesis import MixtureSynthesis
+from marginweave.base.errors import InputError
+from marginweave.measurements.tables import Mask
+from marginweave.answers.codes import Codes
+from marginweave.estimate.mixture.model import Mixture
+from marginweave.estimate.marginals import normalize_marginals
+from marginweave.records.release import estimation_input, fit_known, synthesize_blocks
 from tests.support.noisy_marginals import config, marginals
 
 SIZES = (2, 3, 5, 4)

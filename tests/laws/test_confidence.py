@@ -18,28 +18,28 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 from scipy.stats import binom
 
-from marginweave.schemas.budget import Stability
-from marginweave.schemas.released.aggregates import Aggregates, Domain, Level
-from marginweave.schemas.released.measurements import Marginals
-from marginweave.tasks.accounting.thresholds import level_threshold
-from marginweave.tasks.aggregate.candidates import CandidateSet
-from marginweave.tasks.aggregate.domain import compress_codes
-from marginweave.tasks.aggregate.level import LevelMechanism, draw_level, level_noise
-from marginweave.tasks.aggregate.marginals import measure_marginals
-from marginweave.tasks.encode.codes import EncodedTable, code_type
-from marginweave.tasks.evaluate.bounds import combination_bounds, distance_bound, marginal_bounds, most_cut_records
-from marginweave.tasks.evaluate.cells import Records
-from marginweave.tasks.evaluate.intervals import (
+from marginweave.base.budget import Stability
+from marginweave.measurements.combinations import Aggregates, Domain, Level
+from marginweave.measurements.tables import Marginals
+from marginweave.planning.thresholds import level_threshold
+from marginweave.counts.candidates import CandidateSet
+from marginweave.counts.discovery import compress_codes
+from marginweave.counts.level import LevelMechanism, draw_level, level_noise
+from marginweave.counts.marginals import measure_marginals
+from marginweave.prepare.codes import EncodedTable, code_type
+from marginweave.evaluate.bounds import combination_bounds, distance_bound, marginal_bounds, most_cut_records
+from marginweave.evaluate.cells import Records
+from marginweave.estimate.intervals import (
     Intervals,
     censored_bound,
     count_interval,
     marginal_intervals,
     selected_interval,
 )
-from marginweave.tasks.mechanisms.gaussian import add_noise, select_percentile
-from marginweave.tasks.mechanisms.noise_table import noise_table
-from marginweave.tasks.mechanisms.randomness import KeyedBits, fresh_bits
-from marginweave.tasks.normalize.marginals import compression_of, marginal_counts, normalize_marginals
+from marginweave.mechanisms.gaussian import add_noise, select_percentile
+from marginweave.mechanisms.noise_table import noise_table
+from marginweave.mechanisms.randomness import KeyedBits, fresh_bits
+from marginweave.estimate.marginals import compression_of, marginal_counts, normalize_marginals
 from tests.support.configurations import configuration
 from tests.support.counting import WholeCounts, count_bounded, count_marginal, histogram
 from tests.support.draws import GAUSSIAN

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.optimize import minimize
 
-from marginweave.schemas.errors import InputError
-from marginweave.schemas.released.measurements import Mask, Measurement
-from marginweave.tasks.aggregate.marginals import estimate_total
-from marginweave.tasks.estimate.rounding import project_simplex
-from marginweave.tasks.normalize.averages import Shared, Tables, average
-from marginweave.tasks.normalize.consistency import Holders, Nearest, make_consistent
+from marginweave.base.errors import InputError
+from marginweave.measurements.tables import Mask, Measurement
+from marginweave.counts.marginals import estimate_total
+from marginweave.measurements.rounding import project_simplex
+from marginweave.estimate.averages import Shared, Tables, average
+from marginweave.estimate.consistency import Holders, Nearest, make_consistent
 
 SIZES = (2, 3, 5, 7)
 SETS = {

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from marginweave.tasks.aggregate import count_runs, layout
-from marginweave.tasks.aggregate.candidates import CandidateSet
-from marginweave.tasks.aggregate.domain import ReleasedBlocks
-from marginweave.tasks.aggregate.layout import lay_out, spans
-from marginweave.tasks.encode.codes import EncodedTable, code_type
-from marginweave.tasks.engine.local import LocalEngine
-from marginweave.tasks.mechanisms.randomness import KeyedBits
+from marginweave.counts import count_runs, layout
+from marginweave.counts.candidates import CandidateSet
+from marginweave.counts.discovery import ReleasedBlocks
+from marginweave.counts.layout import lay_out, spans
+from marginweave.prepare.codes import EncodedTable, code_type
+from marginweave.base.parallel import LocalEngine
+from marginweave.mechanisms.randomness import KeyedBits
 from tests.support.counting import (
     AMPLE,
     as_counter,
@@ -238,7 +238,7 @@ def chosen(
     record: int,
 ) -> frozenset[tuple[int, ...]]:
     """The sets of columns of which one record is counted: by the shipped kernel, of that record alone."""
-    from marginweave.tasks.aggregate.kernels import Choice, choose
+    from marginweave.counts.kernels import Choice, choose
 
     choice = Choice(
         left=np.array([len(order)], np.int32), needed=np.array([bound], np.int32), seeds=np.array([seed], np.uint64)

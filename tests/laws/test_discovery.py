@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from marginweave.schemas.configuration.release import Configuration
-from marginweave.tasks.accounting.plan.k_tuples import plan_budget
-from marginweave.tasks.aggregate import domain
-from marginweave.tasks.aggregate.domain import count_values, discover_labels, discovery
-from marginweave.tasks.mechanisms.noise_table import noise_table
-from marginweave.tasks.mechanisms.randomness import fresh_bits
+from marginweave.configuration.release import Configuration
+from marginweave.planning.split import plan_budget
+from marginweave.counts import discovery as domain
+from marginweave.counts.discovery import count_values, discover_labels, discovery
+from marginweave.mechanisms.noise_table import noise_table
+from marginweave.mechanisms.randomness import fresh_bits
 from tests.support.configurations import PRIVATE, configuration
 from tests.support.level_draws import clopper_pearson, table_of
 

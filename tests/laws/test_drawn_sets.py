@@ -9,9 +9,9 @@ import pytest
 from scipy.stats import binom, chi2, norm
 from scipy.stats import t as student
 
-from marginweave.tasks.answers.least_squares import NotMeasuredError
-from marginweave.tasks.answers.sets import LARGER, DrawnTables, combined
-from marginweave.tasks.answers.tables import Part
+from marginweave.answers.least_squares import NotMeasuredError
+from marginweave.inference.several_sets import LARGER, DrawnTables, combined
+from marginweave.answers.tables import Part
 from tests.support.dense_least_squares import Survey
 
 FALSE_ALARM = 1e-6

@@ -12,11 +12,11 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from marginweave.schemas.released.measurements import Clique, Measurement
-from marginweave.tasks.aggregate.domain import Compression
-from marginweave.tasks.normalize.earlier import EarlierTable, pool
-from marginweave.tasks.normalize.marginals import Spread, compression_of
-from marginweave.tasks.synthesize.release import expand_records
+from marginweave.measurements.tables import Clique, Measurement
+from marginweave.counts.discovery import Compression
+from marginweave.estimate.earlier import EarlierTable, pool
+from marginweave.estimate.marginals import Spread, compression_of
+from marginweave.records.release import expand_records
 from tests.support import noisy_marginals
 
 SIZES = (3, 5, 4)

@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from marginweave.tasks.mechanisms import exponential as exponential_module
-from marginweave.tasks.mechanisms.exponential import _certain, _Levels, choose
-from marginweave.tasks.mechanisms.gaussian import select_candidate
-from marginweave.tasks.mechanisms.noise_table import exponential
+from marginweave.mechanisms import exponential as exponential_module
+from marginweave.mechanisms.exponential import _certain, _Levels, choose
+from marginweave.mechanisms.gaussian import select_candidate
+from marginweave.mechanisms.noise_table import exponential
 from tests.support.samples import every
 from tests.support.seeded_bits import SeededBits
 

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from marginweave.schemas.configuration.synthesis import GumSynthesis
-from marginweave.schemas.errors import InputError
-from marginweave.schemas.released.measurements import Mask, Measurement
-from marginweave.tasks.normalize.consistency import make_consistent
-from marginweave.tasks.synthesize.gum.kernel import Pace, Target, Zeros, _cap, _choose, _rounded, residual, update
+from marginweave.configuration.synthesis import GumSynthesis
+from marginweave.base.errors import InputError
+from marginweave.measurements.tables import Mask, Measurement
+from marginweave.estimate.consistency import make_consistent
+from marginweave.records.gum.kernel import Pace, Target, Zeros, _cap, _choose, _rounded, residual, update
 from tests.support.synthesized import synthesize_gum
 
 SIZES = (2, 3, 5, 7)

@@ -101,7 +101,11 @@ def test_noise_meets_counts_in_one_module() -> None:
     """The noise table is used by mechanisms, by what draws zero cells for them, and by thresholds alone."""
     needle = re.compile(r"^from \S*noise_table import .*\bnoise_table\b", re.MULTILINE)
     users = {relative(path) for path, text in TEXTS.items() if needle.search(text)}
-    assert users == {"tasks/mechanisms/gaussian.py", "tasks/accounting/thresholds.py", "tasks/mechanisms/zero_cells.py"}
+    assert users == {
+        "src/marginweave/mechanisms/gaussian.py",
+        "src/marginweave/planning/thresholds.py",
+        "src/marginweave/mechanisms/zero_cells.py",
+    }
 
 
 def test_the_wheel_holds_what_is_tracked(tmp_path: Path) -> None:

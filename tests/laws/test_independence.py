@@ -24,15 +24,15 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from marginweave.schemas.arrays import Words
-from marginweave.schemas.budget import Stability
-from marginweave.tasks.aggregate.candidates import CandidateSet
-from marginweave.tasks.aggregate.level import LevelMechanism, draw_level
-from marginweave.tasks.aggregate.marginals import all_cliques, measure_marginals
-from marginweave.tasks.mechanisms.gaussian import add_noise
-from marginweave.tasks.mechanisms.laplace import draw_laplace_noise
-from marginweave.tasks.mechanisms.noise_table import noise_table
-from marginweave.tasks.mechanisms.randomness import DrawBits, fresh_bits
+from marginweave.base.arrays import Words
+from marginweave.base.budget import Stability
+from marginweave.counts.candidates import CandidateSet
+from marginweave.counts.level import LevelMechanism, draw_level
+from marginweave.counts.marginals import all_cliques, measure_marginals
+from marginweave.mechanisms.gaussian import add_noise
+from marginweave.mechanisms.laplace import draw_laplace_noise
+from marginweave.mechanisms.noise_table import noise_table
+from marginweave.mechanisms.randomness import DrawBits, fresh_bits
 from tests.support.draws import GAUSSIAN
 from tests.support.level_draws import bounded, surviving_values, table_of
 from tests.support.samples import every

@@ -21,22 +21,22 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from marginweave.schemas.errors import InputError
-from marginweave.schemas.released.aggregates import Level
-from marginweave.tasks.aggregate import level as level_module
-from marginweave.tasks.aggregate.bounded_counts import BoundedCounts, bounded_counts
-from marginweave.tasks.aggregate.candidates import CandidateSet
-from marginweave.tasks.aggregate.count_runs import MemoryBudget
-from marginweave.tasks.aggregate.domain import discover_labels
-from marginweave.tasks.aggregate.level import LevelMechanism, draw_level
-from marginweave.tasks.aggregate.marginals import measure_marginals
-from marginweave.tasks.aggregate.payloads import counts_digest, level_digest, values_digest
-from marginweave.tasks.engine.local import LocalEngine
-from marginweave.tasks.mechanisms import gaussian as mechanisms
-from marginweave.tasks.mechanisms import zero_cells
-from marginweave.tasks.mechanisms.gaussian import add_noise
-from marginweave.tasks.mechanisms.randomness import DrawBits, KeyedBits
-from marginweave.tasks.mechanisms.zero_cells import passing_noise, passing_zeros
+from marginweave.base.errors import InputError
+from marginweave.measurements.combinations import Level
+from marginweave.counts import level as level_module
+from marginweave.counts.bounded_counts import BoundedCounts, bounded_counts
+from marginweave.counts.candidates import CandidateSet
+from marginweave.counts.count_runs import MemoryBudget
+from marginweave.counts.discovery import discover_labels
+from marginweave.counts.level import LevelMechanism, draw_level
+from marginweave.counts.marginals import measure_marginals
+from marginweave.counts.payloads import counts_digest, level_digest, values_digest
+from marginweave.base.parallel import LocalEngine
+from marginweave.mechanisms import gaussian as mechanisms
+from marginweave.mechanisms import zero_cells
+from marginweave.mechanisms.gaussian import add_noise
+from marginweave.mechanisms.randomness import DrawBits, KeyedBits
+from marginweave.mechanisms.zero_cells import passing_noise, passing_zeros
 from tests.support.counting import AMPLE, WholeCounts, blocks_of
 from tests.support.draws import GAUSSIAN
 from tests.support.level_draws import surviving_values, table_of

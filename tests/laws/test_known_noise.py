@@ -10,13 +10,13 @@ from fractions import Fraction
 
 import numpy as np
 
-from marginweave.tasks.aggregate.candidates import CandidateSet
-from marginweave.tasks.aggregate.level import LevelMechanism
-from marginweave.tasks.aggregate.payloads import counts_digest, level_digest
-from marginweave.tasks.mechanisms.gaussian import add_noise, select_candidate
-from marginweave.tasks.mechanisms.noise_table import noise_table
-from marginweave.tasks.mechanisms.randomness import DrawBits
-from marginweave.tasks.mechanisms.zero_cells import passing_noise, passing_zeros
+from marginweave.counts.candidates import CandidateSet
+from marginweave.counts.level import LevelMechanism
+from marginweave.counts.payloads import counts_digest, level_digest
+from marginweave.mechanisms.gaussian import add_noise, select_candidate
+from marginweave.mechanisms.noise_table import noise_table
+from marginweave.mechanisms.randomness import DrawBits
+from marginweave.mechanisms.zero_cells import passing_noise, passing_zeros
 from tests.support.counting import WholeCounts
 from tests.support.level_draws import surviving_values
 from tests.support.seeded_bits import SeededBits

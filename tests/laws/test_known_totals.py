@@ -13,20 +13,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from marginweave.flows.run.limits import check_size
-from marginweave.schemas.arrays import Records
-from marginweave.schemas.configuration.attributes import forbidden_codes
-from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.errors import InputError
-from marginweave.schemas.released.aggregates import Domain
-from marginweave.schemas.released.measurements import Marginals, Measurement
-from marginweave.tasks.estimate.totals import dense, exact_parts
-from marginweave.tasks.normalize.marginals import compression_of, normalize_marginals
-from marginweave.tasks.normalize.normalize import normalize
-from marginweave.tasks.structure.zeros import domain_sizes
-from marginweave.tasks.synthesize import release
-from marginweave.tasks.synthesize.known import ExactCounts, cells_of
-from marginweave.tasks.synthesize.shards import RecordSampler, ShardPlan
+from marginweave.runs.limits import check_size
+from marginweave.base.arrays import Records
+from marginweave.configuration.attributes import forbidden_codes
+from marginweave.configuration.release import Configuration
+from marginweave.base.errors import InputError
+from marginweave.measurements.combinations import Domain
+from marginweave.measurements.tables import Marginals, Measurement
+from marginweave.estimate.totals import dense, exact_parts
+from marginweave.estimate.marginals import compression_of, normalize_marginals
+from marginweave.estimate.normalize import normalize
+from marginweave.domain.zeros import domain_sizes
+from marginweave.records import release
+from marginweave.records.known import ExactCounts, cells_of
+from marginweave.records.shards import RecordSampler, ShardPlan
 from tests.support.configurations import configuration
 from tests.support.noisy_counts import collect
 from tests.support.synthesized import synthesize_codes

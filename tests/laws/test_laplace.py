@@ -13,18 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from marginweave.schemas.budget import Stability
-from marginweave.schemas.errors import InputError, StageError
-from marginweave.tasks.accounting.accountants import sds_rho, zcdp_rho
-from marginweave.tasks.aggregate.marginals import (
-    all_cliques,
-    budget_shares,
-    measure_marginals,
-    split_noise,
-)
-from marginweave.tasks.mechanisms import laplace as mechanisms
-from marginweave.tasks.mechanisms.base import l1_sensitivity
-from marginweave.tasks.mechanisms.laplace import (
+from marginweave.base.budget import Stability
+from marginweave.base.errors import InputError, StageError
+from marginweave.accounting.accountants import sds_rho, zcdp_rho
+from marginweave.counts.marginals import all_cliques, budget_shares, measure_marginals, split_noise
+from marginweave.mechanisms import laplace as mechanisms
+from marginweave.mechanisms.base import l1_sensitivity
+from marginweave.mechanisms.laplace import (
     DiscreteLaplace,
     add_drawn_noise,
     draw_laplace_noise,
@@ -33,7 +28,7 @@ from marginweave.tasks.mechanisms.laplace import (
     laplace_sigma,
     laplace_variance,
 )
-from marginweave.tasks.mechanisms.randomness import fresh_bits
+from marginweave.mechanisms.randomness import fresh_bits
 
 SIZES = (2, 3, 5, 7)
 ONE = Stability(records=1, neighbors="add-remove")

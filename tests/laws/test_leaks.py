@@ -20,10 +20,10 @@ import numpy as np
 from prefect.tasks import Task
 
 import marginweave.tasks
-from marginweave.schemas.configuration.synthesis import GumSynthesis
-from marginweave.tasks.aggregate.marginals import count_marginals, measure_marginals
-from marginweave.tasks.mechanisms.randomness import fresh_bits
-from marginweave.tasks.normalize.consistency import make_consistent
+from marginweave.configuration.synthesis import GumSynthesis
+from marginweave.counts.marginals import count_marginals, measure_marginals
+from marginweave.mechanisms.randomness import fresh_bits
+from marginweave.estimate.consistency import make_consistent
 from tests.support.draws import GAUSSIAN
 from tests.support.places import REPOSITORY
 from tests.support.synthesized import synthesize_gum
@@ -65,9 +65,9 @@ def test_nothing_is_logged_or_printed() -> None:
         spoken = SPEAKS if path.is_relative_to(REPOSITORY / "flows") else SPEAKS | {"print", "stderr", "stdout"}
         found |= {(str(path.relative_to(REPOSITORY)), name) for name in names & spoken}
     # the reporter itself: names of stages and draws, and seconds, for Prefect's log of a flow run
-    reporter = {("flows/run/progress.py", "info"), ("flows/run/progress.py", "get_run_logger")}
+    reporter = {("src/marginweave/runs/progress.py", "info"), ("src/marginweave/runs/progress.py", "get_run_logger")}
     # who samples from a released folder in Python, without its model, is told so: nothing but the folder is named
-    assert found == reporter | {("flows/postprocess/opened.py", "warn")}
+    assert found == reporter | {("src/marginweave/inference/opened.py", "warn")}
 
 
 def _can_change(value: ast.expr | None) -> bool:

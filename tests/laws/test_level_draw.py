@@ -18,15 +18,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr
 
-from marginweave.schemas.budget import Stability
-from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.released.aggregates import Level
-from marginweave.tasks.aggregate.candidates import CandidateSet
-from marginweave.tasks.aggregate.domain import recode, released_level
-from marginweave.tasks.aggregate.level import draw_level
-from marginweave.tasks.encode.codes import EncodedTable
-from marginweave.tasks.mechanisms.gaussian import noise_sigma
-from marginweave.tasks.mechanisms.randomness import fresh_bits
+from marginweave.base.budget import Stability
+from marginweave.configuration.release import Configuration
+from marginweave.measurements.combinations import Level
+from marginweave.counts.candidates import CandidateSet
+from marginweave.counts.discovery import recode, released_level
+from marginweave.counts.level import draw_level
+from marginweave.prepare.codes import EncodedTable
+from marginweave.mechanisms.gaussian import noise_sigma
+from marginweave.mechanisms.randomness import fresh_bits
 from tests.support.configurations import PRIVATE, configuration
 from tests.support.level_draws import DELTA, bounded, category, clopper_pearson, planned, surviving_values, table_of
 from tests.support.seeded_bits import SeededBits

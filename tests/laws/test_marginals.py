@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from marginweave.schemas.budget import Stability
-from marginweave.schemas.configuration.bin_levels import BinLevels
-from marginweave.schemas.configuration.marginals import AllCliques
-from marginweave.schemas.errors import InputError, StageError
-from marginweave.tasks.aggregate.marginals import all_cliques, budget_shares, cells, measure_marginals, split_noise
-from marginweave.tasks.aggregate.selection import (
+from marginweave.base.budget import Stability
+from marginweave.configuration.bin_levels import BinLevels
+from marginweave.configuration.marginals import AllCliques
+from marginweave.base.errors import InputError, StageError
+from marginweave.counts.marginals import all_cliques, budget_shares, cells, measure_marginals, split_noise
+from marginweave.counts.selection import (
     indif_score,
     indif_scores,
     indif_sensitivity,
@@ -27,10 +27,10 @@ from marginweave.tasks.aggregate.selection import (
     plan_indif,
     select_marginals,
 )
-from marginweave.tasks.mechanisms.catalogue import count_noise
-from marginweave.tasks.mechanisms.gaussian import RoundedGaussian, marginal_sigma
-from marginweave.tasks.mechanisms.noise_table import MAX_SIGMA
-from marginweave.tasks.mechanisms.randomness import fresh_bits
+from marginweave.mechanisms.catalogue import count_noise
+from marginweave.mechanisms.gaussian import RoundedGaussian, marginal_sigma
+from marginweave.mechanisms.noise_table import MAX_SIGMA
+from marginweave.mechanisms.randomness import fresh_bits
 from tests.support.counting import count_marginal
 
 SIZES = (2, 3, 5, 7)

@@ -18,15 +18,15 @@ import numpy as np
 import pytest
 from scipy.special import ndtri
 
-from marginweave.schemas.arrays import Integers
-from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.released.aggregates import Level
-from marginweave.tasks.accounting.plan.k_tuples import plan_budget
-from marginweave.tasks.aggregate.candidates import CandidateSet, flat_keys
-from marginweave.tasks.aggregate.level import draw_level
-from marginweave.tasks.encode.codes import EncodedTable
-from marginweave.tasks.mechanisms.gaussian import noise_sigma
-from marginweave.tasks.mechanisms.randomness import fresh_bits
+from marginweave.base.arrays import Integers
+from marginweave.configuration.release import Configuration
+from marginweave.measurements.combinations import Level
+from marginweave.planning.split import plan_budget
+from marginweave.counts.candidates import CandidateSet, flat_keys
+from marginweave.counts.level import draw_level
+from marginweave.prepare.codes import EncodedTable
+from marginweave.mechanisms.gaussian import noise_sigma
+from marginweave.mechanisms.randomness import fresh_bits
 from tests.support.configurations import configuration
 from tests.support.level_draws import bounded, category, clopper_pearson, planned, table_of
 

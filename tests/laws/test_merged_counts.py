@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from marginweave.tasks.answers.intervals import Reach
-from marginweave.tasks.answers.least_squares import NotMeasuredError
-from marginweave.tasks.answers.merged import count_between
+from marginweave.answers.intervals import Reach
+from marginweave.answers.least_squares import NotMeasuredError
+from marginweave.answers.merged import count_between
 from tests.support.dense_least_squares import Survey
 from tests.support.samples import every
 

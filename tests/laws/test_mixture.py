@@ -13,20 +13,20 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.special import log_ndtr
 
-from marginweave.schemas.configuration.synthesis import MixtureSynthesis
-from marginweave.schemas.errors import InputError
-from marginweave.schemas.released.measurements import CensoredMeasurement, Clique, Mask, Measurement
-from marginweave.tasks.estimate.mixture.blocks import tie
-from marginweave.tasks.estimate.mixture.descent import Descent
-from marginweave.tasks.estimate.mixture.fit import fit_mixture
-from marginweave.tasks.estimate.mixture.model import Mixture, pack_mixture, unpack_mixture
-from marginweave.tasks.estimate.mixture.objective import Objective
-from marginweave.tasks.estimate.mixture.targets import F32, FeatureLayout
-from marginweave.tasks.estimate.rounding import round_shares, to_simplex
-from marginweave.tasks.structure.boxes import allowed_boxes
-from marginweave.tasks.structure.zeros import broken_records
-from marginweave.tasks.synthesize.mixture import sample_mixture, sample_stratified, swap_refine
-from marginweave.tasks.synthesize.shards import RecordSampler
+from marginweave.configuration.synthesis import MixtureSynthesis
+from marginweave.base.errors import InputError
+from marginweave.measurements.tables import CensoredMeasurement, Clique, Mask, Measurement
+from marginweave.estimate.mixture.blocks import tie
+from marginweave.estimate.mixture.descent import Descent
+from marginweave.estimate.mixture.fit import fit_mixture
+from marginweave.estimate.mixture.model import Mixture, pack_mixture, unpack_mixture
+from marginweave.estimate.mixture.objective import Objective
+from marginweave.estimate.mixture.targets import F32, FeatureLayout
+from marginweave.measurements.rounding import round_shares, to_simplex
+from marginweave.domain.boxes import allowed_boxes
+from marginweave.domain.zeros import broken_records
+from marginweave.records.mixture import sample_mixture, sample_stratified, swap_refine
+from marginweave.records.shards import RecordSampler
 from tests.support.synthesized import every_record
 
 SIZES = (2, 3, 5, 4)
@@ -331,7 +331,7 @@ def test_more_cells_than_fit_stay_as_they_were_dealt(monkeypatch: pytest.MonkeyP
     model = fit_mixture(MEASURED + WIDE, SIZES, 300.0, [], SMALL)
     records, owners = sample_stratified(model, 500, np.random.default_rng(0))
     before = records.copy()
-    monkeypatch.setattr("marginweave.tasks.synthesize.mixture._MOST_CELLS", 9)
+    monkeypatch.setattr("marginweave.records.mixture._MOST_CELLS", 9)
     swap_refine(records, owners, model, np.random.default_rng(1))
     assert np.array_equal(records, before)
 
@@ -346,11 +346,11 @@ def test_no_record_is_forbidden(seed: int, way: str, records: int) -> None:
     masks = [forbidding((0, 2), seed), forbidding((1, 2), seed), forbidding((1, 2, 3), seed), forbidding((3,), seed)]
     with pytest.MonkeyPatch.context() as patch:
         if way != "one":
-            patch.setattr("marginweave.tasks.estimate.mixture.blocks._FEW", 0)
-            patch.setattr("marginweave.tasks.estimate.mixture.blocks._BOXES_OF_ONE", 30 if way == "boxes" else 0)
-            patch.setattr("marginweave.tasks.estimate.mixture.blocks.JOINED", 0)
+            patch.setattr("marginweave.estimate.mixture.blocks._FEW", 0)
+            patch.setattr("marginweave.estimate.mixture.blocks._BOXES_OF_ONE", 30 if way == "boxes" else 0)
+            patch.setattr("marginweave.estimate.mixture.blocks.JOINED", 0)
         if way == "exchange":
-            patch.setattr("marginweave.tasks.estimate.mixture.blocks.MOST_BOXES", 1)
+            patch.setattr("marginweave.estimate.mixture.blocks.MOST_BOXES", 1)
         model = fit_mixture([*MEASURED, *WIDE], SIZES, 300.0, masks, SMALL)
     model = model.conditioned()
     made = every_record(RecordSampler(sample=partial(sample_mixture, model), number=records, seed=SMALL.seed, most=100))
@@ -405,7 +405,7 @@ def test_a_box_has_its_records_and_keeps_dependence_inside() -> None:
         np.add.at(counts, tuple(records[:, a] for a in pair), 1)
         tables.append(Measurement(attributes=pair, counts=counts, deviation=1.0))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("marginweave.tasks.estimate.mixture.blocks._FEW", 8)
+        patch.setattr("marginweave.estimate.mixture.blocks._FEW", 8)
         model = fit_mixture(tables, sizes, 4000.0, masks, MixtureSynthesis(components=60, fits=2))
     assert len(model.boxes) == 2
     assert model.marginal((1,))[0] == pytest.approx(small.sum(), abs=20)

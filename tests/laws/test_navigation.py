@@ -11,15 +11,15 @@ from tests.support.places import REPOSITORY
 
 # What a reader would click on: where it stands, and where it leads.
 NAMES = [
-    ("marginweave.tasks.checkpoint.draws", "run_draw", "tasks/checkpoint/draws.py"),
-    ("marginweave.tasks.ledger", "Ledger", "tasks/ledger/ledger.py"),
-    ("marginweave.tasks.mechanisms.gaussian", "noise_sigma", "tasks/mechanisms/gaussian.py"),
-    ("marginweave.tasks.accounting.plan.k_tuples", "plan_budget", "tasks/accounting/plan/k_tuples.py"),
-    ("marginweave.tasks.accounting.plan.resolve", "resolve", "tasks/accounting/plan/resolve.py"),
-    ("marginweave.tasks.estimate.mixture.fit", "fit_mixture", "tasks/estimate/mixture/fit.py"),
-    ("marginweave.schemas.configuration.release", "Configuration", "schemas/configuration/release.py"),
-    ("marginweave.schemas.ledger.accounts", "Account", "schemas/ledger/accounts.py"),
-    ("marginweave.flows.run.request", "read_request", "flows/run/request.py"),
+    ("marginweave.draws.protocol", "run_draw", "src/marginweave/draws/protocol.py"),
+    ("marginweave.ledger", "Ledger", "src/marginweave/ledger/ledger.py"),
+    ("marginweave.mechanisms.gaussian", "noise_sigma", "src/marginweave/mechanisms/gaussian.py"),
+    ("marginweave.planning.split", "plan_budget", "src/marginweave/planning/split.py"),
+    ("marginweave.configuration.load", "resolve", "src/marginweave/configuration/load.py"),
+    ("marginweave.estimate.mixture.fit", "fit_mixture", "src/marginweave/estimate/mixture/fit.py"),
+    ("marginweave.configuration.release", "Configuration", "src/marginweave/configuration/release.py"),
+    ("marginweave.accounting.accounts", "Account", "src/marginweave/accounting/accounts.py"),
+    ("marginweave.runs.request", "read_request", "src/marginweave/runs/request.py"),
     ("marginweave.flows.release", "release", "flows/release.py"),
 ]
 

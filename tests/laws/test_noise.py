@@ -10,8 +10,8 @@ import pytest
 from scipy import stats
 from scipy.special import ndtr
 
-from marginweave.tasks.mechanisms.gaussian import add_noise
-from marginweave.tasks.mechanisms.randomness import fresh_bits
+from marginweave.mechanisms.gaussian import add_noise
+from marginweave.mechanisms.randomness import fresh_bits
 
 DRAWS = 1_000_000
 FALSE_ALARM = 1e-6

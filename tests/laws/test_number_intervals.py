@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from marginweave.schemas.configuration.columns import NumberColumn
-from marginweave.tasks.evaluate.numbers import PROBABILITIES, NumberTally, mean_floor, quantile_interval
+from marginweave.configuration.columns import NumberColumn
+from marginweave.evaluate.numbers import PROBABILITIES, NumberTally, mean_floor, quantile_interval
 from tests.support.configurations import configuration
 
 EDGES = np.array([0.0, 2, 7, 30, 100, 400])

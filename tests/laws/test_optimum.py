@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from marginweave.schemas.draws import BudgetPlan
-from marginweave.tasks.accounting.plan.k_tuples import plan_budget
+from marginweave.measurements.plan import BudgetPlan
+from marginweave.planning.split import plan_budget
 from tests.support.budget_plans import configuration
 
 

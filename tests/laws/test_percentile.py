@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from marginweave.schemas.budget import Stability
-from marginweave.tasks.mechanisms.gaussian import select_percentile
-from marginweave.tasks.mechanisms.percentile import percentile_fraction, rank_scores, score_sensitivity
-from marginweave.tasks.mechanisms.randomness import fresh_bits
+from marginweave.base.budget import Stability
+from marginweave.mechanisms.gaussian import select_percentile
+from marginweave.mechanisms.percentile import percentile_fraction, rank_scores, score_sensitivity
+from marginweave.mechanisms.randomness import fresh_bits
 from tests.support.samples import every
 
 UNITS = [

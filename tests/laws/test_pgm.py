@@ -16,12 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ByteSize
 
-from marginweave.schemas.configuration.synthesis import PgmSynthesis
-from marginweave.schemas.errors import InputError
-from marginweave.schemas.released.measurements import Measurement
-from marginweave.tasks.estimate.graphical import fit_tree, model_cells
-from marginweave.tasks.progress import LISTENER
-from marginweave.tasks.structure.zeros import broken_records
+from marginweave.configuration.synthesis import PgmSynthesis
+from marginweave.base.errors import InputError
+from marginweave.measurements.tables import Measurement
+from marginweave.counts.graphical import fit_tree, model_cells
+from marginweave.base.progress import LISTENER
+from marginweave.domain.zeros import broken_records
 from tests.support.graphical_tables import MASKS, PAIRS, SIZES, decomposable, marginal, mask, measurements_of
 from tests.support.released_tuples import WITH_MISSING, four_columns, random_rows, released
 from tests.support.released_tuples import marginal as cell_counts
@@ -167,7 +167,7 @@ def test_the_same_seed_makes_the_same_records_on_any_number_of_cores() -> None:
 
 def test_nothing_is_imported_before_a_fit() -> None:
     """`marginweave --help`, plans and every other method work without the extra, and do not wait for it."""
-    modules = "marginweave.tasks.synthesize.release, marginweave.flows.run.request"
+    modules = "marginweave.records.release, marginweave.runs.request"
     code = f"import sys, {modules}; print({{'jax', 'mbi'}} & {{*sys.modules}})"
     assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "set()\n"
 

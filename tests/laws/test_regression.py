@@ -9,9 +9,9 @@ import pytest
 import statsmodels.api as sm
 from scipy.stats import binom
 
-from marginweave.schemas.errors import InputError
-from marginweave.tasks.answers.least_squares import NotMeasuredError
-from marginweave.tasks.answers.regression import Calibrated, Kind, Term
+from marginweave.base.errors import InputError
+from marginweave.answers.least_squares import NotMeasuredError
+from marginweave.inference.normal_regression import Calibrated, Kind, Term
 from tests.support.dense_least_squares import Survey
 
 FALSE_ALARM, RELEASES, LEVEL, Z = 1e-6, 400, 0.8, 1.2816

@@ -14,23 +14,17 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from marginweave.schemas.budget import Stability
-from marginweave.schemas.configuration.marginals import AdaptiveCliques
-from marginweave.schemas.errors import InputError
-from marginweave.schemas.released.measurements import Clique
-from marginweave.tasks.aggregate import marginals_task, rounds_task
-from marginweave.tasks.aggregate.marginals import count_marginals, measure_marginals, split_noise
-from marginweave.tasks.aggregate.payloads import unpack_measurements, unpack_pick
-from marginweave.tasks.aggregate.rounds import (
-    STEPS,
-    candidate_scores,
-    candidate_sets,
-    merge_measurements,
-    score_sensitivity,
-)
-from marginweave.tasks.mechanisms.gaussian import RoundedGaussian, select_candidate
-from marginweave.tasks.mechanisms.randomness import DrawBits, fresh_bits
-from marginweave.tasks.references import StageResult
+from marginweave.base.budget import Stability
+from marginweave.configuration.marginals import AdaptiveCliques
+from marginweave.base.errors import InputError
+from marginweave.measurements.tables import Clique
+from marginweave.tasks.aggregate import marginals as marginals_task, rounds as rounds_task
+from marginweave.counts.marginals import count_marginals, measure_marginals, split_noise
+from marginweave.counts.payloads import unpack_measurements, unpack_pick
+from marginweave.counts.rounds import STEPS, candidate_scores, candidate_sets, merge_measurements, score_sensitivity
+from marginweave.mechanisms.gaussian import RoundedGaussian, select_candidate
+from marginweave.mechanisms.randomness import DrawBits, fresh_bits
+from marginweave.draws.references import StageResult
 from tests.support.draws import GAUSSIAN
 from tests.support.stage_draws import ENCODED, SIZES, Stages, assert_noise, marginal_stages
 

@@ -22,21 +22,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.budget import Stability
-from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.draws import DrawKind
-from marginweave.tasks.accounting.plan.k_tuples import plan_budget
-from marginweave.tasks.aggregate.marginals import all_cliques, count_marginals
-from marginweave.tasks.aggregate.noise import planned_cliques, planned_sigmas, public_sizes
-from marginweave.tasks.encode.codes import EncodedTable
-from marginweave.tasks.encode.task import encode_blocks
-from marginweave.tasks.evaluate.internal import joined_tables
-from marginweave.tasks.mechanisms.base import l1_sensitivity
-from marginweave.tasks.mechanisms.gaussian import marginal_sigma
-from marginweave.tasks.preprocess.clean import CleanBlocks, pack_clean
-from marginweave.tasks.preprocess.rows import prepare_blocks
-from marginweave.tasks.structure.levels import level_codes
-from marginweave.tasks.structure.zeros import broken_records, domain_sizes, structural_masks
+from marginweave.base.budget import Stability
+from marginweave.configuration.release import Configuration
+from marginweave.measurements.plan import DrawKind
+from marginweave.planning.split import plan_budget
+from marginweave.counts.marginals import all_cliques, count_marginals
+from marginweave.counts.noise import planned_cliques, planned_sigmas, public_sizes
+from marginweave.prepare.codes import EncodedTable
+from marginweave.prepare.encode import encode_blocks
+from marginweave.evaluate.internal import joined_tables
+from marginweave.mechanisms.base import l1_sensitivity
+from marginweave.mechanisms.gaussian import marginal_sigma
+from marginweave.prepare.clean import CleanBlocks, pack_clean
+from marginweave.prepare.rows import prepare_blocks
+from marginweave.domain.levels import level_codes
+from marginweave.domain.zeros import broken_records, domain_sizes, structural_masks
 from tests.support.configurations import configuration
 from tests.support.ruled_table import LEVELED, ROWS, SETTINGS, SOURCE
 

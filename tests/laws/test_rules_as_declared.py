@@ -11,12 +11,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.errors import InputError
-from marginweave.tasks.encode.codes import EncodedTable
-from marginweave.tasks.encode.repair import Repair
-from marginweave.tasks.mechanisms.randomness import KeyedBits, RecordWords
-from marginweave.tasks.structure.zeros import broken_records, rule_masks
+from marginweave.configuration.release import Configuration
+from marginweave.base.errors import InputError
+from marginweave.prepare.codes import EncodedTable
+from marginweave.prepare.repair import Repair
+from marginweave.mechanisms.randomness import KeyedBits, RecordWords
+from marginweave.domain.zeros import broken_records, rule_masks
 from tests.support.configurations import configuration
 
 SEX = {"type": "category", "values": ["f", "m"], "missing": []}
@@ -115,7 +115,7 @@ def test_orders_of_any_length_and_bins_are_kept(data: st.DataObject) -> None:
     sizes = [len(a.labels) + a.optional for a in found.attributes]
     codes = tuple(np.array(column, np.uint8) for column in zip(*itertools.product(*map(range, sizes)), strict=True))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("marginweave.tasks.encode.repair._MOST_BOXES", 0)
+        patch.setattr("marginweave.prepare.repair._MOST_BOXES", 0)
         repair = Repair(found, labels)
     words = RecordWords(words=KeyedBits(key=b"k" * 32, purpose="rules"), records=np.arange(len(codes[0])))
     once = repair(EncodedTable(labels=tuple(map(tuple, labels)), codes=codes), words)

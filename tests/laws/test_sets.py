@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from marginweave.schemas.configuration.attributes import most_combinations
-from marginweave.schemas.configuration.synthesis import SynthesisSettings
-from marginweave.tasks.aggregate.domain import recode
-from marginweave.tasks.encode.codes import EncodedTable, encode_table
-from marginweave.tasks.normalize.normalize import normalize
-from marginweave.tasks.preprocess.clean import clean_table
+from marginweave.configuration.attributes import most_combinations
+from marginweave.configuration.synthesis import SynthesisSettings
+from marginweave.counts.discovery import recode
+from marginweave.prepare.codes import EncodedTable, encode_table
+from marginweave.estimate.normalize import normalize
+from marginweave.prepare.clean import clean_table
 from tests.support.candidates import all_candidates, counted
 from tests.support.configurations import configuration
 from tests.support.counting import contributions, count_bounded, histogram

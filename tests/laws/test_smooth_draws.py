@@ -8,12 +8,12 @@ import numpy as np
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from marginweave.schemas.arrays import Floats
-from marginweave.schemas.configuration.columns import NumberColumn
-from marginweave.tasks.columns import values_of
-from marginweave.tasks.columns.draws import BelowCurve
-from marginweave.tasks.columns.shapes import number_shape
-from marginweave.tasks.preprocess.quantiles import bought_bins
+from marginweave.base.arrays import Floats
+from marginweave.configuration.columns import NumberColumn
+from marginweave.columns import values_of
+from marginweave.columns.draws import BelowCurve
+from marginweave.columns.shapes import number_shape
+from marginweave.prepare.quantiles import bought_bins
 from tests.support.configurations import configuration
 
 DRAWS = 20_000

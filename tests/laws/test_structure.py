@@ -11,19 +11,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.configuration.attributes import combinations_of, forbidden_codes
-from marginweave.schemas.configuration.synthesis import GumSynthesis, MixtureSynthesis, SynthesisSettings
-from marginweave.schemas.errors import InputError
-from marginweave.schemas.released.aggregates import Domain
-from marginweave.schemas.released.measurements import Marginals, Measurement
-from marginweave.tasks.aggregate.candidates import CandidateSet
-from marginweave.tasks.decode.decode import decode_table
-from marginweave.tasks.encode.codes import EncodedTable, encode_table
-from marginweave.tasks.evaluate.rules import broken_rules
-from marginweave.tasks.normalize.marginals import compression_of, normalize_marginals
-from marginweave.tasks.normalize.normalize import normalize
-from marginweave.tasks.preprocess.clean import clean_table
-from marginweave.tasks.structure.zeros import domain_sizes
+from marginweave.configuration.attributes import combinations_of, forbidden_codes
+from marginweave.configuration.synthesis import GumSynthesis, MixtureSynthesis, SynthesisSettings
+from marginweave.base.errors import InputError
+from marginweave.measurements.combinations import Domain
+from marginweave.measurements.tables import Marginals, Measurement
+from marginweave.counts.candidates import CandidateSet
+from marginweave.records.decode import decode_table
+from marginweave.prepare.codes import EncodedTable, encode_table
+from marginweave.evaluate.rules import broken_rules
+from marginweave.estimate.marginals import compression_of, normalize_marginals
+from marginweave.estimate.normalize import normalize
+from marginweave.prepare.clean import clean_table
+from marginweave.domain.zeros import domain_sizes
 from tests.support.candidates import named_cells
 from tests.support.configurations import configuration
 from tests.support.counting import histogram
@@ -134,7 +134,7 @@ def test_a_world_without_any_allowed_record_is_a_fault(monkeypatch):
     with pytest.raises(InputError, match="structure"):
         configuration(columns=columns, structure=forbidden)
     # as where the search for a record had to give up
-    monkeypatch.setattr("marginweave.schemas.configuration.rules.check_records", lambda *_: None)
+    monkeypatch.setattr("marginweave.configuration.checks.check_records", lambda *_: None)
     config = configuration(columns=columns, structure=forbidden)
     levels = [level_from({((j, v),): 5 for j in (0, 1) for v in (0, 1)}, 1)]
     aggregates = collect(("x", "y"), (("0", "1"), ("0", "1")), 10, 0.0, levels, ())

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
-from marginweave.schemas.configuration.synthesis import SynthesisSettings
-from marginweave.tasks.normalize.normalize import normalize
-from marginweave.tasks.synthesize import combinations as lattice
+from marginweave.configuration.synthesis import SynthesisSettings
+from marginweave.estimate.normalize import normalize
+from marginweave.records import combinations as lattice
 from tests.support.noisy_counts import SIZES, aggregates_of, counts_of, noisy_counts, tally
 from tests.support.synthesized import synthesize_records
 

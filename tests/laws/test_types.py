@@ -15,17 +15,17 @@ import pyarrow.parquet as pq
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from marginweave.flows.run.frames import frame_types
-from marginweave.schemas.configuration.execution import SourceFile
-from marginweave.schemas.configuration.release import Configuration
+from marginweave.runs.frames import frame_types
+from marginweave.configuration.execution import SourceFile
+from marginweave.configuration.release import Configuration
 from marginweave.schemas.contracts import check_contract, output_schema
-from marginweave.schemas.released.aggregates import Domain
-from marginweave.tasks.arrow import named_type, schema_types
-from marginweave.tasks.decode.decode import decode_table, typed_table
-from marginweave.tasks.encode.codes import encode_table
-from marginweave.tasks.preprocess.clean import clean_table
-from marginweave.tasks.publish.synthetic import write_synthetic
-from marginweave.tasks.validate.source import TableSource
+from marginweave.measurements.combinations import Domain
+from marginweave.base.arrow import named_type, schema_types
+from marginweave.records.decode import decode_table, typed_table
+from marginweave.prepare.codes import encode_table
+from marginweave.prepare.clean import clean_table
+from marginweave.publish.synthetic import write_synthetic
+from marginweave.sources.source import TableSource
 from tests.support.configurations import configuration
 
 CODES = {"type": "category", "values": [3, 1, 20]}

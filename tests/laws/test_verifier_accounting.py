@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.flows.verify.bundle_accounting import (
+from marginweave.verify.bundle_accounting import (
     concentrated_delta,
     draws_hold,
     gaussian_delta,
@@ -19,13 +19,13 @@ from marginweave.flows.verify.bundle_accounting import (
     mixed_total_delta,
     selection_covered,
 )
-from marginweave.schemas.draws import BudgetPlan
-from marginweave.tasks.accounting.accountants import gdp_delta, zcdp_delta
-from marginweave.tasks.accounting.plan.k_tuples import plan_budget
-from marginweave.tasks.accounting.plan.resolve import parse_configuration
-from marginweave.tasks.accounting.selection_composition import release_delta
-from marginweave.tasks.accounting.sparse_histogram import joint_delta, joint_loss
-from marginweave.tasks.mechanisms.exponential import selection_mu
+from marginweave.measurements.plan import BudgetPlan
+from marginweave.accounting.accountants import gdp_delta, zcdp_delta
+from marginweave.planning.split import plan_budget
+from marginweave.configuration.load import parse_configuration
+from marginweave.accounting.selection_composition import release_delta
+from marginweave.accounting.sparse_histogram import joint_delta, joint_loss
+from marginweave.mechanisms.exponential import selection_mu
 from tests.support.configurations import raw
 
 K_TUPLES = {"method": "k-tuples", "reporting_length": 3}

@@ -18,11 +18,11 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom, chisquare
 
-from marginweave.tasks.aggregate import level as level_module
-from marginweave.tasks.aggregate.candidates import CandidateSet
-from marginweave.tasks.aggregate.level import LevelMechanism, draw_level, draw_unvisited, draw_visited
-from marginweave.tasks.mechanisms import zero_cells
-from marginweave.tasks.mechanisms.noise_table import noise_table, uniform_numbers
+from marginweave.counts import level as level_module
+from marginweave.counts.candidates import CandidateSet
+from marginweave.counts.level import LevelMechanism, draw_level, draw_unvisited, draw_visited
+from marginweave.mechanisms import zero_cells
+from marginweave.mechanisms.noise_table import noise_table, uniform_numbers
 from tests.support.counting import WholeCounts
 from tests.support.seeded_bits import SeededBits
 from tests.support.tables import level_from

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from marginweave.schemas.configuration.release import Configuration
-from marginweave.tasks.accounting.plan.resolve import parse_configuration
+from marginweave.configuration.release import Configuration
+from marginweave.configuration.load import parse_configuration
 
 
 def configuration(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from marginweave.tasks.aggregate.candidates import CandidateSet
-from marginweave.tasks.encode.codes import EncodedTable, code_type
+from marginweave.counts.candidates import CandidateSet
+from marginweave.prepare.codes import EncodedTable, code_type
 from tests.support.counting import count_bounded
 from tests.support.tables import FixedWords, level_from
 

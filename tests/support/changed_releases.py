@@ -9,12 +9,12 @@ from functools import cache
 
 import numpy as np
 
-from marginweave.schemas.arrays import Counts
-from marginweave.schemas.released.aggregates import Level
-from marginweave.schemas.released.measurements import Marginals, Measurement
-from marginweave.tasks.evaluate.intervals import marginal_intervals, release_intervals
-from marginweave.tasks.normalize.marginals import compression_of, listed_counts, marginal_counts, normalize_marginals
-from marginweave.tasks.publish.reader import PublishedRelease
+from marginweave.base.arrays import Counts
+from marginweave.measurements.combinations import Level
+from marginweave.measurements.tables import Marginals, Measurement
+from marginweave.estimate.intervals import marginal_intervals, release_intervals
+from marginweave.estimate.marginals import compression_of, listed_counts, marginal_counts, normalize_marginals
+from marginweave.publish.reader import PublishedRelease
 from tests.support.configurations import configuration
 from tests.support.published import published
 

@@ -23,12 +23,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-from marginweave.flows.orchestration.environment import ANALYTICS_OFF
+from marginweave.flows.prefect.environment import ANALYTICS_OFF
 
 # What commands import when they run, beside the stages: Prefect's engines, what runs suites (4 s), tables of the examples.
 IMPORTED = (
-    "anyio._backends._asyncio", "fastapi.encoders", "great_expectations", "marginweave.flows.run.lookup",
-    "marginweave.flows.plan.noise", "marginweave.flows.orchestration.session", "prefect.artifacts", "prefect.concurrency._sync",
+    "anyio._backends._asyncio", "fastapi.encoders", "great_expectations", "marginweave.runs.lookup",
+    "marginweave.forecast.noise", "marginweave.flows.prefect.session", "prefect.artifacts", "prefect.concurrency._sync",
     "prefect.events.worker", "prefect.flow_engine", "prefect.task_engine", "prefect.utilities.visualization",
     "sqlalchemy.dialects.sqlite", "statsmodels.datasets", "typer",
 )  # fmt: skip

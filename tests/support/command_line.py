@@ -10,7 +10,7 @@ import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from marginweave.flows.orchestration.environment import service_directory
+from marginweave.runs.home import service_directory
 from tests.support.places import INSTALLED
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.errors import InputError
-from marginweave.tasks.accounting.plan.resolve import parse_configuration
+from marginweave.configuration.release import Configuration
+from marginweave.base.errors import InputError
+from marginweave.configuration.load import parse_configuration
 
 BASE: dict[str, Any] = {
     "dataset": "people",

@@ -8,9 +8,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from marginweave.schemas.released.evaluation import Evaluation, InternalEvaluation
-from marginweave.schemas.released.manifest import Manifest
-from marginweave.schemas.released.statement import PrivacyStatement, RejectedStatement
+from marginweave.released.evaluation import Evaluation, InternalEvaluation
+from marginweave.released.manifest import Manifest
+from marginweave.released.statement import PrivacyStatement, RejectedStatement
 
 PLACE = Path(__file__).parents[2] / "schemas" / "released"
 CONTRACTS: dict[str, type[BaseModel]] = {

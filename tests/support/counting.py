@@ -14,16 +14,16 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.arrays import Counts
-from marginweave.schemas.released.measurements import Clique
-from marginweave.tasks.aggregate.bounded_counts import BoundedCounts, bounded_counts, contribution_histogram
-from marginweave.tasks.aggregate.candidates import CandidateSet
-from marginweave.tasks.aggregate.count_runs import CountRun, MemoryBudget, SortedCounts
-from marginweave.tasks.aggregate.layout import Blocks
-from marginweave.tasks.aggregate.marginals import count_marginals
-from marginweave.tasks.encode.codes import Codes, EncodedBlocks, EncodedTable, pack_blocks
-from marginweave.tasks.engine.local import Engine, LocalEngine
-from marginweave.tasks.mechanisms.randomness import NumberedWords
+from marginweave.base.arrays import Counts
+from marginweave.measurements.tables import Clique
+from marginweave.counts.bounded_counts import BoundedCounts, bounded_counts, contribution_histogram
+from marginweave.counts.candidates import CandidateSet
+from marginweave.counts.count_runs import CountRun, MemoryBudget, SortedCounts
+from marginweave.counts.layout import Blocks
+from marginweave.counts.marginals import count_marginals
+from marginweave.prepare.codes import Codes, EncodedBlocks, EncodedTable, pack_blocks
+from marginweave.base.parallel import Engine, LocalEngine
+from marginweave.mechanisms.randomness import NumberedWords
 
 Cell = tuple[tuple[int, ...], tuple[int, ...]]
 _MASK = (1 << 64) - 1

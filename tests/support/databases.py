@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from marginweave.tasks.ledger import LedgerLocation
+from marginweave.ledger import LedgerLocation
 from tests.support.postgres import Server
 
 on_both = pytest.mark.parametrize(

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 
-from marginweave.schemas.budget import Stability
-from marginweave.schemas.program import Program
-from marginweave.tasks.checkpoint.draw_files import DrawSecrets, DrawStore
-from marginweave.tasks.checkpoint.draws import Attempt, PreparedDraw, reconcile, run_draw
-from marginweave.tasks.ledger import Ledger
-from marginweave.tasks.mechanisms.gaussian import RoundedGaussian
-from marginweave.tasks.mechanisms.randomness import DrawBits
+from marginweave.base.budget import Stability
+from marginweave.released.program import Program
+from marginweave.draws.files import DrawSecrets, DrawStore
+from marginweave.draws.protocol import Attempt, PreparedDraw, reconcile, run_draw
+from marginweave.ledger import Ledger
+from marginweave.mechanisms.gaussian import RoundedGaussian
+from marginweave.mechanisms.randomness import DrawBits
 from tests.support.releases import PROGRAM
 
 GAUSSIAN = RoundedGaussian(Stability(records=1, neighbors="add-remove"))

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from marginweave.tasks.encode.codes import EncodedBlocks, EncodedTable
+from marginweave.prepare.codes import EncodedBlocks, EncodedTable
 
 
 @dataclass(frozen=True)

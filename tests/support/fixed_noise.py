@@ -12,8 +12,8 @@ from unittest import mock
 
 import pyarrow.parquet as pq
 
-from marginweave.tasks.mechanisms import randomness
-from marginweave.tasks.mechanisms.randomness import DrawBits
+from marginweave.mechanisms import randomness
+from marginweave.mechanisms.randomness import DrawBits
 
 
 def _bits(*, seed: bytes, context: tuple[str | int, ...], tainted: bool) -> DrawBits:

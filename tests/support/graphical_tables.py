@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from marginweave.schemas.released.measurements import Clique, Mask, Measurement
+from marginweave.measurements.tables import Clique, Mask, Measurement
 
 SIZES = (3, 4, 2, 5, 2)
 PAIRS: tuple[Clique, ...] = ((0, 1), (1, 3), (2, 4))

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from scipy.stats import beta
 
-from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.released.aggregates import Level
-from marginweave.tasks.aggregate.candidates import CandidateSet
-from marginweave.tasks.aggregate.level import LevelMechanism, plan_level
-from marginweave.tasks.encode.codes import EncodedTable, code_type
-from marginweave.tasks.mechanisms.randomness import KeyedBits
+from marginweave.configuration.release import Configuration
+from marginweave.measurements.combinations import Level
+from marginweave.counts.candidates import CandidateSet
+from marginweave.counts.level import LevelMechanism, plan_level
+from marginweave.prepare.codes import EncodedTable, code_type
+from marginweave.mechanisms.randomness import KeyedBits
 from tests.support.counting import WholeCounts, count_bounded
 from tests.support.tables import level_from
 

@@ -9,7 +9,7 @@ from itertools import combinations, product
 import numpy as np
 from hypothesis import strategies as st
 
-from marginweave.schemas.released.aggregates import Aggregates, Domain, Level, LevelNoise
+from marginweave.measurements.combinations import Aggregates, Domain, Level, LevelNoise
 
 Combination = tuple[tuple[int, int], ...]
 SIZES = (2, 3, 5, 7)

@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from marginweave.schemas.arrays import Codes
-from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.configuration.synthesis import AnySynthesis, GumSynthesis, MixtureSynthesis, SynthesisSettings
-from marginweave.schemas.released.aggregates import Domain
-from marginweave.schemas.released.measurements import Marginals, Measurement
-from marginweave.tasks.aggregate.domain import Compression
-from marginweave.tasks.normalize.marginals import compression_of, normalize_marginals
-from marginweave.tasks.structure.zeros import domain_sizes
-from marginweave.tasks.synthesize.release import synthesize_blocks
+from marginweave.base.arrays import Codes
+from marginweave.configuration.release import Configuration
+from marginweave.configuration.synthesis import AnySynthesis, GumSynthesis, MixtureSynthesis, SynthesisSettings
+from marginweave.measurements.combinations import Domain
+from marginweave.measurements.tables import Marginals, Measurement
+from marginweave.counts.discovery import Compression
+from marginweave.estimate.marginals import compression_of, normalize_marginals
+from marginweave.domain.zeros import domain_sizes
+from marginweave.records.release import synthesize_blocks
 from tests.support.configurations import configuration
 
 CLIQUES = ((0, 1), (1, 2, 3))

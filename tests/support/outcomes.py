@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from marginweave.flows import release  # noqa: F401 - first: its module has its name
-from marginweave.flows.run import bookkeeping, continuity, preparation
-from marginweave.schemas.ledger import records
-from marginweave.tasks.aggregate import task as aggregate
-from marginweave.tasks.checkpoint.draw_files import DrawSecrets, DrawStore
-from marginweave.tasks.checkpoint.files import StagedFile
-from marginweave.tasks.checkpoint.run_folder import RunFolder
-from marginweave.tasks.ledger.draws import Draws
-from marginweave.tasks.ledger.ledger import Keys
-from marginweave.tasks.ledger.releases import Releases
+from marginweave.runs import bookkeeping, continuity, preparation
+from marginweave.accounting import records
+from marginweave.tasks.aggregate import combinations as aggregate
+from marginweave.draws.files import DrawSecrets, DrawStore
+from marginweave.base.durable import StagedFile
+from marginweave.checkpoints.run_folder import RunFolder
+from marginweave.ledger.draws import Draws
+from marginweave.ledger.ledger import Keys
+from marginweave.ledger.releases import Releases
 
 FLOW = sys.modules["marginweave.flows.release"]
 DRAW = "level-1"

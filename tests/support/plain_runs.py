@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from prefect.tasks import Task
 
-from marginweave.flows.run import prefect_records
+from marginweave.flows.prefect import records as prefect_records
 
 _SERVED = ("shown_in_prefect", "announced")
 _LISTENING = ("end_dead_attempts", "warn_of_exhaustion")

@@ -6,7 +6,7 @@ import math
 
 from scipy.stats import norm
 
-from marginweave.schemas.budget import Stability
+from marginweave.base.budget import Stability
 
 ONE_ROW = Stability(records=1, neighbors="add-remove")
 

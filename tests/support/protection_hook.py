@@ -10,7 +10,7 @@ _HOOK = """
 import atexit, ctypes, json, os, resource, sys
 
 def testify():
-    if "marginweave.flows.run.process_hardening" in sys.modules:
+    if "marginweave.runs.process_hardening" in sys.modules:
         before = os.umask(0)
         os.umask(before)
         seen = {"program": os.path.basename(sys.argv[0]), "dumpable": ctypes.CDLL(None).prctl(3, 0, 0, 0, 0),

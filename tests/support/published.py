@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from marginweave.schemas.configuration.evaluation import PaidSettings
-from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.draws import BudgetPlan
-from marginweave.schemas.released.account import AccountStatement
-from marginweave.schemas.released.aggregates import Aggregates, Domain, Level, LevelNoise
-from marginweave.schemas.released.evaluation import (
+from marginweave.configuration.evaluation import PaidSettings
+from marginweave.configuration.release import Configuration
+from marginweave.measurements.plan import BudgetPlan
+from marginweave.released.account import AccountStatement
+from marginweave.measurements.combinations import Aggregates, Domain, Level, LevelNoise
+from marginweave.released.evaluation import (
     Association,
     BrokenRule,
     BucketMeans,
@@ -29,19 +29,19 @@ from marginweave.schemas.released.evaluation import (
     Measure,
     RecordAgreement,
 )
-from marginweave.schemas.released.statement import PrivacyStatement, Programs, ReleaseFacts, ReleaseIdentity
-from marginweave.tasks.accounting.plan.k_tuples import plan_budget
-from marginweave.tasks.answers.codes import Codes as AnswerCodes
-from marginweave.tasks.answers.least_squares import LeastSquares
-from marginweave.tasks.answers.marginals import MarginalAnswers
-from marginweave.tasks.answers.tables import axes_of, noisy_tables
-from marginweave.tasks.decode.decode import decode_table
-from marginweave.tasks.evaluate.intervals import marginal_intervals, release_intervals
-from marginweave.tasks.evaluate.paid import paid_evaluation
-from marginweave.tasks.normalize.marginals import listed_counts, marginal_counts, normalize_marginals
-from marginweave.tasks.publish.reader import PublishedRelease, ShownRecords, show_records
-from marginweave.tasks.publish.statement import privacy_statement
-from marginweave.tasks.structure.zeros import domain_sizes
+from marginweave.released.statement import PrivacyStatement, Programs, ReleaseFacts, ReleaseIdentity
+from marginweave.planning.split import plan_budget
+from marginweave.answers.codes import Codes as AnswerCodes
+from marginweave.answers.least_squares import LeastSquares
+from marginweave.answers.marginals import MarginalAnswers
+from marginweave.answers.tables import axes_of, noisy_tables
+from marginweave.records.decode import decode_table
+from marginweave.estimate.intervals import marginal_intervals, release_intervals
+from marginweave.evaluate.paid import paid_evaluation
+from marginweave.estimate.marginals import listed_counts, marginal_counts, normalize_marginals
+from marginweave.publish.reader import PublishedRelease, ShownRecords, show_records
+from marginweave.publish.statement import privacy_statement
+from marginweave.domain.zeros import domain_sizes
 from tests.support import noisy_marginals
 from tests.support.configurations import configuration
 

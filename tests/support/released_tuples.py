@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.released.aggregates import Aggregates, LevelNoise
-from marginweave.schemas.released.measurements import Clique
-from marginweave.tasks.normalize.normalize import normalize
+from marginweave.configuration.release import Configuration
+from marginweave.measurements.combinations import Aggregates, LevelNoise
+from marginweave.measurements.tables import Clique
+from marginweave.estimate.normalize import normalize
 from tests.support.configurations import configuration
 from tests.support.noisy_counts import SIZES, aggregates_of, tally
 

@@ -26,34 +26,38 @@ from typing import Any
 import pyarrow as pa
 
 from marginweave.flows import release
-from marginweave.flows.run import continuity, prefect_records
-from marginweave.flows.run.lookup import decide
-from marginweave.schemas.configuration.synthesis import MixtureSynthesis
-from marginweave.schemas.errors import MarginweaveError
-from marginweave.schemas.program import Program
-from marginweave.tasks import draw as drawing
-from marginweave.tasks import references
-from marginweave.tasks.aggregate import marginal_rows, marginals_task, selection
-from marginweave.tasks.aggregate import rounds_task as adaptive
-from marginweave.tasks.aggregate import task as aggregate
-from marginweave.tasks.budget import task as budget_stage
-from marginweave.tasks.checkpoint import draw_files, files, store
-from marginweave.tasks.checkpoint.codecs import unpack_table
-from marginweave.tasks.checkpoint.draw_files import DrawSecrets, DrawStore
-from marginweave.tasks.checkpoint.files import StagedFile
-from marginweave.tasks.checkpoint.run_folder import RunFolder
-from marginweave.tasks.checkpoint.store import Store
-from marginweave.tasks.evaluate import paid
-from marginweave.tasks.ledger.draws import Draws
-from marginweave.tasks.ledger.releases import Approvals, Releases
-from marginweave.tasks.mechanisms import laplace
-from marginweave.tasks.mechanisms.randomness import DrawBits
-from marginweave.tasks.normalize.task import load_counts
-from marginweave.tasks.preprocess import task as preprocess_stage
-from marginweave.tasks.publish import pages
-from marginweave.tasks.publish import task as publish_stage
-from marginweave.tasks.publish.tables import csv_bytes
-from marginweave.tasks.publish.task import counts_and_marginals
+from marginweave.runs import continuity
+from marginweave.flows.prefect import records as prefect_records
+from marginweave.runs.lookup import decide
+from marginweave.configuration.synthesis import MixtureSynthesis
+from marginweave.base.errors import MarginweaveError
+from marginweave.released.program import Program
+from marginweave.draws import draw as drawing
+from marginweave.draws import references
+from marginweave.counts import marginal_rows, selection
+from marginweave.tasks.aggregate import marginals as marginals_task
+from marginweave.tasks.aggregate import rounds as adaptive
+from marginweave.tasks.aggregate import combinations as aggregate
+from marginweave.tasks import budget as budget_stage
+from marginweave.draws import files as draw_files
+from marginweave.base import durable as files
+from marginweave.checkpoints import store
+from marginweave.checkpoints.codecs import unpack_table
+from marginweave.draws.files import DrawSecrets, DrawStore
+from marginweave.base.durable import StagedFile
+from marginweave.checkpoints.run_folder import RunFolder
+from marginweave.checkpoints.store import Store
+from marginweave.tasks import paid
+from marginweave.ledger.draws import Draws
+from marginweave.ledger.releases import Approvals, Releases
+from marginweave.mechanisms import laplace
+from marginweave.mechanisms.randomness import DrawBits
+from marginweave.tasks.normalize import load_counts
+from marginweave.tasks import preprocess as preprocess_stage
+from marginweave.publish import pages
+from marginweave.tasks import publish as publish_stage
+from marginweave.publish.tables import csv_bytes
+from marginweave.tasks.publish import counts_and_marginals
 from tests.support.outcomes import Injected
 
 flow_module = sys.modules["marginweave.flows.release"]

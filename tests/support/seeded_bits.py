@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from marginweave.tasks.mechanisms.randomness import DrawBits
+from marginweave.mechanisms.randomness import DrawBits
 
 
 class SeededBits(DrawBits):

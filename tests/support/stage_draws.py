@@ -12,16 +12,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.draws import PlannedDraw
-from marginweave.schemas.ledger.records import State
-from marginweave.tasks import draw
-from marginweave.tasks.accounting.plan.k_tuples import plan_budget
-from marginweave.tasks.aggregate import marginal_rows, marginals_task, rounds_task, task
-from marginweave.tasks.checkpoint.draws import PreparedDraw
-from marginweave.tasks.encode.codes import EncodedTable
-from marginweave.tasks.mechanisms.randomness import fresh_bits
-from marginweave.tasks.references import StageResult
+from marginweave.configuration.release import Configuration
+from marginweave.measurements.plan import PlannedDraw
+from marginweave.accounting.records import State
+from marginweave.draws import draw
+from marginweave.planning.split import plan_budget
+from marginweave.counts import marginal_rows
+from marginweave.tasks.aggregate import marginals as marginals_task, rounds as rounds_task, combinations as task
+from marginweave.draws.protocol import PreparedDraw
+from marginweave.prepare.codes import EncodedTable
+from marginweave.mechanisms.randomness import fresh_bits
+from marginweave.draws.references import StageResult
 from tests.support.configurations import configuration
 from tests.support.counting import blocks_of
 from tests.support.level_draws import category, table_of

@@ -11,17 +11,17 @@ from unittest import mock
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.arrays import Records
-from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.configuration.synthesis import AnySynthesis, GumSynthesis, PgmSynthesis, SynthesisSettings
-from marginweave.schemas.released.aggregates import Aggregates
-from marginweave.schemas.released.measurements import Marginals, Mask, Measurement
-from marginweave.tasks.engine.local import LocalEngine
-from marginweave.tasks.synthesize import synthesize
-from marginweave.tasks.synthesize.gum.synthesize import Gum
-from marginweave.tasks.synthesize.release import EstimationInput, sampler, synthesize_blocks
-from marginweave.tasks.synthesize.shards import SHARD, RecordSampler, ShardPlan
-from marginweave.tasks.synthesize.synthesize import SeededSynthesis
+from marginweave.base.arrays import Records
+from marginweave.configuration.release import Configuration
+from marginweave.configuration.synthesis import AnySynthesis, GumSynthesis, PgmSynthesis, SynthesisSettings
+from marginweave.measurements.combinations import Aggregates
+from marginweave.measurements.tables import Marginals, Mask, Measurement
+from marginweave.base.parallel import LocalEngine
+from marginweave.records import synthesize
+from marginweave.records.gum.synthesize import Gum
+from marginweave.records.release import EstimationInput, sampler, synthesize_blocks
+from marginweave.records.shards import SHARD, RecordSampler, ShardPlan
+from marginweave.records.synthesize import SeededSynthesis
 
 
 def every_record(maker: RecordSampler | SeededSynthesis) -> Records:

@@ -12,14 +12,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.released.aggregates import Level
-from marginweave.tasks.encode.codes import EncodedTable, encode_table, encoded_labels, with_labels
-from marginweave.tasks.encode.task import complete_blocks
-from marginweave.tasks.evaluate.internal import joined_tables
-from marginweave.tasks.mechanisms.randomness import CellWords, KeyedBits
-from marginweave.tasks.preprocess.clean import clean_table
-from marginweave.tasks.preprocess.rows import prepare_blocks
+from marginweave.configuration.release import Configuration
+from marginweave.measurements.combinations import Level
+from marginweave.prepare.codes import EncodedTable, encode_table, encoded_labels, with_labels
+from marginweave.prepare.encode import complete_blocks
+from marginweave.evaluate.internal import joined_tables
+from marginweave.mechanisms.randomness import CellWords, KeyedBits
+from marginweave.prepare.clean import clean_table
+from marginweave.prepare.rows import prepare_blocks
 
 
 def encoded(rows: Sequence[Sequence[str]], configuration: Configuration) -> EncodedTable:

@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from marginweave.schemas.ledger.accounts import Account
-from marginweave.tasks.ledger import Ledger
+from marginweave.accounting.accounts import Account
+from marginweave.ledger import Ledger
 from tests.support.known import known
 from tests.support.plain_runs import run_plainly
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from marginweave.flows.orchestration.environment import prepare_environment
-from marginweave.flows.orchestration.servers import prefect_server
+from marginweave.flows.prefect.environment import prepare_environment
+from marginweave.flows.prefect.servers import prefect_server
 from tests.support.browser import Browser, axe_source, browser
 from tests.support.cli_fork_server import forking
 from tests.support.cluster import Cluster, cluster

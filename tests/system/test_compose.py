@@ -21,7 +21,7 @@ import pytest
 import yaml
 from dockerfile_parse import DockerfileParser
 
-from marginweave.flows.orchestration.supervisor import SIGN_OF_LIFE
+from marginweave.flows.prefect.supervisor import SIGN_OF_LIFE
 from tests.support.cluster import Cluster, pgpass
 from tests.support.command_line import CommandLine
 from tests.support.places import REPOSITORY

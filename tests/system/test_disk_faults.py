@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from marginweave.schemas.errors import BudgetError
-from marginweave.schemas.ledger.records import State
-from marginweave.tasks.ledger import Ledger
+from marginweave.base.errors import BudgetError
+from marginweave.accounting.records import State
+from marginweave.ledger import Ledger
 from tests.support.command_line import CommandLine, settle
 from tests.support.kills import ForkServer, Victim
 from tests.support.people_table import people

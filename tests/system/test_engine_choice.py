@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from marginweave.flows.cli.app import _invoke
-from marginweave.tasks.engine import cluster
+from marginweave.counts import cluster
 from tests.support.command_line import CommandLine
 from tests.support.places import EXAMPLES, INSTALLED
 

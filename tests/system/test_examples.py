@@ -11,12 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from marginweave.schemas.configuration.columns import MeasuredColumn
-from marginweave.schemas.configuration.execution import SourceFile
-from marginweave.schemas.configuration.release import Configuration
+from marginweave.configuration.columns import MeasuredColumn
+from marginweave.configuration.execution import SourceFile
+from marginweave.configuration.release import Configuration
 from marginweave.schemas.contracts import check_contract, input_schema
-from marginweave.tasks.accounting.plan.resolve import load_configuration
-from marginweave.tasks.validate.source import TableSource
+from marginweave.configuration.load import load_configuration
+from marginweave.sources.source import TableSource
 from tests.support.command_line import CommandLine
 from tests.support.places import DATA, EXAMPLES
 

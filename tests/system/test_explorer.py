@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from marginweave.schemas.question import read_question
-from marginweave.tasks.answers.answer import Answer
-from marginweave.tasks.answers.codes import Codes as AnswerCodes
-from marginweave.tasks.answers.marginals import MarginalAnswers
-from marginweave.tasks.answers.tuples import TupleAnswers
-from marginweave.tasks.evaluate.intervals import record_interval
-from marginweave.tasks.publish.best import tuple_intervals
-from marginweave.tasks.publish.explorer import render_explorer
-from marginweave.tasks.publish.reader import PublishedRelease
+from marginweave.configuration.question import read_question
+from marginweave.answers.answer import Answer
+from marginweave.answers.codes import Codes as AnswerCodes
+from marginweave.answers.marginals import MarginalAnswers
+from marginweave.answers.tuples import TupleAnswers
+from marginweave.estimate.intervals import record_interval
+from marginweave.publish.best import tuple_intervals
+from marginweave.publish.explorer import render_explorer
+from marginweave.publish.reader import PublishedRelease
 from tests.support.browser import Browser
 from tests.support.firefox import Firefox
 from tests.support.noisy_marginals import LEVELS

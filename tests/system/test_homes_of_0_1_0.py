@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from marginweave.schemas.ledger.records import EventKind, ReleaseRecord, State
-from marginweave.tasks.checkpoint.run_folder import RunFolder
-from marginweave.tasks.ledger import Ledger
+from marginweave.accounting.records import EventKind, ReleaseRecord, State
+from marginweave.checkpoints.run_folder import RunFolder
+from marginweave.ledger import Ledger
 from tests.support.command_line import CommandLine
 from tests.support.homes import HOMES, unpack_home
 

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from marginweave.schemas.contracts import check_contract, input_schema
-from marginweave.tasks.accounting.plan.resolve import load_configuration
+from marginweave.configuration.load import load_configuration
 from tests.support.command_line import CommandLine
 from tests.support.configurations import raw
 

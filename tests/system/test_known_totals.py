@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from marginweave.schemas.errors import InputError
-from marginweave.schemas.ledger.accounts import Account
-from marginweave.tasks.ledger import Ledger
+from marginweave.base.errors import InputError
+from marginweave.accounting.accounts import Account
+from marginweave.ledger import Ledger
 from tests.support.fixed_noise import drawn_facts, fixed_noise
 from tests.support.people_table import people
 from tests.support.plain_runs import run_plainly

@@ -12,15 +12,15 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from marginweave.flows.audit.suite import Effort, audit
+from marginweave.audit.suite import Effort, audit
 from marginweave.flows.cli.app import app
-from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.draws import DrawKind
-from marginweave.schemas.ledger.accounts import Account
-from marginweave.tasks.accounting.plan.resolve import load_configuration
-from marginweave.tasks.aggregate.noise import planned_cliques
-from marginweave.tasks.empirical.findings import refuted
-from marginweave.tasks.ledger import Ledger
+from marginweave.configuration.release import Configuration
+from marginweave.measurements.plan import DrawKind
+from marginweave.accounting.accounts import Account
+from marginweave.configuration.load import load_configuration
+from marginweave.counts.noise import planned_cliques
+from marginweave.audit.findings import refuted
+from marginweave.ledger import Ledger
 from tests.support.people_table import people
 from tests.support.plain_runs import run_plainly
 

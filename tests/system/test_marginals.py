@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from marginweave.schemas.budget import Cost
-from marginweave.schemas.ledger.records import State
-from marginweave.tasks.accounting.plan.k_tuples import plan_budget
-from marginweave.tasks.accounting.plan.resolve import load_configuration
-from marginweave.tasks.publish.reader import PublishedRelease
+from marginweave.base.budget import Cost
+from marginweave.accounting.records import State
+from marginweave.planning.split import plan_budget
+from marginweave.configuration.load import load_configuration
+from marginweave.publish.reader import PublishedRelease
 from tests.support.command_line import CommandLine
 from tests.support.configurations import PRIVATE
 from tests.support.kills import ForkServer

@@ -13,10 +13,10 @@ import pandas as pd
 import pytest
 
 from marginweave import Synthesizer
-from marginweave.flows.run.lookup import run_lock
-from marginweave.schemas.errors import BudgetError, InputError, StageError
-from marginweave.tasks.checkpoint.run_folder import RunFolder
-from marginweave.tasks.publish.statement import TYPED
+from marginweave.runs.lookup import run_lock
+from marginweave.base.errors import BudgetError, InputError, StageError
+from marginweave.checkpoints.run_folder import RunFolder
+from marginweave.publish.statement import TYPED
 from tests.support.command_line import CommandLine
 from tests.support.configurations import quick, raw
 from tests.support.people_table import people_frame

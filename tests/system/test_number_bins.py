@@ -13,14 +13,14 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from marginweave.schemas.configuration.columns import NumberColumn
-from marginweave.schemas.ledger.accounts import Account
-from marginweave.schemas.released.evaluation import Evaluation, InternalEvaluation
-from marginweave.schemas.released.statement import PrivacyStatement
-from marginweave.tasks.accounting.plan.k_tuples import plan_budget
-from marginweave.tasks.accounting.plan.resolve import parse_configuration
-from marginweave.tasks.ledger import Ledger
-from marginweave.tasks.publish.reader import PublishedRelease
+from marginweave.configuration.columns import NumberColumn
+from marginweave.accounting.accounts import Account
+from marginweave.released.evaluation import Evaluation, InternalEvaluation
+from marginweave.released.statement import PrivacyStatement
+from marginweave.planning.split import plan_budget
+from marginweave.configuration.load import parse_configuration
+from marginweave.ledger import Ledger
+from marginweave.publish.reader import PublishedRelease
 from tests.support.plain_runs import run_plainly
 
 pytestmark = pytest.mark.system

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from marginweave.tasks.ledger import Ledger
+from marginweave.ledger import Ledger
 from tests.support.cluster import Cluster, pgpass
 from tests.support.command_line import CommandLine, settle
 from tests.support.configurations import raw

@@ -14,22 +14,22 @@ from typing import Any
 
 import pytest
 
-from marginweave.flows.run import continuity
-from marginweave.schemas.budget import Stability
-from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.draws import BudgetPlan
-from marginweave.schemas.errors import InputError, MarginweaveError
-from marginweave.schemas.ledger.accounts import Account
-from marginweave.schemas.ledger.records import State
-from marginweave.schemas.program import Program
-from marginweave.tasks import references
-from marginweave.tasks.accounting.plan import draws as planned
-from marginweave.tasks.accounting.plan import k_tuples as split
-from marginweave.tasks.aggregate import noise as terms
-from marginweave.tasks.aggregate import task as aggregate
-from marginweave.tasks.budget import task as budget_stage
-from marginweave.tasks.checkpoint.run_folder import RunFolder
-from marginweave.tasks.ledger import Ledger
+from marginweave.runs import continuity
+from marginweave.base.budget import Stability
+from marginweave.configuration.release import Configuration
+from marginweave.measurements.plan import BudgetPlan
+from marginweave.base.errors import InputError, MarginweaveError
+from marginweave.accounting.accounts import Account
+from marginweave.accounting.records import State
+from marginweave.released.program import Program
+from marginweave.draws import references
+from marginweave.planning import prices as planned
+from marginweave.planning import split
+from marginweave.counts import noise as terms
+from marginweave.tasks.aggregate import combinations as aggregate
+from marginweave.tasks import budget as budget_stage
+from marginweave.checkpoints.run_folder import RunFolder
+from marginweave.ledger import Ledger
 from tests.support.people_table import people
 from tests.support.releases import WrittenDraw
 from tests.support.run_fork_server import run_by_stages
@@ -50,9 +50,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     place.mkdir()
     location = place / "ledger" / "ledger.sqlite"
     monkeypatch.setenv("MARGINWEAVE_LEDGER", str(location))
-    monkeypatch.setattr(
-        sys.modules["marginweave.flows.run.prefect_records"], "_emit", lambda *_: None
-    )  # no server here
+    monkeypatch.setattr(sys.modules["marginweave.flows.prefect.records"], "_emit", lambda *_: None)  # no server here
     account = Account(dataset="people", epsilon=Decimal(50), delta=Decimal("1e-4"), unit="row", neighbors="add-remove")
     Ledger.create(location, environment={}).accounts.open(account, actor="tests")
     return place
@@ -67,7 +65,7 @@ def _stopped_after_level_1(home: Path, monkeypatch: pytest.MonkeyPatch, **change
     config = people(home, 200, **changes)
     with monkeypatch.context() as patch:
         patch.setattr(aggregate, "_candidates_above", _stop)
-        patch.setattr(sys.modules["marginweave.tasks.aggregate.rounds"], "candidate_sets", _stop)
+        patch.setattr(sys.modules["marginweave.counts.rounds"], "candidate_sets", _stop)
         with pytest.raises(_Stopped):
             _run(home, config)
     return config
@@ -188,7 +186,7 @@ def test_another_number_of_rounds_is_refused(home: Path, monkeypatch: pytest.Mon
 
 
 def _as_program(monkeypatch: pytest.MonkeyPatch, program: Program) -> None:
-    for module in (continuity, references, budget_stage, sys.modules["marginweave.flows.run.preparation"]):
+    for module in (continuity, references, budget_stage, sys.modules["marginweave.runs.preparation"]):
         monkeypatch.setattr(module, "program_identity", lambda: program)
 
 

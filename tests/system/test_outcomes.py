@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from marginweave.schemas.ledger.records import State
+from marginweave.accounting.records import State
 from tests.support.kills import LOST, ForkServer, Victim
 from tests.support.outcomes import FAULTS, NOTHING, NOTHING_WRITTEN, STEPS, flip, unflip, word
 from tests.support.people_table import people

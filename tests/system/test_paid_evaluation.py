@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from marginweave.schemas.ledger.records import State
+from marginweave.accounting.records import State
 from tests.support.command_line import CommandLine
 from tests.support.configurations import PRIVATE
 from tests.support.kills import ForkServer, Victim

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import make_url
 
-from marginweave.schemas.ledger.records import EventKind
+from marginweave.accounting.records import EventKind
 from tests.support.commit_proxy import CommitProxy, Mode, commit_proxy
 from tests.support.kills import ForkServer, Victim
 from tests.support.people_table import people

@@ -16,9 +16,9 @@ from zoneinfo import ZoneInfo
 import pytest
 import yaml
 
-from marginweave.schemas.ledger.accounts import Account
-from marginweave.schemas.ledger.records import ReleaseRecord, State
-from marginweave.tasks.ledger import Ledger, ledger_location
+from marginweave.accounting.accounts import Account
+from marginweave.accounting.records import ReleaseRecord, State
+from marginweave.ledger import Ledger, ledger_location
 from tests.support.people_table import people
 from tests.support.places import REPOSITORY
 from tests.support.postgres import installed_postgres

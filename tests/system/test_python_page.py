@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import marginweave as mw
-from marginweave.flows.orchestration import session
+from marginweave.flows.prefect import session
 from tests.support.command_line import CommandLine
 from tests.support.places import REPOSITORY
 

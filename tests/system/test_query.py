@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from marginweave.tasks.evaluate.intervals import censored_bound
+from marginweave.estimate.intervals import censored_bound
 from tests.support.command_line import CommandLine
 from tests.support.homes import unpack_home
 

@@ -1,4 +1,4 @@
-"""`marginweave.inference` on finished releases: what values count, several tables, and refusals; no server."""
+"""`marginweave.front.inference` on finished releases: what values count, several tables, and refusals; no server."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from scipy.stats import ttest_1samp
 from statsmodels.discrete.discrete_model import MNLogit
 
 from marginweave import Release
-from marginweave.inference import analyse, combine, regression, synthetic_sets
-from marginweave.schemas.errors import InputError
-from marginweave.schemas.ledger.accounts import Account
-from marginweave.schemas.released.statement import PrivacyStatement
-from marginweave.tasks.ledger import Ledger
+from marginweave.front.inference import analyse, combine, regression, synthetic_sets
+from marginweave.base.errors import InputError
+from marginweave.accounting.accounts import Account
+from marginweave.released.statement import PrivacyStatement
+from marginweave.ledger import Ledger
 from tests.support.command_line import CommandLine
 from tests.support.people_table import people
 from tests.support.plain_runs import run_plainly

@@ -17,7 +17,7 @@ import pytest
 from rich.console import Console
 
 from marginweave.flows.cli import run as run_command
-from marginweave.flows.orchestration.servers import SERVER
+from marginweave.flows.prefect.servers import SERVER
 from tests.support.command_line import CommandLine
 from tests.support.people_table import people
 from tests.support.prefect_api import ask

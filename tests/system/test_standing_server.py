@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from marginweave.flows.orchestration.servers import SERVER
+from marginweave.flows.prefect.servers import SERVER
 from tests.support.command_line import CommandLine
 from tests.support.people_table import people
 from tests.support.prefect_api import ask

@@ -10,9 +10,9 @@ import pytest
 from prefect.client.orchestration import get_client
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
-from marginweave.flows.orchestration import supervisor as module
-from marginweave.flows.orchestration.supervisor import ATTEMPTS, SILENCE, START, Supervisor
-from marginweave.flows.run.run_names import FLOW
+from marginweave.flows.prefect import supervisor as module
+from marginweave.flows.prefect.supervisor import ATTEMPTS, SILENCE, START, Supervisor
+from marginweave.flows.prefect.run_names import FLOW
 from tests.support.prefect_api import ask
 
 pytestmark = pytest.mark.system

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from marginweave.schemas.ledger.records import State
-from marginweave.tasks.ledger import Ledger
+from marginweave.accounting.records import State
+from marginweave.ledger import Ledger
 from tests.support.command_line import CommandLine
 from tests.support.people_table import people
 from tests.support.places import REPOSITORY

@@ -6,12 +6,12 @@ import pytest
 from prefect.states import Failed
 from prefect.tasks import Task
 
-from marginweave.schemas.errors import BudgetError, InputError, MachineError, StageError
-from marginweave.tasks.aggregate.task import aggregate_level, collect_draws, count_records
-from marginweave.tasks.budget.task import reserve_budget
-from marginweave.tasks.publish.task import publish
+from marginweave.base.errors import BudgetError, InputError, MachineError, StageError
+from marginweave.tasks.aggregate.combinations import aggregate_level, collect_draws, count_records
+from marginweave.tasks.budget import reserve_budget
+from marginweave.tasks.publish import publish
 from marginweave.tasks.stage import BACK_OFF_SECONDS, quiet
-from marginweave.tasks.validate.task import validate
+from marginweave.tasks.validate import validate
 
 
 @pytest.mark.parametrize("stage", [count_records, aggregate_level, collect_draws, reserve_budget])

@@ -19,19 +19,19 @@ CODE = re.compile(r"`((?:tasks|schemas|flows)/[\w/]+\.py):([\w.]+)`")
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 # Where a theorem is used, its docstring says whose it is.
 THEOREMS = {
-    "tasks/mechanisms/gaussian.py": ["add_noise", "select_percentile"],
-    "tasks/accounting/accountants.py": ["gdp_delta", "zcdp_delta", "sds_rho", "accountant"],
-    "tasks/mechanisms/exponential.py": ["selection_mu"],
-    "tasks/accounting/composition.py": ["composed_epsilon", "account_epsilon"],
-    "tasks/mechanisms/laplace.py": ["laplace_scale", "add_drawn_noise"],
-    "tasks/mechanisms/percentile.py": ["rank_error"],
-    "tasks/accounting/thresholds.py": ["private_threshold"],
-    "tasks/accounting/amplification.py": ["functional_parameters"],
-    "tasks/accounting/plan/marginals.py": ["marginal_draws"],
-    "tasks/aggregate/level.py": ["draw_level", "draw_unvisited"],
-    "tasks/aggregate/domain.py": ["discover_labels"],
-    "tasks/aggregate/marginals.py": ["measure_marginals"],
-    "tasks/aggregate/selection.py": ["measure_indif"],
+    "src/marginweave/mechanisms/gaussian.py": ["add_noise", "select_percentile"],
+    "src/marginweave/accounting/accountants.py": ["gdp_delta", "zcdp_delta", "sds_rho", "accountant"],
+    "src/marginweave/mechanisms/exponential.py": ["selection_mu"],
+    "src/marginweave/accounting/composition.py": ["composed_epsilon", "account_epsilon"],
+    "src/marginweave/mechanisms/laplace.py": ["laplace_scale", "add_drawn_noise"],
+    "src/marginweave/mechanisms/percentile.py": ["rank_error"],
+    "src/marginweave/planning/thresholds.py": ["private_threshold"],
+    "src/marginweave/accounting/amplification.py": ["functional_parameters"],
+    "src/marginweave/planning/marginals.py": ["marginal_draws"],
+    "src/marginweave/counts/level.py": ["draw_level", "draw_unvisited"],
+    "src/marginweave/counts/discovery.py": ["discover_labels"],
+    "src/marginweave/counts/marginals.py": ["measure_marginals"],
+    "src/marginweave/counts/selection.py": ["measure_indif"],
 }
 
 
@@ -74,9 +74,9 @@ def test_every_step_has_code_and_tests() -> None:
 
 def test_no_mechanism_is_left_out() -> None:
     """Every public function of the module in which noise meets counts, but those that prepare tables ahead of a draw."""
-    found = definitions("tasks/mechanisms/gaussian.py")
+    found = definitions("src/marginweave/mechanisms/gaussian.py")
     public = {name for name in found if name[0].islower() and not name.startswith("prepare_")}
-    named = {name for file, name in CODE.findall(PAGE) if file == "tasks/mechanisms/gaussian.py"}
+    named = {name for file, name in CODE.findall(PAGE) if file == "src/marginweave/mechanisms/gaussian.py"}
     assert public == {name for name in named if name[0].islower()}
 
 
@@ -88,10 +88,10 @@ def test_no_draw_is_left_out() -> None:
     named = {file for file, _ in CODE.findall(PAGE)}
     drawing = {str(path.relative_to(REPOSITORY)) for path in modules}
     stages = {
-        "tasks/aggregate/marginals_task.py": "tasks/aggregate/marginals.py",
-        "tasks/evaluate/paid.py": "tasks/evaluate/paid.py",
+        "tasks/aggregate/marginals.py": "src/marginweave/counts/marginals.py",
+        "tasks/paid.py": "tasks/paid.py",
     }
-    assert {"tasks/aggregate/task.py", "tasks/preprocess/task.py"} <= drawing
+    assert {"tasks/aggregate/combinations.py", "tasks/preprocess.py"} <= drawing
     assert {stages.get(file, file) for file in drawing} <= named
 
 

@@ -33,10 +33,13 @@ READ = [page for page in CHECKED if page.parent.name != "sources"]
 PUBLIC = [
     *(REPOSITORY / "src" / "marginweave").glob("*.py"),
     *(REPOSITORY / "flows" / "cli").glob("*.py"),
-    *(REPOSITORY / name for name in ("flows/notebook.py", "flows/postprocess/opened.py", "schemas/errors.py")),
+    *(
+        REPOSITORY / name
+        for name in ("flows/notebook.py", "src/marginweave/inference/opened.py", "src/marginweave/base/errors.py")
+    ),
 ]
 # Words of released files change with the version of their format alone.
-RELEASED = {"tasks/publish/statement.py", "tasks/evaluate/paid.py"}
+RELEASED = {"src/marginweave/publish/statement.py", "tasks/paid.py"}
 
 
 def of_the_product() -> Iterator[tuple[str, str]]:

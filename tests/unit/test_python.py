@@ -28,17 +28,17 @@ from sklearn.base import clone
 import marginweave as mw
 from marginweave.flows import notebook
 from marginweave.flows.cli.run import resume
-from marginweave.flows.postprocess.retention import list_runs
-from marginweave.flows.run import lookup
-from marginweave.flows.run.frames import as_table, frame_types
-from marginweave.flows.run.looks import looks_file
-from marginweave.schemas.errors import InputError
-from marginweave.schemas.ledger.accounts import Account
-from marginweave.schemas.places import FRAME
-from marginweave.tasks.accounting.plan.resolve import load_configuration, parse_configuration
-from marginweave.tasks.checkpoint.run_folder import RunFolder
-from marginweave.tasks.ledger import Ledger
-from marginweave.tasks.validate.tally import Usability
+from marginweave.runs.retention import list_runs
+from marginweave.runs import lookup
+from marginweave.runs.frames import as_table, frame_types
+from marginweave.runs.looks import looks_file
+from marginweave.base.errors import InputError
+from marginweave.accounting.accounts import Account
+from marginweave.base.places import FRAME
+from marginweave.configuration.load import load_configuration, parse_configuration
+from marginweave.checkpoints.run_folder import RunFolder
+from marginweave.ledger import Ledger
+from marginweave.drafts.tally import Usability
 from tests.support.column_kinds import KINDS
 from tests.support.configurations import raw
 from tests.support.homes import unpack_home

@@ -10,9 +10,9 @@ import cloudpickle
 import pyarrow as pa
 import pytest
 
-from marginweave.schemas.errors import BudgetError, InputError, OperatorError, StageError
-from marginweave.tasks.engine.local import LocalEngine
-from marginweave.tasks.preprocess.clean import clean_table
+from marginweave.base.errors import BudgetError, InputError, OperatorError, StageError
+from marginweave.base.parallel import LocalEngine
+from marginweave.prepare.clean import clean_table
 from marginweave.tasks.stage import quiet, stage_task
 from tests.support.configurations import configuration
 
@@ -27,7 +27,7 @@ def test_a_fault_is_named_by_type_and_place_alone() -> None:
 
     with pytest.raises(StageError) as raised:
         quiet("preprocess")(fail)()
-    assert str(raised.value).startswith("preprocess failed: KeyError at tasks/preprocess/clean.py:")
+    assert str(raised.value).startswith("preprocess failed: KeyError at src/marginweave/prepare/clean.py:")
     assert raised.value.__context__ is None
 
     def quote() -> None:

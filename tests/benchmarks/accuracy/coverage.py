@@ -24,13 +24,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from marginweave.flows.postprocess.answers import read_answers
-from marginweave.schemas.released.aggregates import Domain
-from marginweave.tasks.accounting.plan.resolve import parse_configuration
-from marginweave.tasks.answers.codes import ValueRange
-from marginweave.tasks.answers.intervals import Reach, count_interval_of
-from marginweave.tasks.answers.least_squares import NotMeasuredError
-from marginweave.tasks.answers.marginals import MarginalAnswers, _mean, _quantile
+from marginweave.inference.answers import read_answers
+from marginweave.measurements.combinations import Domain
+from marginweave.configuration.load import parse_configuration
+from marginweave.answers.codes import ValueRange
+from marginweave.answers.intervals import Reach, count_interval_of
+from marginweave.answers.least_squares import NotMeasuredError
+from marginweave.answers.marginals import MarginalAnswers, _mean, _quantile
 from tests.benchmarks.accuracy.coverage_page import write_section
 from tests.benchmarks.accuracy.figures import Cell
 from tests.benchmarks.accuracy.in_process import release_here

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from marginweave.tasks.mechanisms.normal import ndtri
+from marginweave.mechanisms.normal import ndtri
 from tests.benchmarks.accuracy.regressions_page import write_between
 from tests.benchmarks.scale.page import header
 

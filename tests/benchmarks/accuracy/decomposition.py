@@ -24,8 +24,8 @@ from unittest import mock
 import numpy as np
 from platformdirs import user_cache_path
 
-from marginweave.tasks.accounting.accountants import gdp_mu
-from marginweave.tasks.mechanisms.gaussian import RoundedGaussian
+from marginweave.accounting.accountants import gdp_mu
+from marginweave.mechanisms.gaussian import RoundedGaussian
 from tests.benchmarks.accuracy import in_process, methods
 from tests.benchmarks.accuracy.figures import Cell, Figure, append, is_done, read
 from tests.benchmarks.accuracy.in_process import InProcess

@@ -2,7 +2,7 @@
 
 A cell is the default on a table, or on samples of so many rows, at an epsilon: the mean of its figures in figures.jsonl,
 small.jsonl and forecast.jsonl. With --measure the default is released on samples at epsilon .3, 3 and 10, into forecast.jsonl;
-without it the laws are printed that flows/plan/expected.py should have.
+without it the laws are printed that src/marginweave/forecast/expected.py should have.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ import numpy as np
 from platformdirs import user_cache_path
 from scipy.optimize import least_squares
 
-from marginweave.flows.plan.expected import LAWS, Law, count_noise_alone, error_by_law, unmeasured
-from marginweave.tasks.accounting.plan.resolve import parse_configuration
-from marginweave.tasks.aggregate.noise import public_sizes
+from marginweave.forecast.expected import LAWS, Law, count_noise_alone, error_by_law, unmeasured
+from marginweave.configuration.load import parse_configuration
+from marginweave.counts.noise import public_sizes
 from tests.benchmarks.accuracy.figures import Cell, Figure, append, current, is_done, read
 from tests.benchmarks.accuracy.methods import DEFAULT, configuration, default_method, settings
 from tests.benchmarks.accuracy.tables import SAMPLED, sample_name, table
@@ -37,7 +37,7 @@ SECTION = """
 ## Forecast
 
 What `plan` expects of the default's synthetic records, beside the mean of what was measured: a law of seven numbers for pairs
-and seven for triples (`flows/plan/expected.py`), fitted to all of these cells. Samples of small tables were released at more
+and seven for triples (`src/marginweave/forecast/expected.py`), fitted to all of these cells. Samples of small tables were released at more
 epsilons for it, once each (`forecast.jsonl`). **Within 25 %: {old} cells of the two benchmarks, and {new} of these samples.**
 Where the law is fitted without the table that it is asked about, which is what a table of yours is: {held} within 25 %, {wide}
 within a factor of 1.5. It is for 9 to 31 columns, 500 to 48,842 rows and epsilon .3 to 10, up to 3 below 5,000 rows: with more

@@ -19,8 +19,8 @@ from unittest import mock
 
 import numpy as np
 
-from marginweave.schemas.ledger.accounts import Account
-from marginweave.tasks.ledger import Ledger
+from marginweave.accounting.accounts import Account
+from marginweave.ledger import Ledger
 from tests.benchmarks.accuracy.figures import Cell
 from tests.benchmarks.accuracy.methods import OTHERS, configuration
 from tests.benchmarks.accuracy.runs import Rows, Runner, fresh, rows_of
@@ -53,7 +53,7 @@ def release_here(home: Path, config: Mapping[str, Any], source: Table, budget: t
     source.write(home / "table.csv")
     file.write_text(json.dumps(config), encoding="utf-8")
     wall, cpu = time.perf_counter(), time.process_time()
-    records = sys.modules["marginweave.flows.run.prefect_records"]
+    records = sys.modules["marginweave.flows.prefect.records"]
     with (
         (home / "log").open("w", encoding="utf-8") as log,
         redirect_stdout(log),

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from platformdirs import user_cache_path
 
-from marginweave.inference import regression
+from marginweave.front.inference import regression
 from tests.benchmarks.accuracy.environments import PLACE, environment
 from tests.benchmarks.accuracy.in_process import release_here
 from tests.benchmarks.accuracy.regressions_page import write_between

@@ -56,7 +56,7 @@ bins score 891 to 895 in 53 to 66 CPU seconds, also with INDP_CAT as a level of 
 883 and 885. Pairs chosen in 12, 16 and 24 rounds score 889, 898 and 883 in 35 to 51. All pairs score 872, and pairs and
 triples in 24 rounds 878. None reaches MST + 60. Triples are not the default with so much noise (r = 20). On the tables of
 [accuracy](accuracy.md) they change the error of triples by +2 to -6 % and take 1.5 to 6 times as long
-(`tasks/accounting/plan/defaults.py`).
+(`src/marginweave/configuration/defaults.py`).
 """
 SET = """
 ## {name}

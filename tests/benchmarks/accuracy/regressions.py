@@ -26,8 +26,8 @@ import pandas as pd
 from statsmodels.discrete.discrete_model import Logit
 from statsmodels.regression.linear_model import OLS
 
-from marginweave.inference import analyse, regression
-from marginweave.schemas.released.statement import PrivacyStatement
+from marginweave.front.inference import analyse, regression
+from marginweave.released.statement import PrivacyStatement
 from tests.benchmarks.accuracy.in_process import release_here
 from tests.benchmarks.accuracy.regressions_page import write_section
 from tests.benchmarks.accuracy.runs import CORES, fresh

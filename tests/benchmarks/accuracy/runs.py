@@ -15,8 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
-from marginweave.flows.orchestration.environment import prepare_environment
-from marginweave.flows.orchestration.servers import prefect_server
+from marginweave.flows.prefect.environment import prepare_environment
+from marginweave.flows.prefect.servers import prefect_server
 from tests.benchmarks.accuracy.environments import PLACE, environment, pinned
 from tests.benchmarks.accuracy.figures import Cell, Figure
 from tests.benchmarks.accuracy.measures import measure

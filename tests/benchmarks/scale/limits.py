@@ -19,15 +19,15 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.schemas.budget import Stability
-from marginweave.schemas.configuration.synthesis import MixtureSynthesis
-from marginweave.schemas.released.measurements import Measurement
-from marginweave.tasks.aggregate.marginals import Clique, all_cliques, count_marginals, measure_marginals
-from marginweave.tasks.mechanisms.gaussian import RoundedGaussian
-from marginweave.tasks.mechanisms.randomness import fresh_bits
-from marginweave.tasks.normalize.consistency import make_consistent
-from marginweave.tasks.synthesize.release import EstimationInput, sampler
-from marginweave.tasks.synthesize.shards import RecordSampler
+from marginweave.base.budget import Stability
+from marginweave.configuration.synthesis import MixtureSynthesis
+from marginweave.measurements.tables import Measurement
+from marginweave.counts.marginals import Clique, all_cliques, count_marginals, measure_marginals
+from marginweave.mechanisms.gaussian import RoundedGaussian
+from marginweave.mechanisms.randomness import fresh_bits
+from marginweave.estimate.consistency import make_consistent
+from marginweave.records.release import EstimationInput, sampler
+from marginweave.records.shards import RecordSampler
 from tests.benchmarks.scale.figures import Figure, figure
 from tests.support.synthesized import every_record
 

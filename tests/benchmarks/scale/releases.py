@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from marginweave.flows.orchestration.standing import start_server, stop_server
+from marginweave.flows.prefect.standing import start_server, stop_server
 from tests.benchmarks.scale.figures import Figure, figure
 from tests.benchmarks.scale.tables import Table, adult, coded, seeded, valued, wide, wider
 from tests.benchmarks.scale.watch import watch

@@ -20,7 +20,7 @@ from typing import Any
 
 import psutil
 
-from marginweave.flows.orchestration.servers import SERVER
+from marginweave.flows.prefect.servers import SERVER
 from tests.benchmarks.scale.peer import memory
 
 SAMPLE, LOOK = 0.05, 0.4  # seconds between samples of memory, and between looks for new processes

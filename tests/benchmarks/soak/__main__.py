@@ -20,8 +20,8 @@ from typing import Any
 
 import yaml
 
-from marginweave.schemas.ledger.accounts import Account
-from marginweave.tasks.ledger import Ledger, ledger_location
+from marginweave.accounting.accounts import Account
+from marginweave.ledger import Ledger, ledger_location
 from tests.benchmarks.soak.faults import FAULTS, mounted
 from tests.benchmarks.soak.findings import ENDED, Seen, checked, look
 from tests.benchmarks.soak.page import written

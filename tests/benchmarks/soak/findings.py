@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
-from marginweave.schemas.ledger.records import State
-from marginweave.tasks.ledger import Ledger, ledger_location
+from marginweave.accounting.records import State
+from marginweave.ledger import Ledger, ledger_location
 from tests.benchmarks.soak.services import Stand
 from tests.support.release_checks import RELEASED
 

@@ -9,28 +9,28 @@ _EARLIER = "tests/system/test_earlier_releases.py"
 FAULTS = (
     Fault(
         name="the published number of records follows an exact table of the rows",
-        file="tasks/normalize/marginals.py",
+        file="src/marginweave/estimate/marginals.py",
         text="    total, sigma = _total(marginals, configuration)\n    return Aggregates(",
         instead="    total, sigma = total_of_rows(configuration) or 0.0, 0.0\n    return Aggregates(",
         killed_by=("tests/system/test_known_totals.py::test_no_draw_depends_on_what_is_known[marginals]",),
     ),
     Fault(
         name="an invariant is stated as the table of another source",
-        file="tasks/publish/statement.py",
+        file="src/marginweave/publish/statement.py",
         text='if known.exact and known.table.origin == "these-rows"',
         instead='if known.exact and known.table.origin == "other-source"',
         killed_by=("tests/unit/schemas/test_known.py::test_what_is_known_of_these_rows_is_told",),
     ),
     Fault(
         name="each shard keeps a known table for itself, rounded down",
-        file="tasks/synthesize/known.py",
+        file="src/marginweave/records/known.py",
         text="np.diff((np.cumsum(self.counts) + shard) // shards, prepend=0)",
         instead="self.counts // shards",
         killed_by=("tests/laws/test_known_totals.py::test_shards_add_up",),
     ),
     Fault(
         name="files of an earlier release are used that nobody has published",
-        file="flows/run/earlier.py",
+        file="src/marginweave/runs/earlier.py",
         text='if record.outputs.get(f"release/{name}") != digest:',
         instead="if not record.outputs:",
         killed_by=(
@@ -40,7 +40,7 @@ FAULTS = (
     ),
     Fault(
         name="an earlier release counts as much as this one, whatever its noise",
-        file="tasks/normalize/earlier.py",
+        file="src/marginweave/estimate/earlier.py",
         text="counts = np.sum([counts / variances for _, counts, variances in tables], axis=0) / precision",
         instead="counts = np.mean([counts for _, counts, _ in tables], axis=0)",
         killed_by=(
@@ -49,14 +49,14 @@ FAULTS = (
     ),
     Fault(
         name="an earlier release changes the published number of records",
-        file="tasks/normalize/marginals.py",
+        file="src/marginweave/estimate/marginals.py",
         text="return estimate_total(marginals.drawn), precision",
         instead="return estimate_total([*(marginals.pooled or marginals.one_way), *marginals.larger]), precision",
         killed_by=(f"{_EARLIER}::test_no_draw_depends_on_an_earlier_release",),
     ),
     Fault(
         name="merged values are distinguished by this release alone, where an earlier one counted them better",
-        file="tasks/normalize/marginals.py",
+        file="src/marginweave/estimate/marginals.py",
         text="for m in marginals.measured[0])",
         instead="for m in marginals.one_way)",
         killed_by=(
@@ -65,7 +65,7 @@ FAULTS = (
     ),
     Fault(
         name="the verdict takes the noise of this release for that of both",
-        file="tasks/evaluate/bounds.py",
+        file="src/marginweave/evaluate/bounds.py",
         text="    one_way, wider = marginals.measured\n",
         instead="    one_way, wider = marginals.one_way, marginals.larger\n",
         killed_by=("tests/unit/evaluate/test_bounds.py::test_groups_are_as_small_as_both_releases_can_tell",),

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.budget import AccountantName, BasicAmount
-from marginweave.schemas.errors import InputError
-from marginweave.tasks.accounting.accountants import accountant, gdp_epsilon, gdp_mu, sds_rho
-from marginweave.tasks.accounting.composition import account_epsilon
-from marginweave.tasks.accounting.plan.draws import check_uncharged, uncharged_delta
-from marginweave.tasks.accounting.plan.k_tuples import level_multipliers, plan_budget
-from marginweave.tasks.mechanisms.exponential import selection_mu
-from marginweave.tasks.mechanisms.noise_table import MAX_SIGMA
+from marginweave.base.budget import AccountantName, BasicAmount
+from marginweave.base.errors import InputError
+from marginweave.accounting.accountants import accountant, gdp_epsilon, gdp_mu, sds_rho
+from marginweave.accounting.composition import account_epsilon
+from marginweave.planning.prices import check_uncharged, uncharged_delta
+from marginweave.planning.split import level_multipliers, plan_budget
+from marginweave.mechanisms.exponential import selection_mu
+from marginweave.mechanisms.noise_table import MAX_SIGMA
 from tests.support.budget_plans import configuration
 
 # R, epsilon, delta, Qp, Np, p, rho, eps_Q, sigma, with the square
@@ -226,8 +226,8 @@ def test_planning_loads_no_heavy_library() -> None:
     """A plan or a refusal must answer in under a second: no pandas, numba, OpenDP or Prefect."""
     heavy = {"pandas", "numba", "opendp", "prefect", "pyarrow", "great_expectations", "sqlalchemy"}
     code = (
-        "import sys, marginweave.tasks.accounting.plan.k_tuples, marginweave.tasks.mechanisms.gaussian, "
-        "marginweave.tasks.accounting.thresholds, marginweave.tasks.accounting.composition;"
+        "import sys, marginweave.planning.split, marginweave.mechanisms.gaussian, "
+        "marginweave.planning.thresholds, marginweave.accounting.composition;"
         f"sys.exit(bool({heavy!r} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

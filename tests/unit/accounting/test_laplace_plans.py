@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.flows.plan.noise import forecast, noise_forecast
-from marginweave.flows.run.limits import check_size
-from marginweave.schemas.budget import BasicAmount
-from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.draws import BudgetPlan
-from marginweave.schemas.errors import InputError
-from marginweave.tasks.accounting.accountants import gdp_epsilon
-from marginweave.tasks.accounting.plan.k_tuples import plan_budget
-from marginweave.tasks.aggregate.noise import planned_sigmas
-from marginweave.tasks.ledger.plans import check_plan
-from marginweave.tasks.mechanisms.laplace import laplace_scale, laplace_sigma
+from marginweave.forecast.noise import forecast, noise_forecast
+from marginweave.runs.limits import check_size
+from marginweave.base.budget import BasicAmount
+from marginweave.configuration.release import Configuration
+from marginweave.measurements.plan import BudgetPlan
+from marginweave.base.errors import InputError
+from marginweave.accounting.accountants import gdp_epsilon
+from marginweave.planning.split import plan_budget
+from marginweave.counts.noise import planned_sigmas
+from marginweave.ledger.plans import check_plan
+from marginweave.mechanisms.laplace import laplace_scale, laplace_sigma
 from tests.support.configurations import PRIVATE, configuration
 
 BOUGHT = {"type": "number", "bounds": "private", "within": [0, 200], "bins": 5}

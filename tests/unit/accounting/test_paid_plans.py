@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from marginweave.flows.plan.noise import forecast
-from marginweave.flows.run.limits import check_size
-from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.errors import InputError
-from marginweave.schemas.released.aggregates import Aggregates, Domain
-from marginweave.tasks.accounting.composition import composed_epsilon
-from marginweave.tasks.accounting.plan.k_tuples import plan_budget
-from marginweave.tasks.accounting.selection_composition import release_epsilon
-from marginweave.tasks.ledger.plans import check_plan
-from marginweave.tasks.mechanisms.gaussian import error_sigma
+from marginweave.forecast.noise import forecast
+from marginweave.runs.limits import check_size
+from marginweave.configuration.release import Configuration
+from marginweave.base.errors import InputError
+from marginweave.measurements.combinations import Aggregates, Domain
+from marginweave.accounting.composition import composed_epsilon
+from marginweave.planning.split import plan_budget
+from marginweave.accounting.selection_composition import release_epsilon
+from marginweave.ledger.plans import check_plan
+from marginweave.mechanisms.gaussian import error_sigma
 from tests.support.configurations import configuration
 from tests.support.published import stated
 

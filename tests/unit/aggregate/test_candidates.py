@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.errors import StageError
-from marginweave.tasks.aggregate import candidates as module
-from marginweave.tasks.aggregate.candidates import CandidateSet
+from marginweave.base.errors import StageError
+from marginweave.counts import candidates as module
+from marginweave.counts.candidates import CandidateSet
 from tests.support.tables import level_from
 
 SIZES = (2, 3, 5, 4)

@@ -8,9 +8,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.tasks.aggregate.candidates import CandidateSet
-from marginweave.tasks.encode.codes import EncodedTable
-from marginweave.tasks.mechanisms.randomness import KeyedBits
+from marginweave.counts.candidates import CandidateSet
+from marginweave.prepare.codes import EncodedTable
+from marginweave.mechanisms.randomness import KeyedBits
 from tests.support.candidates import SIZES, all_candidates, counted, from_codes, named_cells
 from tests.support.configurations import letters
 from tests.support.counting import contributions, count_bounded, histogram

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 from scipy.stats import binom
 
-from marginweave.schemas.released.aggregates import Level, LevelNoise
-from marginweave.tasks.aggregate import overflow
-from marginweave.tasks.aggregate.candidates import CandidateSet
-from marginweave.tasks.aggregate.level import LevelMechanism
-from marginweave.tasks.aggregate.overflow import Expectation, keep_most, raise_threshold
-from marginweave.tasks.evaluate.intervals import selected_interval
-from marginweave.tasks.mechanisms.gaussian import add_noise
+from marginweave.measurements.combinations import Level, LevelNoise
+from marginweave.counts import overflow
+from marginweave.counts.candidates import CandidateSet
+from marginweave.counts.level import LevelMechanism
+from marginweave.counts.overflow import Expectation, keep_most, raise_threshold
+from marginweave.estimate.intervals import selected_interval
+from marginweave.mechanisms.gaussian import add_noise
 from tests.support.seeded_bits import SeededBits
 from tests.support.tables import level_from
 

@@ -10,16 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marginweave.schemas.configuration.marginals import AdaptiveCliques
-from marginweave.schemas.configuration.synthesis import MixtureSynthesis
-from marginweave.schemas.released.measurements import Mask, Measurement
-from marginweave.tasks.aggregate.payloads import (
-    pack_pick,
-    pack_tables,
-    unpack_pick,
-    unpack_tables,
-)
-from marginweave.tasks.aggregate.rounds import (
+from marginweave.configuration.marginals import AdaptiveCliques
+from marginweave.configuration.synthesis import MixtureSynthesis
+from marginweave.measurements.tables import Mask, Measurement
+from marginweave.counts.payloads import pack_pick, pack_tables, unpack_pick, unpack_tables
+from marginweave.counts.rounds import (
     Round,
     candidate_sets,
     expected_noise,
@@ -29,8 +24,8 @@ from marginweave.tasks.aggregate.rounds import (
     shares_of,
     weight,
 )
-from marginweave.tasks.estimate.mixture.fit import fit_mixture
-from marginweave.tasks.estimate.mixture.model import pack_mixture, unpack_mixture
+from marginweave.estimate.mixture.fit import fit_mixture
+from marginweave.estimate.mixture.model import pack_mixture, unpack_mixture
 
 SIZES = (2, 3, 5, 7)
 

@@ -9,22 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marginweave.schemas.budget import Stability
-from marginweave.schemas.configuration.marginals import MarginalSettings
-from marginweave.schemas.draws import DrawKind, PlannedDraw
-from marginweave.schemas.errors import InputError
-from marginweave.schemas.released.measurements import Mask, Measurement
-from marginweave.tasks.accounting.plan.draws import gaussian_draw, priced_draw
-from marginweave.tasks.aggregate.domain import (
-    compress_codes,
-    compress_mask,
-    compress_measurement,
-    plan_compression,
-)
-from marginweave.tasks.aggregate.marginals import cells
-from marginweave.tasks.aggregate.selection import fitting, merge_pairs, most_cells, scored_pairs, selected_cliques
-from marginweave.tasks.mechanisms.laplace import DiscreteLaplace
-from marginweave.tasks.synthesize.release import expand_records
+from marginweave.base.budget import Stability
+from marginweave.configuration.marginals import MarginalSettings
+from marginweave.measurements.plan import DrawKind, PlannedDraw
+from marginweave.base.errors import InputError
+from marginweave.measurements.tables import Mask, Measurement
+from marginweave.planning.prices import gaussian_draw, priced_draw
+from marginweave.counts.discovery import compress_codes, compress_mask, compress_measurement, plan_compression
+from marginweave.counts.marginals import cells
+from marginweave.counts.selection import fitting, merge_pairs, most_cells, scored_pairs, selected_cliques
+from marginweave.mechanisms.laplace import DiscreteLaplace
+from marginweave.records.release import expand_records
 
 SIZES = (2, 3, 5, 7)
 

@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.errors import InputError
-from marginweave.schemas.question import read_condition, read_question
-from marginweave.schemas.released.aggregates import Domain
-from marginweave.schemas.released.measurements import Marginals, Measurement
-from marginweave.tasks.answers.codes import Codes
-from marginweave.tasks.answers.least_squares import LeastSquares
-from marginweave.tasks.answers.marginals import MarginalAnswers
-from marginweave.tasks.answers.tables import axes_of, noisy_tables
-from marginweave.tasks.normalize.marginals import compression_of
-from marginweave.tasks.structure.zeros import domain_sizes
+from marginweave.configuration.release import Configuration
+from marginweave.base.errors import InputError
+from marginweave.configuration.question import read_condition, read_question
+from marginweave.measurements.combinations import Domain
+from marginweave.measurements.tables import Marginals, Measurement
+from marginweave.answers.codes import Codes
+from marginweave.answers.least_squares import LeastSquares
+from marginweave.answers.marginals import MarginalAnswers
+from marginweave.answers.tables import axes_of, noisy_tables
+from marginweave.estimate.marginals import compression_of
+from marginweave.domain.zeros import domain_sizes
 from tests.support.configurations import configuration
 from tests.support.noisy_marginals import measure_merged
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from marginweave.schemas.released.aggregates import Domain
+from marginweave.measurements.combinations import Domain
 from tests.benchmarks.accuracy.coverage import Tally, codes, published
 from tests.benchmarks.accuracy.coverage_page import covered, section
 from tests.benchmarks.accuracy.tables import Table

@@ -11,7 +11,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from marginweave.tasks.accounting.plan.resolve import parse_configuration
+from marginweave.configuration.load import parse_configuration
 from tests.benchmarks.scale import tables, workers
 from tests.benchmarks.scale.figures import Figure, append, figure, fit_line, read
 from tests.benchmarks.scale.page import NOT_YET, render

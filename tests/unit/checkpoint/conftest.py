@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from marginweave.tasks.checkpoint.draw_files import DrawStore
-from marginweave.tasks.checkpoint.run_folder import RunFolder
-from marginweave.tasks.checkpoint.store import Store
-from marginweave.tasks.ledger import Ledger
+from marginweave.draws.files import DrawStore
+from marginweave.checkpoints.run_folder import RunFolder
+from marginweave.checkpoints.store import Store
+from marginweave.ledger import Ledger
 from tests.support.draws import KEY
 from tests.support.releases import ACCOUNT, reserve_release, small_plan
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from marginweave.tasks.checkpoint.store import Store
-from marginweave.tasks.references import CheckpointReference, StageResult
+from marginweave.checkpoints.store import Store
+from marginweave.draws.references import CheckpointReference, StageResult
 
 KEY = bytes(range(32))
 BLOCKS = [b"first block", b"second block"]

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.errors import StageError
-from marginweave.tasks.checkpoint.store import _END, _ENTRY, Store, open_blocks, write_blocks
+from marginweave.base.errors import StageError
+from marginweave.checkpoints.store import _END, _ENTRY, Store, open_blocks, write_blocks
 from tests.support.draws import KEY
 
 ADDRESS = ("stage", "encode", "0123")
@@ -163,7 +163,7 @@ def test_a_stage_that_fails_leaves_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("moment", ["in a block", "before the name"])
 def test_a_killed_writer_leaves_no_checkpoint(tmp_path: Path, moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """SIGKILL between any two steps: there is no file of that name, and the next writer is not disturbed."""
-    from marginweave.tasks.checkpoint import files
+    from marginweave.base import durable as files
 
     def die() -> None:
         os.kill(os.getpid(), signal.SIGKILL)

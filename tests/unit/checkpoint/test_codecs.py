@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from marginweave.tasks.checkpoint.codecs import pack_arrays, pack_table, unpack_arrays, unpack_table
+from marginweave.checkpoints.codecs import pack_arrays, pack_table, unpack_arrays, unpack_table
 
 ARRAYS = st.dictionaries(
     st.text(max_size=8),

@@ -6,12 +6,12 @@ import signal
 
 import pytest
 
-from marginweave.schemas.ledger.records import State
-from marginweave.tasks.checkpoint import draws
-from marginweave.tasks.checkpoint.draw_files import DrawStore
-from marginweave.tasks.interruption import Interruption, Stopped
-from marginweave.tasks.ledger import Ledger
-from marginweave.tasks.mechanisms.randomness import DrawBits
+from marginweave.accounting.records import State
+from marginweave.draws import protocol as draws
+from marginweave.draws.files import DrawStore
+from marginweave.base.interruption import Interruption, Stopped
+from marginweave.ledger import Ledger
+from marginweave.mechanisms.randomness import DrawBits
 from tests.support.draws import draw_of_bits, prepared_draw, take_part
 
 

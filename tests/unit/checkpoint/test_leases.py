@@ -6,13 +6,13 @@ import os
 
 import pytest
 
-from marginweave.schemas.errors import BudgetError, MachineError
-from marginweave.schemas.ledger.records import State
-from marginweave.tasks.checkpoint.draw_files import DrawStore
-from marginweave.tasks.checkpoint.draws import Attempt, PreparedDraw, run_draw
-from marginweave.tasks.checkpoint.files import StagedFile
-from marginweave.tasks.ledger import Ledger
-from marginweave.tasks.mechanisms.randomness import DrawBits
+from marginweave.base.errors import BudgetError, MachineError
+from marginweave.accounting.records import State
+from marginweave.draws.files import DrawStore
+from marginweave.draws.protocol import Attempt, PreparedDraw, run_draw
+from marginweave.base.durable import StagedFile
+from marginweave.ledger import Ledger
+from marginweave.mechanisms.randomness import DrawBits
 from tests.support.draws import draw_of_bits, never_made, prepared_draw, secrets_of, settle_begun, take_part
 from tests.support.releases import PROGRAM
 

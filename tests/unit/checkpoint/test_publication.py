@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from marginweave.schemas.errors import StageError
-from marginweave.tasks.checkpoint.run_folder import RunFolder, publish_staged, published_place, staged_release
+from marginweave.base.errors import StageError
+from marginweave.checkpoints.run_folder import RunFolder, publish_staged, published_place, staged_release
 
 FILES = {"a.csv": b"a,b\n", "privacy.json": b"{}\n"}
 BOOKED = {f"release/{name}": hashlib.sha256(content).hexdigest() for name, content in FILES.items()}

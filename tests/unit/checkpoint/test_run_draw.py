@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from marginweave.schemas.errors import BudgetError, InputError, StageError
-from marginweave.schemas.ledger.records import Event, EventKind, State
-from marginweave.tasks.checkpoint.draw_files import DrawSecrets, DrawStore
-from marginweave.tasks.checkpoint.files import StagedFile
-from marginweave.tasks.ledger import Ledger
-from marginweave.tasks.ledger.draws import Draws
-from marginweave.tasks.mechanisms.randomness import DrawBits
+from marginweave.base.errors import BudgetError, InputError, StageError
+from marginweave.accounting.records import Event, EventKind, State
+from marginweave.draws.files import DrawSecrets, DrawStore
+from marginweave.base.durable import StagedFile
+from marginweave.ledger import Ledger
+from marginweave.ledger.draws import Draws
+from marginweave.mechanisms.randomness import DrawBits
 from tests.support.draws import (
     draw_of_bits,
     never_made,
@@ -387,7 +387,7 @@ def test_tainted_draws_are_lost_and_not_stored(
     ledger: Ledger, draw_store: DrawStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A draw from a seed that is not the operating system's is neither committed nor kept where a resume could adopt it."""
-    from marginweave.tasks.checkpoint.draw_files import SystemSeeds
+    from marginweave.draws.files import SystemSeeds
 
     monkeypatch.setattr(SystemSeeds, "tainted", True)
     with pytest.raises(BudgetError, match="tainted"):

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from marginweave.schemas.errors import InputError, StageError
-from marginweave.schemas.released.manifest import Manifest, RunState, StageEntry
-from marginweave.tasks.checkpoint import files
-from marginweave.tasks.checkpoint.run_folder import RunFolder
+from marginweave.base.errors import InputError, StageError
+from marginweave.released.manifest import Manifest, RunState, StageEntry
+from marginweave.base import durable as files
+from marginweave.checkpoints.run_folder import RunFolder
 
 NOW = datetime(2026, 11, 20, 12, 0, 0, 123456, tzinfo=UTC)
 DIGEST = "ab" * 32

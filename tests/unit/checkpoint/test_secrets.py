@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from marginweave.schemas.errors import BudgetError
-from marginweave.tasks.checkpoint.draw_files import DrawSecrets, DrawStore, SystemSeeds
-from marginweave.tasks.checkpoint.run_folder import RunFolder
-from marginweave.tasks.ledger import Ledger
+from marginweave.base.errors import BudgetError
+from marginweave.draws.files import DrawSecrets, DrawStore, SystemSeeds
+from marginweave.checkpoints.run_folder import RunFolder
+from marginweave.ledger import Ledger
 from tests.support.draws import never_made, prepared_draw, secrets_of, take_part
 
 KEY = bytes(range(32))

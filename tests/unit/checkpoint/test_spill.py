@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.errors import MachineError
-from marginweave.tasks.checkpoint.spill import Spill
+from marginweave.base.errors import MachineError
+from marginweave.checkpoints.spill import Spill
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.binary(max_size=9)), max_size=12))

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.errors import StageError
-from marginweave.tasks.checkpoint.draw_files import DrawStore
-from marginweave.tasks.checkpoint.run_folder import RunFolder
-from marginweave.tasks.checkpoint.store import Store, address, open_seal, seal
+from marginweave.base.errors import StageError
+from marginweave.draws.files import DrawStore
+from marginweave.checkpoints.run_folder import RunFolder
+from marginweave.checkpoints.store import Store, address, open_seal, seal
 from tests.support.draws import stage_draw
 
 

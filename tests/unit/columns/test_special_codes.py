@@ -10,18 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.configuration.columns import NumberColumn
-from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.configuration.yaml_source import parse_yaml
+from marginweave.configuration.columns import NumberColumn
+from marginweave.configuration.release import Configuration
+from marginweave.configuration.yaml_source import parse_yaml
 from marginweave.schemas.contracts import broken_rules, clean_schema, output_schema
-from marginweave.schemas.errors import InputError
-from marginweave.schemas.released.aggregates import Domain
-from marginweave.tasks.accounting.plan.resolve import parse_configuration
-from marginweave.tasks.decode.decode import decode_table
-from marginweave.tasks.encode.codes import encode_table
-from marginweave.tasks.encode.task import imputation_weights
-from marginweave.tasks.preprocess.clean import clean_frame, clean_table
-from marginweave.tasks.preprocess.task import _without_codes
+from marginweave.base.errors import InputError
+from marginweave.measurements.combinations import Domain
+from marginweave.configuration.load import parse_configuration
+from marginweave.records.decode import decode_table
+from marginweave.prepare.codes import encode_table
+from marginweave.prepare.encode import imputation_weights
+from marginweave.prepare.clean import clean_frame, clean_table
+from marginweave.tasks.preprocess import _without_codes
 from tests.support.configurations import configuration, raw
 
 RATIO = {"type": "number", "bounds": [0, 500], "bins": 5, "decimals": 0, "missing": ["", "998"]}

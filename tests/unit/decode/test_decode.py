@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from scipy.stats import chi2
 
-from marginweave.schemas.configuration.columns import NumberColumn
-from marginweave.schemas.errors import InputError
-from marginweave.schemas.released.aggregates import Domain
-from marginweave.tasks.decode.decode import decode_table
+from marginweave.configuration.columns import NumberColumn
+from marginweave.base.errors import InputError
+from marginweave.measurements.combinations import Domain
+from marginweave.records.decode import decode_table
 from tests.support.configurations import configuration
 
 

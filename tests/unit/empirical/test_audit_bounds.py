@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import ndtr
 
-from marginweave.schemas.budget import Stability
-from marginweave.tasks.empirical.findings import (
+from marginweave.base.budget import Stability
+from marginweave.audit.findings import (
     Finding,
     Hits,
     Interval,
@@ -26,7 +26,7 @@ from marginweave.tasks.empirical.findings import (
     split_cut,
     worst_pair,
 )
-from marginweave.tasks.mechanisms.percentile import rank_scores, score_sensitivity
+from marginweave.mechanisms.percentile import rank_scores, score_sensitivity
 
 
 @given(st.floats(0.05, 3), st.floats(0, 0.05))

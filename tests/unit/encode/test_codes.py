@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marginweave.schemas.configuration.columns import NumberColumn
-from marginweave.tasks.columns import values_of
-from marginweave.tasks.encode.codes import code_type
+from marginweave.configuration.columns import NumberColumn
+from marginweave.columns import values_of
+from marginweave.prepare.codes import code_type
 from tests.support.configurations import configuration
 from tests.support.tables import encoded
 

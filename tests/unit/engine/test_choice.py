@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from marginweave.schemas.errors import StageError
-from marginweave.schemas.released.manifest import Manifest
-from marginweave.tasks.checkpoint.run_folder import RunFolder
-from marginweave.tasks.engine.choice import prepare_engine
-from marginweave.tasks.references import RunReference
+from marginweave.base.errors import StageError
+from marginweave.released.manifest import Manifest
+from marginweave.checkpoints.run_folder import RunFolder
+from marginweave.counts.engine import prepare_engine
+from marginweave.draws.references import RunReference
 from tests.support.configurations import configuration
 
 
@@ -45,7 +45,7 @@ def test_what_a_killed_attempt_has_left_is_removed(tmp_path: Path) -> None:
 
 
 def test_a_cluster_has_to_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = pytest.importorskip("marginweave.tasks.engine.cluster")
+    cluster = pytest.importorskip("marginweave.counts.cluster")
     monkeypatch.setattr(cluster, "_PATIENCE", "1s")
     prepare_engine(begun(tmp_path / "here", engine={"dask": "local"}))
     with pytest.raises(StageError, match="cannot be reached"):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marginweave.tasks.engine.local import LocalEngine, in_order
+from marginweave.base.parallel import LocalEngine, in_order
 
 
 @given(st.lists(st.integers(), max_size=20), st.integers(1, 5))

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from marginweave.schemas.errors import InputError
-from marginweave.tasks.evaluate.internal import attack
+from marginweave.base.errors import InputError
+from marginweave.evaluate.internal import attack
 
 pytest.importorskip("syntheval")
 

@@ -9,22 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.errors import InputError
-from marginweave.schemas.released.aggregates import Aggregates, Domain, Level, LevelNoise
-from marginweave.schemas.released.measurements import Marginals, Measurement
-from marginweave.tasks.accounting.plan.k_tuples import plan_budget
-from marginweave.tasks.evaluate.bounds import (
-    bounding_biases,
-    distance_bound,
-    marginal_bounds,
-    most_cut_records,
-)
-from marginweave.tasks.evaluate.cells import Records
-from marginweave.tasks.evaluate.intervals import marginal_intervals
-from marginweave.tasks.evaluate.verdict import verdict
-from marginweave.tasks.normalize.marginals import marginal_counts, normalize_marginals
-from marginweave.tasks.publish.wording import stated_confidence
+from marginweave.configuration.release import Configuration
+from marginweave.base.errors import InputError
+from marginweave.measurements.combinations import Aggregates, Domain, Level, LevelNoise
+from marginweave.measurements.tables import Marginals, Measurement
+from marginweave.planning.split import plan_budget
+from marginweave.evaluate.bounds import bounding_biases, distance_bound, marginal_bounds, most_cut_records
+from marginweave.evaluate.cells import Records
+from marginweave.estimate.intervals import marginal_intervals
+from marginweave.evaluate.verdict import verdict
+from marginweave.estimate.marginals import marginal_counts, normalize_marginals
+from marginweave.publish.wording import stated_confidence
 from tests.support.configurations import configuration
 
 MARGINALS = {"method": "marginals", "cliques": [["sex", "region"]]}

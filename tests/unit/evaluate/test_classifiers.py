@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 import statsmodels.api as sm
 
-from marginweave.tasks.evaluate.classifiers import MOST_RECORDS, downstream, fixed_order, indicators, propensity
-from marginweave.tasks.evaluate.metrics import evaluate_internal
+from marginweave.evaluate.classifiers import MOST_RECORDS, downstream, fixed_order, indicators, propensity
+from marginweave.evaluate.metrics import evaluate_internal
 from tests.support.known import known
 from tests.support.noisy_counts import domain_of
 

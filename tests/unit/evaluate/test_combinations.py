@@ -7,16 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marginweave.tasks.evaluate.agreement import (
-    bucket_means,
-    bucket_sums,
-    combination_sums,
-    count_buckets,
-    length_metrics,
-)
-from marginweave.tasks.evaluate.cells import Cells, Records
-from marginweave.tasks.evaluate.metrics import evaluate_internal, evaluate_release
-from marginweave.tasks.evaluate.tallies import Numbering
+from marginweave.evaluate.agreement import bucket_means, bucket_sums, combination_sums, count_buckets, length_metrics
+from marginweave.evaluate.cells import Cells, Records
+from marginweave.evaluate.metrics import evaluate_internal, evaluate_release
+from marginweave.evaluate.tallies import Numbering
 from tests.support.known import known
 from tests.support.noisy_counts import aggregates_of, domain_of
 

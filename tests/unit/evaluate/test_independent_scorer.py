@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from marginweave.tasks.evaluate.metrics import evaluate_internal
+from marginweave.evaluate.metrics import evaluate_internal
 from tests.support.coded_tables import coded, texts
 from tests.support.places import DATA
 

@@ -10,21 +10,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.configuration.synthesis import MixtureSynthesis
-from marginweave.schemas.released.aggregates import Domain
-from marginweave.schemas.released.evaluation import ErrorParts
-from marginweave.tasks.aggregate.payloads import pack_aggregates, pack_marginals
-from marginweave.tasks.decode.task import decode
-from marginweave.tasks.estimate.mixture.model import Mixture
-from marginweave.tasks.evaluate.agreement import error_parts, expected_shares
-from marginweave.tasks.evaluate.cells import Records
-from marginweave.tasks.evaluate.metrics import evaluate_release
-from marginweave.tasks.evaluate.task import evaluate
-from marginweave.tasks.normalize.marginals import Spread, normalize_marginals
-from marginweave.tasks.references import DerivedReference, StageResult
-from marginweave.tasks.synthesize import release
-from marginweave.tasks.synthesize.task import fit_model, synthesize
+from marginweave.configuration.release import Configuration
+from marginweave.configuration.synthesis import MixtureSynthesis
+from marginweave.measurements.combinations import Domain
+from marginweave.released.evaluation import ErrorParts
+from marginweave.counts.payloads import pack_aggregates, pack_marginals
+from marginweave.tasks.decode import decode
+from marginweave.estimate.mixture.model import Mixture
+from marginweave.evaluate.agreement import error_parts, expected_shares
+from marginweave.evaluate.cells import Records
+from marginweave.evaluate.metrics import evaluate_release
+from marginweave.tasks.evaluate import evaluate
+from marginweave.estimate.marginals import Spread, normalize_marginals
+from marginweave.draws.references import DerivedReference, StageResult
+from marginweave.records import release
+from marginweave.tasks.synthesize import fit_model, synthesize
 from tests.support.noisy_counts import aggregates_of, domain_of
 from tests.support.noisy_marginals import config, marginals
 from tests.support.released_tuples import four_columns, random_rows, released

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from marginweave.schemas.configuration.release import Configuration
-from marginweave.tasks.encode.codes import encode_table
-from marginweave.tasks.evaluate.internal import published_records
-from marginweave.tasks.evaluate.rules import broken_rules
-from marginweave.tasks.preprocess.clean import clean_table
-from marginweave.tasks.publish.synthetic import write_synthetic
+from marginweave.configuration.release import Configuration
+from marginweave.prepare.codes import encode_table
+from marginweave.evaluate.internal import published_records
+from marginweave.evaluate.rules import broken_rules
+from marginweave.prepare.clean import clean_table
+from marginweave.publish.synthetic import write_synthetic
 from tests.support.configurations import configuration
 from tests.support.published import COLUMNS, made_records, published, table_of
 

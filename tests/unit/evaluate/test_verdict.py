@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marginweave.schemas.configuration.columns import NumberColumn
-from marginweave.schemas.released.aggregates import Aggregates, Domain, Level, LevelNoise
-from marginweave.schemas.released.evaluation import MarginalBound
-from marginweave.schemas.released.verdict import CARE, GOOD, grade
-from marginweave.tasks.aggregate.domain import Compression
-from marginweave.tasks.evaluate.doubts import ColumnFacts, column_facts, doubts, mean_doubt
-from marginweave.tasks.evaluate.verdict import expected_errors, merged_shares, verdict
+from marginweave.configuration.columns import NumberColumn
+from marginweave.measurements.combinations import Aggregates, Domain, Level, LevelNoise
+from marginweave.released.evaluation import MarginalBound
+from marginweave.released.verdict import CARE, GOOD, grade
+from marginweave.counts.discovery import Compression
+from marginweave.evaluate.doubts import ColumnFacts, column_facts, doubts, mean_doubt
+from marginweave.evaluate.verdict import expected_errors, merged_shares, verdict
 from tests.support.configurations import configuration
 
 NAMES = ("sex", "region", "age", "grade")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from marginweave.flows.plan.accuracy import method_forecast
+from marginweave.forecast.accuracy import method_forecast
 from tests.support.configurations import PRIVATE, configuration
 
 MARGINALS = {"aggregate__method": "marginals"}

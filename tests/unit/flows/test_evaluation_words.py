@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from marginweave.flows.cli.released import _evaluation_words
-from marginweave.schemas.released.evaluation import ErrorParts
+from marginweave.released.evaluation import ErrorParts
 from tests.support.published import EVALUATION
 
 KNOWN = ErrorParts(length=1, model_error=0.25, sampling_error=0.5)

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from marginweave.flows.run import prefect_records
-from marginweave.flows.run.prefect_records import MachineFailed, announce, announced, warn_of_exhaustion
-from marginweave.schemas.budget import BasicAmount, Cost
-from marginweave.schemas.errors import BudgetError, InputError, MachineError, OperatorError, UnreachableLedger
-from marginweave.schemas.ledger.accounts import Account, AccountTotal, Box, Spent
-from marginweave.tasks.ledger.boxes import spent_share
+from marginweave.flows.prefect import records as prefect_records
+from marginweave.flows.prefect.records import MachineFailed, announce, announced, warn_of_exhaustion
+from marginweave.base.budget import BasicAmount, Cost
+from marginweave.base.errors import BudgetError, InputError, MachineError, OperatorError, UnreachableLedger
+from marginweave.accounting.accounts import Account, AccountTotal, Box, Spent
+from marginweave.ledger.boxes import spent_share
 
 SECRET = "a value of the table"
 

@@ -13,11 +13,11 @@ from typer.testing import CliRunner, Result
 
 import marginweave as mw
 from marginweave.flows.cli.app import _invoke, app
-from marginweave.schemas.ledger.accounts import Account, Spent
-from marginweave.tasks.accounting.plan.k_tuples import plan_budget
-from marginweave.tasks.accounting.plan.resolve import load_configuration
-from marginweave.tasks.ledger import Ledger
-from marginweave.tasks.ledger.boxes import admitted
+from marginweave.accounting.accounts import Account, Spent
+from marginweave.planning.split import plan_budget
+from marginweave.configuration.load import load_configuration
+from marginweave.ledger import Ledger
+from marginweave.ledger.boxes import admitted
 from tests.support.people_table import people
 from tests.support.places import EXAMPLES
 from tests.support.plain_runs import run_plainly

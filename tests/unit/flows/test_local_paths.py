@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from marginweave.flows.cli.app import app
 from marginweave.flows.cli.console import LocalCommand
-from marginweave.flows.orchestration.environment import home_directory
-from marginweave.schemas.errors import InputError
+from marginweave.runs.home import home_directory
+from marginweave.base.errors import InputError
 
 
 def commands(group: Any) -> list[Any]:

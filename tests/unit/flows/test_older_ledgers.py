@@ -15,15 +15,15 @@ import pytest
 from typer.testing import CliRunner
 
 from marginweave.flows.cli.app import app
-from marginweave.schemas.budget import BasicAmount
-from marginweave.schemas.errors import BudgetError
-from marginweave.schemas.ledger.accounts import Account
-from marginweave.schemas.ledger.records import CHARGED
-from marginweave.tasks.ledger import Ledger, Witness, upgrade
-from marginweave.tasks.ledger.audit import audit_ledger
-from marginweave.tasks.ledger.keys import load_key
-from marginweave.tasks.ledger.reconciliation import OtherHomes
-from marginweave.tasks.ledger.witness import SEEN
+from marginweave.base.budget import BasicAmount
+from marginweave.base.errors import BudgetError
+from marginweave.accounting.accounts import Account
+from marginweave.accounting.records import CHARGED
+from marginweave.ledger import Ledger, Witness, upgrade
+from marginweave.ledger.audit import audit_ledger
+from marginweave.ledger.keys import load_key
+from marginweave.ledger.reconciliation import OtherHomes
+from marginweave.ledger.witness import SEEN
 from tests.support.homes import unpack_home
 from tests.support.people_table import people
 from tests.support.plain_runs import run_plainly

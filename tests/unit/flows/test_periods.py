@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from prefect.client.schemas.schedules import CronSchedule, IntervalSchedule
 from prefect.server.schemas import schedules as served
 
-from marginweave.flows.run.periods import period_name
+from marginweave.flows.prefect.periods import period_name
 
 ZONES = ("UTC", "Europe/Oslo", "America/New_York", "Pacific/Apia", "Australia/Lord_Howe")
 CRONS = (

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from marginweave.flows.plan.cost import SERVER, RunCost, run_cost
-from marginweave.flows.plan.sizes import planned_tables, size_forecast
-from marginweave.schemas.configuration.release import Configuration
-from marginweave.tasks.accounting.plan.k_tuples import plan_budget
-from marginweave.tasks.accounting.plan.resolve import parse_configuration
+from marginweave.forecast.cost import SERVER, RunCost, run_cost
+from marginweave.forecast.sizes import planned_tables, size_forecast
+from marginweave.configuration.release import Configuration
+from marginweave.planning.split import plan_budget
+from marginweave.configuration.load import parse_configuration
 from tests.support.configurations import configuration, raw
 from tests.support.known import known
 
@@ -98,7 +98,7 @@ def test_a_line_says_it_for_each_size_but_not_of_methods_that_nobody_measured() 
 
 def test_a_plan_needs_neither_numba_nor_scipy() -> None:
     code = (
-        "import sys; from tests.support.configurations import configuration; from marginweave.flows.plan.sizes import *;"
+        "import sys; from tests.support.configurations import configuration; from marginweave.forecast.sizes import *;"
         "size_forecast(configuration(aggregate=None)); sys.exit(bool({'numba', 'scipy'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

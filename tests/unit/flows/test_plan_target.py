@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marginweave.flows.plan.expected import (
+from marginweave.forecast.expected import (
     LAWS,
     ROWS,
     count_noise_alone,
@@ -20,7 +20,7 @@ from marginweave.flows.plan.expected import (
     measured_epsilons,
     unmeasured,
 )
-from marginweave.flows.plan.target import (
+from marginweave.forecast.target import (
     TWO_DIGITS,
     ErrorTarget,
     group_error,
@@ -31,8 +31,8 @@ from marginweave.flows.plan.target import (
     target_forecast,
     with_epsilon,
 )
-from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.errors import InputError
+from marginweave.configuration.release import Configuration
+from marginweave.base.errors import InputError
 from tests.support.configurations import PRIVATE, configuration
 
 SIZES = (2, 3, 4, 4, 5, 6, 7, 9, 12, 3)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from marginweave.tasks.checkpoint.files import Reserve, staged_file, write_once
-from marginweave.tasks.engine.local import available_cores
+from marginweave.base.durable import Reserve, staged_file, write_once
+from marginweave.base.parallel import available_cores
 
 
 def test_windows_gets_a_sentence() -> None:

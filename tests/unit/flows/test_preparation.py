@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from marginweave.flows.run.preparation import attended, prepare_run
-from marginweave.flows.run.request import read_request
-from marginweave.schemas.errors import InputError
-from marginweave.tasks.accounting.plan import defaults
-from marginweave.tasks.accounting.plan.resolve import load_configuration
-from marginweave.tasks.references import RunReference
+from marginweave.runs.preparation import attended, prepare_run
+from marginweave.runs.request import read_request
+from marginweave.base.errors import InputError
+from marginweave.configuration import defaults
+from marginweave.configuration.load import load_configuration
+from marginweave.draws.references import RunReference
 from tests.support.configurations import FAIR
 
 
@@ -40,7 +40,7 @@ def test_a_run_keeps_the_resolution_it_was_begun_with(tmp_path: Path, monkeypatc
     begun = prepare_run(read_request(path, run=None, source=None, home=tmp_path))[0]
     original = defaults.resolve_aggregate
     monkeypatch.setattr(
-        "marginweave.tasks.accounting.plan.resolve.resolve_aggregate", lambda c: {**original(c), "cliques": {"all": 1}}
+        "marginweave.configuration.load.resolve_aggregate", lambda c: {**original(c), "cliques": {"all": 1}}
     )
     request = read_request(path, run=None, source=None, home=tmp_path)
     assert load_configuration(path).canonical() != begun.manifest.configuration

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.protection_hook import heard, witness
 
-_CALL = "import os; os.umask({umask}); from marginweave.flows.run.process_hardening import protect_process; {call}"
+_CALL = "import os; os.umask({umask}); from marginweave.runs.process_hardening import protect_process; {call}"
 
 
 @pytest.mark.parametrize(

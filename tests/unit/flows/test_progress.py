@@ -14,12 +14,12 @@ import typer
 from rich.console import Console
 
 from marginweave.flows.cli.console import Commands
-from marginweave.flows.run import progress
-from marginweave.flows.run.progress import reporting
-from marginweave.flows.run.stopping import UNFINISHED
-from marginweave.schemas.errors import BudgetError, InputError, OperatorError, StageError
-from marginweave.tasks.interruption import INTERRUPTION, Stopped
-from marginweave.tasks.progress import listener
+from marginweave.runs import progress
+from marginweave.runs.progress import reporting
+from marginweave.runs.stopping import UNFINISHED
+from marginweave.base.errors import BudgetError, InputError, OperatorError, StageError
+from marginweave.base.interruption import INTERRUPTION, Stopped
+from marginweave.base.progress import listener
 
 
 def lines(monkeypatch: pytest.MonkeyPatch, error: BaseException | None) -> list[dict[str, Any]]:

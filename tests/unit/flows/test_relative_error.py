@@ -7,8 +7,8 @@ import math
 
 import pytest
 
-from marginweave.flows.plan.accuracy import relative_errors
-from marginweave.flows.plan.noise import forecast
+from marginweave.forecast.accuracy import relative_errors
+from marginweave.forecast.noise import forecast
 from tests.support.configurations import configuration
 
 ROWS = 5000

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from marginweave.flows.run import prefect_records
-from marginweave.flows.run.preparation import internal_evaluation_due
-from marginweave.schemas.errors import BudgetError
-from marginweave.schemas.released.manifest import RunState
+from marginweave.flows.prefect import records as prefect_records
+from marginweave.runs.preparation import internal_evaluation_due
+from marginweave.base.errors import BudgetError
+from marginweave.released.manifest import RunState
 from tests.support.configurations import FAIR
 
 

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from marginweave.flows.orchestration.environment import home_directory
-from marginweave.flows.postprocess.published import rewrite_report
-from marginweave.flows.postprocess.retention import list_runs, purge_older, purge_run
-from marginweave.flows.run.lookup import decide, describe_progress, record_stop_reason
-from marginweave.flows.run.request import ledger_file_of, ledger_of
-from marginweave.schemas.errors import BudgetError, InputError, OperatorError
-from marginweave.schemas.released.manifest import Manifest, RunState
-from marginweave.tasks.checkpoint.run_folder import RunFolder
-from marginweave.tasks.ledger import Ledger
+from marginweave.runs.home import home_directory
+from marginweave.runs.published import rewrite_report
+from marginweave.runs.retention import list_runs, purge_older, purge_run
+from marginweave.runs.lookup import decide, describe_progress, record_stop_reason
+from marginweave.runs.request import ledger_file_of, ledger_of
+from marginweave.base.errors import BudgetError, InputError, OperatorError
+from marginweave.released.manifest import Manifest, RunState
+from marginweave.checkpoints.run_folder import RunFolder
+from marginweave.ledger import Ledger
 from tests.support.releases import ACCOUNT, DRAWS, reserve_release, small_plan
 
 

@@ -12,8 +12,8 @@ import pytest
 from httpx import ConnectError
 from prefect.settings import PREFECT_HOME, temporary_settings
 
-from marginweave.flows.orchestration import supervisor
-from marginweave.flows.orchestration.supervisor import SIGN_OF_LIFE, supervise
+from marginweave.flows.prefect import supervisor
+from marginweave.flows.prefect.supervisor import SIGN_OF_LIFE, supervise
 
 OLD = 1_000_000_000.0
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from sqlalchemy import URL, make_url
 
-from marginweave.schemas.budget import Neighbors
-from marginweave.schemas.draws import BudgetPlan
-from marginweave.schemas.ledger.accounts import Account
-from marginweave.schemas.ledger.records import ReleaseRecord
-from marginweave.tasks.ledger import Ledger, LedgerLocation, ledger_location, upgrade
+from marginweave.base.budget import Neighbors
+from marginweave.measurements.plan import BudgetPlan
+from marginweave.accounting.accounts import Account
+from marginweave.accounting.records import ReleaseRecord
+from marginweave.ledger import Ledger, LedgerLocation, ledger_location, upgrade
 from tests.support.postgres import Server, postgres_server
 from tests.support.releases import ACCOUNT, DRAWS, gaussian, reserve_release, small_plan
 

@@ -16,12 +16,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.errors import BudgetError, InputError
-from marginweave.schemas.ledger.accounts import Account
-from marginweave.schemas.ledger.records import State
-from marginweave.tasks.accounting.accountants import gdp_epsilon, gdp_mu
-from marginweave.tasks.ledger import Ledger, ReleaseRequest
-from marginweave.tasks.ledger.boxes import box_for
+from marginweave.base.errors import BudgetError, InputError
+from marginweave.accounting.accounts import Account
+from marginweave.accounting.records import State
+from marginweave.accounting.accountants import gdp_epsilon, gdp_mu
+from marginweave.ledger import Ledger, ReleaseRequest
+from marginweave.ledger.boxes import box_for
 from tests.support.releases import ALONE, FULL, PROGRAM, gaussian, small_plan
 
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from marginweave.schemas.errors import BudgetError, InputError
-from marginweave.tasks.ledger import Ledger
-from marginweave.tasks.ledger.audit import audit_ledger
-from marginweave.tasks.ledger.keys import load_key
+from marginweave.base.errors import BudgetError, InputError
+from marginweave.ledger import Ledger
+from marginweave.ledger.audit import audit_ledger
+from marginweave.ledger.keys import load_key
 from tests.support.databases import on_both
 
 pytestmark = on_both

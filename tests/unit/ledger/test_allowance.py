@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.budget import BasicAmount, Cost, amount
-from marginweave.schemas.draws import BudgetPlan, DrawKind, PlannedDraw
-from marginweave.schemas.errors import AuditError, BudgetError, InputError
-from marginweave.schemas.ledger.accounts import Account, Box
-from marginweave.schemas.ledger.records import Event, EventKind, ReleaseRecord, now
-from marginweave.tasks.accounting.accountants import gdp_mu
-from marginweave.tasks.ledger import Ledger, accounts
-from marginweave.tasks.ledger.audit import audit_ledger
-from marginweave.tasks.ledger.keys import load_key
-from marginweave.tasks.ledger.tables import columns_of, event_of
+from marginweave.base.budget import BasicAmount, Cost, amount
+from marginweave.measurements.plan import BudgetPlan, DrawKind, PlannedDraw
+from marginweave.base.errors import AuditError, BudgetError, InputError
+from marginweave.accounting.accounts import Account, Box
+from marginweave.accounting.records import Event, EventKind, ReleaseRecord, now
+from marginweave.accounting.accountants import gdp_mu
+from marginweave.ledger import Ledger, accounts
+from marginweave.ledger.audit import audit_ledger
+from marginweave.ledger.keys import load_key
+from marginweave.ledger.tables import columns_of, event_of
 
 ALLOWANCE = BasicAmount(epsilon=Decimal("0.5"), delta=Decimal("1e-7"))
 Ask = Callable[..., ReleaseRecord]
@@ -158,7 +158,7 @@ def test_the_audit_counts_the_allowance_again(people, ask, location: Path, monke
     """A writer that forgets the allowance is found by the auditor, at the row that overdrew it."""
     ask("first", "0.3")
     audit_ledger(location, load_key(location, {}, ""))
-    monkeypatch.setattr("marginweave.tasks.ledger.releases.refusal", lambda *_: None)
+    monkeypatch.setattr("marginweave.ledger.releases.refusal", lambda *_: None)
     ask("second", "0.3")
     with pytest.raises(AuditError, match="with release second, account people is over its cap"):
         audit_ledger(location, load_key(location, {}, ""))

@@ -8,13 +8,13 @@ from decimal import Decimal
 
 import pytest
 
-from marginweave.schemas.errors import AuditError, BudgetError, InputError
-from marginweave.schemas.ledger.accounts import Account
-from marginweave.schemas.ledger.records import Event, EventKind, ReleaseRecord, now
-from marginweave.tasks.ledger import Ledger
-from marginweave.tasks.ledger.audit import audit_ledger
-from marginweave.tasks.ledger.keys import load_key
-from marginweave.tasks.ledger.releases import publication
+from marginweave.base.errors import AuditError, BudgetError, InputError
+from marginweave.accounting.accounts import Account
+from marginweave.accounting.records import Event, EventKind, ReleaseRecord, now
+from marginweave.ledger import Ledger
+from marginweave.ledger.audit import audit_ledger
+from marginweave.ledger.keys import load_key
+from marginweave.ledger.releases import publication
 from tests.support.databases import on_both
 from tests.support.releases import ACCOUNT, DRAWS
 
@@ -169,7 +169,7 @@ def test_a_correction_that_does_not_say_so_of_the_old_release_is_found(
     drawn("old")
     ledger.releases.publish("old", "lease of old", FILES)
     drawn("new", supersedes="old")
-    monkeypatch.setattr("marginweave.tasks.ledger.releases.publication", lambda *a: publication(*a)[:1])
+    monkeypatch.setattr("marginweave.ledger.releases.publication", lambda *a: publication(*a)[:1])
     ledger.releases.publish("new", "lease of new", FILES)
     with pytest.raises(AuditError, match="release new corrects old, and no row says so of that one"):
         audit()
@@ -201,7 +201,7 @@ def test_a_second_correction_that_is_published_past_the_rules_is_found(ledger, d
     for name in ("one", "two"):
         drawn(name, supersedes="old")
     ledger.releases.publish("one", "lease of one", FILES)
-    monkeypatch.setattr("marginweave.tasks.ledger.releases.check_correction", lambda *_: None)
+    monkeypatch.setattr("marginweave.ledger.releases.check_correction", lambda *_: None)
     ledger.releases.publish("two", "lease of two", FILES)
     with pytest.raises(AuditError, match="release old is superseded twice"):
         audit()

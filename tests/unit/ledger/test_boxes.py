@@ -9,20 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from marginweave.flows.run.preparation import open_ledger
-from marginweave.flows.run.request import read_request
-from marginweave.schemas.budget import BasicAmount
-from marginweave.schemas.errors import AuditError, BudgetError, InputError
-from marginweave.schemas.ledger.accounts import Account, Box
-from marginweave.schemas.ledger.records import Event, EventKind, now
-from marginweave.tasks.accounting.plan.k_tuples import plan_budget
-from marginweave.tasks.ledger import Ledger, ReleaseRequest, is_older, releases, upgrade
-from marginweave.tasks.ledger.audit import audit_ledger
-from marginweave.tasks.ledger.boxes import admitted
-from marginweave.tasks.ledger.keys import load_key
-from marginweave.tasks.ledger.replay import Replay
-from marginweave.tasks.ledger.rules import largest_epsilon
-from marginweave.tasks.publish.statement import ASSUMPTIONS, old_releases
+from marginweave.runs.preparation import open_ledger
+from marginweave.runs.request import read_request
+from marginweave.base.budget import BasicAmount
+from marginweave.base.errors import AuditError, BudgetError, InputError
+from marginweave.accounting.accounts import Account, Box
+from marginweave.accounting.records import Event, EventKind, now
+from marginweave.planning.split import plan_budget
+from marginweave.ledger import Ledger, ReleaseRequest, is_older, releases, upgrade
+from marginweave.ledger.audit import audit_ledger
+from marginweave.ledger.boxes import admitted
+from marginweave.ledger.keys import load_key
+from marginweave.ledger.replay import Replay
+from marginweave.ledger.rules import largest_epsilon
+from marginweave.publish.statement import ASSUMPTIONS, old_releases
 from tests.support.budget_plans import configuration
 from tests.support.places import REPOSITORY
 from tests.support.releases import FULL, gaussian, reserve_release, small_plan
@@ -286,7 +286,7 @@ def test_a_history_that_does_not_fit_freezes_its_account(old, location, monkeypa
 
 
 def _largest_of(epsilon: float) -> Decimal:
-    from marginweave.tasks.accounting.accountants import gdp_mu
+    from marginweave.accounting.accountants import gdp_mu
 
     return Decimal(gdp_mu(epsilon, 1e-6)) ** 2
 

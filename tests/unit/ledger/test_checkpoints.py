@@ -18,21 +18,21 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from marginweave.flows.cli.app import app
-from marginweave.schemas.errors import AuditError, BudgetError
-from marginweave.schemas.ledger.accounts import Policy
-from marginweave.schemas.ledger.records import Event, EventKind
-from marginweave.tasks.ledger import Ledger, LedgerLocation
-from marginweave.tasks.ledger.audit import audit_ledger
-from marginweave.tasks.ledger.journal import Journal
-from marginweave.tasks.ledger.keys import Keyring, load_key
-from marginweave.tasks.ledger.sums import Sums
+from marginweave.base.errors import AuditError, BudgetError
+from marginweave.accounting.accounts import Policy
+from marginweave.accounting.records import Event, EventKind
+from marginweave.ledger import Ledger, LedgerLocation
+from marginweave.ledger.audit import audit_ledger
+from marginweave.ledger.journal import Journal
+from marginweave.ledger.keys import Keyring, load_key
+from marginweave.ledger.sums import Sums
 from tests.support.databases import change, on_both, run
 from tests.support.releases import ACCOUNT, gaussian, reserve_release, small_plan
 
 OPENED = replace(ACCOUNT, epsilon=Decimal(2), policy=Policy(per="month", epsilon=Decimal(2), delta=Decimal("1e-6")))
 SMALL = small_plan(("count", "level-1"), cost=gaussian(1e-3), epsilon=0.5, delta=1e-7)
 TINY = small_plan(("count",), cost=gaussian(1e-6), epsilon=0.01, delta=1e-9)
-EVERY = "marginweave.tasks.ledger.sums.EVERY"
+EVERY = "marginweave.ledger.sums.EVERY"
 STEPS = st.one_of(
     st.tuples(st.sampled_from(["reserve", "return", "draw", "lose", "twin", "expire"]), st.integers(0, 9)),
     st.tuples(st.sampled_from(["cap", "policy", "alias", "rotate", "refuse", "reconcile"]), st.integers(1, 3)),
@@ -58,7 +58,7 @@ class History:
     def take(self, what: str, value: int) -> None:
         """One step; one that is refused is a step, too."""
         ledger, name = self.ledger, self.names[value % len(self.names)] if self.names else ""
-        with suppress(BudgetError), patch("marginweave.tasks.ledger.releases.now", lambda: self.moment):
+        with suppress(BudgetError), patch("marginweave.ledger.releases.now", lambda: self.moment):
             match what:
                 case "reserve" | "twin" | "refuse":
                     plan = small_plan(cost=gaussian(0.12), epsilon=4.0) if what == "refuse" else SMALL
@@ -78,8 +78,8 @@ class History:
                     self._decide(what, value)
 
     def _decide(self, what: str, value: int) -> None:
-        from marginweave.schemas.budget import BasicAmount
-        from marginweave.tasks.ledger.reconciliation import OtherHomes
+        from marginweave.base.budget import BasicAmount
+        from marginweave.ledger.reconciliation import OtherHomes
 
         match what:
             case "clock":
@@ -206,10 +206,10 @@ def forge(location: LedgerLocation, key: Keyring, ledger: Ledger, sealed_by: str
 
 def test_a_checkpoint_of_a_retired_key_is_not_believed(checked, location, monkeypatch) -> None:
     """Whoever holds a key that was rotated away cannot say what was spent."""
-    from marginweave.tasks.ledger.keys import key_id
+    from marginweave.ledger.keys import key_id
 
     checked.keys.rotate("it leaked", actor="steward", environment={})
-    with patch("marginweave.tasks.ledger.session.is_due", lambda _: False):
+    with patch("marginweave.ledger.session.is_due", lambda _: False):
         forge(location, checked.session.key, checked, key_id(checked.session.key.keys[0]))
     with pytest.raises(BudgetError, match="which was not in use"):
         Ledger.open(location).accounts.total("affairs")

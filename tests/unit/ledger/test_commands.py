@@ -13,8 +13,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from marginweave.flows.cli.app import app
-from marginweave.tasks.ledger import PostgresLocation
-from marginweave.tasks.ledger.keys import key_file
+from marginweave.ledger import PostgresLocation
+from marginweave.ledger.keys import key_file
 from tests.support.configurations import raw
 from tests.support.databases import change, on_both
 

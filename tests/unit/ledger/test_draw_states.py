@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.budget import Cost
-from marginweave.schemas.errors import BudgetError
-from marginweave.schemas.ledger.records import State
-from marginweave.tasks.ledger import Ledger
+from marginweave.base.budget import Cost
+from marginweave.base.errors import BudgetError
+from marginweave.accounting.records import State
+from marginweave.ledger import Ledger
 from tests.support.releases import ACCOUNT, reserve_release, small_plan
 
 MOVES = {

@@ -8,10 +8,10 @@ import json
 
 import pytest
 
-from marginweave.tasks.ledger.audit import AuditedLedger, audit_ledger
-from marginweave.tasks.ledger.export import comma_separated, json_lines, registry_record
-from marginweave.tasks.ledger.keys import key_file, load_key
-from marginweave.tasks.ledger.tables import GENESIS, row_hash
+from marginweave.ledger.audit import AuditedLedger, audit_ledger
+from marginweave.ledger.export import comma_separated, json_lines, registry_record
+from marginweave.ledger.keys import key_file, load_key
+from marginweave.ledger.tables import GENESIS, row_hash
 from tests.support.databases import on_both
 
 pytestmark = on_both

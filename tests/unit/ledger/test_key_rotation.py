@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from marginweave.schemas.errors import BudgetError, InputError, StageError
-from marginweave.schemas.ledger.records import Event, EventKind, now
-from marginweave.tasks.ledger import Ledger, LedgerLocation, keys
-from marginweave.tasks.ledger.audit import audit_ledger
-from marginweave.tasks.ledger.journal import Journal
-from marginweave.tasks.ledger.keys import Keyring, key_file, key_id, load_key
+from marginweave.base.errors import BudgetError, InputError, StageError
+from marginweave.accounting.records import Event, EventKind, now
+from marginweave.ledger import Ledger, LedgerLocation, keys
+from marginweave.ledger.audit import audit_ledger
+from marginweave.ledger.journal import Journal
+from marginweave.ledger.keys import Keyring, key_file, key_id, load_key
 from tests.support.databases import on_both, run
 
 pytestmark = on_both
@@ -187,7 +187,7 @@ def test_a_rotation_needs_a_reason(ledger) -> None:
 
 def test_rows_from_before_there_were_key_ids_verify(location, account, monkeypatch) -> None:
     """A ledger whose first rows name no key goes on, and may be rotated."""
-    monkeypatch.setattr("marginweave.tasks.ledger.journal.Journal.sealing_key", lambda *_: "")
+    monkeypatch.setattr("marginweave.ledger.journal.Journal.sealing_key", lambda *_: "")
     Ledger.create(location).accounts.open(account, actor="steward")
     monkeypatch.undo()
     assert all(":" not in mac for _, mac, _ in _rows(location))

@@ -13,20 +13,21 @@ import pytest
 from typer.testing import CliRunner
 
 from marginweave.flows.cli.app import app
-from marginweave.flows.plan.account import Schedule, account_forecast
-from marginweave.flows.run.preparation import open_ledger
-from marginweave.flows.run.request import Request, read_request
-from marginweave.schemas.budget import BasicAmount, Cost, amount
-from marginweave.schemas.draws import BudgetPlan
-from marginweave.schemas.errors import AuditError, BudgetError
-from marginweave.schemas.ledger.accounts import Account, Policy
-from marginweave.tasks.accounting.accountants import gdp_mu
-from marginweave.tasks.accounting.plan.k_tuples import plan_budget
-from marginweave.tasks.ledger import Ledger, LedgerLocation, opening_for, releases
-from marginweave.tasks.ledger.audit import audit_ledger
-from marginweave.tasks.ledger.boxes import admitted
-from marginweave.tasks.ledger.keys import load_key
-from marginweave.tasks.ledger.rules import largest_epsilon
+from marginweave.forecast.account import account_forecast
+from marginweave.flows.prefect.schedules import Schedule
+from marginweave.runs.preparation import open_ledger
+from marginweave.runs.request import Request, read_request
+from marginweave.base.budget import BasicAmount, Cost, amount
+from marginweave.measurements.plan import BudgetPlan
+from marginweave.base.errors import AuditError, BudgetError
+from marginweave.accounting.accounts import Account, Policy
+from marginweave.accounting.accountants import gdp_mu
+from marginweave.planning.split import plan_budget
+from marginweave.ledger import Ledger, LedgerLocation, opening_for, releases
+from marginweave.ledger.audit import audit_ledger
+from marginweave.ledger.boxes import admitted
+from marginweave.ledger.keys import load_key
+from marginweave.ledger.rules import largest_epsilon
 from tests.support.configurations import configuration, raw
 from tests.support.databases import on_both
 
@@ -109,7 +110,7 @@ def test_an_account_for_a_configuration_holds_its_release(
         aggregate__method="marginals", aggregate__noise="laplace", **{"aggregate__cliques": {"all": 2}, **changes}
     )
     monkeypatch.setenv("MARGINWEAVE_LEDGER", str(location))
-    monkeypatch.setattr("marginweave.tasks.accounting.plan.resolve.load_configuration", lambda _: config)
+    monkeypatch.setattr("marginweave.configuration.load.load_configuration", lambda _: config)
     words = shlex.split(opening_for("people", plan_budget(config), tmp_path / "people.yaml"))
     assert words[:5] == ["marginweave", "ledger", "open", "people", "--for"]
     opened = CliRunner().invoke(app, words[1:])

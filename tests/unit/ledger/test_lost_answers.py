@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import URL, make_url
 
-from marginweave.schemas.errors import BudgetError, LostConnection
-from marginweave.schemas.ledger.records import Event
-from marginweave.tasks.ledger import Ledger, journal, ledger_location
+from marginweave.base.errors import BudgetError, LostConnection
+from marginweave.accounting.records import Event
+from marginweave.ledger import Ledger, journal, ledger_location
 from tests.support.commit_proxy import CommitProxy, Mode, commit_proxy
 from tests.support.releases import ACCOUNT, reserve_release, small_plan
 
@@ -117,7 +117,7 @@ def test_a_server_that_stays_away_is_said(proxied, monkeypatch) -> None:
     """A bounded number of attempts, then a refusal that says so."""
     proxy, environment = proxied
     ledger = _open(environment)
-    monkeypatch.setattr("marginweave.tasks.ledger.connection.PAUSES", (0.01,))
+    monkeypatch.setattr("marginweave.ledger.connection.PAUSES", (0.01,))
     monkeypatch.setattr(proxy, "upstream", proxy.upstream.set(host="127.0.0.1", port=9, query={}))
     with pytest.raises(BudgetError, match="cannot be used"):
         ledger.accounts.open(ACCOUNT, actor="steward")

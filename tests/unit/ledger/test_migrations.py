@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, MetaData, UniqueConstraint
 
-from marginweave.schemas.errors import BudgetError
-from marginweave.tasks.ledger import Ledger, LedgerLocation, creation, ledger_location, upgrade
-from marginweave.tasks.ledger.audit import Anchor, audit_ledger
-from marginweave.tasks.ledger.connection import connected, engine_for
-from marginweave.tasks.ledger.creation import schema_version
-from marginweave.tasks.ledger.keys import load_key
-from marginweave.tasks.ledger.tables import METADATA, SCHEMA_VERSION
+from marginweave.base.errors import BudgetError
+from marginweave.ledger import Ledger, LedgerLocation, creation, ledger_location, upgrade
+from marginweave.ledger.audit import Anchor, audit_ledger
+from marginweave.ledger.connection import connected, engine_for
+from marginweave.ledger.creation import schema_version
+from marginweave.ledger.keys import load_key
+from marginweave.ledger.tables import METADATA, SCHEMA_VERSION
 
 BACKENDS = ["sqlite", pytest.param("postgresql", marks=pytest.mark.system)]
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from marginweave.schemas.errors import BudgetError
-from marginweave.tasks.ledger import Ledger, upgrade
-from marginweave.tasks.ledger import location as places
-from marginweave.tasks.ledger.location import file_system
+from marginweave.base.errors import BudgetError
+from marginweave.ledger import Ledger, upgrade
+from marginweave.ledger import location as places
+from marginweave.ledger.location import file_system
 
 MOUNTS = """\
 tmpfs /run tmpfs rw 0 0

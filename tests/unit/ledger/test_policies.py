@@ -13,12 +13,12 @@ import pytest
 from typer.testing import CliRunner
 
 from marginweave.flows.cli.app import app
-from marginweave.schemas.errors import AuditError, BudgetError, InputError
-from marginweave.schemas.ledger.accounts import Account, Policy
-from marginweave.schemas.ledger.records import EventKind
-from marginweave.tasks.ledger import Ledger
-from marginweave.tasks.ledger.audit import audit_ledger
-from marginweave.tasks.ledger.keys import load_key
+from marginweave.base.errors import AuditError, BudgetError, InputError
+from marginweave.accounting.accounts import Account, Policy
+from marginweave.accounting.records import EventKind
+from marginweave.ledger import Ledger
+from marginweave.ledger.audit import audit_ledger
+from marginweave.ledger.keys import load_key
 from tests.support.databases import on_both
 from tests.support.releases import ACCOUNT, ALONE
 
@@ -38,7 +38,7 @@ def at(monkeypatch):
     """Set the clock by which releases are reserved."""
 
     def call(moment: datetime) -> None:
-        monkeypatch.setattr("marginweave.tasks.ledger.releases.now", lambda: moment)
+        monkeypatch.setattr("marginweave.ledger.releases.now", lambda: moment)
 
     call(NOVEMBER)
     return call
@@ -122,7 +122,7 @@ def test_an_auditor_finds_what_was_admitted_over_the_policy(ledger, reserve, ful
     """Also where the policy was lifted afterwards; and a policy that is no part of the cap."""
     reserve("first", plan=full)
     with monkeypatch.context() as patched:
-        patched.setattr("marginweave.tasks.ledger.releases.refusal", lambda *_: None)
+        patched.setattr("marginweave.ledger.releases.refusal", lambda *_: None)
         reserve("second", plan=full)
     ledger.accounts.change_cap("affairs", 4.0, 1e-5, "hide it", "steward", policy=None)
     with pytest.raises(AuditError, match="account affairs is over its policy of epsilon 1 at delta 1e-06 per quarter"):

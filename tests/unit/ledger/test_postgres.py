@@ -10,11 +10,11 @@ import pytest
 from sqlalchemy import make_url
 from sqlalchemy.exc import DBAPIError
 
-from marginweave.schemas.draws import BudgetPlan
-from marginweave.schemas.errors import BudgetError, InputError
-from marginweave.schemas.ledger.accounts import Account
-from marginweave.schemas.ledger.records import State
-from marginweave.tasks.ledger import Ledger, connection, creation, ledger_location, opening_command, upgrade
+from marginweave.measurements.plan import BudgetPlan
+from marginweave.base.errors import BudgetError, InputError
+from marginweave.accounting.accounts import Account
+from marginweave.accounting.records import State
+from marginweave.ledger import Ledger, connection, creation, ledger_location, opening_command, upgrade
 from tests.support.releases import reserve_release
 
 pytestmark = pytest.mark.system

@@ -11,10 +11,10 @@ from multiprocessing.synchronize import Barrier
 
 import pytest
 
-from marginweave.schemas.errors import BudgetError
-from marginweave.schemas.ledger.records import EventKind, State
-from marginweave.tasks.accounting.accountants import gdp_epsilon
-from marginweave.tasks.ledger import Ledger, LedgerLocation
+from marginweave.base.errors import BudgetError
+from marginweave.accounting.records import EventKind, State
+from marginweave.accounting.accountants import gdp_epsilon
+from marginweave.ledger import Ledger, LedgerLocation
 from tests.support.databases import on_both
 from tests.support.releases import ACCOUNT, ALONE, FULL, reserve_release
 

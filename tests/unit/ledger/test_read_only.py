@@ -11,11 +11,11 @@ from typing import Protocol
 
 import pytest
 
-from marginweave.schemas.errors import BudgetError
-from marginweave.tasks.ledger import Ledger
-from marginweave.tasks.ledger.audit import audit_ledger
-from marginweave.tasks.ledger.connection import database_uri
-from marginweave.tasks.ledger.keys import load_key
+from marginweave.base.errors import BudgetError
+from marginweave.ledger import Ledger
+from marginweave.ledger.audit import audit_ledger
+from marginweave.ledger.connection import database_uri
+from marginweave.ledger.keys import load_key
 
 
 class Declare(Protocol):

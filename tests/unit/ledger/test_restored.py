@@ -14,17 +14,17 @@ import pytest
 from typer.testing import CliRunner
 
 from marginweave.flows.cli.app import app
-from marginweave.schemas.budget import BasicAmount, Cost
-from marginweave.schemas.errors import AuditError, BudgetError, InputError
-from marginweave.schemas.ledger.records import CHARGED, EventKind, ReleaseRecord, State
-from marginweave.schemas.released.account import EpsilonDelta
-from marginweave.tasks.accounting.accountants import gdp_mu
-from marginweave.tasks.ledger import Ledger, Witness, example_ledger_location, witness
-from marginweave.tasks.ledger.audit import AuditedLedger, audit_ledger
-from marginweave.tasks.ledger.boxes import unaccounted_cost
-from marginweave.tasks.ledger.keys import load_key
-from marginweave.tasks.ledger.reconciliation import OtherHomes
-from marginweave.tasks.ledger.witness import SEEN, Sighting
+from marginweave.base.budget import BasicAmount, Cost
+from marginweave.base.errors import AuditError, BudgetError, InputError
+from marginweave.accounting.records import CHARGED, EventKind, ReleaseRecord, State
+from marginweave.released.account import EpsilonDelta
+from marginweave.accounting.accountants import gdp_mu
+from marginweave.ledger import Ledger, Witness, example_ledger_location, witness
+from marginweave.ledger.audit import AuditedLedger, audit_ledger
+from marginweave.ledger.boxes import unaccounted_cost
+from marginweave.ledger.keys import load_key
+from marginweave.ledger.reconciliation import OtherHomes
+from marginweave.ledger.witness import SEEN, Sighting
 from tests.support.releases import ACCOUNT, DRAWS, reserve_release, small_plan
 
 OUTPUTS = {"release/privacy.json": "ab" * 32}

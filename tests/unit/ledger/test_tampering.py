@@ -7,9 +7,9 @@ import sqlite3
 
 import pytest
 
-from marginweave.schemas.errors import BudgetError
-from marginweave.tasks.ledger import Ledger
-from marginweave.tasks.ledger.keys import key_file
+from marginweave.base.errors import BudgetError
+from marginweave.ledger import Ledger
+from marginweave.ledger.keys import key_file
 from tests.support.databases import change, on_both, run
 
 TEXTS = ("account", "release", "draw", "kind", "mu2", "rho", "delta", "lease", "digest", "body", "actor", "created")

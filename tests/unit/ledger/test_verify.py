@@ -11,11 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.errors import AuditError, BudgetError, InputError
-from marginweave.schemas.ledger.records import Event, EventKind, now
-from marginweave.tasks.ledger import Ledger
-from marginweave.tasks.ledger.audit import Anchor, AuditedLedger, audit_ledger
-from marginweave.tasks.ledger.keys import Keyring, key_file, load_key
+from marginweave.base.errors import AuditError, BudgetError, InputError
+from marginweave.accounting.records import Event, EventKind, now
+from marginweave.ledger import Ledger
+from marginweave.ledger.audit import Anchor, AuditedLedger, audit_ledger
+from marginweave.ledger.keys import Keyring, key_file, load_key
 from tests.support.databases import change, on_both, run
 from tests.support.releases import gaussian, small_plan
 
@@ -304,7 +304,7 @@ def test_sealed_rows_that_break_a_rule_are_found(booked, audit, changes, fault) 
 @on_both
 def test_a_total_over_its_cap_is_found_at_its_row(booked, audit, reserve, plan, monkeypatch) -> None:
     """A release that was admitted over the cap is found, also where the cap was raised afterwards."""
-    monkeypatch.setattr("marginweave.tasks.ledger.releases.refusal", lambda *_: None)
+    monkeypatch.setattr("marginweave.ledger.releases.refusal", lambda *_: None)
     reserve("third", plan=plan(epsilon=3.0, mu2=0.1))
     row = booked_rows(booked)
     booked.accounts.change_cap("affairs", 90.0, 1e-6, "hide it", "steward")

@@ -6,9 +6,9 @@ import shutil
 
 import pytest
 
-from marginweave.schemas.errors import BudgetError
-from marginweave.tasks.ledger import Ledger
-from marginweave.tasks.ledger.records import accounts_of, releases_of
+from marginweave.base.errors import BudgetError
+from marginweave.ledger import Ledger
+from marginweave.ledger.records import accounts_of, releases_of
 from tests.support.databases import change, on_both
 
 

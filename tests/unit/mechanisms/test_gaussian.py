@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.arrays import Words
-from marginweave.schemas.budget import Stability
-from marginweave.schemas.errors import InputError, StageError
-from marginweave.tasks.mechanisms.gaussian import add_noise, count_sigma, noise_sigma, select_percentile
-from marginweave.tasks.mechanisms.noise_table import CumulativeTable, draw_signed, noise_table
+from marginweave.base.arrays import Words
+from marginweave.base.budget import Stability
+from marginweave.base.errors import InputError, StageError
+from marginweave.mechanisms.gaussian import add_noise, count_sigma, noise_sigma, select_percentile
+from marginweave.mechanisms.noise_table import CumulativeTable, draw_signed, noise_table
 from tests.support.seeded_bits import SeededBits
 
 SCALES = [Fraction(1, 64), Fraction(3, 10), Fraction(1), Fraction(17), Fraction(300), Fraction(2500)]

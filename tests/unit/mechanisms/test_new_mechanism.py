@@ -12,21 +12,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from marginweave.flows.plan.noise import forecast, noise_forecast
-from marginweave.schemas.arrays import Integers
-from marginweave.schemas.budget import BasicAmount, Cost
-from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.draws import DrawKind
-from marginweave.schemas.errors import InputError
-from marginweave.tasks.accounting.plan.k_tuples import plan_budget
-from marginweave.tasks.aggregate import marginals_task
-from marginweave.tasks.aggregate.noise import with_terms
-from marginweave.tasks.aggregate.payloads import unpack_measurements
-from marginweave.tasks.evaluate.intervals import count_interval
-from marginweave.tasks.ledger.plans import check_plan
-from marginweave.tasks.mechanisms.base import CountNoise, l1_sensitivity
-from marginweave.tasks.mechanisms.catalogue import MECHANISMS
-from marginweave.tasks.mechanisms.randomness import DrawBits
+from marginweave.forecast.noise import forecast, noise_forecast
+from marginweave.base.arrays import Integers
+from marginweave.base.budget import BasicAmount, Cost
+from marginweave.configuration.release import Configuration
+from marginweave.measurements.plan import DrawKind
+from marginweave.base.errors import InputError
+from marginweave.planning.split import plan_budget
+from marginweave.tasks.aggregate import marginals as marginals_task
+from marginweave.counts.noise import with_terms
+from marginweave.counts.payloads import unpack_measurements
+from marginweave.estimate.intervals import count_interval
+from marginweave.ledger.plans import check_plan
+from marginweave.mechanisms.base import CountNoise, l1_sensitivity
+from marginweave.mechanisms.catalogue import MECHANISMS
+from marginweave.mechanisms.randomness import DrawBits
 from tests.support.configurations import configuration
 from tests.support.level_draws import category, table_of
 from tests.support.stage_draws import ENCODED, MARGINALS, Stages
@@ -80,7 +80,7 @@ def known(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def geometric() -> Configuration:
-    """A configuration whose `aggregate.noise` is the new one; the other registration is its name in `schemas/budget.py`."""
+    """A configuration whose `aggregate.noise` is the new one; the other registration is its name in `src/marginweave/base/budget.py`."""
     columns = {
         name: {**category(size), "impute": {"distribution": "uniform"}} for name, size in (("a", SIZE), ("b", 3))
     }

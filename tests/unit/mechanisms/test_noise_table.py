@@ -8,8 +8,8 @@ from fractions import Fraction
 import mpmath
 import pytest
 
-from marginweave.schemas.errors import InputError
-from marginweave.tasks.mechanisms.noise_table import noise_table
+from marginweave.base.errors import InputError
+from marginweave.mechanisms.noise_table import noise_table
 
 DEVIATIONS = [Fraction(1, 1024), Fraction(1, 64), Fraction(3, 10), Fraction(1023, 1024), Fraction(1), Fraction(5, 2)]
 DEVIATIONS += [Fraction(20), Fraction(307_201, 1024)]

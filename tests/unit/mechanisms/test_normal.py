@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import special
 
-from marginweave.tasks.mechanisms.normal import log_ndtr, ndtr, ndtri
+from marginweave.mechanisms.normal import log_ndtr, ndtr, ndtri
 
 
 @given(st.floats(-1e8, 40))

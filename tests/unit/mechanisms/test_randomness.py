@@ -15,15 +15,9 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.errors import InputError
-from marginweave.tasks.mechanisms import randomness
-from marginweave.tasks.mechanisms.randomness import (
-    NOISE_FORMAT,
-    DrawBits,
-    KeyedBits,
-    encoded,
-    fresh_bits,
-)
+from marginweave.base.errors import InputError
+from marginweave.mechanisms import randomness
+from marginweave.mechanisms.randomness import NOISE_FORMAT, DrawBits, KeyedBits, encoded, fresh_bits
 from tests.support.seeded_bits import SeededBits
 
 KEY = bytes(range(32))

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, chisquare
 
-from marginweave.schemas.errors import InputError
-from marginweave.tasks.mechanisms.noise_table import BITS, draw_positions, draw_tail, noise_table
-from marginweave.tasks.mechanisms.zero_cells import (
+from marginweave.base.errors import InputError
+from marginweave.mechanisms.noise_table import BITS, draw_positions, draw_tail, noise_table
+from marginweave.mechanisms.zero_cells import (
     binomial_table,
     passing_noise,
     passing_probability,

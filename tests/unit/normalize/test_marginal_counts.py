@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from marginweave.schemas.errors import InputError
-from marginweave.schemas.released.measurements import Marginals, Measurement
-from marginweave.tasks.aggregate.domain import count_values, discover_labels
-from marginweave.tasks.aggregate.payloads import (
+from marginweave.base.errors import InputError
+from marginweave.measurements.tables import Marginals, Measurement
+from marginweave.counts.discovery import count_values, discover_labels
+from marginweave.counts.payloads import (
     measurement_bytes,
     pack_labels,
     pack_marginals,
@@ -21,16 +21,16 @@ from marginweave.tasks.aggregate.payloads import (
     unpack_marginals,
     unpack_measurements,
 )
-from marginweave.tasks.encode.codes import EncodedTable
-from marginweave.tasks.evaluate.intervals import marginal_intervals
-from marginweave.tasks.mechanisms.gaussian import noise_sigma
-from marginweave.tasks.mechanisms.randomness import fresh_bits
-from marginweave.tasks.normalize.earlier import read_measurements
-from marginweave.tasks.normalize.marginals import listed_counts, marginal_counts, normalize_marginals
-from marginweave.tasks.publish.measured_tables import marginal_facts, measurements_table
-from marginweave.tasks.publish.tables import counts_table
-from marginweave.tasks.publish.wording import reader_warnings
-from marginweave.tasks.structure.zeros import structural_masks
+from marginweave.prepare.codes import EncodedTable
+from marginweave.estimate.intervals import marginal_intervals
+from marginweave.mechanisms.gaussian import noise_sigma
+from marginweave.mechanisms.randomness import fresh_bits
+from marginweave.estimate.earlier import read_measurements
+from marginweave.estimate.marginals import listed_counts, marginal_counts, normalize_marginals
+from marginweave.publish.measured_tables import marginal_facts, measurements_table
+from marginweave.publish.tables import counts_table
+from marginweave.publish.wording import reader_warnings
+from marginweave.domain.zeros import structural_masks
 from tests.support.configurations import configuration
 from tests.support.noisy_counts import counts_of, parts
 from tests.support.noisy_marginals import CLIQUES, config, marginals
@@ -88,7 +88,7 @@ def test_every_measured_cell_is_in_the_file_or_the_file_says_which_are_not(
     Of what is listed `adjusted` is what it was without these rows, or 0; a count as measured is inside low and high, which are
     not nearer to it than noise is; a note says where `adjusted` is outside, or where there is no count.
     """
-    monkeypatch.setattr("marginweave.tasks.normalize.marginals.MOST_LISTED", most)
+    monkeypatch.setattr("marginweave.estimate.marginals.MOST_LISTED", most)
     settings = config(**({"aggregate__compress": "none"} if compress == "none" else {}))
     drawn = normalize_marginals(marginals(settings, sd=40.0), settings)
     found = marginal_counts(drawn, settings)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.tasks.normalize.normalize import normalize, row_keys
+from marginweave.estimate.normalize import normalize, row_keys
 from tests.support.noisy_counts import aggregates_of, counts_of, noisy_counts, parts
 
 

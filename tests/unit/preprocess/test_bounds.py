@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marginweave.schemas.budget import Stability
-from marginweave.schemas.configuration.columns import NumberColumn
-from marginweave.tasks.mechanisms.gaussian import select_percentile
-from marginweave.tasks.mechanisms.percentile import rank_scores
-from marginweave.tasks.mechanisms.randomness import fresh_bits
-from marginweave.tasks.preprocess.clean import clean_table
-from marginweave.tasks.preprocess.quantiles import fine_counts
-from marginweave.tasks.preprocess.task import candidate_histogram, released_bounds
+from marginweave.base.budget import Stability
+from marginweave.configuration.columns import NumberColumn
+from marginweave.mechanisms.gaussian import select_percentile
+from marginweave.mechanisms.percentile import rank_scores
+from marginweave.mechanisms.randomness import fresh_bits
+from marginweave.prepare.clean import clean_table
+from marginweave.prepare.quantiles import fine_counts
+from marginweave.tasks.preprocess import candidate_histogram, released_bounds
 from tests.support.configurations import configuration
 
 GRID = (0.0, 1.0, 2.5, 4.0, 10.0)

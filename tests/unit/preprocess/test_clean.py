@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marginweave.schemas.configuration.columns import Category, NumberColumn
-from marginweave.tasks.columns import values_of
-from marginweave.tasks.preprocess.clean import clean_table
+from marginweave.configuration.columns import Category, NumberColumn
+from marginweave.columns import values_of
+from marginweave.prepare.clean import clean_table
 from tests.support.configurations import configuration
 
 

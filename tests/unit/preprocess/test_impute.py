@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from marginweave.schemas.errors import InputError
-from marginweave.tasks.encode.task import imputed_codes
+from marginweave.base.errors import InputError
+from marginweave.prepare.encode import imputed_codes
 from tests.support.configurations import configuration
 from tests.support.tables import completed, encoded, fixed_streams
 

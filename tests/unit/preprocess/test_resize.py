@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from marginweave.schemas.budget import Neighbors, Stability
-from marginweave.schemas.configuration.preparation import ResizeSettings
-from marginweave.schemas.errors import InputError
-from marginweave.tasks.encode.task import sampled_rows
-from marginweave.tasks.mechanisms.randomness import KeyedBits
+from marginweave.base.budget import Neighbors, Stability
+from marginweave.configuration.preparation import ResizeSettings
+from marginweave.base.errors import InputError
+from marginweave.prepare.encode import sampled_rows
+from marginweave.mechanisms.randomness import KeyedBits
 from tests.support.configurations import configuration
 from tests.support.tables import completed, encoded, fixed_streams
 

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from marginweave.schemas.configuration.privacy import SubjectUnit
-from marginweave.tasks.mechanisms.randomness import KeyedBits
-from marginweave.tasks.preprocess.rows import kept_rows, subject_digests
+from marginweave.configuration.privacy import SubjectUnit
+from marginweave.mechanisms.randomness import KeyedBits
+from marginweave.prepare.rows import kept_rows, subject_digests
 from tests.support.configurations import configuration
 from tests.support.tables import prepare_rows
 

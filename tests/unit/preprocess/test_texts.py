@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from marginweave.tasks.preprocess.clean import clean_table
+from marginweave.prepare.clean import clean_table
 from tests.support.configurations import PRIVATE, configuration
 
 

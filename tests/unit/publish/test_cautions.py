@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from marginweave.schemas.released.aggregates import Aggregates, Level, LevelNoise
-from marginweave.tasks.accounting.plan.k_tuples import plan_budget
-from marginweave.tasks.mechanisms.percentile import rank_error
-from marginweave.tasks.publish.statement import promise
-from marginweave.tasks.publish.wording import invented, reader_warnings
+from marginweave.measurements.combinations import Aggregates, Level, LevelNoise
+from marginweave.planning.split import plan_budget
+from marginweave.mechanisms.percentile import rank_error
+from marginweave.publish.statement import promise
+from marginweave.publish.wording import invented, reader_warnings
 from tests.support.configurations import configuration
 from tests.support.noisy_counts import domain_of
 from tests.support.published import ACCOUNT, FACTS

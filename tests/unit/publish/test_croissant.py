@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from marginweave.tasks.publish.croissant import CROISSANT, croissant
-from marginweave.tasks.publish.reader import PublishedRelease
+from marginweave.publish.croissant import CROISSANT, croissant
+from marginweave.publish.reader import PublishedRelease
 from tests.support.published import Codes, published, table_of
 
 VERSION = "1.1.1"

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.errors import StageError
-from marginweave.schemas.question import read_question
-from marginweave.tasks.publish import reader
-from marginweave.tasks.publish.explorer import explorer_data, render_explorer
-from marginweave.tasks.publish.reader import MOST_RECORDS, show_records
+from marginweave.base.errors import StageError
+from marginweave.configuration.question import read_question
+from marginweave.publish import reader
+from marginweave.publish.explorer import explorer_data, render_explorer
+from marginweave.publish.reader import MOST_RECORDS, show_records
 from tests.support.noisy_marginals import LEVELS
 from tests.support.published import measured_release, published, shown
 

@@ -15,23 +15,18 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from marginweave.schemas.question import read_question
-from marginweave.schemas.released.aggregates import Domain, LevelNoise
-from marginweave.schemas.released.evaluation import BrokenRule, Evaluation, LengthMetrics, MarginalDistance
-from marginweave.schemas.released.verdict import Publication, VerdictSummary
-from marginweave.tasks.accounting.plan.k_tuples import plan_budget
-from marginweave.tasks.evaluate.intervals import release_intervals
-from marginweave.tasks.evaluate.verdict import verdict
-from marginweave.tasks.publish.best import MOST_ORDERED, MOST_VALUES, Distribution, ValueCounts, distributions
-from marginweave.tasks.publish.conclusions import conclusions
-from marginweave.tasks.publish.figures import (
-    association_figure,
-    distribution_figure,
-    strongest_pairs,
-    worst_marginals_figure,
-)
-from marginweave.tasks.publish.pages import release_pages, render_explorer, render_report
-from marginweave.tasks.publish.reader import PublishedRelease, record_codes
+from marginweave.configuration.question import read_question
+from marginweave.measurements.combinations import Domain, LevelNoise
+from marginweave.released.evaluation import BrokenRule, Evaluation, LengthMetrics, MarginalDistance
+from marginweave.released.verdict import Publication, VerdictSummary
+from marginweave.planning.split import plan_budget
+from marginweave.estimate.intervals import release_intervals
+from marginweave.evaluate.verdict import verdict
+from marginweave.publish.best import MOST_ORDERED, MOST_VALUES, Distribution, ValueCounts, distributions
+from marginweave.publish.conclusions import conclusions
+from marginweave.publish.figures import association_figure, distribution_figure, strongest_pairs, worst_marginals_figure
+from marginweave.publish.pages import release_pages, render_explorer, render_report
+from marginweave.publish.reader import PublishedRelease, record_codes
 from tests.support.configurations import configuration
 from tests.support.noisy_marginals import LEVELS
 from tests.support.published import (

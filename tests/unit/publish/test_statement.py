@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from marginweave.flows.plan.noise import forecast
-from marginweave.schemas.released.aggregates import Aggregates, Domain
-from marginweave.tasks.accounting.plan.k_tuples import plan_budget
-from marginweave.tasks.aggregate.domain import discovery
-from marginweave.tasks.aggregate.selection import scoring
-from marginweave.tasks.publish.statement import APPROVED, APPROVED_AFTER_A_LOOK, promise
+from marginweave.forecast.noise import forecast
+from marginweave.measurements.combinations import Aggregates, Domain
+from marginweave.planning.split import plan_budget
+from marginweave.counts.discovery import discovery
+from marginweave.counts.selection import scoring
+from marginweave.publish.statement import APPROVED, APPROVED_AFTER_A_LOOK, promise
 from tests.support.configurations import configuration
 from tests.support.published import ACCOUNT, FACTS, stated
 

@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.errors import MachineError
-from marginweave.tasks.checkpoint.files import file_digest, streamed_file
-from marginweave.tasks.preprocess.clean import clean_table
-from marginweave.tasks.publish import synthetic, tables
-from marginweave.tasks.publish.synthetic import write_synthetic
-from marginweave.tasks.publish.tables import csv_bytes, parquet_bytes
+from marginweave.base.errors import MachineError
+from marginweave.base.durable import file_digest, streamed_file
+from marginweave.prepare.clean import clean_table
+from marginweave.publish import synthetic, tables
+from marginweave.publish.synthetic import write_synthetic
+from marginweave.publish.tables import csv_bytes, parquet_bytes
 from tests.support.configurations import configuration
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from marginweave.tasks.publish.tables import counts_table, csv_bytes, parquet_bytes
+from marginweave.publish.tables import counts_table, csv_bytes, parquet_bytes
 from tests.support.published import published
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from marginweave.schemas.configuration.evaluation import PaidSettings
-from marginweave.tasks.evaluate.paid import paid_evaluation
-from marginweave.tasks.publish.preparation_words import preparation_words
-from marginweave.tasks.publish.wording import paid_words, unit_assumption
+from marginweave.configuration.evaluation import PaidSettings
+from marginweave.evaluate.paid import paid_evaluation
+from marginweave.publish.preparation_words import preparation_words
+from marginweave.publish.wording import paid_words, unit_assumption
 from tests.support.configurations import configuration
 from tests.support.published import EVALUATION
 

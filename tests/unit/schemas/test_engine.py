@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from marginweave.flows.run.request import read_request
-from marginweave.schemas.configuration.execution import Execution
-from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.errors import InputError
+from marginweave.runs.request import read_request
+from marginweave.configuration.execution import Execution
+from marginweave.configuration.release import Configuration
+from marginweave.base.errors import InputError
 from tests.support.configurations import configuration
 
 FILES = {"ca": "ca.pem", "cert": "client.pem", "key": "client-key.pem"}

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import yaml
 
-from marginweave.flows.plan.noise import known_forecast
-from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.errors import InputError
-from marginweave.tasks.accounting.plan.k_tuples import plan_budget
-from marginweave.tasks.accounting.plan.resolve import load_configuration, resolve
-from marginweave.tasks.publish.statement import promise
+from marginweave.forecast.noise import known_forecast
+from marginweave.configuration.release import Configuration
+from marginweave.base.errors import InputError
+from marginweave.planning.split import plan_budget
+from marginweave.configuration.load import load_configuration, resolve
+from marginweave.publish.statement import promise
 from tests.support.configurations import configuration, raw
 from tests.support.published import ACCOUNT, FACTS
 

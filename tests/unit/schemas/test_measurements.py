@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from marginweave.schemas.errors import InputError
-from marginweave.schemas.released.measurements import Mask, Measurement
+from marginweave.base.errors import InputError
+from marginweave.measurements.tables import Mask, Measurement
 
 
 def test_a_measurement_knows_its_total() -> None:

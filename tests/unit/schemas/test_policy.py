@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marginweave.schemas.ledger.accounts import PERIODS, Policy, next_period, period_start
+from marginweave.accounting.accounts import PERIODS, Policy, next_period, period_start
 
 
 @given(st.sampled_from(PERIODS), st.dates(date(1900, 1, 1), date(2200, 1, 1)))

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.errors import InputError
+from marginweave.configuration.release import Configuration
+from marginweave.base.errors import InputError
 from tests.support.configurations import configuration
 
 

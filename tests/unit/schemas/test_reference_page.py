@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from marginweave.schemas.configuration.columns import (
+from marginweave.configuration.columns import (
     BooleanColumn,
     Category,
     ConstantColumn,
@@ -20,41 +20,30 @@ from marginweave.schemas.configuration.columns import (
     NumberColumn,
     SetColumn,
 )
-from marginweave.schemas.configuration.columns.base import ColumnBase
-from marginweave.schemas.configuration.columns.binned import BinSteps, Histogram
-from marginweave.schemas.configuration.columns.scales import LogBins, QuantileBins
-from marginweave.schemas.configuration.computed import DeterminedColumn, DifferenceColumn, SumColumn
-from marginweave.schemas.configuration.conditions import Condition
-from marginweave.schemas.configuration.earlier import KnownRelease
-from marginweave.schemas.configuration.evaluation import (
-    EvaluationSettings,
-    ExpectationSettings,
-    PaidSettings,
-    PublishSettings,
-)
-from marginweave.schemas.configuration.execution import EngineSettings, SourceFile
-from marginweave.schemas.configuration.k_tuples import AdaptiveThresholds, AggregateSettings, FixedThresholds
-from marginweave.schemas.configuration.known import KnownTable, TotalsFile
-from marginweave.schemas.configuration.levels import LevelColumn
-from marginweave.schemas.configuration.marginals import AdaptiveCliques, AllCliques, MarginalSettings
-from marginweave.schemas.configuration.preparation import (
+from marginweave.configuration.columns.base import ColumnBase
+from marginweave.configuration.columns.binned import BinSteps, Histogram
+from marginweave.configuration.columns.scales import LogBins, QuantileBins
+from marginweave.configuration.rules.computed import DeterminedColumn, DifferenceColumn, SumColumn
+from marginweave.configuration.rules.conditions import Condition
+from marginweave.configuration.earlier import KnownRelease
+from marginweave.configuration.evaluation import EvaluationSettings, ExpectationSettings, PaidSettings, PublishSettings
+from marginweave.configuration.execution import EngineSettings, SourceFile
+from marginweave.configuration.k_tuples import AdaptiveThresholds, AggregateSettings, FixedThresholds
+from marginweave.configuration.known import KnownTable, TotalsFile
+from marginweave.configuration.rules.levels import LevelColumn
+from marginweave.configuration.marginals import AdaptiveCliques, AllCliques, MarginalSettings
+from marginweave.configuration.preparation import (
     GaussianImputation,
     ResizeSettings,
     UniformImputation,
     WeightedImputation,
 )
-from marginweave.schemas.configuration.privacy import PrivacySettings, SubjectUnit
-from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.configuration.structure import (
-    AppliesRule,
-    AtMostRule,
-    GroupedColumns,
-    OrderedColumns,
-    Structure,
-)
-from marginweave.schemas.configuration.synthesis import GumSynthesis, MixtureSynthesis, PgmSynthesis, SynthesisSettings
-from marginweave.schemas.configuration.yaml_source import parse_yaml
-from marginweave.tasks.accounting.plan.resolve import load_configuration, parse_configuration
+from marginweave.configuration.privacy import PrivacySettings, SubjectUnit
+from marginweave.configuration.release import Configuration
+from marginweave.configuration.rules.structure import AppliesRule, AtMostRule, GroupedColumns, OrderedColumns, Structure
+from marginweave.configuration.synthesis import GumSynthesis, MixtureSynthesis, PgmSynthesis, SynthesisSettings
+from marginweave.configuration.yaml_source import parse_yaml
+from marginweave.configuration.load import load_configuration, parse_configuration
 from tests.support.configurations import raw
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from marginweave.schemas.released.evaluation import Evaluation
-from marginweave.schemas.released.manifest import Manifest
-from marginweave.schemas.released.statement import PrivacyStatement
+from marginweave.released.evaluation import Evaluation
+from marginweave.released.manifest import Manifest
+from marginweave.released.statement import PrivacyStatement
 from tests.support.contracts import CONTRACTS, PLACE, contract_text
 from tests.support.homes import HOMES, unpack_home
 from tests.support.published import FULL, published

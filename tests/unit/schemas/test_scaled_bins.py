@@ -10,9 +10,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from marginweave.schemas.configuration.columns import NumberColumn
-from marginweave.schemas.errors import InputError
-from marginweave.tasks.preprocess.quantiles import bought_bins
+from marginweave.configuration.columns import NumberColumn
+from marginweave.base.errors import InputError
+from marginweave.prepare.quantiles import bought_bins
 from tests.support.configurations import configuration
 
 

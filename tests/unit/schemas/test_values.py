@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marginweave.schemas.configuration.values import ValueMatcher, first_duplicate, number
+from marginweave.configuration.values import ValueMatcher, first_duplicate, number
 
 
 @pytest.mark.parametrize("spelling", ["9", "9.0", " 9 ", "+9", "09", "9e0", "9.", "90e-1"])

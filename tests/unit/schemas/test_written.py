@@ -11,15 +11,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.configuration.yaml_source import canonical_written, mapping_of, parse_yaml
-from marginweave.tasks.accounting.plan import defaults
-from marginweave.tasks.accounting.plan.resolve import (
-    as_read_by_0_1_0,
-    load_configuration,
-    parse_configuration,
-    resolve,
-)
+from marginweave.configuration.release import Configuration
+from marginweave.configuration.yaml_source import canonical_written, mapping_of, parse_yaml
+from marginweave.configuration import defaults
+from marginweave.configuration.load import as_read_by_0_1_0, load_configuration, parse_configuration, resolve
 from tests.support.configurations import raw
 from tests.support.homes import HOMES, unpack_home
 
@@ -123,7 +118,7 @@ def test_defaults_and_auto_are_not_filled_in(monkeypatch: pytest.MonkeyPatch) ->
     before = parse_configuration(written)
     original = defaults.resolve_aggregate
     monkeypatch.setattr(
-        "marginweave.tasks.accounting.plan.resolve.resolve_aggregate", lambda c: {**original(c), "cliques": {"all": 1}}
+        "marginweave.configuration.load.resolve_aggregate", lambda c: {**original(c), "cliques": {"all": 1}}
     )
     after = parse_configuration(written)
     assert after.digest != before.digest

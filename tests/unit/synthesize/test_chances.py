@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marginweave.schemas.configuration.synthesis import SynthesisSettings
-from marginweave.tasks.normalize.normalize import normalize
-from marginweave.tasks.synthesize.growing_state import Chances, change, draw_free
+from marginweave.configuration.synthesis import SynthesisSettings
+from marginweave.estimate.normalize import normalize
+from marginweave.records.growing_state import Chances, change, draw_free
 from tests.support.noisy_counts import aggregates_of, noisy_counts
 from tests.support.synthesized import synthesize_records
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.errors import InputError
-from marginweave.tasks.normalize.normalize import normalize
-from marginweave.tasks.synthesize.combinations import count_missing, number_combinations
-from marginweave.tasks.synthesize.growing_state import quantile_exceeds
+from marginweave.base.errors import InputError
+from marginweave.estimate.normalize import normalize
+from marginweave.records.combinations import count_missing, number_combinations
+from marginweave.records.growing_state import quantile_exceeds
 from tests.support.noisy_counts import SIZES, aggregates_of, counts_of, noisy_counts, parts, tally
 
 ALONE = (-1,) * len(SIZES)

@@ -11,18 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from marginweave.schemas.errors import InputError
-from marginweave.schemas.released.measurements import Mask
-from marginweave.tasks.estimate.mixture.start import mutual_information, spanning_tree
-from marginweave.tasks.estimate.rounding import apportion
-from marginweave.tasks.synthesize.gum.synthesize import (
-    Drawing,
-    draw_tree,
-    maximal,
-    plan_graph,
-    replace_dead,
-    update_rate,
-)
+from marginweave.base.errors import InputError
+from marginweave.measurements.tables import Mask
+from marginweave.estimate.mixture.start import mutual_information, spanning_tree
+from marginweave.measurements.rounding import apportion
+from marginweave.records.gum.synthesize import Drawing, draw_tree, maximal, plan_graph, replace_dead, update_rate
 
 
 def test_update_rates_are_those_of_the_paper() -> None:

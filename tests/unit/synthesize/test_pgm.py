@@ -14,14 +14,14 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marginweave.flows.run.limits import check_size
-from marginweave.flows.run.request import read_request
-from marginweave.schemas.configuration.synthesis import PgmSynthesis
-from marginweave.schemas.errors import InputError
-from marginweave.schemas.released.measurements import Clique, Mask, Measurement
-from marginweave.tasks.aggregate.selection import select_marginals
-from marginweave.tasks.estimate import graphical
-from marginweave.tasks.estimate.graphical import Tree, choose_measurements, model_cells, model_fits, tree_tables
+from marginweave.runs.limits import check_size
+from marginweave.runs.request import read_request
+from marginweave.configuration.synthesis import PgmSynthesis
+from marginweave.base.errors import InputError
+from marginweave.measurements.tables import Clique, Mask, Measurement
+from marginweave.counts.selection import select_marginals
+from marginweave.counts import graphical
+from marginweave.counts.graphical import Tree, choose_measurements, model_cells, model_fits, tree_tables
 from tests.support.configurations import configuration, raw
 from tests.support.synthesized import graphical_sampler
 

@@ -8,9 +8,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.configuration.synthesis import SynthesisSettings
-from marginweave.tasks.normalize.normalize import normalize
-from marginweave.tasks.synthesize.shards import ShardPlan, stream
+from marginweave.configuration.synthesis import SynthesisSettings
+from marginweave.estimate.normalize import normalize
+from marginweave.records.shards import ShardPlan, stream
 from tests.support.noisy_counts import SIZES, aggregates_of, counts_of, noisy_counts, tally
 from tests.support.synthesized import every_record, seeded, synthesize_records
 

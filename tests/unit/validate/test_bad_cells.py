@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from marginweave.schemas.configuration.execution import SourceFile
-from marginweave.schemas.configuration.yaml_source import parse_yaml
+from marginweave.configuration.execution import SourceFile
+from marginweave.configuration.yaml_source import parse_yaml
 from marginweave.schemas.contracts import check_contract, input_schema
-from marginweave.schemas.errors import InputError
-from marginweave.tasks.accounting.plan.resolve import parse_configuration
-from marginweave.tasks.preprocess.clean import clean_table
-from marginweave.tasks.validate.source import TableSource
+from marginweave.base.errors import InputError
+from marginweave.configuration.load import parse_configuration
+from marginweave.prepare.clean import clean_table
+from marginweave.sources.source import TableSource
 from tests.support.configurations import configuration
 
 NUMBER = {"type": "number", "bounds": [0, 100], "bins": 5}

@@ -10,8 +10,9 @@ import pandas as pd
 import pytest
 
 from marginweave.schemas.contracts import check_contract, input_schema, output_schema
-from marginweave.schemas.errors import InputError, StageError
-from marginweave.tasks.validate.expectations import Suite, read_suite
+from marginweave.base.errors import InputError, StageError
+from marginweave.schemas.expectations import Suite
+from marginweave.sources.suites import read_suite
 from tests.support.configurations import configuration
 
 MARKER = "xq7marker"

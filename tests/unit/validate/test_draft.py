@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from marginweave.flows.cli.app import app
-from marginweave.schemas.configuration.columns import MeasuredColumn
-from marginweave.schemas.configuration.execution import SourceFile
-from marginweave.schemas.configuration.release import Configuration
-from marginweave.schemas.configuration.values import ValueMatcher
-from marginweave.schemas.configuration.yaml_source import parse_yaml
-from marginweave.schemas.errors import InputError
-from marginweave.tasks.accounting.plan.resolve import parse_configuration
-from marginweave.tasks.validate.draft import draft_configuration, flow
-from marginweave.tasks.validate.draft_columns import ColumnDraft, look_at, rounded_outward
+from marginweave.configuration.columns import MeasuredColumn
+from marginweave.configuration.execution import SourceFile
+from marginweave.configuration.release import Configuration
+from marginweave.configuration.values import ValueMatcher
+from marginweave.configuration.yaml_source import parse_yaml
+from marginweave.base.errors import InputError
+from marginweave.configuration.load import parse_configuration
+from marginweave.drafts.draft import draft_configuration, flow
+from marginweave.drafts.draft_columns import ColumnDraft, look_at, rounded_outward
 
 ROWS = 60
 

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marginweave.schemas.configuration.columns.category import ValuedColumn
-from marginweave.schemas.configuration.execution import SourceFile
-from marginweave.schemas.configuration.values import number
-from marginweave.schemas.configuration.yaml_source import parse_yaml
-from marginweave.schemas.errors import InputError
-from marginweave.tasks.accounting.plan.resolve import load_configuration, parse_configuration
-from marginweave.tasks.validate.draft import draft_configuration
-from marginweave.tasks.validate.draft_columns import ColumnDraft, look_at
-from marginweave.tasks.validate.draft_unit import near_on_grid, on_grid, subject_of
-from marginweave.tasks.validate.orders import in_order
+from marginweave.configuration.columns.category import ValuedColumn
+from marginweave.configuration.execution import SourceFile
+from marginweave.configuration.values import number
+from marginweave.configuration.yaml_source import parse_yaml
+from marginweave.base.errors import InputError
+from marginweave.configuration.load import load_configuration, parse_configuration
+from marginweave.drafts.draft import draft_configuration
+from marginweave.drafts.draft_columns import ColumnDraft, look_at
+from marginweave.drafts.draft_unit import near_on_grid, on_grid, subject_of
+from marginweave.drafts.orders import in_order
 from tests.support.drafts import answered
 
 FILE = SourceFile.model_validate({"file": "t.csv"})

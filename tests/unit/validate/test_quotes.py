@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.errors import InputError
-from marginweave.tasks.validate.text_source import check_quotes
+from marginweave.base.errors import InputError
+from marginweave.sources.text_source import check_quotes
 
 PIECES = st.lists(st.sampled_from(['"', '""', ",", ";", "\n", "\r\n", "\r", "x", " ", "é", '"x,\n"']), max_size=24)
 

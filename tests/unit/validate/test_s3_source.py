@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marginweave.schemas.configuration.execution import SourceFile, check_place
-from marginweave.schemas.errors import InputError
-from marginweave.schemas.places import is_path
-from marginweave.tasks.validate import parts
-from marginweave.tasks.validate.source import TableSource, check_source, source_columns
+from marginweave.configuration.execution import SourceFile, check_place
+from marginweave.base.errors import InputError
+from marginweave.base.places import is_path
+from marginweave.sources import parts
+from marginweave.sources.source import TableSource, check_source, source_columns
 from tests.support.s3_server import SECRET, S3Server, s3_server
 
 FORM = SourceFile(file="unused.csv")
@@ -127,7 +127,7 @@ def test_s3_that_goes_away_is_told_from_a_broken_file(server: S3Server, monkeypa
     """A part that cannot be fetched is no part that is no Parquet."""
     source = server.put("away/t.parquet", parquet(3))
     monkeypatch.setattr(parts, "parts_of", lambda _: [parts.S3Object("tables/away/t.parquet")])
-    monkeypatch.setattr("marginweave.tasks.validate.source.parts_of", parts.parts_of)
+    monkeypatch.setattr("marginweave.sources.source.parts_of", parts.parts_of)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     assert "S3 cannot be reached" in refusal(source)
 

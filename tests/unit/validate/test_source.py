@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.configuration.execution import SourceFile
-from marginweave.schemas.errors import InputError
-from marginweave.tasks.validate.source import TableSource, source_columns
+from marginweave.configuration.execution import SourceFile
+from marginweave.base.errors import InputError
+from marginweave.sources.source import TableSource, source_columns
 from tests.support.configurations import configuration
 from tests.support.tables import prepare_rows
 

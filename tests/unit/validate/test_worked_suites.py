@@ -7,9 +7,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from marginweave.schemas.errors import InputError
-from marginweave.tasks.accounting.plan.resolve import load_configuration
-from marginweave.tasks.validate.expectations import Suite, read_suite
+from marginweave.base.errors import InputError
+from marginweave.configuration.load import load_configuration
+from marginweave.schemas.expectations import Suite
+from marginweave.sources.suites import read_suite
 
 DEPLOYMENTS = Path(__file__).resolve().parents[3] / "deployments"
 SUITES = DEPLOYMENTS / "expectations"

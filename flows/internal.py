@@ -1,0 +1,48 @@
+"""Internal evaluations of finished releases; their results stay in `internal/`."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from marginweave.draws.references import RunReference
+from marginweave.runs.lookup import finished_run
+from marginweave.runs.request import ledger_file_of, original_request
+from marginweave.sources.parts import find_from
+
+if TYPE_CHECKING:
+    pass
+
+
+def attack_release(home: Path, run: str, source: str | None, holdout: Path) -> Path:
+    """Attack a finished release's records; returns the path of the report on it, never a number of it.
+
+    Raises:
+        InputError: as `attack_internally`, or no finished run.
+    """
+    from marginweave.evaluate.internal import attack_internally
+
+    return attack_internally(_reference(home, run, source), holdout)
+
+
+def evaluate_internally(home: Path, run: str, source: str | None) -> Path:
+    """Compare a finished release with the sensitive table; returns the path of the report on it, never a number of it.
+
+    Raises:
+        InputError: no finished run, or another source than the release was made from.
+    """
+    from ..tasks.internal import compare_internally
+    from ..tasks.publish import report_internally
+
+    reference = _reference(home, run, source)
+    compare_internally.fn(reference)
+    report_internally.fn(reference)
+    return reference.folder.internal_report
+
+
+def _reference(home: Path, run: str, source: str | None) -> RunReference:
+    """A finished run beside its source, or another place of the same one."""
+    folder, _ = finished_run(home, run)
+    named = original_request(home, run)[1] if source is None else find_from(Path.cwd(), source)
+    return RunReference(folder=folder, source=named, ledger_file=ledger_file_of(folder, home), lease=uuid.uuid4().hex)

@@ -1,0 +1,178 @@
+"""The pages of a release in Prefect: its charges, its accuracy, and a summary; copies for people, never read by anything.
+
+A page is called by the run, which names dataset and period, and by its kind. What is in it is public: the plan, the states in
+the ledger, and the published files.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from decimal import Decimal
+from pathlib import Path
+
+from prefect import artifacts
+
+from marginweave.accounting.records import CHARGED
+from marginweave.base.errors import MarginweaveError
+from marginweave.draws.references import RunReference
+from marginweave.ledger.admission import rounded_up
+from marginweave.measurements.plan import DrawKind
+from marginweave.released.evaluation import Evaluation, LengthMetrics
+from marginweave.released.statement import Mechanism, PrivacyStatement
+
+_STAGES = {
+    DrawKind.BOUND_LOW: "bounds of columns",
+    DrawKind.BOUND_HIGH: "bounds of columns",
+    DrawKind.BINS: "quantiles of columns",
+    DrawKind.COUNT: "record count",
+    DrawKind.PERCENTILE: "contribution bound, length {}",
+    DrawKind.LEVEL: "counts of length {}",
+    DrawKind.VALUES: "private values",
+    DrawKind.ONE_WAY: "single columns",
+    DrawKind.SCORES: "scores of pairs",
+    DrawKind.MARGINALS: "larger marginals",
+    DrawKind.SELECT: "choices of marginals",
+    DrawKind.MEASURE: "chosen marginals",
+    DrawKind.EVALUATION: "bought evaluation",
+}
+
+
+@contextmanager
+def shown_in_prefect(reference: RunReference) -> Iterator[None]:
+    """Make artifacts at the end of a release: its draws, also where it stops after something was charged, and its numbers.
+
+    The release is complete without them: a server that cannot take them changes nothing.
+    """
+    try:
+        yield
+    except MarginweaveError:
+        _show_budget(reference)
+        raise
+    _show_budget(reference)
+    _show_release(reference)
+
+
+def artifact_key(run: str, kind: str) -> str:
+    """The name of a run's artifact: lower-case letters, digits and dashes alone, as Prefect has them."""
+    return f"{re.sub(r'[^a-z0-9]+', '-', run.lower()).strip('-')}-{kind}"
+
+
+def _show_budget(reference: RunReference) -> None:
+    with suppress(Exception):  # the ledger's disk may be what stopped the run
+        record = reference.ledger.releases.find(reference.manifest.release)
+        if record is None or not any(draw.state in CHARGED for draw in record.draws):
+            return
+        rows = [
+            {"draw": draw.name, "state": draw.state.value, "mechanism": draw.mechanism}
+            | {name: f"{float(cost):.4g}" for name, cost in draw.cost.texts.items()}
+            for draw in record.draws
+        ]
+        artifacts.create_table_artifact(
+            key=artifact_key(record.run, "budget"),
+            table=rows,
+            description=f"Budget of run {record.run}, account {record.dataset}: a copy, the ledger is what counts",
+        )
+
+
+def _show_release(reference: RunReference) -> None:
+    """Tables of the releasable evaluation, and a summary; from the published files alone.
+
+    Of a release that awaits approval there are none yet, and nothing is shown; nor later, as no flow run approves it.
+    """
+    place = reference.folder.release
+    with suppress(Exception):
+        statement = PrivacyStatement.from_json((place / "privacy.json").read_bytes())
+        evaluation = Evaluation.from_json((place / "evaluation.json").read_bytes())
+        run = statement.run
+        artifacts.create_table_artifact(
+            key=artifact_key(run, "evaluation"),
+            table=[_rounded_row(row) for row in evaluation.lengths],
+            description=f"Synthetic records of run {run} against its released counts",
+        )
+        artifacts.create_markdown_artifact(
+            key=artifact_key(run, "release"),
+            markdown=_summary(statement, evaluation, place),
+            description=f"What run {run} guarantees, what it was charged, and how near its records are to its counts",
+        )
+
+
+def _rounded_row(row: LengthMetrics) -> dict[str, float | int | None]:
+    """What is known of one length, rounded, without SDS's own versions of the numbers and what is never known of counts."""
+    numbers = row.model_dump(exclude={"tvd_missing", "l1_missing"})
+    return {
+        name: round(value, 4) if isinstance(value, float) else value
+        for name, value in numbers.items()
+        if not name.startswith("sds_")
+    }
+
+
+def _summary(statement: PrivacyStatement, evaluation: Evaluation, place: Path) -> str:
+    """The release on a page, in Markdown."""
+    guarantee, account = statement.guarantee, statement.account
+    near = ", ".join(f"{100 * tvd:.2g} % for {columns} column(s)" for columns, tvd in evaluation.mean_distances.items())
+    spent = f"epsilon {rounded_up(account.epsilon)} of {account.cap_epsilon:g} at delta {account.delta:g}"
+    lengths = [
+        (str(row.length), f"{row.combinations:,}", _number(row.tvd), _number(row.preservation))
+        for row in evaluation.lengths
+    ]
+    worst = [(", ".join(row.attributes), _number(row.tvd), _number(row.noise)) for row in evaluation.marginals]
+    known = [row for row in evaluation.marginals if row.noise is not None]
+    beyond = f"{evaluation.beyond_noise} of the {len(known)} worst marginals are farther from their counts than noise implies"
+    lines = [
+        f"# {statement.run}",
+        f"- **Guarantee:** epsilon {guarantee.epsilon:g}, delta {guarantee.delta:g}, for one {guarantee.unit}",
+        f"- **Account {account.dataset}:** {spent} spent, in {account.releases} release(s)",
+        f"- **Accuracy:** mean distance (TVD) of synthetic records from released counts: {near or 'unknown'}",
+        f"- **Verdict:** {beyond if known else 'unknown, as no marginal has all of its counts released'}",
+        f"- **Records:** {evaluation.records:,} synthetic ones, for a noisy count of {evaluation.reference_records:,}",
+        f"- **Files:** `{place.resolve()}` on the machine of the run; begin with `report.html`",
+        "## Charged, by stage",
+        *_table(
+            ("stage", "mechanism", "draws", "noise (sd, records)", "share of budget", "delta"), _charges(statement)
+        ),
+        "## Accuracy, by number of columns",
+        *_table(("columns", "combinations", "mean TVD", "counts kept"), lengths),
+        "## Marginals that the records keep worst",
+        *_table(("marginal", "TVD", "implied by noise"), worst),
+    ]
+    return "\n".join(lines)
+
+
+def _charges(statement: PrivacyStatement) -> Iterator[tuple[str, ...]]:
+    """A row for the draws of each stage that were made: what they are for, their noise, and what they cost."""
+    stages: dict[tuple[str, str], list[Mechanism]] = {}
+    for draw in statement.mechanisms:
+        if draw.state == "drawn":
+            kind = DrawKind.of(draw.draw)
+            stage = draw.draw if kind is None else _STAGES[kind].format(draw.length)
+            stages.setdefault((stage, draw.mechanism), []).append(draw)
+    whole = sum((Decimal(draw.mu2) for draws in stages.values() for draw in draws), Decimal(0))
+    levels = {f"level-{noise.length}": noise.deviation for noise in statement.noise}
+    for (stage, mechanism), draws in stages.items():
+        names = {draw.draw for draw in draws}
+        found = {levels[name] for name in names & levels.keys()}
+        found |= {row.deviation for row in statement.marginals or () if row.draw in names}
+        found |= {draw.sigma for draw in draws if draw.sigma is not None and not found}
+        mu2 = sum((Decimal(draw.mu2) for draw in draws), Decimal(0))
+        delta = sum((Decimal(draw.delta) for draw in draws), Decimal(0))
+        share = f"{float(100 * mu2 / whole):.1f} %" if whole else ""
+        yield stage, mechanism, str(len(draws)), _span(found), share, f"{float(delta):.2g}"
+
+
+def _span(values: Iterable[float]) -> str:
+    """The smallest and the largest of some numbers."""
+    ends = sorted(values)
+    return " to ".join(dict.fromkeys(f"{value:.4g}" for value in (*ends[:1], *ends[-1:])))
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """A table in Markdown, with empty lines around it."""
+    lines = [head, ["---"] * len(head), *rows]
+    cells = [[cell.replace("|", "\\|") for cell in line] for line in lines]
+    return ["", *(f"| {' | '.join(line)} |" for line in cells), ""]

@@ -1,0 +1,205 @@
+"""Prefect servers on loopback, and how long they live."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+
+from marginweave.base.durable import PRIVATE_MODE, at_place, staged_file
+from marginweave.base.errors import InputError, MarginweaveError, StageError
+from marginweave.runs.lookup import exclusive_lock
+from marginweave.runs.stopping import begin_again, check_servers
+
+LOG_ROOM = 10 << 20  # bytes of a log, before it becomes an older one
+SERVER = "marginweave.flows.prefect.server_process"  # run as a program
+_PR_SET_PDEATHSIG = 1
+_START_SECONDS = 120.0
+_DATABASE_ROOM = 8 << 20  # bytes; a new database of Prefect takes 5 MB with its write-ahead log
+_NO_PAGES = {"PREFECT_SERVER_UI_ENABLED": "false"}
+
+
+@contextmanager
+def prefect_server(log: Path, port: int | None = None) -> Iterator[str]:
+    """URL of the Prefect API: the server that PREFECT_API_URL names, or one started here and stopped at the end.
+
+    With a `port` the one started here has Prefect's pages as well, there; without one it has none, on any free port.
+
+    Prefect's own ephemeral server survives `kill -9` of its run; this one is tied to us by the kernel (PR_SET_PDEATHSIG).
+
+    Raises:
+        InputError: the port is taken.
+        MachineError: the disk refuses, or has no room for the server's database: at its start, or where a call of it fails.
+        StageError: the server did not answer in time; its output is in `log`.
+    """
+    if named := os.environ.get("PREFECT_API_URL"):
+        yield named
+        return
+    check_servers(log)
+    if port is not None:
+        check_port(port)
+    place = Path(os.environ["PREFECT_HOME"])
+    with alone_at_start(place):
+        server, url = started(place, log, port)
+    over = threading.Event()
+    threading.Thread(target=_watch, args=(server, log, over), daemon=True, name="server").start()
+    try:
+        yield url
+    except MarginweaveError:
+        raise
+    except Exception:
+        _check_room(place)
+        raise
+    finally:
+        over.set()
+        _end(server)
+
+
+def _watch(server: subprocess.Popen[bytes], log: Path, over: threading.Event) -> None:
+    """Where our server ends before we do, begin the command again: Prefect's client would wait for minutes."""
+    while not over.wait(0.1):
+        if server.poll() is not None and not over.is_set():
+            with suppress(OSError), log.open("a") as file:
+                file.write(
+                    f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC: the server has ended (exit code {server.returncode})\n"
+                )
+            begin_again()
+            return  # not ours to begin again: a notebook
+
+
+@contextmanager
+def alone_at_start(place: Path) -> Iterator[None]:
+    """Wait for servers that are starting in the same `place`: two that migrate one database at once spoil each other."""
+    with exclusive_lock(place / "start.lock", None):
+        with at_place(place, "closed to others"):
+            for open_once in (place, *place.glob("prefect.db*")):  # as 0.1.0 left them
+                open_once.chmod(0o700 if open_once.is_dir() else PRIVATE_MODE)
+        yield
+
+
+def started(
+    place: Path, log: Path, named: int | None, keeping: int | None = None
+) -> tuple[subprocess.Popen[bytes], str]:
+    """A server that answers, and its URL, which stands in the environment until it ends.
+
+    It ends with this process, but where it is `keeping` a file open, whose lock tells that it lives.
+    """
+    port = named or _free_port()
+    url = f"http://127.0.0.1:{port}/api"
+    with at_place(log, "written"):
+        if log.exists() and log.stat().st_size > LOG_ROOM:
+            log.replace(log.with_name(f"{log.name}.1"))
+    with at_place(log, "written"), log.open("ab") as output:
+        server = _start(port, url, output.fileno(), pages=named is not None, keeping=keeping)
+    try:
+        os.environ["PREFECT_API_URL"] = url
+        if keeping is None:
+            import_module("prefect")  # meanwhile: it takes half as long, and reads its settings from the environment
+        _wait(server, url, log)
+    except BaseException as error:
+        _end(server)
+        if isinstance(error, StageError):
+            _check_room(place)
+        raise
+    return server, url
+
+
+def _check_room(place: Path) -> None:
+    """Tell of a disk without room for the database: a server that fails for it does not say so.
+
+    Raises:
+        MachineError: the disk is full, or refuses.
+    """
+    with staged_file(place / "prefect.db", _DATABASE_ROOM):
+        pass
+
+
+def check_port(port: int) -> None:
+    """Refuse a port on which somebody listens: its answers would be taken for those of our server.
+
+    Raises:
+        InputError: it is taken.
+    """
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            raise InputError(f"port {port} is taken; choose another with --port") from None
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def end_with(parent: int, sent: signal.Signals) -> Callable[[], None]:
+    """What a child of `parent` calls so that the kernel sends it `sent` when the parent ends, killed or not."""
+    # Loaded here: between fork and exec nothing may be imported.
+    prctl = ctypes.CDLL(None, use_errno=True).prctl if sys.platform == "linux" else None
+
+    def tie() -> None:
+        if prctl is not None:
+            prctl(_PR_SET_PDEATHSIG, sent)
+            if os.getppid() != parent:
+                os._exit(1)  # the parent died before the tie was made
+
+    return tie
+
+
+def _start(port: int, url: str, output: int, *, pages: bool, keeping: int | None) -> subprocess.Popen[bytes]:
+    # Prefect's pages would ask the server of another port
+    shown = {"PREFECT_SERVER_UI_API_URL": url, "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false"}
+    return subprocess.Popen(  # noqa: S603 - our own interpreter, fixed arguments
+        [sys.executable, "-P", "-m", SERVER, str(port)],  # -P: a file in the working directory is no module of ours
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        preexec_fn=None if keeping is not None else end_with(os.getpid(), signal.SIGTERM),  # noqa: PLW1509 - no thread of ours runs yet
+        pass_fds=() if keeping is None else (keeping,),
+        start_new_session=True,  # Ctrl-C in a terminal is for us: the server is needed until we have ended
+        env={**os.environ, **(shown if pages else _NO_PAGES)},
+    )
+
+
+def answers(url: str, seconds: float) -> bool:
+    """Whether the API of a server does, within so many seconds."""
+    try:
+        urllib.request.urlopen(f"{url}/health", timeout=seconds).close()  # noqa: S310 - loopback, our own port
+    except OSError:
+        return False
+    return True
+
+
+def _wait(server: subprocess.Popen[bytes], url: str, log: Path) -> None:
+    deadline = time.monotonic() + _START_SECONDS
+    while time.monotonic() < deadline:
+        if server.poll() is not None:
+            raise StageError(f"the Prefect server ended at its start; {log} says why")
+        if answers(url, 1.0):
+            return
+        time.sleep(0.05)
+    raise StageError(f"the Prefect server did not answer within {_START_SECONDS:.0f} s")
+
+
+def _end(server: subprocess.Popen[bytes]) -> None:
+    os.environ.pop("PREFECT_API_URL", None)
+    server.terminate()
+    try:
+        server.wait(timeout=10)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()

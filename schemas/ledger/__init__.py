@@ -1,1 +1,0 @@
-"""Records of the budget ledger: states of a draw, events, accounts, releases, policies."""

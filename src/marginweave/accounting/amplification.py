@@ -1,0 +1,69 @@
+"""Privacy of a mechanism on a resized table: the functional (epsilon, delta) that gives the wanted one on the data."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Literal
+
+from marginweave.base.errors import InputError
+
+# Rounding of a dozen floating-point operations, on the safe side.
+_DOWN = 1 - 1e-13
+# Beyond this a delta guarantees nothing; a smaller functional delta is always valid.
+_MOST_DELTA = 0.5
+
+
+def functional_parameters(
+    epsilon: float, delta: float, copies: int, rate: Fraction, formula: Literal["printed", "tight"]
+) -> tuple[float, float]:
+    """(epsilon_f, delta_f) on the resized table that is (epsilon, delta) on the data, for c copies sampled at rate s.
+
+    A mechanism that is (epsilon_f, delta_f)-DP when one record of the resized table is replaced. Cutting a sample to n records
+    or filling it up, with randomness coupled, turns one sampled record more or less, or another one, into one replacement
+    at most, so the mechanism is as private towards the sample of the c copies.
+
+    `tight`, amplify each copy and then group: the c copies of a row come, go or change one after the other. One such step
+    between tables that are sampled at rate s (each record by itself where records come or go, a fixed number without
+    replacement where they are replaced) is (epsilon_1, s delta_f)-DP, epsilon_1 = ln(1 + s (e^epsilon_f - 1)) (Balle,
+    Barthe and Gaboardi 2018, theorems 8 and 9). c steps are (c epsilon_1, s delta_f (e^{c epsilon_1} - 1)/(e^epsilon_1 - 1))-
+    DP (group privacy, Vadhan 2017, lemma 2.2), and e^epsilon_1 - 1 = s (e^epsilon_f - 1). Set equal to (epsilon, delta):
+    epsilon_f = ln(1 + (e^{epsilon/c} - 1)/s), delta_f = delta (e^epsilon_f - 1)/(e^epsilon - 1).
+
+    `printed`, group first and then amplify (docs/sources/data-processing.md): epsilon_f = ln(1 + (e^epsilon - 1)/s)/c and
+    delta_f = delta / (s sum_{i=0}^{c-1} e^{i epsilon_f}); the sum from 0, for one copy has one term
+    and not none, and the exponent epsilon_f, as it is the mechanism on the copies that is grouped.
+
+    Both are rounded down. DP: arithmetic on public numbers.
+
+    Raises:
+        InputError: epsilon or delta out of range, no copy, or a rate outside (0, 1].
+    """
+    if not 0 < epsilon < math.inf:
+        raise InputError(f"epsilon ({epsilon}) must be positive")
+    if not 0 < delta < 1:
+        raise InputError(f"delta ({delta}) must lie strictly between 0 and 1")
+    if copies < 1:
+        raise InputError(f"copies ({copies}) must be at least 1")
+    if not 0 < rate <= 1:
+        raise InputError(f"rate ({float(rate):g}) must lie in (0, 1]")
+    s = float(rate)
+    if formula == "tight":
+        functional = _undo_sampling(epsilon / copies, s)
+        share = _expm1_ratio(functional, epsilon)
+    else:
+        functional = _undo_sampling(epsilon, s) / copies
+        share = _expm1_ratio(functional, copies * functional) / s
+    return functional * _DOWN, min(delta * share * _DOWN, _MOST_DELTA)
+
+
+def _undo_sampling(epsilon: float, s: float) -> float:
+    """ln(1 + (e^epsilon - 1)/s), without overflow."""
+    if epsilon < 1:
+        return math.log1p(math.expm1(epsilon) / s)
+    return epsilon + math.log(math.exp(-epsilon) - math.expm1(-epsilon) / s)
+
+
+def _expm1_ratio(x: float, y: float) -> float:
+    """(e^x - 1)/(e^y - 1), without overflow."""
+    return math.exp(x - y) * math.expm1(-x) / math.expm1(-y)

@@ -1,0 +1,222 @@
+"""What a question names, in codes of a released domain: records that meet conditions, groups, and values of a column."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from marginweave.base.arrays import Flags, Floats, Integers
+from marginweave.base.errors import InputError
+from marginweave.configuration.attributes import forbidden_codes
+from marginweave.configuration.columns import Category, NumberColumn
+from marginweave.configuration.columns.base import ColumnBase
+from marginweave.configuration.columns.category import ValuedColumn
+from marginweave.configuration.question import Question, read_question
+from marginweave.configuration.release import Configuration
+from marginweave.configuration.rules.conditions import Condition, label_limits, labels_of
+from marginweave.configuration.values import listed
+from marginweave.domain.zeros import domain_sizes
+from marginweave.measurements.combinations import Domain
+
+MOST_GROUPS = 10_000
+MISSING = "(missing)"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Chosen:
+    """Of an attribute, by its place, the codes that are meant; shape (codes,), the missing one last."""
+
+    place: int
+    codes: Flags
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Group:
+    """The records with one value of each column of `by`: labels by column, and codes."""
+
+    labels: dict[str, str]
+    chosen: tuple[Chosen, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ValueRange:
+    """The least and the largest number that each code of an attribute stands for; NaN for one that is no number."""
+
+    place: int
+    low: Floats
+    high: Floats
+
+    def together(self, blocks: Integers) -> ValueRange:
+        """The ranges of codes of which those of a block cannot be told apart; NaN where one of them is no number."""
+        low, high = np.full((2, int(blocks.max()) + 1), np.inf)
+        with np.errstate(invalid="ignore"):  # of NaN and a number the minimum is NaN
+            np.minimum.at(low, blocks, self.low)
+            np.minimum.at(high, blocks, -self.high)
+        return ValueRange(place=self.place, low=low[blocks], high=-high[blocks])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Codes:
+    """Finds codes in the domain of a release; `sizes` are the numbers of codes of its attributes."""
+
+    configuration: Configuration
+    domain: Domain
+    sizes: Sequence[int]
+
+    @classmethod
+    def of(cls, configuration: Configuration, domain: Domain) -> Codes:
+        """Those of a released domain."""
+        return cls(
+            configuration=configuration, domain=domain, sizes=domain_sizes(configuration.attributes, domain.labels)
+        )
+
+    def meeting(self, where: Mapping[str, Any]) -> dict[int, Flags]:
+        """By attribute the codes that meet conditions by column, as a question has them.
+
+        Raises:
+            InputError: as `conditions`, or a column holds several values, of which records that have too many lose some.
+        """
+        found = dict[int, Flags]()
+        for chosen in self.conditions(read_question({"where": where})):
+            attribute = self.configuration.attributes[chosen.place]
+            if attribute.is_set or attribute.of_set:
+                raise InputError(
+                    f"where cannot ask for {attribute.columns[0]!r}, which holds several values; leave it out"
+                )
+            found[chosen.place] = chosen.codes & found.get(chosen.place, np.True_)
+            if not found[chosen.place].any():
+                labels = listed(self.domain.labels[chosen.place])
+                raise InputError(f"no value of column {attribute.columns[0]!r} meets where; its values: {labels}")
+        return found
+
+    def conditions(self, question: Question) -> tuple[Chosen, ...]:
+        """The codes that each condition of a question asks for.
+
+        Raises:
+            InputError: a condition on what was not counted, or one that does not go with its column.
+        """
+        return tuple(self._condition(name, asked) for name, asked in question.where)
+
+    def groups(self, question: Question) -> Iterator[Group]:
+        """The groups of a question, in the order of the values; a single one of all records without `by`.
+
+        Raises:
+            InputError: too many groups, or `by` names what was not counted.
+        """
+        axes = [list(self._values(name)) for name in question.by]
+        number = int(np.prod([len(axis) for axis in axes]))
+        if number > MOST_GROUPS:
+            raise InputError(f"by asks for {number} groups, which must be at most {MOST_GROUPS}; name fewer columns")
+        for combination in itertools.product(*axes):
+            labels = {name: label for name, (label, _) in zip(question.by, combination, strict=True)}
+            yield Group(labels=labels, chosen=tuple(chosen for _, chosen in combination))
+
+    def numbers(self, name: str) -> ValueRange:
+        """The numbers that the codes of a column stand for: of a bin, its ends.
+
+        Raises:
+            InputError: the column has no numbers, or was not counted by itself.
+        """
+        place = self._place(name)
+        column, low = self._column(name), np.full(self.sizes[place], np.nan)
+        high = low.copy()
+        if isinstance(column, NumberColumn):
+            edges = np.array(column.edges)
+            low[: len(edges) - 1], high[: len(edges) - 1] = edges[:-1], edges[1:]
+        elif isinstance(column, ValuedColumn) and not column.is_set:
+            for code, limits in enumerate(label_limits(column)):
+                if limits is not None:
+                    low[code] = high[code] = float(limits[0])
+        if np.isnan(low).all() or self.configuration.attributes[place].columns != (name,):
+            raise InputError(
+                f"column {name!r} has no numbers; a mean or quantile needs a number, or values that are numbers"
+            )
+        return ValueRange(place=place, low=low, high=high)
+
+    def _condition(self, name: str, asked: Condition | tuple[str, ...]) -> Chosen:
+        place, column = self._place(name), self._column(name)
+        try:
+            labels = labels_of(name, column, asked, self.configuration.missing_texts(name))
+        except ValueError as error:
+            said = (
+                str(error)
+                .removeprefix("structure ")
+                .replace("a range is", f"a range is {name} >= FROM and {name} < BELOW, or")
+            )
+            raise InputError(f"a condition {said}") from None
+        attribute, flags = self.configuration.attributes[place], np.zeros(self.sizes[place], np.bool_)
+        if attribute.of_set:
+            return self._of_set(name, labels)
+        if name in attribute.columns and len(attribute.columns) > 1:
+            codes = self._members(place, name)
+            wanted = [len(column.labels) if label is None else column.labels.index(label) for label in labels]
+            return Chosen(place=place, codes=np.isin(codes, wanted))
+        for code in (code for box in forbidden_codes([((place, labels),)], self.domain.labels) for code in box[0][1]):
+            if code == len(flags) and isinstance(asked, Condition):  # "any but": also missing, where the column can be
+                continue
+            if code == len(flags):
+                raise InputError(
+                    f"a condition names the missing value of column {name!r}, which is never missing; leave it out"
+                )
+            flags[code] = True
+        return Chosen(place=place, codes=flags)
+
+    def _of_set(self, name: str, labels: Sequence[str | None]) -> Chosen:
+        if len(labels) != 1 or labels[0] is None:
+            raise InputError(
+                f"column {name!r} holds several values, each counted by itself: a condition must name one; give one for each"
+            )
+        place = next(
+            j for j, a in enumerate(self.configuration.attributes) if a.columns == (name,) and a.labels == (labels[0],)
+        )
+        return Chosen(place=place, codes=np.array([True, False]))
+
+    def _values(self, name: str) -> Iterator[tuple[str, Chosen]]:
+        """The values of a column, or of what is counted under this name, each by itself."""
+        place = self._place(name, by=True)
+        attribute, codes = self.configuration.attributes[place], np.arange(self.sizes[place])
+        if attribute.name != name:
+            codes, labels = self._members(place, name), self._column(name).labels
+        else:
+            labels = self.domain.labels[place]
+        for code in np.unique(codes).tolist():
+            label = labels[code] if code < len(labels) else MISSING
+            yield label, Chosen(place=place, codes=codes == code)
+
+    def _members(self, place: int, name: str) -> Integers:
+        """Of each code of a group of columns the code of one of them; without a combination it is missing."""
+        structure = self.configuration.structure
+        assert structure is not None  # only it has groups
+        group = structure.group_of(name)
+        assert group is not None
+        codes = [own[group.columns.index(name)] for own in self.configuration.member_codes(group)]
+        return np.array([*codes, len(self._column(name).labels)])[: self.sizes[place]]
+
+    def _column(self, name: str) -> ColumnBase:
+        """A column as it is declared; one of a private domain with the values that were released."""
+        column = self.configuration.columns[name]
+        values = self.domain.labels[self._place(name)] if column.private else ()
+        return Category(type="category", values=values) if values else column
+
+    def _place(self, name: str, *, by: bool = False) -> int:
+        attributes = self.configuration.attributes
+        for place, attribute in enumerate(attributes):
+            if (by and attribute.name == name) or (name in attribute.columns and not (by and attribute.of_set)):
+                return place
+        of_set = [a.name for a in attributes if a.of_set and name in a.columns]
+        names = of_set or [*self.configuration.names]
+        parts = [part.strip() for part in name.split(",")]
+        if len(parts) > 1 and set(parts) <= set(names):
+            ways = f"query --by {' --by '.join(parts)}, table {' '.join(parts)}, or in a file by: [{', '.join(parts)}]"
+            raise InputError(f"{name!r} are several columns, which are named one by one: {ways}")
+        if name in self.configuration.columns and not of_set:
+            raise InputError(f"{name!r} was not counted: left out, or computed from others; there are {listed(names)}")
+        by_letters = {own.casefold(): own for own in names}
+        close = [by_letters[own] for own in difflib.get_close_matches(name.casefold(), by_letters, n=1)]
+        meant = f"; did you mean {close[0]}? There" if close else "; there"
+        raise InputError(f"{name!r} is no column that was counted{meant} are {listed(names)}")

@@ -1,0 +1,120 @@
+"""Intervals of counts, ratios and quantiles from estimates with a known covariance.
+
+DP: post-processing.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from marginweave.base.arrays import Flags, Floats
+from marginweave.base.errors import InputError
+from marginweave.mechanisms.laplace import DiscreteLaplace
+from marginweave.mechanisms.normal import ndtri
+
+
+def check_level(level: float) -> None:
+    """Raise InputError where this is no level of intervals."""
+    if not 0 < level < 1:
+        raise InputError(f"level ({level:g}) must be between 0 and 1, such as .95")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reach:
+    """How far noise goes with a probability of `level`, in records, for its standard deviation.
+
+    Normal noise goes z sd. A sum of discrete Laplace noise has a tail between the normal one and that of a single cell, so the
+    larger of both is taken.
+    """
+
+    level: float
+    pure: bool = False
+
+    def of(self, sigma: float) -> float:
+        """The half width of an interval."""
+        normal = -ndtri((1 - self.level) / 2) * sigma
+        return max(normal, float(DiscreteLaplace.reach(sigma, self.level))) if self.pure and sigma else normal
+
+    @property
+    def each(self) -> Reach:
+        """That of each of two intervals which together hold with `level`."""
+        return replace(self, level=(1 + self.level) / 2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EstimateInterval:
+    """An estimate, None where there is none, and both ends of its interval; `sd` is the sigma of the noise of a count."""
+
+    estimate: float | None
+    low: float
+    high: float
+    sd: float | None = None
+
+
+def count_ends(estimates: Floats, variances: Floats, reach: Reach) -> tuple[Floats, Floats, Floats]:
+    """Counts as they are shown, not negative, like the truth, and both ends of their intervals; of any shape.
+
+    x = m + noise, so m lies within h of x. Noise is whole where it comes from one table, so the ends move out by 1/2 and are
+    the whole numbers inside: of a single cell this is `evaluate.intervals.count_interval`. A count below 0 has the interval
+    of 0, which covers m >= 0 whenever the other one does.
+    """
+    sigmas, places = np.unique(np.sqrt(np.maximum(variances, 0.0)), return_inverse=True)
+    halves = np.array([reach.of(sigma) + (0.5 if sigma else 0.0) for sigma in sigmas.tolist()])
+    half, centre = halves[places].reshape(np.shape(estimates)), np.maximum(estimates, 0.0)
+    return np.rint(centre), np.maximum(np.ceil(centre - half - 1e-9), 0.0), np.floor(centre + half + 1e-9)
+
+
+def count_interval_of(estimate: float, variance: float, reach: Reach) -> EstimateInterval:
+    """A count as it is shown, with its `count_ends`, all whole."""
+    found, low, high = (int(end[0]) for end in count_ends(np.array([estimate]), np.array([variance]), reach))
+    return EstimateInterval(estimate=found, low=low, high=high, sd=math.sqrt(max(variance, 0.0)))
+
+
+def ratio_interval(
+    values: Floats,
+    covariance: Floats,
+    reach: Reach,
+    limits: tuple[float, float],
+    sampling: tuple[float, float, float] = (0.0, 0.0, 0.0),
+) -> tuple[float, float] | None:
+    """The ratios R for which N - R D is not further from 0 than noise goes; None where that bounds them on no side.
+
+    N - R D is normal with the variance V_NN - 2 R V_ND + R^2 V_DD, so the set {R: (N - R D)^2 <= z^2 variance} covers the true
+    ratio as often as it says, however noisy D is (Fieller 1954). It is an interval where D is further than z sd from 0.
+
+    Args:
+        values: N and D.
+        covariance: theirs, shape (2, 2).
+        reach: how far noise goes.
+        limits: between which a ratio lies. An N beyond them counts as at the limit, which is nearer to every ratio between:
+            the interval only grows, and is never empty.
+        sampling: s_0, s_1, s_2: variance s_0 + s_1 R + s_2 R^2 of the table as a sample, beside that of the noise.
+    """
+    d, z2 = float(values[1]), reach.of(1.0) ** 2
+    n = min(max(float(values[0]), limits[0] * d), limits[1] * d)
+    if reach.pure:  # relative to a large deviation, where steps of whole numbers do not count
+        z2 = (reach.of(1e6) / 1e6) ** 2
+    c = n * n - z2 * (covariance[0, 0] + sampling[0])
+    b = -2 * n * d + z2 * (2 * covariance[0, 1] - sampling[1])
+    a = d * d - z2 * (covariance[1, 1] + sampling[2])
+    if d <= 0 or d * d <= z2 * covariance[1, 1] or a <= 0:
+        return None
+    root = math.sqrt(max(b * b - 4 * a * c, 0.0))
+    low, high = (min(max(end / (2 * a), limits[0]), limits[1]) for end in (-b - root, root - b))
+    return low, high
+
+
+def quantile_bins(below: Floats, sigmas: Floats, reach: Reach) -> Flags:
+    """The values, in order, that may be the quantile.
+
+    A value is one if no more than the share q lies below it, and no less up to it. `below` are estimates of (records with at
+    most value j) - q (records), `sigmas` their standard deviations. Value j is left out where one of both is clearly broken:
+    each with probability (1 - level)/2, so the true one stays in with `level`.
+    """
+    half = np.array([reach.of(sigma) for sigma in sigmas.tolist()])
+    below_enough = np.concatenate(([True], (below - half <= 0)[:-1]))
+    found: Flags = np.logical_and(below + half >= 0, below_enough)
+    return found

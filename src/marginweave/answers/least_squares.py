@@ -1,0 +1,291 @@
+"""Generalised least squares over all measured tables at once, for queries inside what was measured.
+
+A query weighs the records by a product of weights, one factor for each axis. On the cells of a table that has all of its
+axes it is a sum over sets B of axes of residual queries: products of centered weights over B. White noise on the cells of a
+table is independent for different B, so each B is estimated by itself: by the mean of all tables that have B, weighted by
+inverse variance (ResidualPlanner: Xiao, He, Zhang, Kifer 2023; GReM: Mullins et al. 2024). Where the tables of B divide each
+of its axes in one way, no linear unbiased estimate has less variance.
+
+One axis by itself and the number of records are solved exactly although tables divide an axis in several ways (values merged,
+levels). With t the counts of the axis and S_k t its sums over part k, the tables say w_k |S_k t - T_k|^2 - (w_k / m_k) (sum t -
+sum T_k)^2 of it, T_k the pooled table of m_k blocks, 1/w_k the variance of a cell. The second term and what all cells of all
+tables add up to are of the number of records n alone, and given n the axes are independent of each other and of larger B.
+
+Sets of axes that tables divide in several ways are estimated by those that divide them as the table that the query is read in:
+unbiased, with the variance that is stated, which may be larger than the least one.
+DP: post-processing of released counts.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from marginweave.answers.tables import NoisyTables, Part
+from marginweave.base.arrays import Floats, Integers
+
+Weights = Mapping[int, Floats]
+"""Of some queries the weights of the codes of each axis, shape (queries, codes); an axis that is left out weighs all by 1."""
+
+
+class NotMeasuredError(Exception):
+    """No measured table has all axes of a query; or each has values of them merged, of which some weigh more than others."""
+
+    def __init__(self, *, merged: bool) -> None:
+        super().__init__("not measured")
+        self.merged = merged
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Estimates:
+    """Estimates of some queries, shape (queries,), and their covariance, shape (queries, queries)."""
+
+    values: Floats
+    covariance: Floats
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Axis:
+    """What is known of the counts t of an axis, given their sum n: t = t_0 + n d, with the covariance of t_0.
+
+    Both are over blocks, the coarsest division that is at least as fine as every part but the whole: `means` t_0, `slopes` d,
+    `covariance`. Inside a block the pooled counts `inside` decide, whose cells have the variance `variance`. `precision` and
+    `total` say what the axis tells of n.
+    """
+
+    blocks: Part
+    means: Floats
+    slopes: Floats
+    covariance: Floats
+    inside: Floats
+    variance: float
+    precision: float
+    total: float
+
+    def estimates(self, weights: Floats) -> tuple[Floats, Floats, Floats]:
+        """For weights of the codes, shape (queries, codes): at n = 0, for each record, and their covariance given n."""
+        sizes = np.bincount(self.blocks.blocks)
+        level = self.blocks.sums(weights) / sizes
+        rest = weights - level[:, self.blocks.blocks]
+        covariance = level @ self.covariance @ level.T + rest @ rest.T * self.variance
+        return level @ self.means + rest @ self.inside, level @ self.slopes, covariance
+
+
+class LeastSquares:
+    """Answers queries from measured tables; what tables say of a set of axes is pooled once."""
+
+    def __init__(self, measured: NoisyTables) -> None:
+        self.measured = measured
+        self._holders: dict[int, set[int]] = defaultdict(set)
+        for number, table in enumerate(measured.tables):
+            for part in table.parts:
+                self._holders[part].add(number)
+        self._pooled: dict[tuple[int, ...], tuple[Floats, float]] = {}
+        self._axes: dict[int, _Axis] = {}
+        self._counts: dict[int, Floats] = {}
+        self._divided: dict[frozenset[int], Sequence[tuple[int, ...]]] = {}
+
+    def solve(self, weights: Weights) -> Estimates:
+        """Estimates of queries, at least one, of the same axes.
+
+        Raises:
+            NotMeasuredError: no measured table has all of their axes, divided at least as the weights are.
+        """
+        return self.solve_jointly([weights])
+
+    def solve_jointly(self, groups: Sequence[Weights]) -> Estimates:
+        """Estimates of groups of queries, each group of its own axes, and the covariance of all, in order.
+
+        Raises:
+            NotMeasuredError: as `solve`.
+        """
+        best = []
+        for weights in groups:
+            read = [(weights, signature) for signature in self._signatures(weights)]
+            best.append(read[0] if len(read) == 1 else min(read, key=lambda one: self._trace(*one)))
+        return self._solved(best)
+
+    @property
+    def alone(self) -> LeastSquares:
+        """What answers of single axes."""
+        return self
+
+    def counts(self, axis: int) -> Floats:
+        """Estimates of the records of each code of an axis, kept for the next question."""
+        if axis not in self._counts:
+            self._counts[axis] = self.solve({axis: np.eye(self.measured.sizes[axis])}).values
+        return self._counts[axis]
+
+    def divided(self, axes: Iterable[int]) -> list[Part]:
+        """The finest parts over which a table has all of these axes. Raises NotMeasuredError."""
+        together = self._together(frozenset(axes))
+        if not together:
+            raise NotMeasuredError(merged=False)
+        parts = ([self.measured.parts[number] for number in some] for some in together)
+        return max(parts, key=lambda own: math.prod(part.size for part in own))
+
+    def _trace(self, weights: Weights, signature: tuple[int, ...]) -> float:
+        return float(np.trace(self._solved([(weights, signature)]).covariance))
+
+    @cached_property
+    def total(self) -> tuple[float, float]:
+        """The number of records and its variance; 0 where it is public."""
+        if self.measured.total is not None:
+            return self.measured.total, 0.0
+        counts, precision = self._pool(())
+        said = [(precision, float(counts))]
+        for axis in self.measured.sizes:
+            known = self._axis(axis)
+            said.append((known.precision, known.total))
+            for part in self._parts_of(axis):
+                table, weight = self._pool((part,))
+                said.append((-weight / table.size, float(table.sum())))
+        precision = sum(weight for weight, _ in said)
+        return sum(weight * total for weight, total in said) / precision, 1 / precision
+
+    def _signatures(self, weights: Weights) -> list[tuple[int, ...]]:
+        """The parts, one for each axis, over which queries with these weights can be read in a measured table."""
+        axes, parts = set(weights), self.measured.parts
+        if len(axes) <= 1:
+            return [tuple(self.measured.whole[axis] for axis in axes)]
+        together = self._together(frozenset(axes))
+        fitting = [some for some in together if all(_fits(parts[part], weights[parts[part].axis]) for part in some)]
+        if not fitting:
+            raise NotMeasuredError(merged=bool(together))
+        return fitting
+
+    def _together(self, axes: frozenset[int]) -> Sequence[tuple[int, ...]]:
+        """The parts of these axes that are in a table together, of each table that has all of them, kept for the next query."""
+        if axes not in self._divided:
+            inside = (tuple(p for p in t.parts if self.measured.parts[p].axis in axes) for t in self.measured.tables)
+            self._divided[axes] = tuple(dict.fromkeys(some for some in inside if len(some) == len(axes)))
+        return self._divided[axes]
+
+    def _solved(self, groups: Sequence[tuple[Weights, tuple[int, ...]]]) -> Estimates:
+        """Estimates of groups of queries, each with the parts that it is read in."""
+        parts, total, slopes = self.measured.parts, self.total, np.empty(0)
+        shares: dict[tuple[int, ...], list[tuple[Integers, Floats, list[Floats]]]] = defaultdict(list)
+        for weights, signature in groups:
+            values = {number: parts[number].values(weights[parts[number].axis]) for number in signature}
+            means = {number: own.mean(axis=1) for number, own in values.items()}
+            queries = len(means[signature[0]]) if signature else 1
+            rows, ones = np.arange(len(slopes), len(slopes) + queries), np.ones(queries)
+            slopes = np.concatenate((slopes, math.prod(means.values(), start=ones)))
+            for inside in (some for k in range(len(signature)) for some in itertools.combinations(signature, k + 1)):
+                scale = math.prod((own for number, own in means.items() if number not in inside), start=ones)
+                centered = [values[number] - means[number][:, None] for number in inside]
+                if len(inside) > 1:
+                    shares[inside].append((rows, scale, centered))
+                else:  # all parts of an axis tell of its codes
+                    part = parts[next(iter(inside))]
+                    shares[self.measured.whole[part.axis],].append((rows, scale, [centered[0][:, part.blocks]]))
+        estimates, covariance = np.zeros(len(slopes)), np.zeros((len(slopes), len(slopes)))
+        for inside, some in shares.items():
+            rows, scale = np.concatenate([one[0] for one in some]), np.concatenate([one[1] for one in some])
+            vectors = [np.concatenate(own) for own in zip(*(one[2] for one in some), strict=True)]
+            if len(inside) == 1:
+                at_zero, each, own = self._axis(parts[inside[0]].axis).estimates(vectors[0])
+                slopes[rows] += scale * each
+            else:
+                at_zero, own = self._residual(inside, dict(zip(inside, vectors, strict=True)))
+            estimates[rows] += scale * at_zero
+            covariance[np.ix_(rows, rows)] += np.outer(scale, scale) * own
+        return Estimates(
+            values=estimates + slopes * total[0], covariance=covariance + np.outer(slopes, slopes) * total[1]
+        )
+
+    def _residual(self, inside: tuple[int, ...], centered: Mapping[int, Floats]) -> tuple[Floats, Floats]:
+        """Estimates and covariance of products of centered weights of these parts."""
+        table, precision = self._pool(inside)
+        queries = len(centered[inside[0]])
+        left, own = np.broadcast_to(table, (queries, *table.shape)), np.full((queries, queries), 1 / precision)
+        for number in reversed(inside):
+            left = np.einsum("k...a,ka->k...", left, centered[number])
+            own = own * (centered[number] @ centered[number].T)
+        return left, own
+
+    def products(
+        self, signature: tuple[int, ...], inside: Sequence[int], centered: Sequence[Floats]
+    ) -> tuple[Floats, Floats, Floats]:
+        """Residuals of all products of centered weights at these places of a signature: estimates, variances, slopes.
+
+        Of shape (weights, …), 1 at other places. The slope is what a record more adds.
+        """
+        shape = [len(centered[place]) if place in inside else 1 for place in range(len(signature))]
+        if len(inside) == 1:
+            part = self.measured.parts[signature[inside[0]]]
+            at_zero, each, own = self._axis(part.axis).estimates(centered[inside[0]][:, part.blocks])
+            return at_zero.reshape(shape), np.diag(own).reshape(shape), each.reshape(shape)
+        table, precision = self._pool(tuple(signature[place] for place in inside))
+        variance = np.full((), 1 / precision)
+        for place in inside:  # the axis that is summed over is first, and what it becomes last: all in order at the end
+            table = np.tensordot(table, centered[place], (0, 1))
+            variance = np.multiply.outer(variance, (centered[place] ** 2).sum(axis=1))
+        return table.reshape(shape), variance.reshape(shape), np.zeros([1] * len(shape))
+
+    def _pool(self, parts: tuple[int, ...]) -> tuple[Floats, float]:
+        """What all tables with these parts say of a table over them, and the precision of its cells, which is one for all."""
+        if parts not in self._pooled:
+            tables = self.measured.tables
+            holders = set.intersection(*(self._holders[part] for part in parts)) if parts else set(range(len(tables)))
+            size = math.prod(self.measured.parts[part].size for part in parts)
+            summed, precision = np.zeros([self.measured.parts[part].size for part in parts]), 0.0
+            for number in sorted(holders):
+                table = tables[number]
+                others = tuple(axis for axis, part in enumerate(table.parts) if part not in parts)
+                weight = size / (table.counts.size * table.variance)
+                summed += weight * table.counts.sum(axis=others)
+                precision += weight
+            self._pooled[parts] = summed / precision, precision
+        return self._pooled[parts]
+
+    def _parts_of(self, axis: int) -> list[int]:
+        return [
+            number for number, part in enumerate(self.measured.parts) if part.axis == axis and self._holders[number]
+        ]
+
+    def _axis(self, axis: int) -> _Axis:
+        if axis not in self._axes:
+            whole = self.measured.whole[axis]
+            inside, exact = self._pool((whole,))
+            coarser = [number for number in self._parts_of(axis) if number != whole]
+            blocks = _refinement(axis, self.measured.sizes[axis], [self.measured.parts[n].blocks for n in coarser])
+            sizes = np.bincount(blocks.blocks)
+            precision, told = np.diag(exact / sizes), exact / sizes * blocks.sums(inside)
+            for number in coarser:
+                table, weight = self._pool((number,))
+                one_hot = np.eye(self.measured.parts[number].size)[:, self.measured.parts[number].blocks]
+                sums = blocks.values(one_hot).T
+                precision, told = precision + weight * sums @ sums.T, told + weight * sums @ table
+            inverse = np.asarray(np.linalg.inv(precision), np.float64)
+            means, spread = inverse @ told, inverse.sum(axis=0)
+            slopes = spread / spread.sum()
+            self._axes[axis] = _Axis(
+                blocks=blocks,
+                means=means - slopes * means.sum(),
+                slopes=slopes,
+                covariance=np.asarray(inverse - np.outer(spread, slopes), np.float64),
+                inside=inside,
+                variance=1 / exact,
+                precision=1 / float(spread.sum()),
+                total=float(means.sum()),
+            )
+        return self._axes[axis]
+
+
+def _fits(part: Part, weights: Floats) -> bool:
+    """Whether codes of one block weigh the same."""
+    return bool(np.array_equal(part.values(weights)[:, part.blocks], weights))
+
+
+def _refinement(axis: int, size: int, parts: Sequence[Integers]) -> Part:
+    """The coarsest part of an axis that is at least as fine as all of these; one block without any."""
+    if not parts:
+        return Part(axis=axis, blocks=np.zeros(size, np.int64))
+    return Part(axis=axis, blocks=np.unique(np.stack(parts), axis=1, return_inverse=True)[1].reshape(-1))

@@ -1,0 +1,253 @@
+"""Answers from the fitted mixture, for what no measured set holds: with the spread of drawn models and a misfit.
+
+Of a query with weights w_a of the codes of its columns, p_a the shares of these codes in the model, the part that is left when
+all weights are centered, (w_a - mean w_a), is what a set of columns has in common beyond its parts. A table whose cells deviate
+from the model by n sqrt(product of p_a) times noise of variance tau^2 changes that part by a variance of n^2 tau^2 product of
+V_a, V_a = sum p_a (w_a - mean w_a)^2; so misfit adds it for each set of columns that no measured set holds, and parts of
+different sets are added as if independent. tau^2 is found from measured sets that a fit did not see (`misfit`).
+
+Rounds choose the set whose distance from the model is most beyond the sqrt(2/pi) sigma that noise would put into each of its
+cells (AIM: McKenna, Mullins, Sheldon and Miklau 2022), so those that depend most. What was left is no farther than its noise.
+With S_a the sum of sqrt(p_a), a table with misfit tau is n tau sqrt(2/pi) times the product of S_a away, so tau is at most
+sigma / n times the product of (codes of a) / S_a.
+DP: post-processing of released counts.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from scipy.special import log_ndtr
+
+from marginweave.answers.least_squares import Estimates, LeastSquares, NotMeasuredError, Weights
+from marginweave.answers.tables import NoisyTables, Part
+from marginweave.base.arrays import Floats, Integers
+from marginweave.configuration.synthesis import MixtureSynthesis
+from marginweave.estimate.mixture.blocks import Block
+from marginweave.estimate.mixture.draws import expected_counts
+from marginweave.estimate.mixture.fit import fit_mixture
+from marginweave.estimate.mixture.model import Mixture
+from marginweave.estimate.mixture.targets import F32, Float32s
+from marginweave.measurements.tables import Measurement
+
+WIDER = 1.25
+"""Refitted from the model, answers vary by .8 to 1 of what they do from new starts (docs/inference.md)."""
+DRAWS = 50
+_FOLDS = 4
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Stack:
+    """A model, and others of the same blocks that are drawn around it, in arrays of all.
+
+    `weights` has shape (models, components), `shares` for each block (cells, models * components).
+    """
+
+    blocks: tuple[Block, ...]
+    weights: Float32s
+    shares: tuple[Float32s, ...]
+
+    @classmethod
+    def of(cls, model: Mixture, drawn: Sequence[Mixture]) -> Stack:
+        """Those of all, in half the digits."""
+        models = [model, *drawn]
+        return cls(
+            blocks=model.blocks,
+            weights=np.stack([one.weights * one.total for one in models]).astype(F32),
+            shares=tuple(
+                np.concatenate([s.T for s in own], axis=1, dtype=F32)
+                for own in zip(*(m.shares for m in models), strict=True)
+            ),
+        )
+
+    def solve(self, weights: Weights) -> Estimates:
+        """What the model answers to queries, and the covariance of that from the noise of what it was fitted to."""
+        product = self.weights.reshape(1, -1)
+        for block, shares in zip(self.blocks, self.shares, strict=True):
+            mine = [(place, a) for place, a in enumerate(block.attributes) if a in weights]
+            if mine:
+                of_cells = np.prod([weights[a][:, block.cells[:, place]] for place, a in mine], axis=0)
+                some = np.flatnonzero(of_cells.any(axis=0))
+                product = product * (of_cells[:, some].astype(F32) @ shares[some])
+        found = product.reshape(-1, *self.weights.shape).sum(axis=2, dtype=np.float64).T
+        around = found[1:] - found[0]
+        return Estimates(values=found[0], covariance=WIDER**2 * (around.T @ around) / len(around))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ModelAnswers:
+    """Estimates of queries from a model, a stand-in for `LeastSquares` where that has none.
+
+    `model` is conditioned, and so are those of the `stack`. `codes` has the model's code of each code of an attribute. `inside`
+    are the sets of attributes that were measured, `misfit` has tau^2 as the function has it. Where sets were chosen by their
+    distance from the model beyond their noise, `noise` is the deviation of that: a set that was not chosen is no farther.
+    """
+
+    measured: NoisyTables
+    model: Mixture
+    stack: Stack
+    codes: Sequence[Integers]
+    inside: Sequence[frozenset[int]]
+    misfit: Mapping[str, Mapping[str, float]]
+    noise: float | None
+
+    def solve(self, weights: Weights) -> Estimates:
+        """Estimates of queries, at least one, and their covariance. Raises NotMeasuredError where merged values differ."""
+        own = {axis: self._merged(axis, vectors) for axis, vectors in weights.items()}
+        found = self.stack.solve(own)
+        return replace(found, covariance=found.covariance + self._misfit(own, len(found.values)))
+
+    @cached_property
+    def alone(self) -> LeastSquares:
+        """What answers of single axes: their measured tables."""
+        return LeastSquares(self.measured)
+
+    def divided(self, axes: Iterable[int]) -> list[Part]:
+        """The values of these axes that the model tells apart."""
+        return [Part(axis=axis, blocks=self.codes[axis]) for axis in axes]
+
+    def _merged(self, axis: int, vectors: Floats) -> Floats:
+        part = Part(axis=axis, blocks=self.codes[axis])
+        found = part.values(vectors)
+        if not np.array_equal(found[:, part.blocks], vectors):
+            raise NotMeasuredError(merged=True)
+        return found
+
+    def _misfit(self, weights: Weights, queries: int) -> Floats:
+        means, spreads, reaches = dict[int, Floats](), dict[int, Floats](), dict[int, float]()
+        for axis, vectors in weights.items():
+            shares = self.model.marginal((axis,)) / self.model.total
+            means[axis] = vectors @ shares
+            centered = vectors - means[axis][:, None]
+            spreads[axis] = (centered * shares) @ centered.T
+            reaches[axis] = len(shares) / float(np.sqrt(np.maximum(shares, 0)).sum())
+        found = np.zeros((queries, queries))
+        for length in range(2, len(weights) + 1):
+            for columns in itertools.combinations(sorted(weights), length):
+                known = any(one.issuperset(columns) for one in self.inside)
+                tau = _of_order(self.misfit["inside" if known else "outside"], length)
+                if not known and self.noise is not None:
+                    tau = min(tau, (self.noise * math.prod(reaches[a] for a in columns)) ** 2)
+                part = np.full((queries, queries), self.model.total**2 * tau)
+                for axis in weights:
+                    part *= spreads[axis] if axis in columns else np.outer(means[axis], means[axis])
+                found += part
+        return found
+
+
+def _of_order(misfit: Mapping[str, float], length: int) -> float:
+    """tau^2 of so many columns, or of the nearest number of them that was measured."""
+    return misfit[min(misfit, key=lambda own: abs(int(own) - length))] if misfit else 0.0
+
+
+def misfit(
+    measurements: Sequence[Measurement],
+    model: Mixture,
+    stack: Stack,
+    settings: MixtureSynthesis,
+    generator: np.random.Generator,  # post-processing
+) -> dict[str, dict[str, float]]:
+    """tau^2 by the number of columns, of sets of columns that were not measured (`outside`), and of those that were (`inside`).
+
+    Outside: larger tables are left out of a fit, a quarter of them at a time, and random contrasts of the left-out tables,
+    less the model, are taken of each set of columns that a left-out table alone holds. Inside: the same of measured tables
+    less the `model`, which follows their noise. `_tau` makes of them one number. DP: post-processing.
+    """
+    masks, large = [*model.masks, *model.inside, *model.codes], [m for m in measurements if len(m.attributes) > 1]
+    order, outside = generator.permutation(len(large)), dict[int, list[Floats]]()
+    for fold in range(min(_FOLDS, len(large))):
+        left_out = [large[i] for i in order[fold::_FOLDS]]
+        kept = [m for m in measurements if not any(m is other for other in left_out)]
+        if not set(range(len(model.sizes))) <= {a for m in kept for a in m.attributes}:
+            continue
+        fitted = fit_mixture(kept, model.sizes, model.total, masks, settings)
+        for m in _whole(left_out)[: _SETS // _FOLDS]:
+            for length, contrasts in _contrasts(m, fitted, kept, stack, generator):
+                outside.setdefault(length, []).append(contrasts)
+    inside = dict[int, list[Floats]]()
+    for m in _whole([large[i] for i in order])[:_SETS]:
+        for length, contrasts in _contrasts(m, model, (), stack, generator):
+            inside.setdefault(length, []).append(contrasts)
+    return {
+        "outside": {f"{length}": _tau(own) for length, own in outside.items()},
+        "inside": {f"{length}": _tau(own) for length, own in inside.items()},
+    }
+
+
+_SETS = 60
+"""Of so many tables contrasts are taken, of twenty each."""
+
+
+def _whole(measurements: Iterable[Measurement]) -> list[Measurement]:
+    """Those with every cell and value, whose noise is as stated."""
+    return [m for m in measurements if m.complete and not m.levels and type(m) is Measurement]
+
+
+def _tau(tables: Sequence[Floats]) -> float:
+    """tau^2 of contrasts, an array of each table, shape (3, contrasts): squares above noise, their variance but for it, scale.
+
+    A square over its scale has the mean tau^2 and, with v the variance of the contrast over the scale, a variance of about
+    2 (v + tau^2)^2. So the mean is weighted by (v + tau^2)^-2: small tables say most, large ones hardly anything. Its error is
+    that between tables, or that of these variances where it is larger. What is returned is the mean of a normal
+    distribution around it with this error, cut off at 0: of noise alone a little is left, as less cannot be excluded.
+    """
+    found = [table[:, table[2] > 0] for table in tables]
+    squares, variances = np.concatenate([table[:2] / table[2] for table in found], axis=1)
+    if not squares.size:
+        return 0.0
+    mean, weights = 0.0, variances
+    for _ in range(_TURNS):
+        weights = (variances + max(mean, _LEAST)) ** -2.0
+        mean = float(weights @ squares / weights.sum())
+    ends = np.cumsum([0, *(table.shape[1] for table in found)])
+    own = [float(weights[i:j] @ (squares[i:j] - mean)) for i, j in itertools.pairwise(ends)]
+    total = float(weights.sum())
+    error = max(math.hypot(*own) / total, math.sqrt(2 / total))
+    z = mean / error
+    return mean + error * math.exp(-(z**2) / 2 - float(log_ndtr(z))) / math.sqrt(2 * math.pi)
+
+
+_TURNS = 20
+_LEAST = 1e-12
+
+
+_CONTRASTS = 20
+
+
+def _contrasts(
+    m: Measurement,
+    fitted: Mixture,
+    kept: Sequence[Measurement],
+    stack: Stack,
+    generator: np.random.Generator,  # post-processing
+) -> list[tuple[int, Floats]]:
+    """Of each set of columns that none of the `kept` tables has, random contrasts as `_tau` takes them.
+
+    Squares are above the noise of the table and that of the fit, for which the spread of the `stack` stands; where none was
+    kept, all were, the model follows their noise, and its own is added. The scale is n^2 times the product of V_a.
+    """
+    residual = np.asarray(m.counts - expected_counts(m, fitted.marginal(m.attributes), fitted.total), np.float64)
+    shares = [np.asarray(fitted.marginal((a,)) / fitted.total, np.float64) for a in m.attributes]
+    found = list[tuple[int, Floats]]()
+    for length in range(2, len(m.attributes) + 1):
+        for places in itertools.combinations(range(len(m.attributes)), length):
+            columns = {m.attributes[place] for place in places}
+            if any(columns <= {*one.attributes} for one in kept):
+                continue
+            asked, scale, weights = np.ones((_CONTRASTS, 1)), np.full(_CONTRASTS, fitted.total**2), dict[int, Floats]()
+            for place, own in enumerate(shares):
+                vectors = np.ones((_CONTRASTS, len(own)))
+                if place in places:
+                    chosen = (generator.random(vectors.shape) < 0.5).astype(np.float64)
+                    vectors = weights[m.attributes[place]] = chosen - (chosen @ own)[:, None]
+                    scale *= vectors**2 @ own
+                asked = (asked[:, :, None] * vectors[:, None]).reshape(_CONTRASTS, -1)
+            noise, of_fit = m.deviation**2 * (asked**2).sum(axis=1), np.diagonal(stack.solve(weights).covariance)
+            squares = (asked @ residual.ravel()) ** 2 - noise + (-of_fit if kept else of_fit)
+            found.append((length, np.stack([squares, noise + of_fit, scale])))
+    return found

@@ -1,0 +1,185 @@
+"""Measured tables over the parts of columns that they tell apart: rare values merged, levels of a column, or all of its values.
+
+DP: post-processing of released counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from marginweave.base.arrays import Floats, Integers
+from marginweave.configuration.release import Configuration
+from marginweave.domain.levels import level_codes
+from marginweave.domain.zeros import domain_sizes
+from marginweave.estimate.earlier import EarlierTable, Read, earlier_tables
+from marginweave.estimate.known import total_of_rows
+from marginweave.estimate.marginals import compression_of
+from marginweave.measurements.tables import Marginals
+
+ROUNDING = 1 / 12
+"""Variance of rounding to whole numbers; where the noise is so small that it has less, an interval covers more."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Part:
+    """A division of the codes of an axis into blocks: `blocks` has the block of each code.
+
+    An axis is an attribute with all of its levels, over its own codes, the missing one last.
+    """
+
+    axis: int
+    blocks: Integers
+
+    @property
+    def size(self) -> int:
+        """How many blocks there are."""
+        return int(self.blocks.max()) + 1
+
+    def sums(self, weights: Floats) -> Floats:
+        """Of weights of the codes, shape (..., codes), the sum in each block: shape (..., blocks)."""
+        starts = np.concatenate(([0], np.cumsum(np.bincount(self.blocks))[:-1]))
+        found: Floats = np.add.reduceat(weights[..., np.argsort(self.blocks, kind="stable")], starts, axis=-1)
+        return found
+
+    def values(self, weights: Floats) -> Floats:
+        """Of weights of the codes that are the same in a block, shape (..., codes), those of the blocks."""
+        first: Floats = weights[..., np.unique(self.blocks, return_index=True)[1]]
+        return first
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NoisyTable:
+    """Noisy counts with one axis for each of `parts`, numbers of parts in `NoisyTables.parts`, which increase.
+
+    `variance` is that of the noise of a cell.
+    """
+
+    parts: tuple[int, ...]
+    counts: Floats
+    variance: float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NoisyTables:
+    """All measured tables of a release, and the parts that they are over.
+
+    `sizes` are the numbers of codes of each axis, `whole` the part of each axis that tells all of its codes apart, in which a
+    table of this axis alone was measured. `total` is the number of records where it is public. `pure` says whether some noise
+    is discrete Laplace, whose tails are heavier than the normal ones.
+    """
+
+    sizes: dict[int, int]
+    parts: tuple[Part, ...]
+    whole: dict[int, int]
+    tables: tuple[NoisyTable, ...]
+    total: float | None = None
+    pure: bool = False
+
+
+def noisy_tables(
+    marginals: Marginals, configuration: Configuration, earlier: Iterable[EarlierTable] = (), total: float | None = None
+) -> NoisyTables:
+    """The tables of a release, as they were drawn.
+
+    Args:
+        marginals: as they were drawn, not made consistent.
+        configuration: what is declared, bounds resolved.
+        earlier: tables of earlier releases of the same rows.
+        total: the number of records, where it is public.
+    """
+    codes = compression_of(marginals, configuration)[1].codes
+    alone = [EarlierTable(measurement=m, codes=(np.arange(m.counts.size),)) for m in marginals.one_way]
+    larger = [EarlierTable(measurement=m, codes=tuple(codes[a] for a in m.attributes)) for m in marginals.larger]
+    sizes = domain_sizes(configuration.attributes, marginals.domain.labels)
+    return tables_of([*alone, *larger, *earlier], sizes, axes_of(configuration, sizes), total)
+
+
+def released_tables(
+    marginals: Marginals, declared: Configuration, resolved: Configuration, read: Read
+) -> tuple[NoisyTables, list[EarlierTable]]:
+    """All tables of a release, and those among them that earlier releases measured; arguments as of `with_earlier`.
+
+    Raises:
+        StageError: a file of an earlier release is missing or was changed.
+    """
+    earlier, resize = earlier_tables(declared, read), resolved.resize
+    total = total_of_rows(resolved) if resize is None else float(resize.records)
+    return noisy_tables(marginals, resolved, earlier, total), earlier
+
+
+def axes_of(configuration: Configuration, sizes: Sequence[int]) -> dict[int, tuple[int, Integers]]:
+    """For each attribute its axis, and its code for each code of the axis: of a level those of the column that it is of."""
+    found = {a: (a, np.arange(size)) for a, size in enumerate(sizes)}
+    return found | {coarse: (fine, codes[: sizes[fine]]) for coarse, fine, codes in level_codes(configuration)}
+
+
+def tables_of(
+    measured: Sequence[EarlierTable],
+    sizes: Sequence[int],
+    axes: dict[int, tuple[int, Integers]],
+    total: float | None = None,
+) -> NoisyTables:
+    """Measurements, each over codes into which those of its attributes were merged, as tables over parts of axes."""
+    parts = _Parts()
+    tables = [parts.table(one, axes) for one in measured]
+    used = {axis: sizes[axis] for axis in sorted({axis for axis, _ in axes.values()})}
+    whole = {axis: parts.number(axis, np.arange(size))[0] for axis, size in used.items()}
+    return NoisyTables(
+        sizes=used,
+        parts=tuple(parts.found),
+        whole=whole,
+        tables=tuple(tables),
+        total=total,
+        pure=any(one.measurement.noise == "discrete-laplace" for one in measured),
+    )
+
+
+class _Parts:
+    """Numbers of parts; those that divide the codes of an axis alike are one."""
+
+    def __init__(self) -> None:
+        self.found: list[Part] = []
+        self._numbers: dict[tuple[int, bytes], int] = {}
+
+    def number(self, axis: int, codes: Integers) -> tuple[int, Integers]:
+        """The number of the part that has codes of the axis together as `codes` do, and the code of each of its blocks."""
+        kinds, first, blocks = np.unique(codes, return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        blocks = np.argsort(order)[blocks.reshape(-1)]
+        number = self._numbers.setdefault((axis, blocks.tobytes()), len(self.found))
+        if number == len(self.found):
+            self.found.append(Part(axis=axis, blocks=blocks))
+        return number, kinds[order]
+
+    def table(self, one: EarlierTable, axes: dict[int, tuple[int, Integers]]) -> NoisyTable:
+        """A measurement over parts. Cells of codes that its axes do not have, or not together, hold noise alone: left out."""
+        m = one.measurement
+        counts, of_axis = np.asarray(m.counts, np.float64), dict[int, Integers]()
+        kept: list[int] = []
+        for place, (attribute, merged) in enumerate(zip(m.attributes, one.codes, strict=True)):
+            axis, codes = axes[attribute]
+            codes = merged[codes]
+            if axis in of_axis:  # two levels of one column
+                before = kept.index(axis)
+                counts = np.moveaxis(counts, len(kept), before + 1)
+                shape = (*counts.shape[:before], -1, *counts.shape[before + 2 :])
+                of_axis[axis] = of_axis[axis] * m.counts.shape[place] + codes
+                counts = counts.reshape(shape)
+            else:
+                kept.append(axis)
+                of_axis[axis] = codes
+        numbers = []
+        for place, axis in enumerate(kept):
+            number, blocks = self.number(axis, of_axis[axis])
+            numbers.append(number)
+            counts = np.take(counts, blocks, axis=place)
+        order = sorted(range(len(kept)), key=lambda place: numbers[place])
+        rounding = ROUNDING if m.noise == "rounded-gaussian" else 0.0
+        return NoisyTable(
+            parts=tuple(numbers[place] for place in order),
+            counts=np.ascontiguousarray(counts.transpose(order)),
+            variance=m.deviation**2 + rounding,
+        )

@@ -1,0 +1,116 @@
+"""Answers from released k-tuples: counts of combinations.
+
+One that was released reached a threshold, so its interval is the selected one. One that was not is at most what the threshold
+leaves open. DP: post-processing.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from marginweave.answers.answer import Answer
+from marginweave.answers.codes import Chosen, Codes
+from marginweave.base.errors import InputError
+from marginweave.configuration.question import Question
+from marginweave.estimate.intervals import Intervals, censored_bound, count_interval, selected_interval
+from marginweave.estimate.normalize import find_rows
+from marginweave.measurements.combinations import Aggregates
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TupleAnswers:
+    """Answers questions for the count of one combination; `intervals` have the counts as they were drawn."""
+
+    aggregates: Aggregates
+    intervals: Sequence[Intervals]
+    codes: Codes
+
+    def ask(self, question: Question) -> Iterator[Answer]:
+        """An answer for each group of a question.
+
+        Raises:
+            InputError: it asks for anything but counts of one value of each column.
+        """
+        if question.asked != "count":
+            raise InputError(
+                f"a release of k-tuples answers counts, not a {question.words}: counts below a threshold were not released. "
+                "A release with `method: marginals` answers it"
+            )
+        where = self.codes.conditions(question)
+        for group in self.codes.groups(question):
+            found, flag = self._count([*where, *group.chosen], question.level)
+            estimate, low, high, sigma = found or (None, None, None, None)
+            yield Answer(
+                question=question.words,
+                group=group.labels,
+                estimate=estimate,
+                low=low,
+                high=high,
+                noise_sd=sigma,
+                level=question.level,
+                flag=flag,
+            )
+
+    def _count(self, chosen: Sequence[Chosen], level: float) -> tuple[tuple[int | None, int, int, float] | None, str]:
+        sizes, cells = self.aggregates.domain.sizes, dict[int, int]()
+        for one in chosen:
+            codes = np.flatnonzero(one.codes).tolist()
+            if len(codes) != 1 or one.place in cells:
+                return (
+                    None,
+                    "not measured: k-tuples answer one value of each column, marginals several; ask for each by itself",
+                )
+            if codes[0] >= sizes[one.place]:
+                return None, "not measured: missing values are not counted in k-tuples"
+            cells[one.place] = codes[0]
+        cells = dict(sorted(cells.items()))
+        if len(cells) > self.aggregates.reporting_length:
+            most = self.aggregates.reporting_length
+            return None, f"not measured: combinations of at most {most} columns were counted; name fewer"
+        if not cells:
+            drawn, sigma = np.array([self.aggregates.record_count]), self.aggregates.record_deviation
+            inside = count_interval(drawn, sigma, level=level)
+            return (int(drawn[0]), int(inside.low[0]), int(inside.high[0]), sigma), ""
+        row, (threshold, sigma) = self._row(cells), self._threshold(cells)
+        if row < 0:
+            most = min(
+                censored_bound(*self._threshold(part), level=level)
+                for part in self._parts(cells)
+                if self._row(part) < 0
+            )
+            return (
+                None,
+                0,
+                most,
+                sigma,
+            ), "not released: its noisy count, or that of a part of it, was below its threshold"
+        drawn = np.maximum(
+            self.intervals[len(cells) - 1].measured[[row]], threshold
+        )  # 0.1.0 kept adjusted counts alone
+        inside = selected_interval(drawn, threshold, sigma, level=level)
+        few = int(inside.low[0]) == 0
+        flag = "do not use: it may be noise alone" if few else ""
+        return (int(drawn[0]), int(inside.low[0]), int(inside.high[0]), sigma), flag
+
+    def _row(self, cells: Mapping[int, int]) -> int:
+        """Where the combination is among those that were released; -1 where it is not."""
+        columns, values = np.array([list(cells)]), np.array([list(cells.values())])
+        return int(find_rows(self.aggregates.levels[len(cells) - 1], columns, values, self.aggregates.domain.sizes)[0])
+
+    def _threshold(self, cells: Mapping[int, int]) -> tuple[int, float]:
+        """The threshold that a combination had to reach, and the standard deviation of its noise."""
+        noise = self.aggregates.noise[len(cells) - 1]
+        private = len(cells) == 1 and self.codes.configuration.attributes[next(iter(cells))].private
+        return (noise.private_threshold if private else noise.threshold), noise.deviation
+
+    def _parts(self, cells: Mapping[int, int]) -> Iterator[Mapping[int, int]]:
+        """The smallest parts that were not released, of which each was measured, as all parts of it were released."""
+        for length in range(1, len(cells) + 1):
+            parts = [dict(part) for part in itertools.combinations(cells.items(), length)]
+            if any(self._row(part) < 0 for part in parts):
+                yield from parts
+                return

@@ -1,0 +1,121 @@
+"""Errors a user sees. A message names a key, a column and a rule; it never holds a value of the sensitive table."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from pathlib import Path
+
+_PACKAGE = Path(__file__).parents[1]
+
+# What happened, in parentheses as a whole, up to a clause that begins as advice does.
+_ADVICE = (
+    "`|(?:ask|call|choose|chmod|compare|copy|correct|declare|decompress|delete|for|give|if|keep|leave|list|make|map|name|open|raise|"
+    r"read|remove|rename|restore|resume|run|save|say|see|serve|to|unset|use|where|wait|write)\b"
+)
+_HINT = re.compile(rf"(?:\([^()]*\)|[^()])*?(?:; |[.?] )((?:{_ADVICE}).+)", re.DOTALL | re.IGNORECASE)
+_TOLD_TO_OPERATOR = "the source was refused before the first draw; only the operator sees the reason"
+
+EXIT_FAILED = 1
+EXIT_BAD_INPUT = 2
+EXIT_BUDGET = 3
+
+
+class MarginweaveError(Exception):
+    """Base of every error that is meant for the operator; `exit_code` is what the command line ends with."""
+
+    exit_code = EXIT_FAILED
+    usual_hint = "`marginweave runs` shows how far each run is"
+
+    @property
+    def hint(self) -> str:
+        """What to do: the advice of the message, behind a semicolon or in a second sentence; else where to look."""
+        found = _HINT.match(str(self))
+        return found[1] if found else self.usual_hint
+
+
+class InputError(MarginweaveError):
+    """A configuration, a command or a source that breaks a rule."""
+
+    exit_code = EXIT_BAD_INPUT
+    usual_hint = "docs/python.md shows what each call takes, docs/configuration.md the keys of a configuration"
+
+
+class NotFittedError(InputError, ValueError, AttributeError):
+    """`fit` was not called; a ValueError and an AttributeError, as users of scikit-learn expect."""
+
+    usual_hint = "call fit(table)"
+
+
+class OperatorError(InputError):
+    """A stop that depends on the data: the text that Prefect stores is constant, `detail` is for the operator's eyes.
+
+    Prefect pickles what a flow or task has raised into a file: there `detail` is the constant text as well.
+    """
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(_TOLD_TO_OPERATOR)
+        self.detail = detail
+
+    def __reduce__(self) -> tuple[type[OperatorError], tuple[str]]:
+        return type(self), (_TOLD_TO_OPERATOR,)
+
+
+class BudgetError(MarginweaveError):
+    """The ledger refuses: no ledger, key or account, not enough budget, or a charge that was lost."""
+
+    exit_code = EXIT_BUDGET
+    usual_hint = "`marginweave ledger show DATASET` says what was spent, and what is left"
+
+
+class UnreachableLedger(BudgetError):
+    """The ledger cannot be asked now (no server, no room): it has said neither yes nor no."""
+
+
+class DamagedLedger(BudgetError):
+    """The bytes of the ledger's database are not what the database wrote."""
+
+
+class FullDisk(UnreachableLedger):
+    """The disk of the ledger has no room."""
+
+
+class LostConnection(UnreachableLedger):
+    """The database's server could not be reached, or stopped answering: what was sent last may have been done or not."""
+
+
+class StageError(MarginweaveError):
+    """A stage failed on this machine; the message names the stage and the place in the code, never data."""
+
+
+class AuditError(MarginweaveError):
+    """The ledger, or a file that it answers for, is not what was written; the message names the row or file and the fault."""
+
+    usual_hint = "`marginweave ledger verify` names every fault"
+
+
+class MachineError(StageError):
+    """A fault of the machine (a full, read-only or broken disk): the same step may succeed later, whatever the data."""
+
+
+def must_be(name: str, value: object, kinds: tuple[type, ...], instead: str) -> None:
+    """Refuse an argument of another type, of which the text names the type alone. Raises InputError."""
+    if not isinstance(value, kinds):
+        wanted = " or ".join(kind.__name__ for kind in kinds if kind is not type(None))
+        raise InputError(f"{name} ({type(value).__name__}) must be {wanted}; write {instead}")
+
+
+def printable(text: str) -> str:
+    """The text as one line that moves no cursor: names and values can hold what a terminal obeys."""
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+
+
+def place_of(error: BaseException) -> str:
+    """File and line of the innermost frame that is ours: all that is shown of an error whose text may quote data."""
+    place = "unknown place"
+    for frame in traceback.extract_tb(error.__traceback__):
+        path = Path(frame.filename)
+        inside = path.relative_to(_PACKAGE) if path.is_relative_to(_PACKAGE) else Path()
+        if inside.parts:
+            place = f"{inside}:{frame.lineno}"
+    return place

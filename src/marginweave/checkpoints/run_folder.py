@@ -1,0 +1,266 @@
+"""The folder of one run: what is private, what is internal, what may leave, and the manifest over all of it.
+
+The way into `release/`: an attempt fills a folder of its own, which becomes `release/` once the ledger has booked it. Where an
+approval is required it becomes `proposed/` first, and `release/` once the ledger has the approval.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import ClassVar
+
+from pydantic import ValidationError
+
+from marginweave.base.durable import PRIVATE_MODE, at_place, file_digest, read_file, replace_file, sync_folder
+from marginweave.base.errors import InputError, StageError
+from marginweave.configuration.values import check_name
+from marginweave.released.manifest import Manifest
+
+_OWNER_ONLY = 0o700
+
+
+@dataclass(frozen=True)
+class _Below:
+    """A file or folder below the folder of a run, as an attribute of `RunFolder`."""
+
+    name: str
+
+    def __get__(self, folder: RunFolder, owner: type[RunFolder]) -> Path:
+        return folder.path / self.name
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The folder `path` of one run, `<home>/runs/<run>`; nothing is made before `create`."""
+
+    path: Path
+
+    STAGED_PREFIX: ClassVar[str] = ".release-"
+
+    @classmethod
+    def at(cls, home: Path, run: str) -> RunFolder:
+        """The folder of `run` below `home`.
+
+        Raises:
+            InputError: `run` breaks the rule for names.
+        """
+        try:
+            check_name(run)
+        except ValueError as error:
+            raise InputError(f"run ({run!r}) {error}") from None
+        return cls(home / "runs" / run)
+
+    @classmethod
+    def all_of(cls, home: Path) -> list[RunFolder]:
+        """The folders of all runs of a home, by name; raises MachineError where they cannot be listed."""
+        place = home / "runs"
+        with at_place(place, "listed"):
+            return [cls(path) for path in sorted(place.iterdir()) if path.is_dir()] if place.is_dir() else []
+
+    @property
+    def run(self) -> str:
+        """Name of the run."""
+        return self.path.name
+
+    @property
+    def home(self) -> Path:
+        """The home that it is in."""
+        return self.path.parent.parent
+
+    manifest_file = _Below("manifest.json")
+    # sensitive checkpoints and draws; 0700, purged when the run succeeds
+    private = _Below("private")
+    # draws of noise on their way to the release
+    draws = _Below("private/draws")
+    # the secrets of draws that are not committed yet
+    seeds = _Below("private/seeds")
+    # checkpoints computed from released counts alone; all that post-processing is given; purged with `private/`
+    derived = _Below("derived")
+    # what was computed against sensitive rows; 0700, never for release
+    internal = _Below("internal")
+    # the comparison with the sensitive table, and the report with it
+    internal_evaluation = _Below("internal/evaluation.json")
+    internal_report = _Below("internal/report.html")
+    # what may leave
+    release = _Below("release")
+    # what may leave once somebody has approved it; gone when it has become `release/`
+    proposed = _Below("proposed")
+
+    def staged_releases(self) -> tuple[Path, ...]:
+        """Folders of attempts that had something ready to be published."""
+        found = self.path.glob(f"{self.STAGED_PREFIX}*") if self.path.is_dir() else ()
+        return tuple(sorted(place for place in found if place.is_dir() and not place.is_symlink()))
+
+    def create(self) -> None:
+        """Make the folders that are missing; all end with mode 0700, `runs/` too.
+
+        Raises:
+            StageError: the disk refuses, or a link stands where a folder should.
+        """
+        self._make(self.path, self.release, self.private, self.draws, self.seeds, self.derived, self.internal)
+        with at_place(self.path, "created"):
+            sync_folder(self.path)
+
+    def create_internal(self) -> None:
+        """Make `internal/` alone, 0700: for what has to be said of a run that was refused before it left a trace.
+
+        Raises:
+            StageError: the disk refuses, or a link stands where a folder should.
+        """
+        self._make(self.internal, self.internal)
+
+    def _make(self, place: Path, *own: Path) -> None:
+        """Make folders below that of all runs and of this one: closed, so that nothing below needs a mode of its own."""
+        self.check_links()
+        with at_place(place, "created"):
+            for folder in (self.path.parent, self.path, *own):
+                folder.mkdir(mode=_OWNER_ONLY, parents=True, exist_ok=True)
+                folder.chmod(_OWNER_ONLY)
+
+    def check_links(self) -> None:
+        """Refuse a run whose folders are links: what is private, or released, would land elsewhere.
+
+        Raises:
+            StageError: the run, or a folder of it, is a link.
+        """
+        own = (self.release, self.proposed, self.private, self.draws, self.seeds, self.derived, self.internal)
+        for folder in (self.path, *own):
+            if folder.is_symlink():
+                raise StageError(f"{folder} must be a folder, not a link")
+
+    def read_manifest(self) -> Manifest | None:
+        """The manifest, or None where the run has none yet.
+
+        Raises:
+            StageError: the file is no manifest, or cannot be read.
+        """
+        data = read_file(self.manifest_file)
+        if data is None:
+            return None
+        try:
+            return Manifest.from_json(data)
+        except ValidationError:
+            raise StageError(
+                f"{self.manifest_file} is damaged, or of another version of marginweave; restore it from a backup"
+            ) from None
+
+    def readable_manifest(self) -> Manifest | None:
+        """The manifest, or None where there is none or it is damaged."""
+        try:
+            return self.read_manifest()
+        except StageError:
+            return None
+
+    def present_manifest(self) -> Manifest:
+        """The manifest of a run that was begun.
+
+        Raises:
+            StageError: it is missing or damaged.
+        """
+        manifest = self.read_manifest()
+        if manifest is None:
+            raise StageError(f"{self.manifest_file} is missing; restore it from a backup")
+        return manifest
+
+    def write_manifest(self, manifest: Manifest) -> None:
+        """Replace the manifest in one step: after a crash it is the old one or this one.
+
+        Raises:
+            StageError: the disk refuses.
+        """
+        replace_file(self.manifest_file, manifest.to_json().encode(), PRIVATE_MODE)
+
+    def purge_private(self) -> None:
+        """Remove `private/` and `derived/` with all they hold, then mark their stages; links are removed, never followed.
+
+        Raises:
+            StageError: the disk refuses.
+        """
+        self.remove_private()
+        manifest = self.read_manifest()
+        if manifest is not None:
+            self.write_manifest(manifest.purged(datetime.now(UTC)))
+
+    def remove_private(self) -> None:
+        """Remove seeds first, then `private/`, `derived/` and what was staged and never published, whatever the manifest says.
+
+        Raises:
+            StageError: the disk refuses.
+        """
+        for folder in (self.seeds, self.private, self.derived, *self.staged_releases()):
+            with at_place(folder, "removed"):
+                if folder.is_symlink():
+                    folder.unlink()
+                elif folder.exists():
+                    shutil.rmtree(folder)
+        with at_place(self.path, "synced"):
+            if self.path.is_dir():
+                sync_folder(self.path)
+
+
+def staged_release(folder: RunFolder, lease: str) -> Path:
+    """The folder in which the attempt `lease` puts what it is going to publish; no other attempt writes there."""
+    return folder.path / f"{RunFolder.STAGED_PREFIX}{check_name(lease)}"
+
+
+def published_place(folder: RunFolder, outputs: Mapping[str, str]) -> Path | None:
+    """Where the files that were booked (name below the run → SHA-256) stand: `release/`, proposed, staged, or nowhere."""
+    places = folder.release, folder.proposed, *folder.staged_releases()
+    return next((place for place in places if holds(place, outputs)), None)
+
+
+def holds(place: Path, outputs: Mapping[str, str]) -> bool:
+    """Whether the booked files stand in `place`, whatever else does."""
+    return all(file_digest(place / Path(name).name) == digest for name, digest in outputs.items())
+
+
+def publish_staged(folder: RunFolder, outputs: Mapping[str, str]) -> bool:
+    """Make the folder with the booked files `release/`, in one step; whether they stand there now.
+
+    To be called once the ledger has booked `outputs` as published: a booked release takes no other lease, so whoever was
+    taken over before has no part in it. What other attempts have staged is removed.
+
+    Raises:
+        StageError: the disk refuses, or `release/` holds something else.
+    """
+    return _move_booked(folder, outputs, folder.release, "published")
+
+
+def propose_staged(folder: RunFolder, outputs: Mapping[str, str]) -> bool:
+    """Make the staged folder with the booked files `proposed/`, as `publish_staged` does, to wait there for an approval.
+
+    Raises:
+        StageError: the disk refuses, or `proposed/` holds something else.
+    """
+    return _move_booked(folder, outputs, folder.proposed, "proposed")
+
+
+def check_proposed(folder: RunFolder, outputs: Mapping[str, str]) -> None:
+    """Refuse a proposal that is not, file by file, what was booked when it was submitted.
+
+    Raises:
+        StageError: a file is missing, was changed, or was added.
+    """
+    place, booked = folder.proposed, {Path(name).name: digest for name, digest in outputs.items()}
+    with at_place(place, "read"):
+        found = {entry.name for entry in place.iterdir()} if place.is_dir() else set()
+    for name in sorted(found | booked.keys()):
+        if name not in booked:
+            raise StageError(f"{place / name} was added since it was submitted; nothing is published")
+        if file_digest(place / name) != booked[name]:
+            raise StageError(f"{place / name} is missing or was changed since it was submitted; nothing is published")
+
+
+def _move_booked(folder: RunFolder, outputs: Mapping[str, str], target: Path, action: str) -> bool:
+    place = published_place(folder, outputs)
+    if place is not None and place != target:
+        with at_place(target, action):
+            place.replace(target)  # an empty folder gives way, a filled one does not
+            sync_folder(folder.path)
+    for left in () if place is None else folder.staged_releases():  # what is damaged may be all there is
+        shutil.rmtree(left, ignore_errors=True)
+    return place is not None

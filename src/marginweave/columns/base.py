@@ -1,0 +1,181 @@
+"""What the stages ask of the values of a column: texts become clean values, these become codes, and back.
+
+What is decided of a text is decided once, however many cells have it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Generic, TypeAlias, TypeVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from marginweave.base.arrays import Codes, Flags, Floats, Integers
+from marginweave.base.arrow import cell_type, is_text
+from marginweave.base.arrow import compute as pc
+from marginweave.checkpoints.codecs import used_texts
+from marginweave.configuration.columns import MeasuredColumn
+from marginweave.configuration.columns.periods import DAY, day_number
+from marginweave.configuration.values import ValueMatcher
+from marginweave.mechanisms.randomness import CellWords
+
+Kind = TypeVar("Kind", bound=MeasuredColumn)
+Uniform: TypeAlias = Callable[[int], Floats]
+"""So many independent uniform draws of [0, 1): of a public generator, for post-processing alone."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Cells that share an entry, and what each entry is; of the three flags, an entry has one at most. Private."""
+
+    entries: pa.Array
+    cells: Integers
+    """How many cells have the entry, shape (entries,)."""
+    missing: Flags
+    unread: Flags
+    beyond: Flags
+
+    @classmethod
+    def of_texts(
+        cls, texts: pa.Array, positions: NDArray[np.integer], missing: Flags, unread: Flags, beyond: Flags | None = None
+    ) -> Judged:
+        """Of texts, and the position among them of the text of every cell."""
+        cells = np.bincount(positions, minlength=len(texts)).astype(np.int64)
+        none = np.zeros(len(texts), np.bool_)
+        return cls(texts, cells, missing, unread, none if beyond is None else beyond)
+
+
+@dataclass(frozen=True)
+class ColumnValues(ABC, Generic[Kind]):
+    """The values of one column on their way; `missing` are the texts that mean "no value".
+
+    `counts` are the released counts of its labels, for `decode` alone; None where none are known. `kind` is the type of the
+    column in the schema of the source, for `decode` and `typed`; None where that has texts alone.
+    The code of a value is the position of its label, and that of a missing value the number of labels.
+    DP: `clean` and `encode` are 1-stable, they look at one cell and public constants; `decode`, `declare`, `typed` and
+    `spelled` are post-processing; what `judge` finds is for the operator, before anything is drawn.
+    """
+
+    column: Kind
+    missing: Sequence[str]
+    counts: Floats | None = None
+    kind: pa.DataType | None = None
+
+    @abstractmethod
+    def clean(self, values: pa.Array) -> pa.Array:
+        """Cells of the source as clean values; missing is null."""
+
+    def judge(self, values: pa.Array) -> Judged:
+        """What the cells of the source are: missing, no value of the column, or a value beyond its bounds. Private.
+
+        A text is decided once; what is neither missing nor accepted is `unread`, whatever `outside` makes of it.
+        """
+        texts, positions = distinct_texts(values)
+        absent, trimmed = ValueMatcher(self.missing), [text.strip() for text in texts.to_pylist()]
+        missing = np.array([absent.index(text) >= 0 for text in trimmed], np.bool_)
+        accepted = np.array([self.column.accepts(text) for text in trimmed], np.bool_)
+        return Judged.of_texts(texts, positions, missing, ~(missing | accepted))
+
+    @abstractmethod
+    def encode(self, values: pa.Array, words: CellWords | None) -> Codes:
+        """Codes of clean values; where a cell can have several, `words` choose which are kept."""
+
+    def labels(self, values: pa.Array) -> tuple[str, ...]:  # noqa: ARG002 - private domains alone look at them
+        """Names of the codes of clean values: public, but for a private domain."""
+        return self.column.labels
+
+    @abstractmethod
+    def decode(self, codes: Codes, labels: tuple[str, ...], uniform: Uniform) -> pa.Array:
+        """Clean values that are encoded into `codes`, none of which is read back as missing."""
+
+    @abstractmethod
+    def declare(self, values: pa.Array) -> pa.Array:
+        """Clean values in the declared type and format; null stays null."""
+
+    def typed(self, values: pa.Array, labels: tuple[str, ...]) -> pa.Array:
+        """Declared values in the type of the source; as they are where that does not hold every value of the column.
+
+        Whether it does follows from the declared or released domain (`labels`), never from the values that were drawn.
+        """
+        cell = None if self.kind is None else cell_type(self.kind)
+        if cell is None or (self.column.is_set and not is_text(cell)):
+            return values
+        if is_text(cell):
+            return self.spelled(values).cast(pa.string()).cast(cell)
+        ends = self._ends(labels)
+        try:
+            read = self.encode(self.clean(self._cells(ends, cell)), None)
+        except pa.ArrowException:
+            return values
+        return self._cells(values, cell) if np.array_equal(read, self.encode(self.clean(ends), None)) else values
+
+    def _ends(self, labels: tuple[str, ...]) -> pa.Array:
+        """Declared values of every label: the first that can be drawn, and then the last."""
+        codes, draws = np.arange(len(labels)), (np.zeros, lambda n: np.full(n, 1 - 2**-53))
+        return pa.concat_arrays([self.declare(self.decode(codes, labels, uniform)) for uniform in draws])
+
+    def _cells(self, values: pa.Array, cell: pa.DataType) -> pa.Array:
+        """Declared values as cells of a type; raises ArrowException where it does not hold them."""
+        return values.cast(pa.string()).cast(cell)
+
+    def spelled(self, values: pa.Array) -> pa.Array:
+        """Values of any type as a source of texts spells them, where a text file would not have them so by itself."""
+        return values
+
+
+def nulls(values: pa.Array) -> Flags:
+    """Where a value is null."""
+    found: Flags = values.is_null().to_numpy(zero_copy_only=False)
+    return found
+
+
+def binned(values: pa.Array, points: np.ndarray, edges: Sequence[float]) -> Codes:
+    """The bin [edges[i], edges[i+1]) of each point, the last one closed; null becomes the number of bins."""
+    bins = len(edges) - 1
+    codes = np.clip(np.searchsorted(np.asarray(edges), points, side="right") - 1, 0, bins - 1)
+    return np.where(nulls(values), bins, codes)
+
+
+UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+"""Ticks of a second in each unit of Arrow's timestamps."""
+
+
+def distinct_texts(values: pa.Array) -> tuple[pa.Array, NDArray[np.integer]]:
+    """Distinct texts of a column and, for each cell, its position among them; null counts as the empty text.
+
+    A native number has its shortest spelling; NaN and infinity, which frames write for a gap, count as null, and so does a
+    date or moment outside the years 1 to 9999, which has no spelling. A text may stand there twice.
+    DP: 1-stable preprocessing; the order of the texts is private, as they are.
+    """
+    if pa.types.is_dictionary(values.type):
+        distinct, positions, null = used_texts(values)
+    else:
+        encoded = values.dictionary_encode()
+        distinct, null = encoded.dictionary, encoded.indices.is_null().to_numpy(zero_copy_only=False)
+        positions = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)
+    if pa.types.is_floating(distinct.type):
+        distinct = pc.if_else(pc.is_finite(distinct), distinct, None)
+    if pa.types.is_date(distinct.type) or pa.types.is_timestamp(distinct.type):
+        distinct = pc.if_else(_has_year(distinct), distinct, None)
+    texts = pc.fill_null(pc.cast(distinct, pa.string()), "")
+    if not null.any():
+        return texts, positions
+    return pa.concat_arrays([texts, pa.array([""], pa.string())]), np.where(null, len(texts), positions)
+
+
+def _has_year(values: pa.Array) -> pa.Array:
+    """Whether native dates or moments lie in the years 1 to 9999."""
+    if pa.types.is_timestamp(values.type):
+        length = DAY * UNITS[values.type.unit]
+    else:
+        length = 1 if pa.types.is_date32(values.type) else DAY * UNITS["ms"]
+    ticks = values.cast(pa.int32() if length == 1 else pa.int64()).cast(pa.int64())
+    low, high = day_number(date.min) * length, (day_number(date.max) + 1) * length - 1
+    if high >= 2**63:  # nanoseconds do not reach so far
+        return values.is_valid()
+    return pc.and_(pc.greater_equal(ticks, low), pc.less_equal(ticks, high))

@@ -1,0 +1,73 @@
+"""Columns that follow from others, row by row: by a mapping, as a difference or as a sum."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from marginweave.base.arrays import Flags, Floats
+from marginweave.base.arrow import compute as pc
+from marginweave.columns import values_of
+from marginweave.columns.base import distinct_texts
+from marginweave.configuration.columns import BooleanColumn, Column, NumberColumn
+from marginweave.configuration.rules.computed import ComputedColumn, DeterminedColumn
+from marginweave.configuration.rules.levels import LevelColumn
+from marginweave.configuration.values import ValueMatcher
+
+
+def difference_values(of: pa.Array, since: pa.Array, column: Column) -> pa.Array:
+    """Clean numbers of a column that is a difference, inside its bounds, from clean values; null where either is.
+
+    DP: 1-stable preprocessing; a row looks at its own two cells and public constants.
+    """
+    assert isinstance(column, NumberColumn)
+    apart = np.round(points_of(of) - points_of(since), column.resolution)
+    return pa.array(np.clip(apart, *column.clamp), mask=np.isnan(apart))
+
+
+def computed_values(
+    rule: ComputedColumn, clean: Mapping[str, pa.Array] | pa.Table, columns: Mapping[str, Column]
+) -> pa.Array:
+    """Clean values of the column that the rule computes, from those of its sources; null where one of these is.
+
+    DP: 1-stable preprocessing, or post-processing.
+    """
+    column, sources = columns[rule.computed], [clean[name] for name in rule.sources]
+    arrays = [a.combine_chunks() if isinstance(a, pa.ChunkedArray) else a for a in sources]
+    if isinstance(rule, LevelColumn):
+        codes = np.array(rule.codes(columns))[values_of(columns[rule.by], ()).encode(arrays[0], None)]
+        texts = pa.array([*column.labels, None], pa.string()).take(pa.array(codes))
+        return values_of(column, ()).clean(texts)
+    if isinstance(rule, DeterminedColumn):
+        return _determined(arrays[0], rule, columns)
+    total = np.sum([points_of(array) for array in arrays], axis=0)
+    return values_like(np.round(total, column.resolution) if isinstance(column, NumberColumn) else total, arrays[0])
+
+
+def _determined(by: pa.Array, rule: DeterminedColumn, columns: Mapping[str, Column]) -> pa.Array:
+    source, kind = columns[rule.by], values_of(columns[rule.column], ())
+    keys = [source.labels[source.code_of(key)] if isinstance(source, BooleanColumn) else key for key in rule.mapping]
+    matcher, given = ValueMatcher(keys), list(rule.mapping.values())
+    distinct, positions = distinct_texts(values_of(source, ()).declare(by))
+    found = [matcher.index(text) for text in distinct.to_pylist()]
+    mapped = pa.array([given[i] if i >= 0 else rule.default for i in found], pa.string()).take(pa.array(positions))
+    return kind.clean(pc.if_else(by.is_valid(), mapped, None))
+
+
+def points_of(array: pa.Array) -> Floats:
+    """Clean numbers, or dates as days or seconds from 1970-01-01; NaN for null."""
+    if pa.types.is_floating(array.type):
+        return np.asarray(array.fill_null(np.nan).to_numpy(zero_copy_only=False), np.float64)
+    units = array.cast(pa.int32() if pa.types.is_date(array.type) else pa.int64()).cast(pa.float64())
+    return np.asarray(units.fill_null(np.nan).to_numpy(zero_copy_only=False))
+
+
+def values_like(points: Floats, like: pa.Array) -> pa.Array:
+    """The inverse of `points_of`, of the type of another array."""
+    missing: Flags = np.isnan(points)
+    if pa.types.is_floating(like.type):
+        return pa.array(points, mask=missing)
+    units = pa.array(np.where(missing, 0, points).astype(np.int64), mask=missing)
+    return units.cast(pa.int32()).cast(like.type) if pa.types.is_date(like.type) else units.cast(like.type)

@@ -1,0 +1,149 @@
+"""How values of a number column lie inside its bins: a distribution over its whole range, of which a bin has its part."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from marginweave.base.arrays import Floats
+from marginweave.columns.draws import BelowCurve, Shape
+from marginweave.configuration.columns import NumberColumn
+from marginweave.configuration.columns.binned import Histogram
+from marginweave.configuration.columns.scales import BoughtBins, LogBins, zero_bin
+
+# Pieces of a bin on which a curve is straight, and of all bins together.
+_PIECES, _ALL_PIECES = 32, 1 << 16
+# A part of a bin of a fine marginal has as many records that they exceed its noise so many times.
+_CLEAR = 2.0
+_ALONE = 4.0
+
+
+def number_shape(column: NumberColumn, counts: Floats | None, resolution: int) -> Shape:
+    """What `draw` says of a column whose edges are known; `smooth`, the default, is uniform where no counts are known.
+
+    Args:
+        column: With public or released bins.
+        counts: Released counts of its bins, and of its codes after them, none negative.
+        resolution: Decimals of the grid.
+
+    Returns:
+        In steps of the grid. DP: post-processing.
+    """
+    draw, unit = column.draw or "smooth", 10.0**-resolution
+    counts = None if counts is None else counts[: len(column.bin_labels)]
+    if draw == "midpoint":
+        return "midpoint"
+    if isinstance(draw, Histogram):
+        edges = np.asarray(draw.edges) / unit
+        return BelowCurve(edges=edges, below=np.concatenate([[0.0], np.cumsum(draw.weights)]))
+    if draw == "uniform" or (draw == "smooth" and (counts is None or not counts.any())):
+        return None
+    if draw == "log-uniform":
+        return log_uniform(column.edges, column.zero, unit)
+    if isinstance(column.bins, BoughtBins):
+        return _of_fine_cells(column.bins, unit)
+    assert counts is not None
+    return smooth(column.edges, counts, column.zero, unit, is_log=isinstance(column.bins, LogBins))
+
+
+def smooth(edges: Sequence[float], counts: Floats, zero: int | None, unit: float, *, is_log: bool) -> BelowCurve:
+    """A distribution that has the share of every bin, between whose edges it is a monotone cubic curve.
+
+    Through the points (edge, records below it) goes the monotone piecewise cubic of Fritsch and Butland (1984), as SciPy has
+    it: at an edge its slope, the density, is a weighted harmonic mean of those of the two bins, 0 beside an empty one. It
+    never falls, and so every bin keeps its records. On a logarithmic scale the abscissa is sgn(x) ln(1 + |x| / e), e the
+    least edge above 0; the bin `zero` is the number 0 alone, and parts the curve.
+    DP: post-processing.
+    """
+    from scipy.interpolate import PchipInterpolator
+
+    scale = min(abs(edge) for edge in edges if edge) if is_log else 0.0
+    below = np.concatenate([[0.0], np.cumsum(counts)])
+
+    def curve(place: Floats, under: Floats) -> tuple[Floats, Floats]:
+        at = np.sign(place) * np.log1p(np.abs(place) / scale) if scale else place
+        fine = _pieces(at)
+        x = np.sign(fine) * np.expm1(np.abs(fine)) * scale if scale else fine
+        return x, np.maximum.accumulate(np.clip(PchipInterpolator(at, under)(fine), under[0], under[-1]))
+
+    return _joined(edges, below, zero, unit, curve)
+
+
+def log_uniform(edges: Sequence[float], zero: int | None, unit: float) -> BelowCurve:
+    """Density proportional to 1 / |x| in every bin of one sign, uniform in another; the bin `zero` is the number 0 alone."""
+
+    def curve(place: Floats, under: Floats) -> tuple[Floats, Floats]:
+        low, high = place[:-1, None], place[1:, None]
+        y = _pieces(under)
+        share = (y[:-1] - np.repeat(under[:-1], (len(y) - 1) // (len(under) - 1))).reshape(len(low), -1)
+        one_sign = low * high > 0
+        ratio = np.where(one_sign, high / np.where(one_sign, low, 1.0), 1.0)
+        x = np.where(one_sign, low * ratio**share, low + (high - low) * share)
+        return np.append(x.ravel(), place[-1]), y
+
+    return _joined(edges, np.arange(len(edges), dtype=np.float64), zero, unit, curve)
+
+
+def _joined(
+    edges: Sequence[float],
+    below: Floats,
+    zero: int | None,
+    unit: float,
+    curve: Callable[[Floats, Floats], tuple[Floats, Floats]],
+) -> BelowCurve:
+    """The curve of all bins, or of those on either side of the bin `zero`, whose records are on the point 0 of the grid.
+
+    The last bin, which is closed, reaches one step beyond its edge.
+    """
+    place = np.array([*edges[:-1], edges[-1] + unit])
+    parts = [(place, below)]
+    if zero is not None:
+        point = np.array([0.0, min(unit, place[zero + 1])])
+        cut = zero + 1
+        parts = [(place[:cut], below[:cut]), (point, below[zero : zero + 2]), (place[cut:], below[cut:])]
+    found = [curve(x, y) if len(x) > 1 and number != 1 else (x, y) for number, (x, y) in enumerate(parts)]
+    x, y = (np.concatenate(some) for some in zip(*found, strict=True))
+    kept = np.append(True, np.diff(x) > 0)
+    return BelowCurve(edges=x[kept] / unit, below=y[kept])
+
+
+def _pieces(values: Floats) -> Floats:
+    """The values, and points at equal distances between each two of them."""
+    number = max(1, min(_PIECES, _ALL_PIECES // len(values)))
+    inner = values[:-1, None] + np.diff(values)[:, None] * (np.arange(number) / number)
+    return np.append(inner.ravel(), values[-1])
+
+
+def merged_cells(bins: BoughtBins) -> tuple[list[float], list[float]]:
+    """Edges and counts of parts of the bins: fine cells together that have clearly more records than noise, twice its sigma.
+
+    From the low end of each bin cells are added up until their count exceeds 2 sd sqrt(cells); what is left at its high end
+    joins the part before. A cell that alone exceeds 4 sd, and the one around 0 of a logarithmic scale, is a part by itself.
+    DP: post-processing.
+    """
+    zero, parts = zero_bin(bins.cells, bins.smallest), list[tuple[int, float]]()  # the end of each, and its count
+    first = 0
+    for stop in map(int, np.searchsorted(bins.cells, bins.edges[1:])):
+        taken, cells, joins = 0.0, 0, False
+        for cell in range(first, stop):
+            count = bins.counts[cell]
+            alone = cell == zero or count > _ALONE * bins.deviation
+            if alone and cells:
+                parts.append((cell, taken))
+                taken, cells = 0.0, 0
+            taken, cells = taken + count, cells + 1
+            if alone or taken > _CLEAR * bins.deviation * math.sqrt(cells):
+                parts.append((cell + 1, taken))
+                taken, cells, joins = 0.0, 0, not alone
+        if cells:
+            parts.append((stop, taken + (parts.pop()[1] if joins else 0.0)))
+        first = stop
+    return [bins.cells[0], *(bins.cells[end] for end, _ in parts)], [max(0.0, count) for _, count in parts]
+
+
+def _of_fine_cells(bins: BoughtBins, unit: float) -> Shape:
+    edges, counts = merged_cells(bins)
+    zero = zero_bin(edges, bins.smallest)
+    return smooth(edges, np.array(counts), zero, unit, is_log=bins.smallest is not None) if any(counts) else None

@@ -1,0 +1,224 @@
+"""What all kinds of column share, and what the stages ask of a kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, model_validator
+
+from marginweave.configuration.preparation import Imputation
+from marginweave.configuration.values import FROZEN, Confirm, ValueMatcher, Words, value_key
+
+OTHER = "other"
+
+RULE_DECLARED = "every value is declared"
+RULE_BOUNDS = "every value lies within bounds"
+RULE_LABELS = "the labels are the declared ones"
+
+# What a draft of a private column may still have from the data.
+_FACTS = ("separator", "max_values", "decimals", "format", "codes")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """A rule of a contract: a range, a list of values, the labels of a dictionary, or what every text of the column keeps.
+
+    With a range and a list, a value of either keeps it.
+    """
+
+    name: str
+    limits: tuple[Any, Any] | None = None
+    values: tuple[Any, ...] | None = None
+    labels: tuple[str, ...] | None = None
+    each: Callable[[str], bool] | None = None
+    native: tuple[type, ...] = ()
+    """Cells of these types keep the rule whatever their text is."""
+
+
+def _texts(value: Any) -> Any:
+    if not isinstance(value, list | tuple) or any(isinstance(item, dict | list | tuple) for item in value):
+        raise ValueError("must be a list of texts, such as [a, b]")
+    return tuple(str(item) for item in value)
+
+
+def _published(text: str) -> str:
+    if not text.strip():
+        raise ValueError("must say where the facts of the column are published")
+    return text.strip()
+
+
+Texts = Annotated[tuple[str, ...], BeforeValidator(_texts)]
+
+
+class ColumnBase(BaseModel, frozen=True):
+    """One column of the table.
+
+    `public` says where the facts of a column are published; privacy.json prints it as an assumption of the guarantee.
+
+    `confirm: true` marks a column that `marginweave init` drafted from the data. Such a column is refused until it carries
+    `public` instead, or is private: then its values or bounds are bought under the budget, and nothing else of the draft
+    may be left in it.
+
+    `label` and `description` are what people call the column and what it is: public, and shown by the pages of a release.
+    """
+
+    model_config = FROZEN
+    measured: ClassVar[bool] = False
+    """Whether the column is read and counted; one that is not never enters the release."""
+    is_set: ClassVar[bool] = False
+    """Whether a cell can hold several values."""
+    confirm: Confirm = None
+    public: Annotated[str, AfterValidator(_published)] | None = None
+    label: Words | None = None
+    description: Words | None = None
+
+    @model_validator(mode="after")
+    def _check_confirmed(self) -> Self:
+        if self.confirm and self.public is not None:
+            raise ValueError("has confirm and public; a column that is confirmed has public alone")
+        if self.confirm and not (self.private or self.buys_bounds):
+            raise ValueError(
+                'was drafted from the data and waits for confirmation: write public: "where this is published" instead of '
+                "confirm: true, or make it private"
+            )
+        kept = self._drafted_facts() if self.confirm else []
+        if kept:
+            raise ValueError(
+                f"is private, and still has {', '.join(kept)} as drafted from the data: delete what is not published, or write "
+                'public: "where this is published" instead of confirm: true'
+            )
+        return self
+
+    def _drafted_facts(self) -> list[str]:
+        """The keys of a private column that hold more than its kind; a text for the empty cell tells nothing."""
+        facts = [key for key in _FACTS if getattr(self, key, None) is not None and key in self.model_fields_set]
+        missing: tuple[str, ...] | None = getattr(self, "missing", None)
+        read = missing is not None and {text.strip() for text in missing} != {""}
+        return [*(["missing"] if read else []), *facts]
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """Names of the values that are counted, in canonical order; empty for a private domain."""
+        return ()
+
+    @property
+    def width(self) -> int:
+        """The most values that a cell holds."""
+        return 1
+
+    @property
+    def bin_count(self) -> int:
+        """How many of the labels, the first ones, are bins."""
+        return 0
+
+    @property
+    def private(self) -> bool:
+        """Whether the values are discovered under the budget."""
+        return getattr(self, "domain", None) == "private"
+
+    @property
+    def buys_bounds(self) -> bool:
+        """Whether the bounds are bought from the budget."""
+        return getattr(self, "bounds", None) == "private"
+
+    @property
+    def buys_bins(self) -> bool:
+        """Whether the edges of its bins, inside public bounds, are bought from the budget."""
+        return False
+
+    @property
+    def public_cells(self) -> bool:
+        """Whether a cell has one value, from a domain that the configuration declares."""
+        return self.measured and not (self.is_set or self.private or self.buys_bounds or self.buys_bins)
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the labels stand in the order of their values."""
+        return False
+
+    @property
+    def released_rules(self) -> tuple[Rule, ...]:
+        """The contract of the column in the synthetic table."""
+        return ()
+
+    def code_of(self, text: str) -> int:
+        """Position of the label that a text of the configuration or the table names, or -1."""
+        return self.labels.index(text.strip()) if text.strip() in self.labels else -1
+
+    def accepts(self, text: str) -> bool:
+        """Whether a trimmed text that is not missing is a value of this column: the rule of `outside: error`."""
+        return bool(text) if self.private else self.code_of(text) >= 0
+
+    def value_key(self, text: str) -> Hashable | None:
+        """What two texts share that name one value; None for a text that names no value."""
+        if self.private:
+            return value_key(text)
+        code = self.code_of(text)
+        return code if code >= 0 else None
+
+
+class IdentifierColumn(ColumnBase, frozen=True):
+    """A column that tells people apart, such as a number or a name: it is dropped, and the output does not have it.
+
+    It is read only where `privacy.unit` names it; `missing` lists the texts that mean "no identifier".
+    """
+
+    type: Literal["identifier"]
+    missing: Texts | None = None
+
+
+class ConstantColumn(ColumnBase, frozen=True):
+    """A column with one public `value` in every row: the source need not have it, the output has it as text."""
+
+    type: Literal["constant"]
+    value: Annotated[str, BeforeValidator(str)]
+
+    @property
+    def released_rules(self) -> tuple[Rule, ...]:
+        """Every cell has the value."""
+        return (Rule(name=RULE_DECLARED, values=(self.value,)),)
+
+
+class MeasuredColumn(ColumnBase, frozen=True):
+    """A column that is counted.
+
+    `missing` lists the texts that mean "no value" here, instead of the configuration's list. What is neither missing nor a
+    value of the column is outside and follows `outside`: it becomes missing (`null`) or stops the run (`error`). With
+    `impute` a missing value becomes a draw of a public distribution, and the column is never missing.
+    """
+
+    measured: ClassVar[bool] = True
+    input_rule: ClassVar[str] = RULE_DECLARED
+    """Name of the rule of `outside: error`."""
+    native: ClassVar[tuple[type, ...]] = ()
+    """Types of cells that need no text to be values."""
+    imputations: ClassVar[tuple[str, ...]] = ("uniform",)
+    """The kinds of imputation that the column can have; with a private domain weights alone."""
+    missing: Texts | None = None
+    impute: Imputation | None = None
+    outside: Literal["null", "error"] | Literal["other"] = "null"
+
+    @property
+    def clean_rules(self) -> tuple[Rule, ...]:
+        """The contract of the column in the clean table, in the form of `clean_frame`: public labels are the declared ones."""
+        return (Rule(name=RULE_LABELS, labels=self.labels),) if self.public_cells else ()
+
+    @property
+    def explicit(self) -> tuple[str, ...]:
+        """The texts that the configuration itself spells as values; none of them may also mean "no value"."""
+        return ()
+
+    def also_missing(self, missing: Sequence[str]) -> Iterator[str]:
+        """The texts that would be written as values and read back as missing."""
+        absent = ValueMatcher(missing)
+        return (text for text in self.explicit if absent.index(text) >= 0)
+
+    def check_bins(self, missing: Sequence[str]) -> None:
+        """Refuse a bin in which every value that could be drawn is a missing code; raises ValueError."""
+
+    def uniform_weights(self, labels: Sequence[str]) -> tuple[float, ...]:
+        """Weight of every label under `impute: {distribution: uniform}`."""
+        return (1.0,) * len(labels)

@@ -1,0 +1,142 @@
+"""What numbers and dates share: bins on a grid, a draw inside them, and codes of "no value" that lie inside."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from functools import cached_property
+from itertools import pairwise
+from typing import Annotated, Any, Literal, Self, TypeAlias, get_args
+
+from pydantic import BeforeValidator, model_validator
+
+from marginweave.configuration.columns.base import MeasuredColumn
+from marginweave.configuration.values import FrozenModel, Number, Positive
+
+MAX_BINS = 100_000
+
+Gap: TypeAlias = tuple[int, int]
+"""First and last point of a grid that mean "no value"."""
+
+Run: TypeAlias = tuple[int, int, int]
+"""A bin, and the first and last of consecutive points of its grid."""
+
+
+class BinSteps(FrozenModel):
+    """Bins of one width: edges min, min + step, …, max; the last bin is narrower where max is no multiple away."""
+
+    min: Number
+    max: Number
+    step: Positive
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if not self.min < self.max:
+            raise ValueError(f"has bins whose min ({self.min:g}) must be below their max ({self.max:g})")
+        if (self.max - self.min) / self.step > MAX_BINS:
+            raise ValueError(f"must have at most {MAX_BINS} steps")
+        return self
+
+    @property
+    def edges(self) -> tuple[float, ...]:
+        """The edges, computed in decimals so that 0.1 + 2 * 0.1 is 0.3."""
+        low, high, step = (Decimal(repr(value)) for value in (self.min, self.max, self.step))
+        count = math.ceil((high - low) / step)
+        return (*(float(low + i * step) for i in range(count)), self.max)
+
+
+class Histogram(FrozenModel):
+    """A public distribution, known from elsewhere: `weights[i]` lies evenly on [edges[i], edges[i+1]).
+
+    Inside a bin a value is drawn in proportion to it; where it has no weight, evenly.
+    """
+
+    edges: tuple[Number, ...]
+    weights: tuple[Number, ...]
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if len(self.edges) != len(self.weights) + 1 or not self.weights:
+            raise ValueError("must have one edge more than weights, and one weight at least")
+        if any(low >= high for low, high in pairwise(self.edges)):
+            raise ValueError("must have increasing edges")
+        if min(self.weights) < 0 or sum(self.weights) <= 0:
+            raise ValueError("must have weights that are not negative, and not all 0")
+        return self
+
+
+def _draw(value: Any) -> Any:
+    if isinstance(value, Histogram) or value in (*get_args(_NAMED), None):
+        return value
+    if isinstance(value, dict):
+        return Histogram.model_validate(value)
+    names = ", ".join(get_args(_NAMED))
+    raise ValueError(f"must be one of {names}, or a public distribution {{edges: …, weights: …}}")
+
+
+_NAMED = Literal["smooth", "uniform", "log-uniform", "midpoint"]
+Draw = Annotated[_NAMED | Histogram | None, BeforeValidator(_draw)]
+
+
+class BinnedColumn(MeasuredColumn, frozen=True):
+    """A number or a date; `draw` says how a synthetic value is chosen inside its bin."""
+
+    draw: Draw = None
+    outside: Literal["null", "error"] = "null"
+
+    @cached_property
+    def bin_labels(self) -> tuple[str, ...]:
+        """Names of the bins."""
+        return self.labels
+
+    @property
+    def bin_count(self) -> int:
+        """How many of the labels, the first ones, are bins."""
+        return len(self.bin_labels)
+
+    @abstractmethod
+    def runs(self, missing: Sequence[str]) -> tuple[Run, ...] | None:
+        """What the missing codes leave of the points of the bins; None where none of them is such a point."""
+
+    def check_bins(self, missing: Sequence[str]) -> None:
+        """Refuse a bin in which every value that could be drawn is a missing code; raises ValueError."""
+        runs = self.runs(missing)
+        if runs is None:
+            return
+        left = {owner for owner, _, _ in runs}
+        for index, label in enumerate(self.bin_labels):
+            if index not in left:
+                raise ValueError(
+                    f"has a bin, {label}, in which every value is also missing, or a special code; give the column its own "
+                    "list, such as missing: [], or other bins"
+                )
+
+
+def open_runs(runs: Iterable[Run], gaps: Sequence[Gap]) -> tuple[Run, ...]:
+    """The runs without the points of the gaps; a run that is nothing but gaps is left out."""
+    ordered = sorted(gaps)
+    return tuple(rest for run in runs for rest in _rest(run, ordered))
+
+
+def longest_gap(gaps: Sequence[Gap]) -> int:
+    """The most consecutive points that all mean "no value"."""
+    longest, start, stop = 0, 0, 0
+    for first, last in sorted(gaps):
+        start = start if longest and first <= stop else first
+        stop = max(stop, last + 1) if longest else last + 1
+        longest = max(longest, stop - start)
+    return longest
+
+
+def _rest(run: Run, gaps: Sequence[Gap]) -> Iterable[Run]:
+    owner, first, last = run
+    for start, end in gaps:
+        if end < first or start > last:
+            continue
+        if start > first:
+            yield owner, first, start - 1
+        first = end + 1
+    if first <= last:
+        yield owner, first, last

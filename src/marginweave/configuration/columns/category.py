@@ -1,0 +1,201 @@
+"""Columns of codes or names, of yes-or-no answers, and of sets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from marginweave.configuration.columns.base import OTHER, RULE_DECLARED, MeasuredColumn, Rule, Texts
+from marginweave.configuration.values import PositiveWhole, ValueMatcher, first_duplicate
+
+FALSE_VALUES = ("false", "0", "no", "f", "n")
+TRUE_VALUES = ("true", "1", "yes", "t", "y")
+
+
+def _titles(value: Any) -> Any:
+    if not isinstance(value, dict):
+        raise ValueError("must be a mapping of values to their titles")
+    return {str(code).strip(): str(title).strip() for code, title in value.items()}
+
+
+class ValuedColumn(MeasuredColumn, frozen=True):
+    """A column whose values are declared, or discovered under the budget."""
+
+    values: Texts | None = None
+    domain: Literal["public", "private"] = "public"
+    outside: Literal["null", "other", "error"] = "null"
+    titles: Annotated[dict[str, str], BeforeValidator(_titles)] | None = None
+    """What values mean, for the pages of a release."""
+
+    @model_validator(mode="after")
+    def _check_domain(self) -> Self:
+        """Refuse a domain that is neither declared nor private, or declared badly."""
+        if self.private:
+            if self.values is not None:
+                raise ValueError("has both values and domain: private; a private domain is discovered, not declared")
+            if self.outside != "null":
+                raise ValueError("has outside, which needs declared values: a private domain has no outside")
+        elif not self.values:
+            raise ValueError("needs values (its public domain) or domain: private")
+        else:
+            pair = first_duplicate(self.values)
+            if pair:
+                raise ValueError(f"declares a value twice: {pair[0]!r} and {pair[1]!r}")
+        unknown = next((code for code in self.titles or {} if code not in self.labels), None)
+        if unknown is not None:
+            raise ValueError(f"has a title for {unknown!r}, which is none of its values")
+        return self
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """The public domain in declared order (trimmed), with `other` last where values outside become it."""
+        declared = tuple(text.strip() for text in self.values or ())
+        return (*declared, OTHER) if self.outside == OTHER and OTHER not in declared else declared
+
+    @property
+    def explicit(self) -> tuple[str, ...]:
+        """The declared values, and `other` where values outside become it."""
+        return self.labels
+
+    @cached_property
+    def _matcher(self) -> ValueMatcher:
+        return ValueMatcher(self.labels)
+
+    def code_of(self, text: str) -> int:
+        """Position of the label that a text equals, or -1."""
+        return self._matcher.index(text)
+
+
+class Category(ValuedColumn, frozen=True):
+    """A column of codes or names.
+
+    `values` is its public domain; `domain: private` instead has the values discovered under the budget. A value outside
+    the domain follows `outside`: it becomes missing (`null`), the value `other`, or stops the run (`error`).
+    """
+
+    imputations: ClassVar[tuple[str, ...]] = ("uniform", "weights")
+    type: Literal["category"]
+
+    @property
+    def released_rules(self) -> tuple[Rule, ...]:
+        """Every value is a public one."""
+        return () if self.private else (Rule(name=RULE_DECLARED, values=self.labels),)
+
+
+def _no_truth(value: Any) -> Any:
+    if isinstance(value, list | tuple) and any(isinstance(item, bool) for item in value):
+        raise ValueError('must be texts, and YAML can read yes and no as true and false; write them in quotes: ["yes"]')
+    return value
+
+
+_Spellings = Annotated[Texts, BeforeValidator(_no_truth)]
+
+
+class BooleanColumn(MeasuredColumn, frozen=True):
+    """A column of true and false; it is released as booleans.
+
+    `true_values` and `false_values` spell the two, in any case: true, 1, yes, t, y and false, 0, no, f, n unless declared.
+    The words true and false, as the output has them, are always understood.
+    """
+
+    imputations: ClassVar[tuple[str, ...]] = ("uniform", "weights")
+    type: Literal["boolean"]
+    true_values: _Spellings | None = None
+    false_values: _Spellings | None = None
+    outside: Literal["null", "error"] = "null"
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.true_values == () or self.false_values == ():
+            raise ValueError("needs at least one spelling in true_values and in false_values")
+        pair = first_duplicate(self._spellings)
+        if pair:
+            raise ValueError(f"declares a value twice: {pair[0]!r} and {pair[1]!r}, which count as one in any case")
+        return self
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """`false` and `true`."""
+        return ("false", "true")
+
+    @property
+    def explicit(self) -> tuple[str, ...]:
+        """The declared spellings, and true and false as the output has them; the default ones give way to `missing`."""
+        return (*(self.false_values or ()), *(self.true_values or ()), *self.labels)
+
+    @property
+    def released_rules(self) -> tuple[Rule, ...]:
+        """Every value is true or false."""
+        return (Rule(name=RULE_DECLARED, values=(False, True)),)
+
+    @cached_property
+    def _spellings(self) -> tuple[str, ...]:
+        spelled = (*(self.false_values or FALSE_VALUES), *(self.true_values or TRUE_VALUES))
+        return tuple(text.casefold() for text in spelled)
+
+    @cached_property
+    def _matcher(self) -> ValueMatcher:
+        return ValueMatcher(self._spellings)
+
+    def code_of(self, text: str) -> int:
+        """0 for false, 1 for true, -1 for any other text."""
+        spelled = text.strip().casefold()
+        found = self._matcher.index(spelled)
+        if found >= 0:
+            return int(found >= len(self.false_values or FALSE_VALUES))
+        return self.labels.index(spelled) if spelled in self.labels else -1
+
+
+MAX_VALUES = 64
+RULE_CAP = "no cell has more values than max_values"
+
+
+class SetColumn(ValuedColumn, frozen=True):
+    """A column whose cells hold several values, between `separator`s; their order and repetition do not count.
+
+    `values` or `domain: private` as for a category. A cell keeps at most `max_values`, a public cap: of more, a uniformly
+    chosen subset is kept. Empty parts are no values; a cell without a value is missing. `outside` is about single values:
+    one outside the domain is left out (`null`), becomes `other`, or stops the run (`error`).
+    """
+
+    is_set: ClassVar[bool] = True
+    type: Literal["set"]
+    separator: Annotated[str, BeforeValidator(str)] = ";"
+    max_values: Annotated[PositiveWhole, Field(le=MAX_VALUES)]
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if not self.separator:
+            raise ValueError("has an empty separator")
+        if any(self.separator in label or not label for label in self.labels):
+            raise ValueError("declares a value that is empty or holds the separator")
+        return self
+
+    @property
+    def width(self) -> int:
+        """The most values that a cell holds after the cap."""
+        return self.max_values if self.private else min(self.max_values, len(self.labels))
+
+    @property
+    def released_rules(self) -> tuple[Rule, ...]:
+        """Every value is a public one, and no cell has too many."""
+        return (
+            Rule(name=RULE_DECLARED, each=self.accepts),
+            Rule(name=RULE_CAP, each=lambda text: len(self.parts(text)) <= self.max_values),
+        )
+
+    def parts(self, text: str) -> list[str]:
+        """The values of a cell, trimmed."""
+        return [part for item in text.split(self.separator) if (part := item.strip())]
+
+    def also_missing(self, missing: Sequence[str]) -> Iterator[str]:
+        """As for every column; and the missing texts as which a cell of several values can be written."""
+        yield from super().also_missing(missing)
+        yield from (text for text in missing if 1 < len(self.parts(text)) <= self.max_values and self.accepts(text))
+
+    def accepts(self, text: str) -> bool:
+        """Whether every value of the cell is a declared one; a private domain accepts every text."""
+        return self.private or all(self.code_of(part) >= 0 for part in self.parts(text))

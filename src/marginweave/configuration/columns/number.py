@@ -1,0 +1,236 @@
+"""Columns of numbers, released in bins."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from functools import cached_property
+from itertools import pairwise
+from typing import ClassVar, Literal, Self
+
+from pydantic import ValidationError, model_validator
+
+from marginweave.configuration.columns.base import RULE_BOUNDS, Rule
+from marginweave.configuration.columns.binned import longest_gap
+from marginweave.configuration.columns.number_grid import NumberGrid
+from marginweave.configuration.columns.number_parts import check_order, gaps_on_grid
+from marginweave.configuration.columns.scales import BoughtBins, LogBins, QuantileBins, fine_cells
+from marginweave.configuration.values import declared_number, number
+
+MAX_CANDIDATES = 10_000
+EXACT = 2**53  # beyond, doubles are coarser than whole numbers
+MAX_CODES = 100
+"""Missing codes beside quantiles: where the edges come to lie, a bin has more values than that."""
+
+
+class NumberColumn(NumberGrid, frozen=True):
+    """A number, clamped to public `bounds` and released in `bins`.
+
+    `bins` is a count of equal widths, a list of edges e_0 < … < e_n, {min, max, step}, {log: n}, or {quantiles: n}, whose edges
+    are bought; a bin is [e_i, e_i+1), the last one [e_n-1, e_n]. `outer: open` adds a bin below e_0 and one above e_n; they
+    reach to the bounds, or, where these do not reach beyond the bins, one neighboring bin's width. `bounds: private` buys two
+    quantiles inside the public range `within`.
+    `decimals` fixes how many decimals a synthetic value has; 0 makes the column whole numbers. `draw` says how a synthetic
+    value is chosen inside its bin: `smooth`, as the counts of its neighbors suggest, `uniform`, `log-uniform`, its `midpoint`,
+    or by a public distribution. `codes` are numbers that stand for something else, each with its label: they are looked for
+    before the bounds, and each is a value of its own.
+    """
+
+    input_rule: ClassVar[str] = "every value is a number"
+    imputations: ClassVar[tuple[str, ...]] = ("uniform", "gaussian")
+    type: Literal["number"]
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        check_order("bounds", self.bounds)
+        check_order("within", self.within)
+        if (self.bounds == "private") != (self.within is not None):
+            raise ValueError("needs within [minimum, maximum] for bounds: private, and has no use for it otherwise")
+        if isinstance(self.bins, int):
+            if self.bounds is None:
+                raise ValueError("needs bounds [minimum, maximum] for a count of bins")
+        elif isinstance(self.bins, LogBins | QuantileBins):
+            self._check_scale(self.bins)
+        elif self.bounds == "private":
+            raise ValueError("needs a count of bins for bounds: private, whose edges are not known before")
+        else:
+            self._check_edges()
+        if isinstance(self.bins, QuantileBins):
+            self.in_cells()
+        elif self.within is None:
+            self._check_resolution()
+        else:
+            self._check_within(*self.within)
+        self._check_codes()
+        return self
+
+    def _check_codes(self) -> None:
+        for text in self.codes or ():
+            code = declared_number(text)
+            assert code is not None
+            if abs(code) > EXACT or (self.decimals is not None and code != round(code, self.decimals)):
+                raise ValueError(f"has a code ({text}) beyond 2^53, or with more decimals than the column")
+        if len(set(self.labels)) < len(self.labels):
+            raise ValueError("has a code whose label is that of another code or of a bin")
+
+    def _check_edges(self) -> None:
+        edges = self._inner
+        for low, high in pairwise(edges):
+            if not low < high:
+                raise ValueError(f"has bins out of order: {low:g} is before {high:g}; edges must increase")
+        if isinstance(self.bounds, tuple):
+            low, high = self.bounds
+            if self.outer == "open" and not (low <= edges[0] and edges[-1] <= high):
+                raise ValueError("has bins that do not lie within its bounds")
+            if self.outer != "open" and (edges[0], edges[-1]) != self.bounds:
+                raise ValueError(f"has bins that do not begin and end at its bounds, {low:g} and {high:g}")
+
+    def _check_scale(self, bins: LogBins | QuantileBins) -> None:
+        if not isinstance(self.bounds, tuple) or self.outer == "open":
+            raise ValueError("needs public bounds [minimum, maximum], and no outer: open, for bins: log or quantiles")
+        if bins.smallest is not None and not self.bounds[0] <= 0 <= self.bounds[1]:
+            raise ValueError("has smallest, which must stand beside bounds that include 0 alone")
+        if isinstance(bins, QuantileBins):
+            cells = len(self.cells[0]) - 1
+            if bins.quantiles > cells:
+                raise ValueError(f"has {bins.quantiles} quantiles, which must be at most its {cells} fine cells")
+
+    def _check_resolution(self) -> None:
+        if self.finest < 0:
+            raise ValueError("has an edge beyond 2^53, where whole numbers are no longer exact")
+        if self.decimals is not None and not 0 <= self.decimals <= self.finest:
+            raise ValueError(
+                f"has decimals ({self.decimals}), which must lie between 0 and {self.finest} for its bounds"
+            )
+        for index in range(len(self.edges) - 1):
+            low, high = self.grid(index)
+            if high < low:
+                raise ValueError(f"has a bin, {self.labels[index]}, without any number of {self.resolution} decimals")
+
+    def _check_within(self, low: float, high: float) -> None:
+        if self.least_width() > high - low:
+            raise ValueError(f"has a range within ({low:g}, {high:g}) too narrow for its bins and decimals")
+        for bounds in ((low, low), (high, high), (low, high)):  # where the released bounds are hardest to divide
+            self.with_bounds(*bounds)
+
+    @property
+    def ordered(self) -> bool:
+        """Bins are; what a code stands for has no place among them."""
+        return not self.codes
+
+    @property
+    def clean_rules(self) -> tuple[Rule, ...]:
+        """Every number lies within the bounds, or is a code."""
+        return (Rule(name=RULE_BOUNDS, limits=self.clamp, values=self.special or None),)
+
+    @property
+    def released_rules(self) -> tuple[Rule, ...]:
+        """Every number lies within the bounds."""
+        return self.clean_rules
+
+    def value_key(self, text: str) -> Hashable | None:
+        """The number that a text spells."""
+        return declared_number(text.strip())
+
+    def uniform_weights(self, labels: Sequence[str]) -> tuple[float, ...]:  # noqa: ARG002 - the bins are public
+        """The widths of the bins inside the bounds, and nothing for a code."""
+        low, high = self.bounds if isinstance(self.bounds, tuple) else (self.edges[0], self.edges[-1])
+        inside = [min(max(edge, low), high) for edge in self.edges]
+        return (*(float(above - below) for below, above in pairwise(inside)), *(0.0 for _ in self.special))
+
+    @property
+    def clamp(self) -> tuple[float, float]:
+        """The public range to which every number is clamped first."""
+        if isinstance(self.bins, QuantileBins) and isinstance(self.bounds, tuple):
+            return self.bounds
+        return (self.edges[0], self.edges[-1]) if self.within is None else self.within
+
+    def accepts(self, text: str) -> bool:
+        """Whether the text is a number; its bounds clamp it."""
+        return number(text) is not None
+
+    def check_bins(self, missing: Sequence[str]) -> None:
+        """As for every binned column; of edges that are bought, wherever they may come to lie."""
+        if isinstance(self.bins, QuantileBins):
+            if len(missing) + len(self.explicit) > MAX_CODES:
+                raise ValueError(f"has more than {MAX_CODES} missing codes beside bins: quantiles; use a list of edges")
+            self.in_cells().check_bins(missing)
+            return
+        if self.within is None:
+            super().check_bins(missing)
+            return
+        low, high = self.within
+        codes = (declared_number(text.strip()) for text in (*missing, *self.explicit))
+        near = [float(code) for code in codes if code is not None and low <= code <= high]
+        too_narrow = ValueError(
+            f"has a range within ({low:g}, {high:g}) too narrow for its bins beside its missing codes"
+        )
+        if self.least_width(missing) > high - low:
+            raise too_narrow
+        for bound in (low, high, *near):  # where the released bounds are hardest to divide
+            try:
+                bounded = self.with_bounds(bound, bound, missing)
+            except ValidationError:
+                raise too_narrow from None
+            bounded.check_bins(missing)
+
+    @cached_property
+    def bound_candidates(self) -> tuple[float, ...]:
+        """The public grid on which private bounds are looked for: at most 10,000 increasing points of `within`."""
+        assert self.within is not None
+        low, high = self.within
+        points = MAX_CANDIDATES
+        if self.decimals is not None:
+            points = min(points, math.floor((high - low) * 10**self.decimals) + 1)
+        even = (low + (high - low) * i / (points - 1) for i in range(points))
+        return tuple(dict.fromkeys(even if self.decimals is None else (round(x, self.decimals) for x in even)))
+
+    def least_width(self, missing: Sequence[str] = ()) -> float:
+        """The narrowest released bounds that can be divided: two steps of the grid a bin, or one candidate's distance.
+
+        Missing codes that stand side by side make it as many steps a bin wider, so that no bin is without a value.
+        """
+        assert self.within is not None
+        assert isinstance(self.bins, int)
+        if self.decimals is not None:
+            steps = 2 + longest_gap(gaps_on_grid((*missing, *self.explicit), *self.within, self.decimals))
+            return steps * self.bins / float(10**self.decimals)
+        return (self.within[1] - self.within[0]) / (MAX_CANDIDATES - 1)
+
+    def with_bounds(self, low: float, high: float, missing: Sequence[str] = ()) -> NumberColumn:
+        """The column with the released bounds low <= high in the place of private ones.
+
+        Where they are too narrow for the bins they are widened inside `within`, by a rule that knows nothing but them and
+        the declared `missing` codes.
+        DP: post-processing of the released bounds.
+        """
+        assert self.within is not None
+        least = self.least_width(missing)
+        if high - low < least:
+            high = min(low + least, self.within[1])
+            low = high - least
+        changes = {"bounds": (low, high), "within": None, "confirm": None}
+        return NumberColumn.model_validate({**self.model_dump(), **changes})
+
+    @property
+    def buys_bins(self) -> bool:
+        """Whether the edges are quantiles, which are bought from the budget."""
+        return isinstance(self.bins, QuantileBins)
+
+    @cached_property
+    def cells(self) -> tuple[tuple[float, ...], float | None]:
+        """Edges of the public fine cells of quantiles, and `smallest` of their scale; None of the linear one."""
+        assert isinstance(self.bins, QuantileBins)
+        assert isinstance(self.bounds, tuple)
+        return fine_cells(self.bounds, self.bins, self.decimals)
+
+    def with_bins(self, bins: BoughtBins) -> NumberColumn:
+        """The column with released edges in the place of quantiles. DP: post-processing of the released counts."""
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        return NumberColumn.model_validate({**fields, "bins": bins, "confirm": None})
+
+    def in_cells(self) -> NumberColumn:
+        """The column with a bin for each fine cell of its quantiles."""
+        cells, smallest = self.cells
+        counts = (0,) * (len(cells) - 1)
+        return self.with_bins(BoughtBins(edges=cells, cells=cells, counts=counts, deviation=0.0, smallest=smallest))

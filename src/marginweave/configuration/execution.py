@@ -1,0 +1,203 @@
+"""Where the table is and how its text is written, declared and never guessed; how and where a release is computed."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ByteSize,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
+
+from marginweave.base.places import scheme_of
+from marginweave.base.text_files import DELIMITERS
+from marginweave.configuration.number_texts import DecimalMark, NumberForm, Thousands
+from marginweave.configuration.values import FrozenModel, PositiveWhole
+
+_OBJECT = re.compile(r"s3://[a-z0-9][a-z0-9.-]+[a-z0-9](/[^/]+)+/?")
+
+
+def check_place(source: str) -> str:
+    """Return where a table is; raises ValueError, without repeating a URL, which may hold a password."""
+    if not source.strip():
+        raise ValueError("must not be empty")
+    scheme = scheme_of(source)
+    if scheme is not None and not _OBJECT.fullmatch(source):
+        raise ValueError(
+            f"({scheme}://…) must be a path, s3://BUCKET/KEY, or example:NAME. The environment of AWS says who may read "
+            "S3; a table that is elsewhere is downloaded first"
+        )
+    return source
+
+
+class SourceFile(FrozenModel):
+    """One table: a text file, Parquet, Arrow or a sheet, a folder of Parquet parts, any of them on S3, or `example:NAME`.
+
+    `encoding` and `delimiter` say how a text file is written, `decimal` and `thousands` how texts spell numbers. Written in a
+    configuration as the path alone, or as `{file: people.csv, encoding: latin-1, delimiter: semicolon, decimal: comma}`.
+    """
+
+    file: Annotated[str, AfterValidator(check_place)]
+    encoding: Literal["utf-8", "utf-16", "latin-1", "windows-1252"] = "utf-8"
+    delimiter: Literal["comma", "semicolon", "tab", "pipe"] | None = None
+    decimal: DecimalMark = "dot"
+    thousands: Thousands | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.decimal == self.thousands:
+            raise ValueError(
+                f"has the {self.decimal} before decimals and between thousands; declare another decimal or thousands"
+            )
+        return self
+
+    @property
+    def separator(self) -> str | None:
+        """The character between two fields where it is declared; else the ending of the file's name decides."""
+        return None if self.delimiter is None else DELIMITERS[self.delimiter]
+
+    @property
+    def numbers(self) -> NumberForm:
+        """How texts of the table spell numbers."""
+        return NumberForm(self.decimal, self.thousands)
+
+    @model_serializer(mode="wrap")
+    def _short(self, full: SerializerFunctionWrapHandler) -> str | dict[str, Any]:
+        """The path alone where nothing else is declared, so that both ways to write it have one canonical form."""
+        if self.encoding == "utf-8" and self.delimiter is None and self.numbers.is_usual:
+            return self.file
+        found: dict[str, Any] = full(self)
+        return {key: value for key, value in found.items() if (key, value) not in _LATER}
+
+
+_LATER = (("decimal", "dot"), ("thousands", None))  # 0.1.0 did not have these keys: digests do not change
+
+
+def _source(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        raise ValueError(
+            "must be one table: link several tables before the release, into one row a person, and name the result"
+        )
+    return {"file": value} if isinstance(value, str) else value
+
+
+Source = Annotated[SourceFile, BeforeValidator(_source)]
+
+
+_SIZE = re.compile(r"[\d.]+\s*[A-Za-z]*")
+_LEAST_MEMORY = 256_000_000
+_MOST_PARTITIONS = 4096
+
+
+def _nothing_else(value: object) -> object:
+    """Refuse what stands behind a size, which pydantic does not look at."""
+    if isinstance(value, str) and not _SIZE.fullmatch(value.strip()):
+        raise ValueError("must be a size such as 2GB")
+    return value
+
+
+def _enough(value: ByteSize) -> ByteSize:
+    if value < _LEAST_MEMORY:
+        raise ValueError("must be at least 256MB")
+    return value
+
+
+Memory = Annotated[ByteSize, BeforeValidator(_nothing_else), AfterValidator(_enough)]
+Partitions = Annotated[PositiveWhole, Field(le=_MOST_PARTITIONS)]
+
+
+LOCAL = "local"
+
+
+_PORT = r":[0-9]{1,5}"
+
+
+_LAST_PORT = 65535
+
+
+_TLS = re.compile(rf"tls://[A-Za-z0-9._-]+{_PORT}|tls://\[[0-9a-fA-F:]+\]{_PORT}")
+
+
+_LOOPBACK = re.compile(rf"tcp://(127\.0\.0\.1|\[::1\]){_PORT}")
+
+
+def _address(value: str | None) -> str | None:
+    if value is None or value == LOCAL:
+        return value
+    if not _TLS.fullmatch(value) and not _LOOPBACK.fullmatch(value):
+        raise ValueError(
+            f"({value}) must be local, tls://host:port or tcp://127.0.0.1:port: "
+            "what workers are sent is private, so that beyond this machine it is encrypted"
+        )
+    if not 1 <= int(value.rpartition(":")[2]) <= _LAST_PORT:
+        raise ValueError(f"({value}) must have a port in [1, {_LAST_PORT}]")
+    return value
+
+
+class EngineSettings(FrozenModel):
+    """Threads of this machine (`local`), or a Dask cluster.
+
+    `dask` is `local`, for processes of this machine that are there while a stage needs them, or the address of a scheduler:
+    `tls://host:port` with the files `ca`, `cert` and `key` (relative to the configuration), or `tcp://127.0.0.1:port`.
+    """
+
+    dask: Annotated[str | None, AfterValidator(_address)] = None
+    ca: str | None = None
+    cert: str | None = None
+    key: str | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.encrypted and None in self.files:
+            raise ValueError(
+                "needs ca, cert and key: the certificates by which client, scheduler and workers know each other"
+            )
+        if not self.encrypted and any(self.files):
+            raise ValueError("has ca, cert or key, which only a scheduler at tls://host:port needs")
+        return self
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether a cluster is named that has to be there already."""
+        return self.dask not in {None, LOCAL}
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether a scheduler is named that is reached over TLS."""
+        return self.dask is not None and self.dask.startswith("tls://")
+
+    @property
+    def files(self) -> tuple[str | None, str | None, str | None]:
+        """The files of certificates, as they are declared."""
+        return self.ca, self.cert, self.key
+
+    @model_serializer(mode="wrap")
+    def _short(self, full: SerializerFunctionWrapHandler) -> str | dict[str, Any]:
+        return LOCAL if self.dask is None else full(self)
+
+
+def _engine(value: Any) -> Any:
+    if value == LOCAL:
+        return {}
+    if isinstance(value, dict) and value.get("dask") is not None:
+        return value
+    if isinstance(value, EngineSettings):
+        return value
+    raise ValueError("must be local, or a mapping with dask: local or the address of a scheduler")
+
+
+Engine = Annotated[EngineSettings, BeforeValidator(_engine)]
+
+
+class Execution(FrozenModel):
+    """What may change while a release is made: it is no part of what the release is, nor of its digest."""
+
+    engine: Engine = EngineSettings()
+    memory: Memory = ByteSize(2_000_000_000)
+    partitions: Partitions = 16

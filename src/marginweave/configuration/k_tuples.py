@@ -1,0 +1,124 @@
+"""Settings of the aggregation: lengths, shares of the budget, contribution bound, thresholds."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from marginweave.configuration.values import (
+    FrozenModel,
+    Number,
+    OpenFraction,
+    Positive,
+    PositiveWhole,
+    or_none,
+    to_number,
+)
+
+Preset = Literal["uncontrolled", "balanced", "progressive", "minimize"]
+PRESETS: tuple[str, ...] = get_args(Preset)
+DEFAULT_BOUNDS_SHARE = 0.05
+SigmaRule = Literal["long", "short", "balanced", "singles"]
+MAX_COMBINATIONS = 2_000_000
+
+
+class FixedThresholds(FrozenModel):
+    """Keep a combination of length k when its noisy count exceeds `fixed[k]`."""
+
+    fixed: dict[PositiveWhole, Annotated[Number, Field(ge=0)]]
+
+
+def _beyond_single(adaptive: dict[int, float]) -> dict[int, float]:
+    if 1 in adaptive:
+        raise ValueError("has an eta for length 1, whose threshold is fixed by delta; lengths begin at 2")
+    return adaptive
+
+
+class AdaptiveThresholds(FrozenModel):
+    """Thresholds from the noise: `rule: sds` is eta_k / 2 a cell, `rule: paper` bounds the expected fabrication."""
+
+    adaptive: Annotated[dict[PositiveWhole, Annotated[Positive, Field(le=1)]], AfterValidator(_beyond_single)]
+    rule: Literal["sds", "paper"] = "sds"
+
+
+def _sigma(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        proportions = tuple(to_number(item) for item in value)
+        if any(proportion <= 0 for proportion in proportions):
+            raise ValueError("must have positive proportions")
+        return proportions
+    if value not in get_args(SigmaRule):
+        raise ValueError(f"must be auto, {', '.join(get_args(SigmaRule))} or a list of positive proportions")
+    return value
+
+
+def _thresholds(value: Any) -> Any:
+    for key, model in (("fixed", FixedThresholds), ("adaptive", AdaptiveThresholds)):
+        if isinstance(value, model) or (isinstance(value, dict) and key in value):
+            return model.model_validate(value)
+    if value not in PRESETS:
+        raise ValueError(f"must be one of {', '.join(PRESETS)}, {{fixed: …}} or {{adaptive: …}}")
+    return value
+
+
+Thresholds = Annotated[Preset | FixedThresholds | AdaptiveThresholds, BeforeValidator(_thresholds)]
+
+
+_PERCENTILE = or_none(to_number, lambda percentile: 1 <= percentile < 100, "lie in [1, 100), or be none")
+
+
+class AggregateSettings(FrozenModel):
+    """How combinations are counted. Shares are of the accountant's budget (of mu² by default).
+
+    `sigma` spreads the budget over lengths: the noise of length k is p_k times a common scale, `long` p_k = 1/k (long
+    combinations are more exact), `short` 1/(R-k+1), `balanced` 1, `singles` 1 for single values and 5 (k-1) beyond; a
+    configuration has one of these for `auto`. `bounds_share` (0.05 unless declared) is what all columns with private bounds
+    have together. `split: sds` takes SDS's own formula for the
+    record count and the percentiles instead of shares. Where more than `max_combinations` of a length would be kept, its
+    threshold is raised, or it and longer ones are left out: `on_overflow`. `fabrication: none` releases no combination that
+    nobody has (Gopi et al., remark 1.1): only what occurs is counted, and every length has a threshold that pays for that with
+    its part of delta.
+    """
+
+    method: Literal["k-tuples"] = "k-tuples"
+    reporting_length: PositiveWhole | None = None
+    sigma: Annotated[SigmaRule | tuple[float, ...], BeforeValidator(_sigma)] = "balanced"
+    split: Literal["shares", "sds"] | None = None
+    percentile: Annotated[float | Literal["none"] | None, _PERCENTILE] = None
+    percentile_share: OpenFraction = 0.10
+    count_share: OpenFraction = 0.02
+    bounds_share: OpenFraction | None = None
+    delta_threshold_share: OpenFraction = 0.1
+    thresholds: Thresholds = "uncontrolled"
+    on_overflow: Literal["raise-threshold", "stop"] = "raise-threshold"
+    max_combinations: PositiveWhole = MAX_COMBINATIONS
+    fabrication: Literal["none"] | None = None
+
+    def check_length(self, columns: int) -> None:
+        """Refuse a reporting length beyond the number of columns, and settings for lengths that do not exist."""
+        length = self.reporting_length or min(3, columns)
+        if length > columns:
+            raise ValueError(f"aggregate.reporting_length ({length}) must be at most the number of columns ({columns})")
+        if isinstance(self.sigma, tuple) and len(self.sigma) != length:
+            raise ValueError(f"aggregate.sigma has {len(self.sigma)} proportions; it must have one a length ({length})")
+        kept = self.thresholds
+        for key in kept.fixed if isinstance(kept, FixedThresholds) else getattr(kept, "adaptive", ()):
+            if key > length:
+                raise ValueError(f"aggregate.thresholds names length {key}; the reporting length is {length}")
+
+    def most_kept(self, length: int) -> int | None:
+        """To how many combinations of `length` its threshold is raised; None where it is not."""
+        return self.max_combinations if length > 1 and self.on_overflow == "raise-threshold" else None
+
+    def proportions(self, length: int) -> tuple[float, ...]:
+        """p_1 … p_R, the proportions of the noise scale."""
+        if isinstance(self.sigma, tuple):
+            return self.sigma
+        if self.sigma == "long":
+            return tuple(1 / k for k in range(1, length + 1))
+        if self.sigma == "short":
+            return tuple(1 / (length - k + 1) for k in range(1, length + 1))
+        if self.sigma == "singles":
+            return (1.0, *(5.0 * (k - 1) for k in range(2, length + 1)))
+        return (1.0,) * length

@@ -1,0 +1,108 @@
+"""From what a user wrote to the configuration of a release: what is left to us (`auto`) is decided here, once and recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from marginweave.base.errors import InputError
+from marginweave.configuration.coarsening import with_levels
+from marginweave.configuration.code_lists import with_code_lists
+from marginweave.configuration.default_records import in_marginals, resolve_method
+from marginweave.configuration.defaults import NEEDED, beside_noise, check_own_keys, resolve_aggregate, resolve_sigma
+from marginweave.configuration.methods import method_of
+from marginweave.configuration.parse import refusal, refuse_unsupported
+from marginweave.configuration.release import Configuration
+from marginweave.configuration.rules.structure import check_structure
+from marginweave.configuration.sections import Sections
+from marginweave.configuration.undeclared import with_draws
+from marginweave.configuration.yaml_source import mapping_of, parse_yaml, read_text
+
+
+def load_configuration(path: Path) -> Configuration:
+    """The configuration in the YAML file at `path`.
+
+    Raises:
+        InputError: the file, or a code list that it names, is not there or cannot be parsed, or the first rule that it
+            breaks, by key: `privacy.epsilon (-1.0) must be positive`.
+    """
+    text = read_text(path, "configuration")
+    return parse_configuration(with_code_lists(parse_yaml(text, str(path)), path.resolve().parent), text)
+
+
+def parse_configuration(raw: dict[str, Any], text: str = "") -> Configuration:
+    """The configuration that a mapping describes, of the file's `text`; raises InputError as `load_configuration` does."""
+    refuse_unsupported(raw)
+    try:
+        return Configuration.from_written(resolve(raw), raw)
+    except ValidationError as error:
+        raise refusal(error, text) from None
+    except ValueError as error:
+        raise InputError(str(error)) from None
+
+
+def as_read_by_0_1_0(configuration: Configuration) -> Configuration:
+    """The same file as 0.1.0 read it: where `missing` is left out, the empty cell means "no value" in every column."""
+    written = mapping_of(configuration.written)
+    if "missing" in written:
+        return configuration
+    if "redraws" in configuration.privacy.model_fields_set:  # no part of what is written, but of what 0.1.0 resolved
+        written["privacy"] = {**written["privacy"], "redraws": configuration.privacy.redraws}
+    with suppress(InputError):  # what it refuses, it has not released
+        return parse_configuration({**written, "missing": [""]})
+    return configuration
+
+
+def resolve(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """What was written, with all decided that it leaves to us: what is counted, in what proportions, and what makes records.
+
+    A cell without a value becomes a draw where nothing is declared missing (`with_draws`). The other decisions see the
+    sections as they were declared, with k-tuples where counts are left to us.
+    DP: a function of public facts alone.
+
+    Raises:
+        ValidationError: a section that breaks a rule of its own.
+        ValueError: a key beside `auto` that only some methods have, or `outside: null` where nothing can be missing.
+    """
+    counting, making = raw.get("aggregate", {}), raw.get("synthesize", {})
+    is_free = isinstance(making, dict) and making.get("method", "auto") == "auto"
+    check_own_keys(counting)
+    assumed = {"method": "mixture"} if is_free else making
+    declared = {**raw, "aggregate": {} if _is_automatic(counting) else _without_sigma(counting), "synthesize": assumed}
+    sections = Sections.model_validate(declared)
+    leveled = sections.structure if sections.structure and sections.structure.levels else None
+    if leveled is not None:
+        check_structure(leveled, sections.columns)  # what follows looks at columns and their levels
+    drawn = with_draws(raw, sections)
+    if drawn != raw:
+        raw, declared = drawn, {**drawn, "aggregate": declared["aggregate"], "synthesize": assumed}
+        sections = Sections.model_validate(declared)
+    if _is_automatic(counting):
+        needed = NEEDED.get(method_of(making, "auto"))
+        counting = resolve_aggregate(sections) if needed is None else {"method": needed}
+    elif isinstance(counting, dict) and method_of(counting, "k-tuples") == "k-tuples":
+        sections = Sections.model_validate({**raw, "aggregate": {}, "synthesize": {}})
+    elif isinstance(counting, dict) and leveled is not None:
+        counting = with_levels(counting, in_marginals(sections), beside_noise(in_marginals(sections)))
+    if isinstance(counting, dict) and method_of(counting, "k-tuples") == "k-tuples":
+        counting = resolve_sigma(counting, sections)
+    if is_free:
+        counted = Sections.model_validate({**raw, "aggregate": counting, "synthesize": assumed})
+        given = {key: value for key, value in making.items() if key != "method"}
+        making = resolve_method(given, counted.aggregate, counted.attributes)
+    return {**raw, "aggregate": counting, "synthesize": making}
+
+
+def _is_automatic(section: Any) -> bool:
+    """Whether the section `aggregate` leaves all to us: no key but `method: auto`."""
+    return isinstance(section, dict) and section in ({}, {"method": "auto"})
+
+
+def _without_sigma(section: Any) -> Any:
+    if isinstance(section, dict) and section.get("sigma") == "auto":
+        return {key: value for key, value in section.items() if key != "sigma"}
+    return section

@@ -1,0 +1,109 @@
+"""What a configuration says of values that are lacking and of the size of the table: imputation and resize."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from marginweave.base.budget import Stability
+from marginweave.configuration.values import FrozenModel, Number, Positive, PositiveWhole, to_number
+
+MAX_PROPORTION = 10
+MAX_RESIZED = 10**8
+_FROM_THE_DATA = ("mean", "median", "mode")
+
+
+class UniformImputation(FrozenModel):
+    """A missing value becomes a uniform draw: from the declared values, or between the bounds."""
+
+    kind: ClassVar[str] = "uniform"
+    needs: ClassVar[str] = "the values of a private domain are not known"
+    distribution: Literal["uniform"]
+
+
+class GaussianImputation(FrozenModel):
+    """A missing number becomes a draw of the normal distribution with public `mean` and `deviation`, clamped to the bounds."""
+
+    kind: ClassVar[str] = "gaussian"
+    needs: ClassVar[str] = "the column is no number"
+    distribution: Literal["gaussian"]
+    mean: Number
+    deviation: Positive
+
+
+def _weights(value: Any) -> Any:
+    if not isinstance(value, dict) or not value:
+        raise ValueError("must be a mapping from values to weights")
+    weights = {str(text).strip(): to_number(weight) for text, weight in value.items()}
+    if len(weights) < len(value):
+        raise ValueError("names a value twice")
+    if min(weights.values()) < 0 or not 0 < sum(weights.values()) < math.inf:
+        raise ValueError("must have weights that are not negative and not all 0")
+    return weights
+
+
+class WeightedImputation(FrozenModel):
+    """A missing value becomes one of the named values, with a probability proportional to its public weight."""
+
+    kind: ClassVar[str] = "weights"
+    needs: ClassVar[str] = "the column has no declared values"
+    weights: Annotated[dict[str, float], BeforeValidator(_weights)]
+
+
+def _imputation(value: Any) -> Any:
+    named = value.get("distribution") if isinstance(value, dict) else value
+    if named in _FROM_THE_DATA:
+        raise ValueError(
+            f"must not be the {named} of the column: it is read off the data, every record would move all imputed values, "
+            "and it would be published for free; declare public weights or a public distribution"
+        )
+    if isinstance(value, dict) and "weights" in value:
+        return WeightedImputation.model_validate(value)
+    if isinstance(value, dict) and named in ("uniform", "gaussian"):
+        return (UniformImputation if named == "uniform" else GaussianImputation).model_validate(value)
+    if isinstance(value, UniformImputation | GaussianImputation | WeightedImputation):
+        return value
+    raise ValueError(
+        "must be {distribution: uniform}, {distribution: gaussian, mean: …, deviation: …} or {weights: {value: weight, …}}"
+    )
+
+
+Imputation = Annotated[UniformImputation | GaussianImputation | WeightedImputation, BeforeValidator(_imputation)]
+
+
+class ResizeSettings(FrozenModel):
+    """A table of a public number of `records`, sampled from `proportion` of the sensitive one and filled up by imputation.
+
+    docs/sources/data-processing.md, resize: c = ceil(p) copies of the table are sampled at the rate s = p/c, cut to n records
+    and filled up to n. One row moves at most c records of the result, by replacement. By default every draw is noised for that
+    and charged for what it is. With `amplify: true` the draws together keep the functional (epsilon, delta) of `formula`, and
+    the release is charged (epsilon, delta) to the account's allowance.
+    """
+
+    records: Annotated[PositiveWhole, Field(le=MAX_RESIZED)]
+    proportion: Annotated[Number, Field(ge=1e-6, le=MAX_PROPORTION)] = 1.0
+    amplify: bool = False
+    formula: Literal["printed", "tight"] | None = None
+
+    @model_validator(mode="after")
+    def _check_formula(self) -> ResizeSettings:
+        if self.formula is not None and not self.amplify:
+            raise ValueError("has formula, which needs amplify: true: without amplification nothing is converted")
+        return self
+
+    @property
+    def copies(self) -> int:
+        """c, how many copies of the table are sampled."""
+        return math.ceil(self.proportion)
+
+    @property
+    def rate(self) -> Fraction:
+        """The share s = p/c of the copies that is sampled; in (0, 1]."""
+        return Fraction(repr(self.proportion)) / self.copies
+
+    def stability(self, unit: Stability) -> Stability:
+        """How far a unit moves the resized table: c theta records are replaced; one where `formula` answers for the rest."""
+        return Stability(records=1 if self.amplify else self.copies * unit.records, neighbors="replace-one")

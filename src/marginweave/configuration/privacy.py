@@ -1,0 +1,121 @@
+"""The guarantee that a release asks for: its budget, and whose privacy it protects."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from marginweave.base.budget import MOST_DELTA, AccountantName, Neighbors, Stability
+from marginweave.configuration.values import Confirm, Delta, FrozenModel, Positive, PositiveWhole, Whole
+
+MAX_REDRAWS = 3
+# Sums of one subject's rows stay far inside 64 bits.
+MAX_RECORDS_OF_A_SUBJECT = 10**4
+SUBJECT_PREFIX = "subject:"
+MOST_EPSILON = 10.0
+"""More is never advised: an observer is right four times in five (delta 1e-6), and protection is weak."""
+
+
+class SubjectUnit(FrozenModel):
+    """A person with several rows, told apart by `column`; ids compare as trimmed text.
+
+    `max_records` (theta) rows of a person are counted, chosen uniformly where there are more; or `join: true` makes one
+    record of all of them, in which sets unite, and a column with one value a row is missing where the rows disagree. A row
+    without an id is dropped (`missing_subject: drop`) or is a person of its own (`own`).
+    """
+
+    column: str
+    max_records: Annotated[PositiveWhole, Field(le=MAX_RECORDS_OF_A_SUBJECT)] | None = None
+    join: bool = False
+    missing_subject: Literal["drop", "own"] = "drop"
+
+    @model_validator(mode="after")
+    def _check(self) -> SubjectUnit:
+        if not self.column.strip() or self.column != self.column.strip():
+            raise ValueError("has a column name that is empty, or begins or ends with a space")
+        if self.join == (self.max_records is not None):
+            raise ValueError(
+                "needs either max_records, the number of rows of one subject that are counted, or join: true, "
+                "which makes one record of them"
+            )
+        return self
+
+
+def _unit(value: Any) -> Any:
+    if isinstance(value, dict):
+        return SubjectUnit.model_validate(value)
+    if value != "row" and not isinstance(value, SubjectUnit):
+        raise ValueError(
+            "must be row, {column: ID, max_records: N} or {column: ID, join: true}, ID being the column that tells whose row "
+            "it is"
+        )
+    return value
+
+
+Unit = Annotated[Literal["row"] | SubjectUnit, BeforeValidator(_unit)]
+
+
+class PrivacySettings(FrozenModel):
+    """The guarantee that is asked for; (epsilon, delta) of the whole release, delta public; 0 for Laplace noise alone.
+
+    A delta above .001 needs a reason, `weak_delta`, which is published.
+
+    `confirm: true` marks what `marginweave init` drafted: nothing runs before somebody has said whose privacy it is.
+
+    `redraws` has no effect: it is read so that configurations of 0.1.0 still are, whose runs kept room for draws that a crash
+    had lost.
+    """
+
+    epsilon: Positive
+    delta: Delta
+    unit: Unit
+    neighbors: Neighbors = "add-remove"
+    accountant: AccountantName = "gdp"
+    weak_delta: str | None = None
+    redraws: Annotated[Whole, Field(ge=0, le=MAX_REDRAWS)] = 0
+    confirm: Confirm = None
+
+    @model_validator(mode="after")
+    def _check_confirmed(self) -> PrivacySettings:
+        if self.confirm:
+            asked = f"is one {self.unit_words} one person?"
+            raise ValueError(f"was drafted and waits for confirmation: {asked} Correct unit, and delete confirm: true")
+        return self
+
+    @model_validator(mode="after")
+    def _check_delta(self) -> PrivacySettings:
+        if self.weak_delta is not None and not self.weak_delta.strip():
+            raise ValueError("has weak_delta without a reason")
+        if Decimal(repr(self.delta)) > MOST_DELTA and self.weak_delta is None:
+            raise ValueError(
+                f"has delta ({self.delta:g}) above {MOST_DELTA}: with that probability all may be disclosed; choose one "
+                'far below 1 / (number of people), or say why not in the configuration: privacy: {weak_delta: "reason"}'
+            )
+        return self
+
+    @property
+    def subject(self) -> SubjectUnit | None:
+        """The subject unit, or None where every row is one."""
+        return None if self.unit == "row" else self.unit
+
+    @property
+    def unit_key(self) -> str:
+        """What the ledger's account fixes, and what `ledger open --unit` takes: `row` or `subject:COLUMN`."""
+        return "row" if self.subject is None else SUBJECT_PREFIX + self.subject.column
+
+    @property
+    def unit_words(self) -> str:
+        """The unit for a reader, after "one"."""
+        subject = self.subject
+        if subject is None:
+            return "row"
+        rows = "all rows joined" if subject.join else f"at most {subject.max_records} row(s)"
+        return f"subject of column {subject.column!r}, {rows}"
+
+    @property
+    def stability(self) -> Stability:
+        """How far one unit moves the table after subjects were bounded or joined: theta rows, one where a row is the unit."""
+        records = self.subject.max_records if self.subject is not None else None
+        return Stability(records=records or 1, neighbors=self.neighbors)

@@ -1,0 +1,299 @@
+"""The sections of a configuration, and what follows from them: attributes, lengths, shares, sensitivity."""
+
+from __future__ import annotations
+
+import itertools
+from functools import cached_property
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from marginweave.base.budget import Stability
+from marginweave.configuration.attributes import Attribute, Forbidden, forbidden_labels, most_combinations
+from marginweave.configuration.bin_levels import declared_levels
+from marginweave.configuration.columns import Columns, ConstantColumn, IdentifierColumn, MeasuredColumn, Texts
+from marginweave.configuration.evaluation import EvaluationSettings, ExpectationSettings, PublishSettings
+from marginweave.configuration.execution import Execution, Source
+from marginweave.configuration.k_tuples import DEFAULT_BOUNDS_SHARE, AggregateSettings
+from marginweave.configuration.known import Known
+from marginweave.configuration.marginals import MarginalSettings
+from marginweave.configuration.methods import Aggregation, Synthesis
+from marginweave.configuration.preparation import ResizeSettings
+from marginweave.configuration.privacy import PrivacySettings
+from marginweave.configuration.rules.structure import SEPARATOR, GroupedColumns, Structure
+from marginweave.configuration.values import PositiveWhole, ValueMatcher, Words, check_name, confirmed, listed
+
+# A block is there as read, as cleaned and as encoded, each with room to convert it, and the allocator keeps what is freed.
+_BYTES_A_CELL = 64
+_SHARE = 8
+_LEAST_ROWS, _MOST_ROWS = 1 << 10, 1 << 18
+
+
+class Sections(Execution):
+    """Everything that a release depends on; the order of `columns` is the order of everything that is written.
+
+    `rows`: about how many records are counted, where that is public: rows of the table, or people where `join: true` makes
+    one record of each. `auto` chooses by it, and `plan` and the report use it.
+    `label` and `description` are what people call the data and what they are, for the pages of a release.
+    """
+
+    dataset: Annotated[str, AfterValidator(check_name)]
+    label: Words | None = None
+    description: Words | None = None
+    source: Source
+    privacy: PrivacySettings
+    missing: Texts = ()
+    columns: Columns
+    rows: Annotated[PositiveWhole | None, BeforeValidator(confirmed)] = None
+    structure: Structure | None = None
+    known: Annotated[tuple[Known, ...], Field(min_length=1)] | None = None
+    resize: ResizeSettings | None = None
+    evaluate: EvaluationSettings = EvaluationSettings()
+    aggregate: Annotated[Aggregation, Field(validate_default=True, default_factory=dict)]
+    synthesize: Annotated[Synthesis, Field(validate_default=True, default_factory=dict)]
+    expectations: ExpectationSettings = ExpectationSettings()
+    publish: PublishSettings = PublishSettings()
+    check: Annotated[
+        Literal["stop", "tell"] | None, AfterValidator(lambda value: None if value == "tell" else value)
+    ] = None
+
+    @property
+    def marginals(self) -> MarginalSettings | None:
+        """The settings of marginals, or None where k-tuples are counted."""
+        return self.aggregate if isinstance(self.aggregate, MarginalSettings) else None
+
+    @property
+    def marginal_settings(self) -> MarginalSettings:
+        """The same; only where marginals are counted."""
+        assert isinstance(self.aggregate, MarginalSettings)
+        return self.aggregate
+
+    @property
+    def tuples(self) -> AggregateSettings:
+        """The settings of k-tuples; only where these are counted."""
+        assert isinstance(self.aggregate, AggregateSettings)
+        return self.aggregate
+
+    def missing_texts(self, column: str) -> tuple[str, ...]:
+        """The texts that mean "no value" in `column`."""
+        declared = self.columns[column]
+        own = () if isinstance(declared, ConstantColumn) else declared.missing
+        return self.missing if own is None else own
+
+    def lacks_values(self, column: str) -> bool:
+        """Whether a cell of a measured column can have no value, from public facts alone."""
+        declared = self.columns[column]
+        if declared.is_set:
+            return True  # the cell without a single value
+        if isinstance(declared, MeasuredColumn) and declared.impute is not None:
+            return False
+        if self.privacy.subject is not None and self.privacy.subject.join:
+            return True  # rows of one subject that disagree
+        if level := self.structure.level_of(column) if self.structure else None:
+            return self.lacks_values(level.by) or level.leaves_gaps(self.columns)
+        rule = self.structure.difference_of(column) if self.structure else None
+        return any(map(self._has_gaps, (column,) if rule is None else (rule.of, rule.since)))
+
+    def _has_gaps(self, column: str) -> bool:
+        """Whether a cell of the source can have no value; a column that is not declared is refused elsewhere."""
+        declared = self.columns.get(column)
+        return isinstance(declared, MeasuredColumn) and (declared.outside == "null" or bool(self.missing_texts(column)))
+
+    def can_be_missing(self, column: str) -> bool:
+        """Whether the output can lack a value of `column`, from public facts alone."""
+        if rule := self.structure.rule_of(column) if self.structure else None:
+            return rule.leaves_gaps(self.columns) or any(map(self.can_be_missing, rule.sources))
+        if (group := self.structure.group_of(column) if self.structure else None) is None:
+            return isinstance(self.columns[column], MeasuredColumn) and self.lacks_values(column)
+        place, size = group.columns.index(column), len(self.columns[column].labels)
+        return group.optional or any(codes[place] == size for codes in self.member_codes(group))
+
+    def member_codes(self, group: GroupedColumns) -> tuple[tuple[int, ...], ...]:
+        """Codes of a group's combinations, one a column; the number of its values stands for missing.
+
+        Raises:
+            ValueError: a combination names no value of a column, or is one that stands there in another spelling.
+        """
+        found: dict[tuple[int, ...], Texts] = {}
+        for texts in group.combinations:
+            codes = []
+            for name, text in zip(group.columns, texts, strict=True):
+                column, absent = self.columns[name], ValueMatcher(self.missing_texts(name)).index(text) >= 0
+                codes.append(len(column.labels) if absent else column.code_of(text))
+                if codes[-1] < 0:
+                    known = f"column {name!r}; its values: {listed(column.labels)}"
+                    raise ValueError(f"group {group.name!r} names {text!r}, which is no value of {known}")
+            earlier = found.setdefault(tuple(codes), texts)
+            if earlier is not texts:
+                twice = " and ".join(repr(SEPARATOR.join(spelled)) for spelled in (earlier, texts))
+                raise ValueError(f"group {group.name!r} names a combination twice: {twice}")
+        return tuple(found)
+
+    @cached_property
+    def attributes(self) -> tuple[Attribute, ...]:
+        """What is counted, in the order of the columns; a group stands where its first column does.
+
+        In marginals each declared value of a set is an attribute of its own, and so is a level of a column.
+        """
+        structure = self.structure or Structure()
+        levels = {rule.column: rule.by for rule in structure.levels or ()} if self.marginals else {}
+        found: dict[str, tuple[Attribute, ...]] = {}
+        for name, column in self.columns.items():
+            if (group := structure.group_of(name)) is not None:
+                found[group.name] = (Attribute.of_group(group),)
+            elif isinstance(column, MeasuredColumn) and (name in levels or structure.rule_of(name) is None):
+                found[name] = self._of_column(name, column, levels.get(name))
+        return tuple(itertools.chain.from_iterable(found.values()))
+
+    def _of_column(self, name: str, column: MeasuredColumn, level_of: str | None) -> tuple[Attribute, ...]:
+        """The attribute of a column; of a set in marginals one for each value, which a record has or lacks."""
+        if self.marginals and column.is_set and not column.private:
+            values = column.labels
+            return tuple(Attribute(name=f"{name}={v}", columns=(name,), labels=(v,), of_set=True) for v in values)
+        attribute = Attribute(
+            name=name,
+            columns=(name,),
+            labels=column.labels,
+            private=column.private,
+            optional=self.lacks_values(name),
+            imputed=column.impute is not None,
+            width=column.width,
+            is_set=column.is_set,
+            bins=column.bin_count if self.synthesize.method == "mixture" else 0,
+            level_of=level_of,
+        )
+        return (attribute,)
+
+    @cached_property
+    def forbidden(self) -> tuple[Forbidden, ...]:
+        """Combinations that cannot be."""
+        return self.excluded_by(self.structure or Structure())
+
+    def excluded_by(self, rules: Structure) -> tuple[Forbidden, ...]:
+        """The combinations that cannot be by some of the rules. Raises ValueError for a value that a column does not have."""
+        return forbidden_labels(rules, self.columns, self.attributes, self.missing_texts)
+
+    def contribution_cap(self, length: int) -> int:
+        """The public cap of Delta_k: how many combinations of `length` one record can hold."""
+        return most_combinations((attribute.width for attribute in self.attributes), length)
+
+    @cached_property
+    def optional(self) -> tuple[bool, ...]:
+        """For each attribute, whether a record can lack its value."""
+        return tuple(attribute.optional for attribute in self.attributes)
+
+    @cached_property
+    def ordered(self) -> tuple[int, ...]:
+        """Places of the attributes whose labels stand in the order of their values: numbers, dates, and what is declared so."""
+        declared = self.evaluate.ordered or ()
+        ordered = {*declared, *(name for name, column in self.columns.items() if column.ordered)}
+        return tuple(place for place, attribute in enumerate(self.attributes) if attribute.name in ordered)
+
+    @cached_property
+    def finer_places(self) -> dict[int, int]:
+        """For the place of each counted attribute that is a level the place of the one that it is of."""
+        return declared_levels(self.attributes)
+
+    @cached_property
+    def distinct(self) -> int:
+        """How many attributes there are, each with all of its levels."""
+        return len(self.attributes) - len(self.finer_places)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns that are counted, in declared order."""
+        counted = {name for attribute in self.attributes for name in attribute.columns}
+        return tuple(name for name in self.columns if name in counted)
+
+    @cached_property
+    def raw_names(self) -> tuple[str, ...]:
+        """Names of the columns whose cells are read: those that count, or make up what does; in declared order."""
+        structure = self.structure or Structure()
+        rules, levels = structure.difference or (), structure.levels or ()
+        read = {*self.names, *(rule.of for rule in rules)} - {rule.column for rule in (*rules, *levels)}
+        return tuple(name for name in self.columns if name in read)
+
+    @cached_property
+    def source_names(self) -> tuple[str, ...]:
+        """Names of the columns that are read from the source: those that count, and the one of the privacy unit."""
+        subject = self.privacy.subject
+        return self.raw_names if subject is None else (*self.raw_names, subject.column)
+
+    @cached_property
+    def output_names(self) -> tuple[str, ...]:
+        """Names of the columns of the synthetic table, in declared order: all but identifiers."""
+        return tuple(name for name, column in self.columns.items() if not isinstance(column, IdentifierColumn))
+
+    @cached_property
+    def reporting_length(self) -> int:
+        """R, the longest combination of k-tuples: declared, or min(3, number of attributes)."""
+        return self.tuples.reporting_length or min(3, len(self.attributes))
+
+    @cached_property
+    def longest(self) -> int:
+        """The most attributes of a released combination: the files have columns for so many, whatever was drawn."""
+        return self.reporting_length if self.marginals is None else self.marginals.longest(self.distinct)
+
+    @cached_property
+    def percentile(self) -> float | None:
+        """The percentile of the contribution bound of k-tuples, or None where it is its public cap."""
+        declared = self.tuples.percentile
+        if declared is None:
+            return 99.0 if any(self.optional) else None
+        return None if declared == "none" else declared
+
+    @cached_property
+    def private_columns(self) -> tuple[str, ...]:
+        """Attributes whose values are discovered under the budget."""
+        return tuple(attribute.name for attribute in self.attributes if attribute.private)
+
+    @cached_property
+    def private_values(self) -> int:
+        """The most values of private domains that one record can hold."""
+        return sum(attribute.width for attribute in self.attributes if attribute.private)
+
+    @cached_property
+    def discoveries(self) -> int:
+        """How many draws publish only what occurs, and share delta_threshold: of k-tuples the lengths 1 … `discoveries`."""
+        if self.marginals is None and self.tuples.fabrication == "none":
+            return self.reporting_length
+        return 1 if self.private_columns else 0
+
+    @cached_property
+    def private_bounds(self) -> tuple[str, ...]:
+        """Number columns whose bounds are bought from the budget."""
+        return tuple(name for name, column in self.columns.items() if column.buys_bounds)
+
+    @cached_property
+    def bought_bins(self) -> tuple[str, ...]:
+        """Number columns whose bins are quantiles, bought from the budget."""
+        return tuple(name for name, column in self.columns.items() if column.buys_bins)
+
+    @property
+    def bought_before(self) -> tuple[str, ...]:
+        """Columns for which bounds or quantiles are bought, before anything is binned."""
+        return (*self.private_bounds, *self.bought_bins)
+
+    @property
+    def block_rows(self) -> int:
+        """Rows that a stage holds at a time: memory / (8 x 64 bytes x columns), 1024 to 262144. DP: from public numbers."""
+        fitting = self.memory // (_SHARE * _BYTES_A_CELL * max(1, len(self.source_names)))
+        return min(max(fitting, _LEAST_ROWS), _MOST_ROWS)
+
+    @property
+    def bounds_share(self) -> float:
+        """The share of the budget that all private bounds and quantiles together get."""
+        return DEFAULT_BOUNDS_SHARE if self.aggregate.bounds_share is None else self.aggregate.bounds_share
+
+    @cached_property
+    def stability(self) -> Stability:
+        """How far one unit moves the encoded table, resize included."""
+        unit = self.privacy.stability
+        return unit if self.resize is None else self.resize.stability(unit)
+
+    @cached_property
+    def split(self) -> Literal["shares", "sds"]:
+        """How the budget is divided: by shares unless SDS's printed split is asked for."""
+        if self.marginals is not None:
+            return "shares"
+        return self.tuples.split or ("sds" if self.privacy.accountant == "sds" else "shares")

@@ -1,0 +1,136 @@
+"""Settings of the synthesis: how records are made from released counts."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal, get_args
+
+from pydantic import BaseModel, BeforeValidator, ByteSize, Field, Tag, field_validator
+
+from marginweave.configuration.values import FrozenModel, Number, PaperPreset, Positive, PositiveWhole, Whole, to_whole
+
+MAX_RECORDS = 10**8
+MAX_ROUNDS = 10_000
+MAX_MODEL = 4 * 10**9
+
+
+def _records(*words: str) -> BeforeValidator:
+    rule = f"must be {', '.join(words)} or a whole number"
+
+    def check(value: Any) -> int | str:
+        if isinstance(value, str) and value in words:
+            return value
+        try:
+            records = to_whole(value)
+        except ValueError:
+            raise ValueError(rule) from None
+        if not 0 <= records <= MAX_RECORDS:
+            raise ValueError(f"must lie in [0, {MAX_RECORDS}]")
+        return records
+
+    return BeforeValidator(check)
+
+
+Seed = Annotated[Whole, Field(ge=0, lt=2**63)]
+Rounds = Annotated[PositiveWhole, Field(le=MAX_ROUNDS)]
+
+
+class RecordSettings(FrozenModel):
+    """What every synthesizer has: of more than `max_records` so many are kept at random; `seed` makes the draws repeatable."""
+
+    max_records: PositiveWhole | None = None
+    seed: Seed = 0
+
+
+class SynthesisSettings(RecordSettings):
+    """How records are made from the counts; post-processing, so nothing here costs privacy.
+
+    `records`: `count` makes as many as the protected record count, `exhaust` goes on until the counts are used up (as SDS
+    prints it), a number makes that many; of more than `max_records` so many are kept at random. `sample_missing`
+    lets a missing value be drawn like any other, in columns that can be missing. `relax` lets a record that no value fits any
+    more go on with shorter combinations instead of staying incomplete.
+    """
+
+    method: Literal["aggregate-seeded"] = "aggregate-seeded"
+    records: Annotated[int | Literal["count", "exhaust"], _records("count", "exhaust")] = "count"
+    use_synthetic_counts: bool = True
+    sample_missing: bool = True
+    relax: bool = True
+    weight_percentile: Annotated[Positive, Field(le=100)] = 95
+    scale: Annotated[Positive, Field(le=100)] = 1.0
+
+    @property
+    def complete(self) -> bool:
+        """Whether a record lacks a value only where it can be missing."""
+        return self.relax
+
+
+class CompleteSynthesis(RecordSettings):
+    """A synthesizer that gives every attribute a value; `records` as in `SynthesisSettings`, but for `exhaust`."""
+
+    records: Annotated[int | Literal["count"], _records("count")] = "count"
+
+    @property
+    def complete(self) -> bool:
+        """Whether a record lacks a value only where it can be missing."""
+        return True
+
+
+class GumSynthesis(CompleteSynthesis, PaperPreset):
+    """Records from marginals, or from k-tuples, by the gradually updating method; post-processing.
+
+    `records` and `max_records` as in `SynthesisSettings`. `start`: first rows from a spanning tree of pairs, or each
+    attribute by itself. `rounds`: the most passes over all marginals. `schedule`: how the update rate falls. `tolerance`: a
+    cell within so many standard deviations of its noise is left alone. `duplicate`: the share of copies of whole records, by
+    round. `preset: paper` has the constants of PrivSyn wherever nothing else is said.
+    """
+
+    # PrivSyn, section 5.2, appendices I and J: each attribute by itself, about a hundred rounds, every count followed.
+    paper: ClassVar[dict[str, Any]] = {"start": "one-way", "rounds": 100, "tolerance": 0.0}
+    method: Literal["gum"] = "gum"
+    start: Literal["tree", "one-way"] = "tree"
+    rounds: Annotated[Whole, Field(ge=0, le=MAX_ROUNDS)] = 30
+    schedule: Literal["step", "exponential", "linear", "root"] = "step"
+    tolerance: Annotated[Number, Field(ge=0)] = 1.0
+    duplicate: Annotated[tuple[Annotated[Number, Field(ge=0, le=1)], ...], Field(min_length=1)] = (0.5, 1.0)
+
+
+class MixtureSynthesis(CompleteSynthesis):
+    """Records from marginals, or from k-tuples, by a mixture of products of independent columns; post-processing.
+
+    `records` and `max_records` as in `SynthesisSettings`. `components`: how many products one fit mixes; `fits`: how
+    many fits are averaged; as they come, 300 and 8, they become 800 and 2 where counts are many times their noise.
+    `iterations`: most passes of a fit, which ends before where the counts are as near as their noise.
+    """
+
+    method: Literal["mixture"] = "mixture"
+    components: Rounds = 300
+    fits: Rounds = 8
+    iterations: Rounds = 1000
+
+
+class PgmSynthesis(CompleteSynthesis):
+    """Records from marginals, or from k-tuples, by a graphical model (Private-PGM; `mbi`, an extra); post-processing.
+
+    `records` and `max_records` as in `SynthesisSettings`. `iterations`: most steps of the fit; `model_size`: the most that the
+    tables of the junction tree may take.
+    """
+
+    method: Literal["pgm"] = "pgm"
+    iterations: Rounds = 1000
+    model_size: ByteSize = ByteSize(80_000_000)
+
+    @field_validator("model_size")
+    @classmethod
+    def _size(cls, value: ByteSize) -> ByteSize:
+        if not 0 < value <= MAX_MODEL:
+            raise ValueError(f"must lie in (0, {MAX_MODEL // 10**9}GB]")
+        return value
+
+
+DenseSynthesis = (
+    Annotated[GumSynthesis, Tag("gum")]
+    | Annotated[MixtureSynthesis, Tag("mixture")]
+    | Annotated[PgmSynthesis, Tag("pgm")]
+)
+AnySynthesis = Annotated[SynthesisSettings, Tag("aggregate-seeded")] | DenseSynthesis
+SYNTHESES: tuple[type[BaseModel], ...] = tuple(get_args(method)[0] for method in get_args(AnySynthesis))

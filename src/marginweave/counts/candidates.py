@@ -1,0 +1,255 @@
+"""Candidate combinations of one length: for every set of columns, which cells may be counted.
+
+At length 1 every value of a column is a candidate. At length k >= 2 a cell is one when all its sub-combinations of length
+k-1 survived (V_k of Gopi, Mahabadi, Yekhanin, Algorithm 1): the cross-join of survivors, zero cells included, a function of
+released counts only. A cell is never looked up in the data.
+
+A cell has a flat key, its mixed-radix number with the radices d_j + 1 (the missing value is the last digit): its place in a
+dense array of that shape, C-ordered, where there is one. Keys fit 63 bits; what does not is refused from sizes.
+
+DP: post-processing of the level below.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marginweave.base.arrays import Integers
+from marginweave.base.errors import StageError
+from marginweave.configuration.values import MAX_CELLS, MAX_KEY
+from marginweave.measurements.combinations import MOST_COUNTED, Level
+
+Mask = NDArray[np.bool_]
+Columns = tuple[int, ...]
+
+# Sets of columns with at most so many cells are counted in dense arrays.
+_DENSE = 1 << 22
+_CHUNK = 1 << 18
+_NONE = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Universe:
+    """Pairs of survivors (s, t) of the columns but the last, and but the first, that agree in the middle.
+
+    `left` and `right` are their sorted flat keys, `radix` that of the last column, `start` where in `right` the partners of
+    each s begin, `before` (one longer) how many pairs come before those of each s.
+    """
+
+    left: Integers
+    right: Integers
+    radix: int
+    start: Integers
+    before: Integers
+
+    @classmethod
+    def join(cls, left: Integers, right: Integers, *, middle: int, radix: int) -> Universe:
+        """The pairs of sorted keys; `middle` is the product of the radices of the columns in the middle."""
+        shared = left % middle * radix
+        start, stop = np.searchsorted(right, shared), np.searchsorted(right, shared + radix)
+        before = np.concatenate([[0], np.cumsum(stop - start)])
+        return cls(left=left, right=right, radix=radix, start=start, before=before)
+
+    @property
+    def size(self) -> int:
+        """How many pairs there are."""
+        return int(self.before[-1])
+
+    def pairs(self, positions: Integers) -> tuple[Integers, Integers]:
+        """Rows of `left` and of `right` that stand at each position; shape of `positions`."""
+        row = np.searchsorted(self.before, positions, side="right") - 1
+        return row, self.start[row] + positions - self.before[row]
+
+    def stretch(self, first: int, last: int) -> tuple[Integers, Integers]:
+        """As `pairs`, of all positions from `first` up to `last`."""
+        begin, end = (int(row) for row in np.searchsorted(self.before, [first, last - 1], side="right") - 1)
+        edges = np.clip(self.before[begin : end + 2], first, last)
+        row = np.repeat(np.arange(begin, end + 1), np.diff(edges))
+        return row, self.start[row] + np.arange(first, last) - self.before[row]
+
+    def flat(self, pairs: tuple[Integers, Integers]) -> Integers:
+        """Flat keys of pairs, which grow with their position."""
+        return self.left[pairs[0]] * self.radix + self.right[pairs[1]] % self.radix
+
+
+@dataclass(frozen=True, kw_only=True)
+class CandidateSet:
+    """Which cells of every set of `length` columns are candidates.
+
+    `survivors` holds the sorted flat keys of the level below by columns (empty for length 1); `forbidden` those of the cells
+    of this length that cannot be: what contains them has no survivors below and needs no rule. A missing value is never a
+    candidate.
+    """
+
+    length: int
+    sizes: tuple[int, ...]
+    survivors: Mapping[Columns, Integers] = field(default_factory=dict)
+    forbidden: Mapping[Columns, Integers] = field(default_factory=dict)
+
+    def column_sets(self) -> Iterator[Columns]:
+        """All sets of columns of this length that have a candidate at all, in canonical order."""
+        for columns in itertools.combinations(range(len(self.sizes)), self.length):
+            if self.length == 1 or all(
+                part in self.survivors for part in itertools.combinations(columns, self.length - 1)
+            ):
+                yield columns
+
+    def is_dense(self, columns: Columns) -> bool:
+        """Whether the cells of a set of columns are few; from its public or released sizes alone."""
+        return math.prod(self.shape(columns)) <= _DENSE
+
+    def shape(self, columns: Columns) -> tuple[int, ...]:
+        """Values of each column, the missing one included."""
+        return tuple(self.sizes[j] + 1 for j in columns)
+
+    def mask(self, columns: Columns) -> Mask:
+        """The candidates of one set of columns as a dense array of `shape`, C-ordered.
+
+        Raises:
+            StageError: more than 2^26 cells, which `contains` and `cells` are for.
+        """
+        shape = self.shape(columns)
+        if math.prod(shape) > MAX_CELLS:
+            raise StageError(f"a mask ({math.prod(shape)} cells) must have at most {MAX_CELLS}")
+        mask = np.zeros(math.prod(shape), np.bool_)
+        for cells in self.cells(columns):
+            mask[cells] = True
+        return mask.reshape(shape)
+
+    def contains(self, columns: Columns, values: Integers) -> Mask:
+        """Whether each combination of `values` is a candidate; values of shape (n, k), result (n,)."""
+        if self.length == 1:
+            return values[:, 0] < self.sizes[columns[0]]
+        contained = self._holds(columns, values, range(self.length))
+        return contained & ~_member(flat_keys(values.T, self.shape(columns)), self.forbidden.get(columns, _NONE))
+
+    def universe(self, columns: Columns) -> Universe:
+        """The canonical superset of the candidates of one set of columns."""
+        shape = self.shape(columns)
+        left, right = np.zeros(1, np.int64), np.arange(self.sizes[columns[0]])  # all values of a single column
+        if self.length > 1:
+            left, right = self.survivors[columns[:-1]], self.survivors[columns[1:]]
+        return Universe.join(left, right, middle=math.prod(shape[1:-1]), radix=shape[-1])
+
+    def allowed(self, columns: Columns, flat: Integers) -> Mask:
+        """Which members of the superset, by flat key, are candidates; shape of `flat`."""
+        inner = range(1, self.length - 1)
+        allowed = ~_member(flat, self.forbidden.get(columns, _NONE))
+        if inner:
+            shape = self.shape(columns)
+            allowed &= self._holds(columns, np.stack(np.unravel_index(flat, shape), axis=1), inner)
+        return allowed
+
+    def cells(self, columns: Columns) -> Iterator[Integers]:
+        """Flat keys of all candidates of one set of columns, ascending, some at a time."""
+        universe = self.universe(columns)
+        for first in range(0, universe.size, _CHUNK):
+            flat = universe.flat(universe.stretch(first, min(first + _CHUNK, universe.size)))
+            flat = flat[self.allowed(columns, flat)]
+            if len(flat):
+                yield flat
+
+    def any(self) -> bool:
+        """Whether there is a candidate at all."""
+        return any(True for columns in self.column_sets() for _ in self.cells(columns))
+
+    @cached_property
+    def superset(self) -> int:
+        """How many members the supersets of all sets of columns have together."""
+        return sum(self.universe(columns).size for columns in self.column_sets())
+
+    @cached_property
+    def counts(self) -> dict[Columns, int]:
+        """How many candidates every set of columns has: exact up to length 2, and where the supersets have 2^26 members.
+
+        Beyond that, how many members its superset has, which is no less.
+        """
+        if self.length > 2 and self.superset <= MOST_COUNTED:
+            return {columns: sum(map(len, self.cells(columns))) for columns in self.column_sets()}
+        found = {columns: self.universe(columns).size for columns in self.column_sets()}
+        if self.length == 2:
+            for columns in found.keys() & self.forbidden.keys():
+                never = np.stack(np.unravel_index(self.forbidden[columns], self.shape(columns)), axis=1)
+                found[columns] -= int(self._holds(columns, never, range(2)).sum())
+        return found
+
+    @property
+    def total(self) -> int:
+        """All `counts` together."""
+        return sum(self.counts.values())
+
+    def _holds(self, columns: Columns, values: Integers, left_out: Iterable[int]) -> Mask:
+        """Whether the parts of each combination, without one of the positions `left_out` at a time, all survived."""
+        contained = np.ones(len(values), np.bool_)
+        for position in left_out:
+            part = columns[:position] + columns[position + 1 :]
+            shape = self.shape(part)
+            keys = flat_keys(np.delete(values, position, axis=1).T, shape)
+            survivors = self.survivors[part]
+            if math.prod(shape) <= 4 * len(keys) + (1 << 12):  # a small table is read faster than a list is searched
+                table = np.zeros(math.prod(shape), np.bool_)
+                table[survivors] = True
+                contained &= table[keys]
+            else:
+                contained &= _member(keys, survivors)
+        return contained
+
+    @classmethod
+    def above(
+        cls, level: Level, sizes: Sequence[int], forbidden: Iterable[Sequence[tuple[int, int]]] = ()
+    ) -> CandidateSet:
+        """The candidates of length k + 1, from the survivors of length k, less what is `forbidden` as (column, value).
+
+        Raises:
+            StageError: keys that do not fit 63 bits.
+        """
+        check_keys(sizes, level.length + 1)
+        survivors = {
+            columns: flat_keys(level.values[rows].T, [sizes[j] + 1 for j in columns])
+            for columns, rows in level.by_columns()
+        }
+        never: dict[Columns, list[list[int]]] = {}
+        for combination in forbidden:
+            if len(combination) == level.length + 1:
+                never.setdefault(tuple(j for j, _ in combination), []).append([v for _, v in combination])
+        return cls(
+            length=level.length + 1,
+            sizes=tuple(sizes),
+            survivors=survivors,
+            forbidden={
+                columns: np.unique(flat_keys(np.array(cells, np.int64).T, [sizes[j] + 1 for j in columns]))
+                for columns, cells in never.items()
+            },
+        )
+
+
+def flat_keys(values: Sequence[Integers] | Integers, shape: Sequence[int]) -> Integers:
+    """The mixed-radix number of each combination, `values` by position; shape (n,), int64."""
+    return np.ravel_multi_index(tuple(values), tuple(shape))
+
+
+def check_keys(sizes: Sequence[int], length: int) -> None:
+    """Refuse columns whose combinations cannot be numbered in 63 bits; decided on public or released sizes alone."""
+    largest = sorted(range(len(sizes)), key=lambda j: sizes[j])[-length:]
+    if length > 1 and math.prod(sizes[j] + 1 for j in largest) > MAX_KEY:
+        numbers = ", ".join(str(j + 1) for j in sorted(largest))
+        raise StageError(
+            f"aggregate: columns number {numbers} have more than 2^63 combinations; "
+            "use coarser bins, fewer values or a smaller reporting_length"
+        )
+
+
+def _member(keys: Integers, among: Integers) -> Mask:
+    """Which of `keys` are among sorted ones; shape of `keys`."""
+    if not len(among):
+        return np.zeros(len(keys), np.bool_)
+    place = np.minimum(np.searchsorted(among, keys), len(among) - 1)
+    found: Mask = among[place] == keys
+    return found

@@ -1,0 +1,134 @@
+"""Where the cells of each set of columns are counted: in one dense array, or by sorted keys; and the tiles of a pass."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate, pairwise, product
+from typing import Protocol
+
+import numpy as np
+
+from marginweave.base.arrays import Flags
+from marginweave.counts.candidates import CandidateSet, Columns
+from marginweave.counts.kernels import Steps, Tile
+from marginweave.prepare.codes import EncodedTable, code_type, value_slots
+
+Span = tuple[int, int]
+
+# Cells that are counted densely where memory does not matter, 8 bytes each for every core.
+MAX_DENSE = 1 << 25
+# Records of a tile: its columns, and the cells of the sets that are counted together, stay in the caches of a core.
+_TILE = 1 << 16
+_FEWEST = 1 << 10
+# Flags of the candidates of one tile that are counted by sorted keys.
+_TILE_FLAGS = 1 << 24
+
+
+class Blocks(Protocol):
+    """An encoded table in blocks of records; a pass over them can be repeated. Private."""
+
+    @property
+    def offsets(self) -> tuple[int, ...]:
+        """The number of the first record of each block, and the number of all records at the end."""
+        ...
+
+    def table(self, block: int) -> EncodedTable:
+        """The records of one block."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """How the candidates of one length are counted; a function of public and released facts.
+
+    Sets of columns are counted densely while their cells are few, in canonical order, and by sorted keys where not. A record's
+    candidates have an order in which it chooses among them: first those of sets that are dense where memory does not matter,
+    all of them at length 1, where the sizes of private domains are private and no record's choice may depend on them. What
+    memory makes dense are the first of these, so that it changes no choice.
+    """
+
+    dense: tuple[Columns, ...]
+    places: tuple[int, ...]
+    """Where the cells of each dense set begin, and where they end."""
+    valid: Flags
+    """Which of those cells are candidates."""
+    steps: Steps
+    """The steps over the dense sets."""
+    sparse: tuple[Columns, ...]
+    sparse_steps: tuple[tuple[int, tuple[int, ...]], ...]
+    """The steps over the other sets: number of the set, and slots."""
+    slots: int
+    kind: type[np.unsignedinteger]
+    """The smallest type that holds all values of a tile."""
+
+    @property
+    def tile_records(self) -> int:
+        """How many records of a tile."""
+        return min(_TILE, max(_FEWEST, _TILE_FLAGS // max(1, len(self.sparse_steps))))
+
+    def tiles(self, blocks: Blocks, span: Span) -> Iterator[tuple[int, Tile]]:
+        """The records of a span, tile by tile, each with the number of its first record."""
+        start, stop = span
+        for block in range(bisect_right(blocks.offsets, start) - 1, len(blocks.offsets) - 1):
+            first, last = blocks.offsets[block], min(stop, blocks.offsets[block + 1])
+            if first >= stop:
+                return
+            if last <= max(first, start):
+                continue
+            slots = [slot for codes in blocks.table(block).codes for slot in value_slots(codes)]
+            for begin in range(max(start, first), last, self.tile_records):
+                end = min(begin + self.tile_records, last)
+                tile = np.empty((self.slots, end - begin), self.kind)
+                for row, slot in zip(tile, slots, strict=True):
+                    row[:] = slot[begin - first : end - first]
+                yield begin, tile
+
+
+def lay_out(blocks: Blocks, candidates: CandidateSet, most_dense: int) -> Layout:
+    """The layout for these candidates, with at most so many dense cells.
+
+    Of the table only the public widths of its sets are looked at.
+    """
+    widths = [1 if codes.ndim == 1 else codes.shape[1] for codes in blocks.table(0).codes]
+    first_slot = [0, *accumulate(widths)]
+    dense, sparse, places = [], [], [0]
+    for columns in candidates.column_sets():
+        end = places[-1] + math.prod(candidates.shape(columns))
+        if candidates.length == 1 or (candidates.is_dense(columns) and end <= MAX_DENSE):
+            dense.append(columns)
+            places.append(end)
+        else:
+            sparse.append(columns)
+    fitting = bisect_right(places, min(most_dense, MAX_DENSE)) - 1
+    dense, sparse, places = dense[:fitting], dense[fitting:] + sparse, places[: fitting + 1]
+
+    def choices(columns: Columns) -> Iterator[tuple[int, ...]]:
+        return product(*(range(first_slot[j], first_slot[j + 1]) for j in columns))
+
+    steps = [
+        (place, columns, slots) for place, columns in zip(places[:-1], dense, strict=True) for slots in choices(columns)
+    ]
+    shape = (len(steps), candidates.length)
+    return Layout(
+        dense=tuple(dense),
+        places=tuple(places),
+        valid=np.concatenate([np.zeros(0, np.bool_), *(candidates.mask(columns).ravel() for columns in dense)]),
+        steps=Steps(
+            slots=np.array([slots for _, _, slots in steps], np.int64).reshape(shape),
+            radices=np.array([candidates.shape(columns) for _, columns, _ in steps], np.int64).reshape(shape),
+            starts=np.array([place for place, _, _ in steps], np.int64),
+        ),
+        sparse=tuple(sparse),
+        sparse_steps=tuple((i, slots) for i, columns in enumerate(sparse) for slots in choices(columns)),
+        slots=first_slot[-1],
+        kind=code_type(max(candidates.sizes)),
+    )
+
+
+def spans(blocks: Blocks, parts: int) -> list[Span]:
+    """The records cut into `parts` spans that are as long as each other, some of them empty where records are few."""
+    records = blocks.offsets[-1]
+    return list(pairwise(records * part // parts for part in range(parts + 1)))

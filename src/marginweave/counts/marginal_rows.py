@@ -1,0 +1,145 @@
+"""What the tasks of marginals share: rows over the released domain, earlier draws, and a draw that measures marginals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from marginweave.base.arrays import Counts, Integers
+from marginweave.base.digests import counts_digest, fractions_digest, text_digest
+from marginweave.checkpoints.codecs import pack_codes, unpack_codes
+from marginweave.counts import discovery as domain
+from marginweave.counts import payloads
+from marginweave.counts.discovery import Compression
+from marginweave.counts.marginals import measure_marginals, split_noise
+from marginweave.counts.noise import MARGINALS, marginal_noise
+from marginweave.domain.zeros import domain_sizes, structural_masks
+from marginweave.draws.draw import draw_once
+from marginweave.draws.protocol import PreparedDraw
+from marginweave.draws.references import RunReference, StageResult
+from marginweave.measurements.plan import DrawKind, PlannedDraw
+from marginweave.measurements.tables import Clique, Mask, Measurement
+from marginweave.mechanisms.randomness import DrawBits
+from marginweave.prepare.codes import Codes, EncodedBlocks, code_type
+
+Level = tuple[int, Integers]
+"""An attribute, and the coarser code of each of its codes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """Encoded rows over the released domain, block by block; the missing value is the last code where there is one. Private.
+
+    With a compression rare values are merged, and behind the attributes are their `levels`, each a function of the merged code
+    of one. A pass over the blocks can be repeated.
+    """
+
+    encoded: EncodedBlocks
+    private: Mapping[int, tuple[str, ...]]
+    sizes: tuple[int, ...]
+    compression: Compression | None = None
+    levels: Sequence[Level] = ()
+
+    def __iter__(self) -> Iterator[tuple[Codes, ...]]:
+        for table in self.encoded:
+            codes = domain.recode(table, self.private).codes
+            merged = codes if self.compression is None else domain.compress_codes(codes, self.compression)
+            yield (*merged, *(coarse.astype(code_type(len(coarse)))[merged[a]] for a, coarse in self.levels))
+
+
+def released_rows(reference: RunReference, encoded: StageResult) -> Rows:
+    """The rows over the released domain."""
+    labels = released_labels(reference)
+    private = {j: labels[j] for j, attribute in enumerate(reference.configuration.attributes) if attribute.private}
+    sizes = domain_sizes(reference.configuration.attributes, labels)
+    return Rows(encoded=open_encoded(reference, encoded), private=private, sizes=sizes)
+
+
+def compressed_rows(reference: RunReference, encoded: StageResult) -> Rows:
+    """The rows with rare values merged, and at their levels."""
+    compression, levels = drawn_compression(reference), drawn_levels(reference)
+    rows = released_rows(reference, encoded)
+    return replace(rows, compression=compression, sizes=drawn_sizes(reference), levels=levels)
+
+
+def drawn_sizes(reference: RunReference) -> tuple[int, ...]:
+    """Codes of each attribute with rare values merged, and of each level. DP: arithmetic on released codes."""
+    levels = (int(coarse.max()) + 1 for _, coarse in drawn_levels(reference))
+    return (*drawn_compression(reference).sizes, *levels)
+
+
+def drawn_levels(reference: RunReference) -> tuple[Level, ...]:
+    """The levels that larger marginals are counted at (`BinLevels`), over merged codes. DP: post-processing."""
+    settings, attributes = reference.configuration.marginal_settings, reference.configuration.attributes
+    levels = settings.levels(domain_sizes(attributes, released_labels(reference)), attributes)
+    return levels.codes(drawn_compression(reference).codes)
+
+
+def by_level(
+    drawn: Sequence[Measurement], levels: Sequence[Level], attributes: int
+) -> tuple[tuple[Measurement, ...], tuple[Measurement, ...]]:
+    """Drawn marginals of attributes alone, and those with levels, in the order and with the codes of their attributes."""
+    coarse = []
+    for m in (m for m in drawn if m.attributes[-1] >= attributes):
+        of = [levels[a - attributes] if a >= attributes else (a, None) for a in m.attributes]
+        order = sorted(range(len(of)), key=lambda axis: of[axis][0])
+        coarse.append(
+            replace(
+                m,
+                attributes=tuple(of[axis][0] for axis in order),
+                counts=np.ascontiguousarray(m.counts.transpose(order), np.int64),
+                levels=tuple(of[axis][1] for axis in order),
+            )
+        )
+    return tuple(m for m in drawn if m.attributes[-1] < attributes), tuple(coarse)
+
+
+def drawn_compression(reference: RunReference) -> Compression:
+    """Which rare values are merged, by the committed single attributes. DP: post-processing."""
+    one_way = payloads.unpack_measurements(draw_once(reference, reference.plan.draw(DrawKind.ONE_WAY))[0])
+    return domain.released_compression(one_way, reference.configuration.marginal_settings, drawn_masks(reference))
+
+
+def drawn_masks(reference: RunReference) -> tuple[Mask, ...]:
+    """Structural zeros over the released domain. DP: arithmetic on public and released labels."""
+    return structural_masks(reference.resolved, released_labels(reference))
+
+
+def released_labels(reference: RunReference) -> tuple[tuple[str, ...], ...]:
+    """The released domain: public labels, and the discovered ones."""
+    configuration = reference.resolved
+    found: dict[int, tuple[str, ...]] = {}
+    if configuration.private_columns:
+        found = payloads.unpack_labels(draw_once(reference, reference.plan.draw(DrawKind.VALUES))[0])
+    return tuple(found.get(j, attribute.labels) for j, attribute in enumerate(configuration.attributes))
+
+
+def prepared_marginals(
+    reference: RunReference, draw: PlannedDraw, cliques: Sequence[Clique], sizes: Sequence[int], exact: Sequence[Counts]
+) -> PreparedDraw:
+    """A draw that measures these marginals, with `exact` counts; all that can fail without noise is done before the charge."""
+    allocation = reference.configuration.marginal_settings.allocation
+    noise = marginal_noise(draw, reference.configuration.stability)
+    parts = split_noise(noise, draw.parameter, cliques, sizes, allocation)
+    used = dict(noise.terms(parts))
+    if draw.kind in MARGINALS:  # the marginals of a round are no term of its draws: they follow from earlier ones
+        used["noise"] = fractions_digest(parts)
+
+    def make(bits: DrawBits, sealed: bytes) -> bytes:
+        presampled = unpack_codes(sealed) if noise.takes_no_key else None
+        return payloads.pack_measurements(list(measure_marginals(noise, exact, cliques, parts, bits, presampled)))
+
+    return PreparedDraw(
+        inputs=text_digest([str(cliques), counts_digest(exact)]),
+        used=used,
+        make=make,
+        size=payloads.measurement_bytes(cliques, sizes),
+        unkeyed=(lambda: pack_codes(noise.presample([t.size for t in exact], parts))) if noise.takes_no_key else None,
+    )
+
+
+def open_encoded(reference: RunReference, encoded: StageResult) -> EncodedBlocks:
+    """The encoded table, block by block. Private."""
+    return EncodedBlocks(reference.load_blocks(encoded))

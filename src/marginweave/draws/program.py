@@ -1,0 +1,37 @@
+"""The identity of the running program: a run is resumed by the program that began it, or refused."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+
+from marginweave.base.errors import StageError
+from marginweave.released.program import Program
+
+_PACKAGES = ("marginweave", "marginweave.flows", "marginweave.schemas", "marginweave.tasks")
+# What a wheel installs (pyproject.toml, package-data); caches and what an editor leaves behind are no code.
+_INSTALLED = frozenset({".py", ".typed", ".j2", ".html", ".md", ".css", ".js", ".json", ".yaml"})
+
+
+@cache
+def program_identity() -> Program:
+    """Version, and SHA-256 over name, length and bytes of every installed file of the program, in order of names.
+
+    Raises:
+        StageError: a package of the program is not installed.
+    """
+    digest = hashlib.sha256()
+    for package in _PACKAGES:
+        spec = find_spec(package)
+        if spec is None or not spec.submodule_search_locations:
+            raise StageError(f"the program is not installed whole: {package} is missing")
+        root = Path(next(iter(spec.submodule_search_locations)))
+        files = {path.relative_to(root).as_posix(): path for path in root.rglob("*") if path.suffix in _INSTALLED}
+        for name, path in sorted(files.items()):
+            content = path.read_bytes()
+            digest.update(f"{package}/{name}\0{len(content)}\0".encode())
+            digest.update(content)
+    return Program(version=version("marginweave"), digest=digest.hexdigest())

@@ -1,0 +1,286 @@
+"""Draws of noise: charged, then drawn, then committed; interrupted anywhere, the same bytes are made again."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from marginweave.accounting.records import DrawRecord, ReleaseRecord, State
+from marginweave.base.durable import remove_temporary_files
+from marginweave.base.errors import BudgetError, InputError, StageError
+from marginweave.base.interruption import INTERRUPTION
+from marginweave.draws.files import BEGUN_STATES, DrawSecret, DrawSecrets, DrawStore
+from marginweave.released.program import Program
+
+if TYPE_CHECKING:  # numpy, which a run that is found finished need not wait for
+    from marginweave.mechanisms.randomness import DrawBits
+
+SMALL = 1 << 12
+_ENDED = frozenset({State.COMMITTED, State.RETURNED, State.CHARGED_LOST})
+
+
+class DrawLedger(Protocol):
+    """What `run_draw` needs of the ledger (`tasks.ledger.draws.Draws`)."""
+
+    def release(self, release_id: str) -> ReleaseRecord | None:
+        """The release, or None."""
+
+    def check_lease(self, release_id: str, lease: str) -> None:
+        """Refuse an attempt that was taken over."""
+
+    def begin(self, release_id: str, name: str, lease: str, facts: Mapping[str, str]) -> None:
+        """RESERVED → DRAWN, with what a repetition must agree with."""
+
+    def commit(self, release_id: str, name: str, lease: str, digest: str, *, tainted: bool) -> None:
+        """DRAWN → COMMITTED."""
+
+    def lose(self, release_id: str, name: str, lease: str) -> None:
+        """DRAWN → CHARGED_LOST."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedDraw:
+    """A draw before its charge: everything is computed but the noise, so that the rest is a function of a seed.
+
+    `inputs` is the digest of the canonical integers that the mechanism is given; `used` are the mechanism's parameters as
+    exact integers and fractions. `unkeyed` draws noise of a library that takes no key; it is sealed before the charge.
+    """
+
+    inputs: str
+    used: Mapping[str, str | int]
+    make: Callable[[DrawBits, bytes], bytes]
+    size: int = SMALL
+    unkeyed: Callable[[], bytes] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """Who draws: the release, the lease of this attempt, and the identity of the running program."""
+
+    release: str
+    lease: str
+    program: Program
+
+
+def run_draw(
+    ledger: DrawLedger,
+    store: DrawStore,
+    secrets: DrawSecrets,
+    attempt: Attempt,
+    name: str,
+    prepared: PreparedDraw | None,
+) -> bytes:
+    """The bytes of draw `name`: made now, made again after a crash, or read back.
+
+    The order is: room on disk, the secret, the charge (RESERVED → DRAWN, with the bound inputs), the noise, the file, the
+    commit, and the end of the secret. A draw that was begun and has no file is made again from its secret, by the program
+    that began it and from the same inputs, which gives the same bytes; from other inputs it is refused and booked as lost.
+    DP: the cost that was reserved for the draw, once, however often it is computed or read.
+
+    Args:
+        ledger: where the draw is reserved.
+        store: where its bytes are kept.
+        secrets: where its seed is.
+        attempt: the release, this attempt's lease (`Ledger.take_lease`) and the program.
+        name: the draw.
+        prepared: what is drawn; None where it must be committed already.
+
+    Raises:
+        InputError: another program has begun the draw, and has to end it.
+        BudgetError: the draw is not reserved, or lost, its committed bytes are gone, or another attempt has taken over.
+        StageError: the draw is not committed, or the disk refuses.
+    """
+    draw = standing_draw(ledger, attempt.release, name)
+    if draw.state == State.DRAWN and _adopted(ledger, store, draw, attempt.lease):
+        draw = standing_draw(ledger, attempt.release, name)
+        secrets.destroy(name)
+    if draw.state == State.COMMITTED:
+        return _committed(store, draw)
+    if draw.state == State.RETURNED:
+        raise _given_back(_record(ledger, attempt.release), name)
+    if draw.state == State.CHARGED_LOST:
+        raise lost(draw)
+    if prepared is None:
+        raise StageError(f"draw {name} must be committed before a later stage reads it")
+    with INTERRUPTION.deferred():
+        return _drawn(ledger, store, secrets, attempt, draw, prepared)
+
+
+def _drawn(
+    ledger: DrawLedger,
+    store: DrawStore,
+    secrets: DrawSecrets,
+    attempt: Attempt,
+    draw: DrawRecord,
+    prepared: PreparedDraw,
+) -> bytes:
+    """Charge, draw, commit: `run_draw` of a draw that is still to be made."""
+    from marginweave.mechanisms.randomness import DrawBits
+
+    name, lease = draw.name, draw.lease or attempt.lease
+    with store.room(draw.name, lease, prepared.size, redrawn=draw.state == State.DRAWN) as room:
+        secret = _begun(ledger, secrets, attempt, draw, prepared)
+        bits = DrawBits(
+            seed=secret.seed, context=_context(ledger, attempt, draw, prepared), tainted=secrets.source.tainted
+        )
+        payload = prepared.make(bits, secret.noise)
+        if bits.tainted:
+            ledger.lose(attempt.release, name, attempt.lease)
+            raise BudgetError(
+                f"draw {name} of release {attempt.release} is tainted: its seed is not from the operating system"
+            )
+        address = attempt.release, draw.name, lease
+        digest = store.stage(room, address, payload, lambda: ledger.check_lease(attempt.release, attempt.lease))
+    ledger.commit(attempt.release, name, attempt.lease, digest, tainted=bits.tainted)
+    if standing_draw(ledger, attempt.release, name).state != State.COMMITTED:  # read back, not merely sent
+        raise forgotten(attempt.release, name)
+    secrets.destroy(name)
+    return payload
+
+
+def lost(draw: DrawRecord) -> BudgetError:
+    """The refusal of a draw that was charged and lost: after it was begun, by 0.1.0, or by the reconciliation of a ledger."""
+    why = "its seed, or what it was drawn from, was damaged after the charge"
+    if draw.lease is None:
+        why = "the ledger was restored from an old copy, which does not say whether it was drawn"
+    elif "program" not in draw.facts:
+        why = "marginweave 0.1.0 was stopped inside it, and kept no seed"
+    return BudgetError(
+        f"draw {draw.name} of release {draw.release} was charged and lost: {why}. The charge stays and it is not "
+        "drawn again; make a new release under another name"
+    )
+
+
+def _given_back(record: ReleaseRecord, name: str) -> BudgetError:
+    """The refusal of a draw that expired: a release of which nothing was begun is reserved again, another one is given up."""
+    message = f"draw {name} of release {record.release} was given back before it was drawn"
+    if BEGUN_STATES.isdisjoint(draw.state for draw in record.draws):
+        return BudgetError(f"{message}, and so was the whole release; the same command reserves the release again")
+    return BudgetError(
+        f"{message}, so its run can no longer finish; what was drawn stays charged. Give a new release another name with "
+        f"--run, and give up this one: marginweave purge {record.run} --unfinished"
+    )
+
+
+def forgotten(release_id: str, name: str) -> BudgetError:
+    """The refusal of a ledger that has lost the commit of a draw."""
+    return BudgetError(
+        f"draw {name} of release {release_id} was committed, but the ledger does not know it: it is an older copy; restore the "
+        "ledger that the run was charged in"
+    )
+
+
+def reconcile(ledger: DrawLedger, store: DrawStore, secrets: DrawSecrets, attempt: Attempt) -> None:
+    """Settle what an attempt that ended early has left: complete draws are adopted, secrets of ended draws destroyed.
+
+    A draw that was begun and has no complete file stays as it is: its stage makes it again (`run_draw`).
+    DP: none; what is lost stays charged.
+
+    Raises:
+        BudgetError: no such release, or another attempt has taken over.
+        StageError: the disk refuses.
+    """
+    for draw in _record(ledger, attempt.release).draws:
+        if draw.state == State.DRAWN:
+            _adopted(ledger, store, draw, attempt.lease)
+        elif draw.state == State.CHARGED_LOST:
+            store.destroy(draw.name, draw.lease or "")
+    ended = {draw.name for draw in _record(ledger, attempt.release).draws if draw.state in _ENDED}
+    for name in ended.intersection(secrets.left()):
+        secrets.destroy(name)
+    for folder in (store.folder.draws, store.folder.seeds):  # what attempts before this one had not finished
+        remove_temporary_files(folder)
+
+
+def standing_draw(ledger: DrawLedger, release_id: str, name: str) -> DrawRecord:
+    """What answers for the planned draw `name` now: itself, or the spare that replaced it under 0.1.0.
+
+    Raises:
+        BudgetError: it is not reserved.
+    """
+    draw = _record(ledger, release_id).standing(name)
+    if draw is None:
+        raise BudgetError(f"draw {name} of release {release_id} is not reserved in the ledger")
+    return draw
+
+
+def _record(ledger: DrawLedger, release_id: str) -> ReleaseRecord:
+    record = ledger.release(release_id)
+    if record is None:
+        raise BudgetError(f"release {release_id} is not reserved in the ledger")
+    return record
+
+
+def _adopted(ledger: DrawLedger, store: DrawStore, draw: DrawRecord, lease: str) -> bool:
+    """DRAWN → COMMITTED by the bytes that an earlier attempt has stored; whether there were any."""
+    begun_by = draw.lease or ""
+    found = store.read(draw.release, draw.name, begun_by, None)
+    if found is None:
+        return False
+    digest = store.mend(found, draw.release, draw.name, begun_by)
+    ledger.commit(draw.release, draw.name, lease, digest, tainted=False)  # a tainted draw is never staged
+    return True
+
+
+def _begun(
+    ledger: DrawLedger, secrets: DrawSecrets, attempt: Attempt, draw: DrawRecord, prepared: PreparedDraw
+) -> DrawSecret:
+    """The secret of a draw that is begun now, or was begun before with the same inputs by the same program."""
+    if draw.state == State.RESERVED:
+        if prepared.unkeyed is not None:
+            secrets.keep_noise(attempt.release, draw.name, prepared.unkeyed())
+        else:
+            secrets.make(attempt.release, draw.name)
+    secret = secrets.read(attempt.release, draw.name)
+    bound = None if secret is None else secret.bind(prepared.inputs)
+    if draw.state == State.RESERVED:
+        if secret is None or bound is None:
+            raise StageError(f"the seed of draw {draw.name} cannot be read back; nothing was charged for it yet")
+        facts = {"inputs": bound, "program": attempt.program.digest, "version": attempt.program.version}
+        ledger.begin(attempt.release, draw.name, attempt.lease, facts)
+        return secret
+    check_same_program(draw, attempt.program, secrets.folder.run)
+    if secret is None or bound is None or not hmac.compare_digest(bound, draw.facts.get("inputs", "")):
+        ledger.lose(attempt.release, draw.name, attempt.lease)
+        raise lost(draw)
+    return secret
+
+
+def check_same_program(draw: DrawRecord, program: Program, run: str) -> None:
+    """Refuse to make a begun draw of `run` again with another program than the one that began it.
+
+    Raises:
+        InputError: says which program has to end it; of 0.1.0, which does not open an upgraded ledger, how to give the run up.
+    """
+    if "program" not in draw.facts:
+        raise InputError(
+            f"draw {draw.name} of run {run} was begun by marginweave 0.1.0, which kept no seed to repeat it from: this version "
+            "cannot finish the run, and the charge stays. Give a new release another name with --run, and give back what "
+            f"was never drawn: marginweave purge {run} --unfinished"
+        )
+    begun_by = Program(version=draw.facts["version"], digest=draw.facts["program"])
+    if begun_by != program:
+        raise InputError(
+            f"draw {draw.name} of release {draw.release} was begun by marginweave {begun_by}, and this is "
+            f"{program}: finish the run with the program that began it, or give a new release another name with --run"
+        )
+
+
+def _context(ledger: DrawLedger, attempt: Attempt, draw: DrawRecord, prepared: PreparedDraw) -> tuple[str | int, ...]:
+    """What the noise is a function of beside the seed: release, number and kind of the draw, parameters, inputs."""
+    number = [planned.name for planned in _record(ledger, attempt.release).draws].index(draw.name)
+    used = [part for name, value in sorted(prepared.used.items()) for part in (name, value)]
+    return attempt.release, number, draw.mechanism, *used, prepared.inputs
+
+
+def _committed(store: DrawStore, draw: DrawRecord) -> bytes:
+    found = store.read(draw.release, draw.name, draw.lease or "", draw.digest)
+    if found is None:
+        raise BudgetError(
+            f"draw {draw.name} of release {draw.release} is committed, but its bytes are missing or damaged, and so is their "
+            "copy; a committed draw is never redrawn: restore the run's private folder, or make a new release"
+        )
+    store.mend(found, draw.release, draw.name, draw.lease or "")
+    return found

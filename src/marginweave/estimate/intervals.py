@@ -1,0 +1,236 @@
+"""Confidence intervals of released counts, from released counts and the sigma of their noise alone.
+
+Every interval is about the count that the noise was added to: of the rows as prepared, contributions bounded. It comes from
+the count as it was drawn; the published one, made consistent afterwards, may lie outside.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_ndtr, ndtri
+
+from marginweave.base.budget import NoiseName
+from marginweave.base.errors import InputError
+from marginweave.configuration.release import Configuration
+from marginweave.counts.discovery import Compression
+from marginweave.estimate.consistency import Holders
+from marginweave.estimate.marginals import compression_of
+from marginweave.estimate.normalize import find_rows
+from marginweave.measurements.combinations import Aggregates, IntArray
+from marginweave.measurements.tables import Clique, Marginals, Measurement
+from marginweave.mechanisms.catalogue import count_noise
+
+LEVEL = 0.95
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Intervals:
+    """Both ends, included, of an interval for every count; shape of the counts, int64, records. Never below 0.
+
+    `measured` is the count as drawn, 0 where noise made it negative, which lies inside; -1 where it was not measured alone.
+    """
+
+    low: IntArray
+    high: IntArray
+    measured: IntArray
+
+    def beside(self, adjusted: IntArray) -> IntArray:
+        """What stands beside the intervals: the measured counts, or the nearest to the adjusted ones that these allow."""
+        return np.where(self.measured < 0, np.clip(adjusted, self.low, self.high), self.measured)
+
+
+def count_interval(
+    counts: IntArray, sigma: float, *, noise: NoiseName = "rounded-gaussian", level: float = LEVEL, cells: int = 1
+) -> Intervals:
+    """Whole numbers m that noise takes to `counts` or beyond with probability at least (1 - level)/2 on either side.
+
+    X = round(m + Z), so P(X >= x; m) = Phi((m - x + 1/2) / sd), and m is inside iff |x - m| <= 1/2 + z sd, z = Phi^-1 of
+    1 - (1 - level)/2: exact, rounding included, with coverage at least `level`, and the more so the smaller sd. A sum of g
+    cells has g - 1 rounding errors more, of variance 1/12 each: 1/2 + z sqrt(g sd^2 + (g - 1)/12), in good approximation.
+    Discrete Laplace noise has P(|X - m| > h) = 2 p^(h + 1) / (1 + p), of which h is the least that is at most 1 - level; of
+    a sum of g cells the larger of z sqrt(g) sd and h sqrt(g): its tails lie between the two kinds.
+    No true count is negative, so a count below 0 has the interval of 0, [0, h], however far noise took it
+    below, and `low` is at least 0. Both only ever add to [x - h, x + h] what is not negative, or take away what is,
+    so that nothing less is covered; and no interval is narrower because a count is far below 0. Without noise the count itself.
+    DP: post-processing.
+
+    Args:
+        counts: noisy counts, before any threshold; any shape.
+        sigma: standard deviation of the noise of one cell, in records; 0 for a public number.
+        noise: its kind.
+        level: of confidence, in (0, 1).
+        cells: g, how many cells each of `counts` sums.
+
+    Raises:
+        InputError: level or sigma out of range.
+    """
+    tail = _tail(level, sigma)
+    if cells < 1:
+        raise InputError(f"cells ({cells}) must be at least 1")
+    half = math.floor(0.5 - float(ndtri(tail)) * math.sqrt(cells * sigma**2 + (cells - 1) / 12))
+    alone = count_noise(noise).reach(sigma, level) if sigma else None
+    if alone is not None:
+        half = alone if cells == 1 else max(half, math.ceil(alone * math.sqrt(cells)))
+    measured = np.maximum(counts, 0)
+    return Intervals(low=np.maximum(measured - half, 0), high=measured + half, measured=measured)
+
+
+def selected_interval(counts: IntArray, threshold: int | IntArray, sigma: float, *, level: float = LEVEL) -> Intervals:
+    """Intervals of counts that were released only because they reached `threshold`, `low` by the truncated normal.
+
+    Given that it is released, a count has P(X >= x | X >= T; m) = Phi((m - x + 1/2) / sd) / Phi((m - T + 1/2) / sd), which
+    grows with m. `low` is the smallest whole m >= 0 where that is at least (1 - level)/2 (Lee, Sun, Sun, Taylor 2016, inverted
+    on integers): selection lifts what is released, and this takes it back. Their `high`, just above T, is below x itself: a
+    count that barely reached T would look like the surest of all, and would be covered least often, as what lies there is
+    mostly larger. So `high` is that of `count_interval`, which is never below theirs and only covers more. Whatever m, a
+    released count is covered with probability at least `level`. Computed in logarithms (log_ndtr), so that far tails keep
+    their digits. DP: post-processing.
+
+    Args:
+        counts: noisy counts at least `threshold`, as drawn; shape (n,).
+        threshold: T, one for all or shape (n,).
+        sigma: standard deviation of the noise, in records, above 0.
+        level: of confidence, in (0, 1).
+
+    Raises:
+        InputError: level or sigma out of range, or a count below its threshold.
+    """
+    tail = _tail(level, sigma)
+    if not sigma:
+        raise InputError("sigma (0) must be positive where counts were selected")
+    thresholds = np.broadcast_to(np.asarray(threshold, np.int64), counts.shape)
+    if (counts < thresholds).any():
+        raise InputError("counts must be at least their threshold")
+    nominal, low = count_interval(counts, sigma, level=level), np.zeros(counts.shape, np.int64)
+    for least in np.unique(thresholds):
+        chosen = thresholds == least
+        distinct, rows = np.unique(counts[chosen], return_inverse=True)  # few are
+        low[chosen] = _lowest(distinct, least, sigma, tail)[rows]
+    return Intervals(low=np.minimum(low, nominal.low), high=nominal.high, measured=counts.astype(np.int64))
+
+
+def censored_bound(threshold: int, sigma: float, *, level: float = LEVEL) -> int:
+    """The largest whole m whose noisy count is below `threshold` with probability above 1 - level.
+
+    P(X < T; m) = Phi((T - 1/2 - m) / sd), so that 0 to this end covers whatever count was not released because its noisy count
+    was below T, with probability `level` at least (a censored observation: Tobin 1958). DP: post-processing.
+
+    Raises:
+        InputError: level or sigma out of range.
+    """
+    _tail(level, sigma)
+    return max(math.ceil(threshold - 0.5 + float(ndtri(level)) * sigma) - 1, 0)
+
+
+def record_interval(aggregates: Aggregates, level: float = LEVEL) -> tuple[int, int]:
+    """The ends of the `count_interval` of the record count. DP: post-processing."""
+    inside = count_interval(np.array([aggregates.record_count]), aggregates.record_deviation, level=level)
+    return int(inside.low[0]), int(inside.high[0])
+
+
+def release_intervals(
+    aggregates: Aggregates, drawn: Aggregates, configuration: Configuration, *, level: float = LEVEL
+) -> tuple[Intervals, ...]:
+    """An interval for every count of k-tuples, one `Intervals` a length, aligned with `aggregates.levels[k - 1].counts`.
+
+    Every length has a threshold, so all of its counts were selected and have a `selected_interval`: with T of private domains
+    at length 1 where the column is private. Noise is drawn anew at each length, so the lengths below, by which the candidates
+    were chosen, change nothing. DP: post-processing.
+
+    Args:
+        aggregates: normalized counts, as published.
+        drawn: the same before they were made consistent.
+        configuration: says which domains are private.
+        level: of confidence, in (0, 1).
+
+    Raises:
+        InputError: a combination that was not drawn.
+    """
+    found, private = [], np.array([attribute.private for attribute in configuration.attributes])
+    for published, source, noise in zip(aggregates.levels, drawn.levels, aggregates.noise, strict=True):
+        rows = find_rows(source, published.columns, published.values, aggregates.domain.sizes)
+        if (rows < 0).any():
+            raise InputError("aggregates must hold no combination that was not drawn")
+        thresholds = np.full(len(published), noise.threshold, np.int64)
+        if published.length == 1:
+            thresholds[private[published.columns[:, 0]]] = noise.private_threshold
+        found.append(selected_interval(source.counts[rows], thresholds, noise.deviation, level=level))
+    return tuple(found)
+
+
+def _lowest(counts: IntArray, least: np.int64, sigma: float, tail: float) -> IntArray:
+    """The smallest m >= 0 with P(X >= count | X >= least; m) >= tail, by bisection; -1 stands for none below."""
+    below, above = np.full(counts.shape, -1), counts.copy()
+    while (above - below > 1).any():
+        middle = np.maximum((below + above) // 2, 0)
+        reach = [log_ndtr((middle - t + 0.5) / sigma) for t in (counts, least)]
+        enough = reach[0] - reach[1] >= math.log(tail)
+        below, above = np.where(enough, below, middle), np.where(enough, middle, above)
+    return above
+
+
+def _tail(level: float, sigma: float) -> float:
+    """(1 - level)/2, arguments checked."""
+    if not 0 < level < 1:
+        raise InputError(f"level ({level}) must lie strictly between 0 and 1")
+    if not 0 <= sigma < math.inf:
+        raise InputError(f"sigma ({sigma}) must not be negative")
+    return (1 - level) / 2
+
+
+def marginal_intervals(
+    aggregates: Aggregates, marginals: Marginals, configuration: Configuration, *, level: float = LEVEL
+) -> tuple[Intervals, ...]:
+    """As `release_intervals` for counts from marginals: the `count_interval` of the cell, or sum of cells, as measured.
+
+    No cell was selected: all are in `marginals`, whichever of them have a count above 0 in `aggregates`. A combination with a
+    value that was measured together with others has at most the count of all of them, and 0 at least. DP: post-processing.
+    """
+    compression = compression_of(marginals, configuration)[1]
+    holders = Holders([m.attributes for m in marginals.larger])
+    found = []
+    for listed in aggregates.levels:
+        inside = Intervals(**{name: np.zeros(len(listed), np.int64) for name in ("low", "high", "measured")})
+        for columns, rows in listed.by_columns():
+            holder = _holder(columns, marginals, holders)
+            cells = _cell_intervals(columns, listed.values[rows], holder, compression, level)
+            inside.low[rows], inside.high[rows], inside.measured[rows] = cells.low, cells.high, cells.measured
+        found.append(inside)
+    return tuple(found)
+
+
+def project(measurement: Measurement, columns: Clique) -> tuple[NDArray[np.int64], int]:
+    """Noisy counts of some attributes of a marginal, and how many of its cells each one sums. DP: post-processing."""
+    others = tuple(axis for axis, a in enumerate(measurement.attributes) if a not in columns)
+    return np.rint(measurement.counts.sum(axis=others)).astype(np.int64), _summed(measurement, columns)
+
+
+def _holder(columns: Clique, marginals: Marginals, holders: Holders) -> Measurement:
+    """The measured marginal that tells a set of columns best: itself, or the one whose sums have the least noise."""
+    if len(columns) == 1:
+        return marginals.one_way[columns[0]]
+    larger = [marginals.larger[i] for i in holders.of(columns)]
+    return min(larger, key=lambda m: (m.attributes != columns, m.deviation**2 * _summed(m, columns)))
+
+
+def _summed(measurement: Measurement, columns: Clique) -> int:
+    sizes = zip(measurement.attributes, measurement.counts.shape, strict=True)
+    return math.prod(size for a, size in sizes if a not in columns)
+
+
+def _cell_intervals(
+    columns: Clique, values: IntArray, holder: Measurement, compression: Compression, level: float
+) -> Intervals:
+    table, summed = project(holder, columns)
+    codes, alone = list(values.T), np.ones(len(values), np.bool_)
+    if len(columns) > 1:
+        merged = [compression.codes[a] for a in columns]
+        codes = [new[old] for new, old in zip(merged, codes, strict=True)]
+        alone = np.logical_and.reduce([np.bincount(new)[code] == 1 for new, code in zip(merged, codes, strict=True)])
+    inside = count_interval(table[tuple(codes)], holder.deviation, noise=holder.noise, level=level, cells=summed)
+    low, measured = np.where(alone, inside.low, 0), np.where(alone, inside.measured, -1)
+    return Intervals(low=low, high=inside.high, measured=measured)

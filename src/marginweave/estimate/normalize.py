@@ -1,0 +1,118 @@
+"""Consistent counts: a combination is never more frequent than any part of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marginweave.base.arrays import Integers
+from marginweave.measurements.combinations import Aggregates, Level
+
+LIMIT = 2**62  # numbers of rows stay below it
+
+
+def row_keys(columns: Sequence[NDArray[np.integer]], sizes: Sequence[int]) -> tuple[Integers, int]:
+    """Number the rows of a table of codes so that the numbers sort as the rows do, column by column.
+
+    The mixed-radix number sum_j code_j * prod_{i>j} size_i; wherever it would leave 62 bits, the digits so far are replaced
+    by their ranks among the rows, which keeps order and equality. Two rows have the same key exactly when they are equal.
+
+    Args:
+        columns: Codes of each column, shape (n,), 0 <= code < size.
+        sizes: Number of codes of each column, each below 2^31, as the number of rows is.
+
+    Returns:
+        The keys, shape (n,), int64, and a number that is above all of them. DP: post-processing.
+    """
+    keys, bound = columns[0].astype(np.int64), sizes[0]
+    for codes, size in zip(columns[1:], sizes[1:], strict=True):
+        if bound * size >= LIMIT:
+            distinct, keys = np.unique(keys, return_inverse=True)
+            bound = len(distinct)
+        keys = keys * size + codes
+        bound *= size
+    return keys, bound
+
+
+def normalize(aggregates: Aggregates) -> Aggregates:
+    """Make released counts monotone and closed under sub-combinations, as SDS does.
+
+    A sub-combination s that is missing is added with max{count(t) : t contains s}; then
+    count(t) := min{count(s) : s part of t, t itself included}, and what is not positive goes, with everything above it
+    (as in Synthetic Data Showcase). The result is a fixed point: normalizing again changes nothing.
+
+    Args:
+        aggregates: Noisy counts of lengths 1..R, in canonical order.
+
+    Returns:
+        The same domain, record count and noise with the normalized levels. DP: post-processing.
+    """
+    levels = list(aggregates.levels)
+    if not levels:
+        return aggregates
+    reach = [level.counts for level in levels]  # the largest count of a combination and all that contain it
+    parts: list[Integers] = []
+    for k in range(len(levels) - 1, 0, -1):
+        levels[k - 1], reach[k - 1], rows = _close(levels[k - 1], levels[k], reach[k], aggregates.domain.sizes)
+        parts.insert(0, rows)
+    lowest = [levels[0].counts]
+    for level, rows in zip(levels[1:], parts, strict=True):
+        lowest.append(np.minimum(level.counts, lowest[-1][rows].min(axis=1, initial=np.iinfo(np.int64).max)))
+    kept = tuple(level.positive(counts) for level, counts in zip(levels, lowest, strict=True))
+    return replace(aggregates, levels=kept)
+
+
+def part(level: Level, position: int) -> tuple[Integers, Integers]:
+    """Columns and values of the combinations without those at one position. DP: post-processing."""
+    return np.delete(level.columns, position, axis=1), np.delete(level.values, position, axis=1)
+
+
+def combination_keys(columns: Integers, values: Integers, sizes: tuple[int, ...]) -> Integers:
+    """Keys of combinations that sort in canonical order, by columns and then by values; shape (n,).
+
+    The code of a missing value may stand among `values`. DP: post-processing.
+    """
+    count, length = columns.shape
+    if not length:
+        return np.zeros(count, np.int64)
+    radices = [len(sizes)] * length + [max(sizes) + 1] * length
+    return row_keys([*columns.T, *values.T], radices)[0]
+
+
+def find_rows(level: Level, columns: Integers, values: Integers, sizes: tuple[int, ...]) -> Integers:
+    """Row of `level` at which each combination stands, or -1; shape (n,). DP: post-processing."""
+    if not len(level):
+        return np.full(len(columns), -1)
+    keys = combination_keys(np.concatenate([level.columns, columns]), np.concatenate([level.values, values]), sizes)
+    known, wanted = keys[: len(level)], keys[len(level) :]
+    rows = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+    return np.where(known[rows] == wanted, rows, -1)
+
+
+def part_rows(lower: Level, level: Level, sizes: tuple[int, ...]) -> Integers:
+    """Row of `lower` at which each part of each combination of `level` stands, or -1; shape (k, n), j being left out in row j.
+
+    Part by part: all of them at once are many times as large as the level. DP: post-processing.
+    """
+    rows = np.empty((level.length, len(level)), np.int64)
+    for j in range(level.length):
+        rows[j] = find_rows(lower, *part(level, j), sizes)
+    return rows
+
+
+def _close(lower: Level, level: Level, reach: Integers, sizes: tuple[int, ...]) -> tuple[Level, Integers, Integers]:
+    """The lower level with every part of `level` in it, its reach, and the rows (n, k) where the parts stand."""
+    parts = [part(level, j) for j in range(level.length)]
+    columns = np.concatenate([lower.columns, *(columns for columns, _ in parts)])
+    values = np.concatenate([lower.values, *(values for _, values in parts)])
+    keys = combination_keys(columns, values, sizes)
+    distinct, first, row = np.unique(keys, return_index=True, return_inverse=True)
+    widest = np.full(len(distinct), np.iinfo(np.int64).min)
+    np.maximum.at(widest, row, np.concatenate([lower.counts, np.tile(reach, level.length)]))
+    counts = widest.copy()
+    counts[row[: len(lower)]] = lower.counts
+    closed = Level(length=lower.length, columns=columns[first], values=values[first], counts=counts)
+    return closed, widest, row[len(lower) :].reshape(level.length, len(level)).T

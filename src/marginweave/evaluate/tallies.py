@@ -1,0 +1,142 @@
+"""Combinations of values as integers, one for each cell of a set of attributes, and how many records hold each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from marginweave.measurements.combinations import IntArray
+
+Codes = Sequence[NDArray[np.integer]] | NDArray[np.integer]
+Attributes = tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Numbering:
+    """One integer for every combination of some attributes, in canonical order: mixed radix, a missing value being the last.
+
+    Where that would leave 62 bits, the digits before place i are replaced by their rank in `ranks[i]`, which has all of them
+    that occur, ascending.
+    """
+
+    attributes: Attributes
+    radices: tuple[int, ...]
+    ranks: Mapping[int, IntArray] = field(default_factory=dict)
+
+    @property
+    def cells(self) -> int:
+        """How many combinations there are."""
+        return math.prod(self.radices)
+
+    def keys(self, columns: Sequence[NDArray[np.integer]] | NDArray[np.integer]) -> IntArray:
+        """The number of every row of `columns`, the codes of each attribute, shape (n,)."""
+        keys: IntArray = columns[0].astype(np.int64)
+        for place in range(1, len(self.radices)):
+            if place in self.ranks:
+                keys = np.searchsorted(self.ranks[place], keys)
+            keys *= self.radices[place]
+            keys += columns[place]
+        return keys
+
+    def codes(self, keys: IntArray) -> list[IntArray]:
+        """The codes of each attribute, of which `keys` are the numbers."""
+        columns = []
+        for place in range(len(self.radices) - 1, 0, -1):
+            keys, codes = np.divmod(keys, self.radices[place])
+            columns.append(codes)
+            if place in self.ranks:
+                keys = self.ranks[place][keys]
+        return [keys, *reversed(columns)]
+
+
+class Tally(NamedTuple):
+    """The combinations of a set of attributes that occur, by their numbers, ascending, and how many records hold each."""
+
+    keys: IntArray
+    counts: IntArray
+
+    @property
+    def nbytes(self) -> int:
+        """What it takes in memory."""
+        return self.keys.nbytes + self.counts.nbytes
+
+    def at(self, keys: IntArray) -> IntArray:
+        """How many records hold each of other combinations, 0 where none does."""
+        if not len(self.keys):
+            return np.zeros(len(keys), np.int64)
+        place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        return np.where(self.keys[place] == keys, self.counts[place], 0)
+
+
+class SetCounter:
+    """Counts the records that hold each combination of a set, block by block.
+
+    With `dense` in one array, else by sorting keys: runs are added up when the last one is as long as the one before it, so
+    that each key is moved as often as the number of blocks has binary digits. A record is counted once for each of `choices`.
+    """
+
+    def __init__(self, numbering: Numbering, choices: IntArray, *, dense: bool) -> None:
+        self._numbering, self._choices, self._runs = numbering, choices, list[Tally]()
+        self._cells = np.zeros(numbering.cells, np.int64) if dense else None
+
+    def add(self, codes: NDArray[np.unsignedinteger]) -> None:
+        """Count some records: one row a slot."""
+        for slots in self._choices:
+            if self._cells is not None:
+                _add(codes, slots, np.array(self._numbering.radices), self._cells)
+                continue
+            run = Tally(*np.unique(self._numbering.keys(codes[slots]), return_counts=True))
+            while self._runs and len(self._runs[-1].keys) <= 2 * len(run.keys):
+                run = _sum(self._runs.pop(), run)
+            self._runs.append(run)
+
+    def tally(self) -> Tally:
+        """The combinations that occur, and how many records hold each."""
+        if self._cells is not None:
+            keys = np.flatnonzero(self._cells)
+            return Tally(keys, self._cells[keys])
+        nothing = Tally(np.zeros(0, np.int64), np.zeros(0, np.int64))
+        return reduce(_sum, reversed(self._runs), nothing)
+
+
+def _sum(left: Tally, right: Tally) -> Tally:
+    keys, counts = merged(left, right)
+    return Tally(keys, counts.sum(axis=0))
+
+
+@njit(cache=True, nogil=True)
+def _add(
+    codes: NDArray[np.integer], places: IntArray, radices: IntArray, counts: IntArray
+) -> None:  # pragma: no cover - compiled
+    for i in range(codes.shape[1]):
+        cell = 0
+        for j in range(places.shape[0]):
+            cell = cell * radices[j] + codes[places[j], i]
+        counts[cell] += 1
+
+
+@njit(cache=True, nogil=True)
+def merged(left: Tally, right: Tally) -> tuple[IntArray, IntArray]:  # pragma: no cover - compiled
+    """The keys of two tallies, ascending, and what each counts on either side, shape (2, keys)."""
+    one, other = left.keys, right.keys
+    union = np.empty(len(one) + len(other), np.int64)
+    counts = np.zeros((2, len(union)), np.int64)
+    i = j = found = 0
+    while i < len(one) or j < len(other):
+        key = one[i] if j == len(other) or (i < len(one) and one[i] <= other[j]) else other[j]
+        if i < len(one) and one[i] == key:
+            counts[0, found] = left.counts[i]
+            i += 1
+        if j < len(other) and other[j] == key:
+            counts[1, found] = right.counts[j]
+            j += 1
+        union[found] = key
+        found += 1
+    return union[:found].copy(), counts[:, :found].copy()

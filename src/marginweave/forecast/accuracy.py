@@ -1,0 +1,201 @@
+"""What is counted and why, how near such records were in the benchmark, and what noise is beside counts: before a release."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from marginweave.configuration import defaults
+from marginweave.configuration.attributes import most_combinations
+from marginweave.configuration.default_records import automatic_method, in_marginals
+from marginweave.configuration.k_tuples import AggregateSettings
+from marginweave.configuration.marginals import AllCliques, MarginalSettings
+from marginweave.configuration.release import Configuration
+from marginweave.configuration.synthesis import MixtureSynthesis
+from marginweave.configuration.values import listed
+from marginweave.counts.marginals import cells
+from marginweave.counts.noise import MARGINALS, counted_sizes, planned_cliques, planned_sigmas, public_sizes
+from marginweave.measurements.plan import DrawKind, PlannedDraw
+from marginweave.mechanisms.catalogue import count_noise
+from marginweave.planning.split import plan_budget
+
+FEWEST, MOST = 6_366, 48_842
+"""Rows of the tables of docs/accuracy.md: beyond these nothing is said of measured errors."""
+
+MEASURED = {
+    "marginals of 3 columns": (0.003, 0.031, 16.0),
+    "marginals, selected pairs": (0.013, 0.065, 40.0),
+    "marginals, chosen in rounds": (0.025, 0.071, 72.0),
+}
+"""Mean TVD of two columns where nothing was declared, by what was counted: least and most of docs/accuracy.md, and the
+noise of pairs up to which there is anything."""
+
+
+def method_forecast(configuration: Configuration) -> list[str]:
+    """What is counted, what makes the records, what `auto` stands for, and how near such records were, in words."""
+    usual = defaults.automatic_aggregate(configuration)
+    given_up = _given_up(configuration, usual) if configuration.aggregate == usual else []
+    return [_counts(configuration, usual), *given_up, _records(configuration), *_measured(configuration, usual)]
+
+
+def _counts(configuration: Configuration, usual: AggregateSettings | MarginalSettings) -> str:
+    columns = configuration.distinct
+    counted, other = (defaults.counts_words(settings, columns) for settings in (configuration.aggregate, usual))
+    chosen = f"auto would choose {other}" if counted != other else "auto would choose other settings"
+    if configuration.aggregate == usual:
+        chosen = "chosen automatically"
+    if defaults.is_decided_by_noise(configuration):
+        decided = in_marginals(configuration) if isinstance(usual, MarginalSettings) else configuration
+        noise, beside = defaults.relative_noise(decided), defaults.edge_words(decided)
+        chosen += f"; all pairs together would have relative noise r = {noise:.3g}{beside}"
+    return f"Counting: {counted}{_limited(configuration)}{_leveled(configuration)} ({chosen})"
+
+
+def _given_up(configuration: Configuration, usual: AggregateSettings | MarginalSettings) -> list[str]:
+    """What sets and private domains cost where the choice is left to `auto`, and what would avoid it, in a sentence each."""
+    attributes = configuration.attributes
+    listed_pairs = (
+        isinstance(usual, MarginalSettings) and isinstance(usual.cliques, tuple) and not configuration.finer_places
+    )
+    alone = ", and are in no pairs" if listed_pairs else ""
+    found = [
+        f"Column {name}, a set, counts as {values} columns, one for each value, which share the budget{alone}; declare fewer "
+        "values (outside: other takes the rare ones) for less noise"
+        for name, values in Counter(attribute.columns[0] for attribute in attributes if attribute.of_set).items()
+    ]
+    found += [
+        f"Column {attribute.name}, a set with a private domain, rules out marginals and a mixture: rare values are lost, and "
+        "pairs of columns are less accurate; declare its values to avoid it"
+        for attribute in attributes
+        if attribute.is_set and attribute.private
+    ]
+    if isinstance(usual, MarginalSettings) and configuration.private_columns:
+        found.append(
+            f"Private domains ({listed(configuration.private_columns)}) cost {100 * usual.values_share:g} % of the budget, and "
+            "values that few records have become missing; declare the values to avoid it"
+        )
+    return found
+
+
+def _limited(configuration: Configuration) -> str:
+    """Which marginals there are, where those of many cells are left out."""
+    cliques = None if configuration.marginals is None else configuration.marginals.cliques
+    if not isinstance(cliques, AllCliques) or cliques.max_cells is cliques.coarsen is None:
+        return ""
+    lengths = Counter(map(len, planned_cliques(configuration, DrawKind.MARGINALS)))
+    numbers = ", ".join(f"{number:,} of {length}" for length, number in sorted(lengths.items(), reverse=True))
+    pairs = ", and pairs" if cliques.all > 2 else ""
+    most = f", of at most {cliques.max_cells:,} cells{pairs}" if cliques.max_cells else ""
+    coarser = f", at coarser levels beyond {cliques.coarsen:,} cells" if cliques.coarsen else ""
+    return f"{most}{coarser}: {numbers}"
+
+
+def _leveled(configuration: Configuration) -> str:
+    """At which level the columns of larger marginals are counted, where they have several, and how often, the finest first."""
+    settings, finer = configuration.marginals, configuration.finer_places
+    names = [attribute.name for attribute in configuration.attributes]
+    if settings is None or not settings.has_larger(configuration.distinct):
+        return ""
+    if settings.selects(configuration.distinct):
+        return f", of columns or their levels ({listed([names[a] for a in finer])})" if finer else ""
+    of, found = settings.levels(public_sizes(configuration), configuration.attributes).of, list[str]()
+    times = Counter(itertools.chain.from_iterable(planned_cliques(configuration, DrawKind.MARGINALS)))
+    for place, bins in dict.fromkeys((a, bins) for a, bins, _ in of):
+        levels = [(place, bins), *((len(names) + i, -(-b // j)) for i, (a, b, j) in enumerate(of) if a == place)]
+        if any(times[at] for at, _ in levels[1:]):
+            numbers = ", ".join(f"{times[at]:,} in {left:,} bins" for at, left in levels if times[at])
+            found.append(f"{names[place]} {numbers}")
+    for coarse, fine in finer.items():
+        found.append(f"{times[fine]:,} with {names[fine]}, {times[coarse]:,} with {names[coarse]}")
+    return f", {'; '.join(found)}" if found else ""
+
+
+def is_benchmarked(configuration: Configuration, usual: AggregateSettings | MarginalSettings) -> bool:
+    """Whether benchmarks have a release like it: settings are those that auto chooses, and no column is a set or private."""
+    synthesize, attributes = configuration.synthesize, configuration.attributes
+    if configuration.aggregate != usual or not isinstance(synthesize, MixtureSynthesis) or len(attributes) < 2:
+        return False
+    plain = MixtureSynthesis(records=synthesize.records, max_records=synthesize.max_records, seed=synthesize.seed)
+    if synthesize != plain or _given_up(configuration, usual):
+        return False
+    is_measured = defaults.counts_words(usual, configuration.distinct) in MEASURED
+    return is_measured and automatic_method(usual, attributes).method == "mixture"
+
+
+def _measured(configuration: Configuration, usual: AggregateSettings | MarginalSettings) -> list[str]:
+    """Nothing where the benchmark has nothing like it: other settings, more noise, or no two columns."""
+    if not is_benchmarked(configuration, usual):
+        return []
+    least, most, noise = MEASURED[defaults.counts_words(usual, configuration.distinct)]
+    if defaults.relative_noise(configuration) > noise:
+        return []
+    rows = configuration.rows if configuration.resize is None else configuration.resize.records
+    if rows is not None and not FEWEST <= rows <= MOST:
+        return []
+    like = f"In our benchmarks ({FEWEST:,} to {MOST:,} rows), settings like these gave a mean pair error of"
+    return [f"{like} {100 * least:.1f} to {100 * most:.1f} % (TVD). Smaller tables do worse."]
+
+
+def _records(configuration: Configuration) -> str:
+    method = configuration.synthesize.method
+    automatic = automatic_method(configuration.aggregate, configuration.attributes)
+    chosen = "chosen automatically" if automatic.method == method else f"auto would choose {automatic.method}"
+    return f"Synthetic records: {method} ({chosen}: {automatic.reason})"
+
+
+class _Table(NamedTuple):
+    """A table of counts: its number of columns and of cells, and the share of all rows that is in a mean cell."""
+
+    columns: int
+    cells: float
+    share: float
+
+
+def _tables(configuration: Configuration, draw: PlannedDraw) -> list[_Table]:
+    """The tables that a draw adds noise to, of a length the mean one; none where their sizes are not public."""
+    if draw.kind is DrawKind.COUNT:
+        return [_Table(0, 1, 1)]
+    if configuration.private_columns:
+        return []
+    if draw.kind is DrawKind.LEVEL:
+        labels = [len(attribute.labels) for attribute in configuration.attributes]
+        number = most_combinations(labels, draw.length)
+        share = configuration.contribution_cap(draw.length) / number
+        return [_Table(draw.length, number / math.comb(len(labels), draw.length), share)]
+    if draw.kind not in MARGINALS:
+        return []
+    sizes, cliques = counted_sizes(configuration), planned_cliques(configuration, draw.kind)
+    return [_Table(len(clique), number, 1 / number) for clique in cliques for number in [cells(clique, sizes)]]
+
+
+def relative_errors(configuration: Configuration, rows: int) -> dict[str, tuple[str, str]]:
+    """For each draw of counts its typical error beside all rows, and beside the mean count of its cells, in words.
+
+    The typical error is E|noise|. A cell of length k has on average at most n e_k(w) / e_k(s) records: e_k is the elementary
+    symmetric polynomial, s_j the number of declared values of attribute j and w_j how many of them a record can hold; a
+    marginal n over its number of cells. Where values are private the number of cells is not known, and nothing is said.
+    A resized table has its own, public number of rows.
+    DP: arithmetic on public numbers.
+    """
+    plan = plan_budget(configuration)
+    rows = rows if configuration.resize is None else configuration.resize.records
+    found = {}
+    for draw in plan.draws:
+        sigmas = planned_sigmas(configuration, plan, draw)
+        if sigmas and draw.kind not in (DrawKind.VALUES, DrawKind.SCORES, DrawKind.MEASURE, DrawKind.BINS):
+            tables, factor = _tables(configuration, draw), 100 * count_noise(draw.mechanism).mean_error / rows
+            typical = [float(sigma) * factor for sigma in sigmas]
+            beside = [error / table.share for error, table in zip(typical, tables, strict=True)] if tables else []
+            found[draw.name] = _span(typical), _span(beside)
+    return found
+
+
+def _span(percentages: Iterable[float]) -> str:
+    found = sorted(percentages)
+    if not found:
+        return ""
+    ends = list(dict.fromkeys(f"{value:.2g}" if value < 100 else f"{value:.0f}" for value in (found[0], found[-1])))
+    return f"± {' to '.join(ends)} %"

@@ -1,0 +1,252 @@
+"""Configurations in Python: the mapping of the YAML file, made by hand, read from a file, or drafted from a table.
+
+import marginweave as mw
+
+config = mw.Configuration(
+    dataset="visits",
+    privacy=mw.Privacy(epsilon=1, delta=1e-6, unit=mw.person("patient_id", max_records=4)),
+    columns={"sex": mw.category(["f", "m"]), "age": mw.number(0, 100, bins=10)},
+)
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Mapping
+from copy import copy
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+from warnings import warn
+
+from pydantic import BaseModel, ValidationError
+
+from marginweave.base.errors import InputError, must_be
+from marginweave.base.places import FRAME
+from marginweave.base.shown import Shown
+from marginweave.configuration.code_lists import with_code_lists
+from marginweave.configuration.columns import Category, DateColumn, NumberColumn
+from marginweave.configuration.parse import broken_rules, refusal, together
+from marginweave.configuration.privacy import PrivacySettings, SubjectUnit
+from marginweave.configuration.yaml_source import canonical_written, parse_yaml, read_text
+from marginweave.runs.home import home_directory
+
+if TYPE_CHECKING:
+    from marginweave.configuration.release import Configuration as Resolved
+
+_SECTIONS = ("privacy", "rows")
+
+
+class Privacy(dict[str, Any]):
+    """The section `privacy`: (epsilon, delta) of the whole release, and whose privacy it is, "row" or `person(…)`."""
+
+    def __init__(self, *, epsilon: float, delta: float, unit: str | Mapping[str, Any] = "row", **others: Any) -> None:
+        super().__init__(epsilon=epsilon, delta=delta, unit=unit, **others)
+        _checked(self, PrivacySettings)
+
+
+def person(column: str, max_records: int | None = None, **others: Any) -> dict[str, Any]:
+    """A person with several rows, by `column`; at most `max_records` are counted, or `join=True` makes one of all."""
+    most = {} if max_records is None else {"max_records": max_records}
+    return _checked({"column": column, **most, **others}, SubjectUnit)
+
+
+def category(values: Iterable[Any] | None = None, **others: Any) -> dict[str, Any]:
+    """A column with the public `values`; without them the values are bought from the budget (a private domain).
+
+    `others` are further keys of the column, such as `missing` or `public`, as in the configuration reference.
+    """
+    domain = {"domain": "private"} if values is None else {"values": _native(values)}
+    return _checked({"type": "category", **domain, **others}, Category)
+
+
+def number(low: float | None = None, high: float | None = None, *, bins: Any, **others: Any) -> dict[str, Any]:
+    """A number from `low` to `high`, counted in `bins`: how many, their edges, or another form of the reference."""
+    bounds = {} if low is None or high is None else {"bounds": [_native(low), _native(high)]}
+    return _checked({"type": "number", **bounds, "bins": _native(bins), **others}, NumberColumn)
+
+
+def date(first: str | datetime.date, last: str | datetime.date, *, bins: Any, **others: Any) -> dict[str, Any]:
+    """A date from `first` to `last`, counted in `bins`: year, quarter, month, week, weekday or edges."""
+    return _checked({"type": "date", "bounds": [str(first), str(last)], "bins": _native(bins), **others}, DateColumn)
+
+
+def _checked(content: dict[str, Any], kind: type[BaseModel]) -> dict[str, Any]:
+    """The content, which is that of a section or column. Raises InputError for a rule that is broken."""
+    try:
+        kind.model_validate(content)
+    except ValidationError as error:
+        raise InputError(together(broken_rules(map(dict, error.errors(include_url=False)), kind))) from None
+    return content
+
+
+def _native(value: Any) -> Any:
+    """A value of numpy or pandas as Python's own; a date as a configuration writes it. Raises InputError for a Series."""
+    if isinstance(value, datetime.date):
+        return value.isoformat()
+    if type(value).__name__ == "Series":
+        raise InputError(
+            "values and edges must be public, and a Series holds those of a table; write the list that is published, or "
+            "category() to buy values from the budget"
+        )
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return [_native(item) for item in value] if isinstance(value, list | tuple | range) else value
+
+
+class Configuration(Shown, dict[str, Any]):
+    """The configuration of a release, with the keys of its YAML file: a dictionary that can be changed like one.
+
+    A draft lists what was read from the table and nobody has confirmed; `Synthesizer` refuses it until `confirm` was called for
+    all of it, as `marginweave run` refuses the file. Until then it is as sensitive as the table.
+    """
+
+    _remarks: Mapping[str, str] = {}
+
+    @classmethod
+    def draft(cls, data: Any, dataset: str | None = None, home: str | Path | None = None) -> Configuration:
+        """What a look at a table suggests, as `marginweave init` drafts it, and writes down in the home that somebody looked.
+
+        Args:
+            data: a frame of pandas or Polars, an Arrow table, or the path of a table.
+            dataset: name of the account; that of the file where a path is given.
+            home: where `runs/` lives: MARGINWEAVE_HOME or the working directory.
+
+        DP: none; it is as sensitive as the table until each fact is confirmed.
+
+        Raises:
+            InputError: the table cannot be read, or a frame has no name for its account.
+        """
+        from marginweave.configuration.execution import SourceFile
+        from marginweave.drafts.draft import draft_configuration, draft_table
+        from marginweave.drafts.recognise import recognise
+        from marginweave.runs.looks import record_look
+
+        must_be("dataset", dataset, (str, type(None)), 'draft(frame, dataset="visits")')
+        if isinstance(data, str | Path):
+            source = str(data)
+            try:
+                form = SourceFile(file=source)
+            except ValidationError as error:
+                raise refusal(error) from None
+            text = draft_configuration(source, recognise(source, form, encoding=True))
+        elif dataset is None:
+            raise InputError('a frame has no name; give the name of its account, as in draft(frame, dataset="visits")')
+        else:
+            from marginweave.runs.frames import as_table
+
+            source, table = dataset, as_table(data)
+            index = [str(name) for name in getattr(getattr(data, "index", None), "names", ()) if name is not None]
+            if index:
+                warn(f"the index ({', '.join(index)}) is left out; draft(frame.reset_index()) keeps it", stacklevel=2)
+            text = draft_table(table, dataset, SourceFile(file=FRAME), table.column_names)
+        found = cls(parse_yaml(text))
+        if dataset is not None:
+            found["dataset"] = dataset
+        lines = [line for line in text.partition("columns:\n")[2].splitlines() if not line.lstrip().startswith("#")]
+        asked = zip(found["columns"], (line.rpartition("}  # ") for line in lines), strict=True)
+        found._remarks = {name: remark for name, (_, mark, remark) in asked if mark}
+        record_look(home_directory(home), "init", found["dataset"], source, canonical_written(found))
+        return found
+
+    @classmethod
+    def from_yaml(cls, path: str | Path) -> Self:
+        """The configuration in a file, with the code lists that it names.
+
+        Raises:
+            InputError: the file, or a code list, is not there or cannot be parsed.
+        """
+        must_be("path", path, (str, Path), 'from_yaml("visits.yaml")')
+        text = read_text(Path(path), "configuration")
+        return cls(with_code_lists(parse_yaml(text, str(path)), Path(path).resolve().parent))
+
+    def to_yaml(self, path: str | Path | None = None) -> str:
+        """The YAML text, a line a column, which is also written to the new file `path`, that you alone can read.
+
+        Where no `source` was named, it is frame.parquet; `marginweave run --source` says where the table is.
+
+        Raises:
+            InputError: the file exists.
+        """
+        from marginweave.base.durable import write_once
+        from marginweave.drafts.draft import flow
+
+        must_be("path", path, (str, Path, type(None)), 'to_yaml("visits.yaml")')
+        lines = []
+        for key, value in {"source": FRAME, **self}.items():
+            if key == "columns" and isinstance(value, Mapping):
+                lines += ["columns:", *(f"  {flow('', name)}: {flow('', one)}" for name, one in value.items())]
+            else:
+                lines.append(f"{key}: {flow(key, value)}")
+        text = "\n".join(lines) + "\n"
+        if path is not None and not write_once(Path(path), text.encode()):
+            raise InputError(f"{path} exists already and is not overwritten; name another file")
+        return text
+
+    def copy(self) -> Self:
+        """A configuration with the same sections, which both share, as a copy of a dictionary does."""
+        return copy(self)
+
+    def __or__(self, other: Mapping[str, Any]) -> Self:  # type: ignore[override]
+        """A configuration in which the keys of `other` replace those of this one."""
+        changed = self.copy()
+        changed.update(other)
+        return changed
+
+    @property
+    def unconfirmed(self) -> dict[str, str]:
+        """What was read from a table and waits for `confirm`, with what to look at."""
+        asked = {
+            "privacy": "whose privacy is it? Look at unit",
+            "rows": "of the table (people with join: true). Delete it unless the size is published",
+        }
+        found = {key: asked[key] for key in _SECTIONS if isinstance(self.get(key), dict) and self[key].get("confirm")}
+        waiting = (name for name, column in self.get("columns", {}).items() if column.get("confirm"))
+        return found | {f"columns.{name}": self._remarks.get(name, "") for name in waiting}
+
+    def confirm(self, name: str, public: str = "") -> Self:
+        """Say that a drafted fact is public knowledge, and of a column where it is published; privacy.json prints that.
+
+        Args:
+            name: a column, `privacy` (its unit is right), or `rows` (the number of rows is published: those of the table,
+                also where a person has several; with `join: true`, of people).
+            public: where the facts of the column are published, such as "questionnaire 2019, p. 4".
+
+        Raises:
+            InputError: nothing of this name waits, or it is not said where it is published.
+        """
+        for key, value in {"name": name, "public": public}.items():
+            must_be(key, value, (str,), 'confirm("age", "questionnaire 2019, p. 4")')
+        key = name if name in self.unconfirmed else f"columns.{name}"
+        if key not in self.unconfirmed:
+            waiting = ", ".join(self.unconfirmed) or "nothing"
+            raise InputError(f"{name} is not waiting to be confirmed; waiting are: {waiting}")
+        if key == "rows":
+            self["rows"] = self["rows"]["about"]
+        elif key == "privacy":
+            del self["privacy"]["confirm"]
+        elif not public.strip():
+            raise InputError(
+                f'{key} needs a place where it is published; call confirm("{name}", "questionnaire 2019, p. 4")'
+            )
+        else:
+            column = self["columns"][key.removeprefix("columns.")]
+            del column["confirm"]
+            column["public"] = public.strip()
+        return self
+
+    @property
+    def resolved(self) -> Resolved:
+        """What is released, with all defaults; raises InputError for a rule that is broken and for what is unconfirmed."""
+        from marginweave.configuration.load import parse_configuration
+
+        return parse_configuration({"source": FRAME, **self})
+
+    @property
+    def digest(self) -> str:
+        """What the ledger and the names of runs know the configuration by: that of the YAML file with the same content."""
+        return self.resolved.written_digest
+
+    def __repr__(self) -> str:
+        waiting = [f"  {name}{f': {remark}' if remark else ''}" for name, remark in self.unconfirmed.items()]
+        asked = ["", f"{len(waiting)} facts wait for confirm:", *waiting] if waiting else []
+        return "\n".join([self.to_yaml().rstrip(), *asked])

@@ -1,0 +1,92 @@
+"""Opens what a release has for answers: the measurements as they were drawn, from its folder alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from marginweave.answers.codes import Codes
+from marginweave.answers.least_squares import LeastSquares
+from marginweave.answers.marginals import MarginalAnswers
+from marginweave.answers.tables import axes_of, released_tables
+from marginweave.answers.tuples import TupleAnswers
+from marginweave.base.durable import read_file
+from marginweave.base.errors import InputError
+from marginweave.configuration.release import Configuration
+from marginweave.estimate.earlier import read_measurements
+from marginweave.measurements.combinations import Domain, LevelNoise
+from marginweave.publish.tables import read_counts
+from marginweave.released.statement import PrivacyStatement
+from marginweave.runs.lookup import release_folder
+
+if TYPE_CHECKING:
+    from marginweave.answers.model import ModelAnswers  # numba
+
+Answers = MarginalAnswers | TupleAnswers
+
+
+def open_answers(home: Path, named: str, say: Callable[[str], None] = lambda _: None) -> Answers:
+    """What answers questions to the release in `release_folder`; `say` hears of what takes long.
+
+    Raises:
+        InputError, StageError: as `release_folder` and `read_answers`.
+    """
+    return read_answers(release_folder(home, named), say)
+
+
+def read_answers(place: Path, say: Callable[[str], None] = lambda _: None) -> Answers:
+    """What answers questions to the release in the folder `place`; `say` hears of what takes long. DP: post-processing.
+
+    Raises:
+        InputError: the folder has no complete release.
+        StageError: a file of an earlier release is missing or was changed.
+    """
+    try:
+        statement = PrivacyStatement.from_json((place / "privacy.json").read_bytes())
+        declared = Configuration.from_canonical(statement.configuration)
+        configuration = declared.with_bounds(statement.bounds, statement.bought_bins)
+        domain = Domain(names=tuple(statement.domain), labels=tuple(statement.domain.values()))
+        codes = Codes.of(configuration, domain)
+        if configuration.marginals is None:
+            noise = tuple(LevelNoise(**dict(item)) for item in statement.noise)
+            aggregates, intervals = read_counts(pq.read_table(place / "aggregates.parquet"), domain, noise)
+            return TupleAnswers(aggregates=aggregates, intervals=intervals, codes=codes)
+        cells = pq.read_table(place / "measurements.parquet")
+        drawn = read_measurements(cells, statement.marginals or (), domain, configuration)
+    except (OSError, ValueError, KeyError, TypeError, pa.ArrowInvalid):
+        raise InputError(
+            f"{place} does not hold a complete release (privacy.json and aggregates.parquet or measurements.parquet)"
+        ) from None
+    names = configuration.attributes
+    measured, earlier = released_tables(drawn, declared, configuration, lambda name: read_file(place / name))
+
+    @cache
+    def model() -> ModelAnswers | None:
+        from marginweave.inference.model_answers import open_model  # numba
+
+        return open_model(place, measured, say)
+
+    return MarginalAnswers(
+        squares=LeastSquares(measured),
+        codes=codes,
+        axes=axes_of(configuration, codes.sizes),
+        sets=[
+            tuple(names[a].name for a in m.attributes) for m in (*drawn.larger, *(one.measurement for one in earlier))
+        ],
+        sampled=not_a_sample(configuration),
+        model=model,
+    )
+
+
+def not_a_sample(configuration: Configuration) -> str | None:
+    """Why the table is no simple sample of a population, as far as the configuration tells."""
+    if configuration.resize is not None:
+        return "the rows were resampled (resize)"
+    if configuration.stability.records > 1:
+        return "a subject has several records, which are no independent draws"
+    return None

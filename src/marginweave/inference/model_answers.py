@@ -1,0 +1,89 @@
+"""Opens the fitted model of a release for answers outside measured sets, and keeps beside the release what that takes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from marginweave.answers.model import DRAWS, ModelAnswers, Stack, misfit
+from marginweave.answers.tables import NoisyTables
+from marginweave.base.durable import at_place, read_file, replace_file
+from marginweave.base.errors import MachineError
+from marginweave.checkpoints.codecs import pack_arrays, unpack_arrays
+from marginweave.configuration.synthesis import MixtureSynthesis
+from marginweave.estimate.mixture.draws import PASSES, draw_models
+from marginweave.estimate.mixture.fit import normal
+from marginweave.estimate.mixture.model import Mixture
+from marginweave.publish.reader import PublishedRelease
+from marginweave.records.release import EstimationInput, estimation_input
+
+
+def open_model(place: Path, measured: NoisyTables, say: Callable[[str], None]) -> ModelAnswers | None:
+    """What answers from the model of the release in the folder `place`; None where it has none. DP: post-processing.
+
+    The first time, models are drawn, and kept in a folder beside the release, where that can be written.
+
+    Raises:
+        InputError: the release is not complete.
+    """
+    published = PublishedRelease.read(place)
+    settings, model = published.configuration.synthesize, published.mixture
+    if model is None or not isinstance(settings, MixtureSynthesis):
+        return None
+    known, compression = estimation_input(published.counts, published.configuration)
+    assert compression is not None  # marginals have one
+    sections = published.configuration.marginals
+    chosen = sections is not None and sections.selects(published.configuration.distinct)
+    drawn, tau = _drawn(place, model, known, settings, say)
+    larger = [table.variance for table in measured.tables if len(table.parts) > 1]
+    sets = [[measured.parts[number] for number in table.parts] for table in measured.tables]
+    return ModelAnswers(
+        measured=measured,
+        model=model.conditioned(),
+        stack=Stack.of(model.conditioned(), [one.conditioned() for one in drawn]),
+        codes=compression.codes,
+        inside=[frozenset(p.axis for p in own) for own in sets if all(p.size >= model.sizes[p.axis] for p in own)],
+        misfit=tau,
+        noise=float(np.sqrt(np.median(larger))) / model.total if chosen and larger else None,
+    )
+
+
+def _drawn(
+    place: Path,
+    model: Mixture,
+    known: EstimationInput,
+    settings: MixtureSynthesis,
+    say: Callable[[str], None],
+) -> tuple[list[Mixture], dict[str, dict[str, float]]]:
+    """Models drawn from noise alone, and misfit: those that are kept, if they are of these files, or new ones."""
+    contents = [read_file(place / name) or b"" for name in ("model.parquet", "measurements.parquet")]
+    of = hashlib.sha256(b"".join([*contents, f"{DRAWS} {PASSES} bounded".encode()])).hexdigest()
+    kept = place.resolve().with_name(f"{place.resolve().name}-answers") / "models.npz"
+    content = read_file(kept)
+    if content is not None:
+        arrays, meta = unpack_arrays(content)
+        if meta["of"] == of:
+            return list(_unpacked(model, arrays)), meta["misfit"]
+    say(f"drawing {DRAWS} models for what was not measured: once, then they are kept in {kept.parent}")
+    generator = np.random.default_rng(settings.seed)  # post-processing
+    drawn = list(draw_models(model, known.measurements, DRAWS, generator))
+    tau = misfit(known.measurements, model, Stack.of(model, drawn), settings, generator)
+    found: dict[str, np.ndarray] = {"weights": np.stack([one.weights for one in drawn]).astype(np.float32)}
+    for b in range(len(model.blocks)):  # 16 bits are enough for a spread
+        found[f"shares-{b:05d}"] = np.stack([one.shares[b] for one in drawn]).astype(np.float16)
+    with suppress(MachineError):
+        with at_place(kept.parent, "created"):
+            kept.parent.mkdir(0o700, exist_ok=True)
+        replace_file(kept, pack_arrays(found, {"of": of, "misfit": tau}))
+    return list(_unpacked(model, found)), tau
+
+
+def _unpacked(model: Mixture, arrays: dict[str, np.ndarray]) -> Iterator[Mixture]:
+    for i, weights in enumerate(arrays["weights"]):
+        shares = (arrays[f"shares-{b:05d}"][i].astype(np.float64) for b in range(len(model.blocks)))
+        yield replace(model, weights=normal(weights.astype(np.float64)), shares=tuple(map(normal, shares)))

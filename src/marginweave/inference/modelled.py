@@ -1,0 +1,118 @@
+"""Opens a release whose fitted model is to be brought to its measured tables: for regressions, and for sets of records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from marginweave.answers.codes import MISSING
+from marginweave.answers.least_squares import LeastSquares
+from marginweave.answers.marginals import MarginalAnswers
+from marginweave.answers.merged import FEWEST
+from marginweave.answers.tables import Part
+from marginweave.base.arrays import Floats, Integers, Records
+from marginweave.base.errors import InputError
+from marginweave.configuration.values import listed
+from marginweave.estimate.mixture.model import Mixture
+from marginweave.inference.answers import read_answers
+from marginweave.publish.reader import PublishedRelease
+from marginweave.records.mixture import sample_mixture
+from marginweave.records.release import estimation_input
+
+RECORDS = 20_000
+"""Records of the model that are weighted; with 4,000 the intervals of the benchmark were the same within 2 %."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Modelled:
+    """Measured tables and the fitted model of a release; `merged` has the model's code of each code of an attribute."""
+
+    answers: MarginalAnswers
+    squares: LeastSquares
+    model: Mixture
+    merged: Sequence[Integers]
+    seed: int
+
+    def records(self, generator: np.random.Generator) -> Records:
+        """Some of the model, in its codes, shape (records, attributes)."""
+        return sample_mixture(self.model.conditioned(), RECORDS, generator)  # post-processing
+
+    @property
+    def columns(self) -> dict[str, int]:
+        """The columns that were counted by themselves, each with the place of its attribute."""
+        attributes = self.answers.codes.configuration.attributes
+        return {
+            a.columns[0]: place
+            for place, a in enumerate(attributes)
+            if len(a.columns) == 1 and not (a.is_set or a.of_set)
+        }
+
+    def places(self, columns: Sequence[str]) -> list[int]:
+        """The attributes of columns that were counted by themselves.
+
+        Raises:
+            InputError: there is no such column, or one is there twice or beside a level of it.
+        """
+        known = self.columns
+        if lacking := [column for column in columns if column not in [*known]]:
+            raise InputError(f"{lacking[0]!r} is no column that was counted by itself; there are {listed([*known])}")
+        found = [known[column] for column in columns]
+        if len({self.answers.axes[place][0] for place in found}) < len(found):
+            raise InputError("a column is named twice, or beside a level of it; name each once")
+        return found
+
+    def part(self, place: int) -> Part:
+        """How the model divides the axis of an attribute."""
+        axis, codes = self.answers.axes[place]
+        return Part(axis=axis, blocks=self.merged[place][codes])
+
+    def counts(self, place: int) -> Floats:
+        """Measured records of each code of an attribute, at least few of each."""
+        axis, codes = self.answers.axes[place]
+        return np.maximum(self.squares.solve({axis: np.eye(len(self.merged[place]))[:, codes]}).values, FEWEST)
+
+    def labels(self, place: int) -> list[str]:
+        """The text of each code of an attribute."""
+        return [*self.answers.codes.domain.labels[place], MISSING][: self.answers.codes.sizes[place]]
+
+    def numbers(self, column: str) -> Floats | None:
+        """The middle of each bin of a column, or the number that a category's text is, NaN without; None of texts."""
+        try:
+            own = self.answers.codes.numbers(column)
+        except InputError:
+            return None
+        return (own.low + own.high) / 2
+
+    @property
+    def not_together(self) -> InputError:
+        """What to say where two columns are in no measured set."""
+        sets = "; ".join(", ".join(own) for own in self.answers.sets)
+        return InputError(f"two of the columns are in no measured set together; leave one out. Measured are: {sets}")
+
+
+def open_modelled(place: Path, of: str, what: str) -> Modelled:
+    """The release in the folder `place`, for `what` is asked of it. DP: post-processing.
+
+    Raises:
+        InputError: the folder has no complete release or no model, or its rows are no sample of a population.
+    """
+    if of not in ("population", "table"):
+        raise InputError(f"of ({of}) must be population or table")
+    answers, published = read_answers(place), PublishedRelease.read(place)
+    if published.mixture is None or not isinstance(answers, MarginalAnswers):
+        raise InputError(f"{place} has no model.parquet, which {what}: release marginals with method mixture")
+    if of == "population" and answers.sampled:
+        raise InputError(f'of="population" is not possible: {answers.sampled}; ask of="table"')
+    assert isinstance(answers.squares, LeastSquares)  # as `read_answers` makes them
+    _, compression = estimation_input(published.counts, published.configuration)
+    assert compression is not None  # marginals have one
+    return Modelled(
+        answers=answers,
+        squares=answers.squares,
+        model=published.mixture,
+        merged=compression.codes,
+        seed=published.configuration.synthesize.seed,
+    )

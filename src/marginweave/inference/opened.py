@@ -1,0 +1,239 @@
+"""A release as an analyst opens it: its files as frames and typed values, and answers with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from numbers import Integral, Real
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+from warnings import warn
+
+from marginweave.base.errors import InputError, must_be
+from marginweave.configuration.synthesis import MAX_RECORDS
+from marginweave.runs.home import home_directory
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from marginweave.inference.answers import Answers
+    from marginweave.publish.reader import PublishedRelease
+    from marginweave.released.evaluation import Evaluation
+    from marginweave.released.statement import Guarantee, PrivacyStatement
+
+_Value = TypeVar("_Value")
+
+
+@dataclass(frozen=True)
+class Report:
+    """The report of a release; a notebook shows it."""
+
+    path: Path
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        page = escape(self.path.read_text(encoding="utf-8"))
+        return f'<iframe srcdoc="{page}" sandbox width="100%" height="600" title="Report of the release"></iframe>'
+
+
+@dataclass(frozen=True, repr=False)
+class Release:
+    """A release that is finished, read from the files in the folder `place` alone: no ledger, no table, free of charge."""
+
+    place: Path
+
+    @classmethod
+    def open(cls, named: str | Path, home: str | Path | None = None) -> Release:
+        """The release in a folder (`release/` of a run, or a copy of it), or that of the run of this name.
+
+        Args:
+            named: a folder with privacy.json, or the name of a run in the home.
+            home: where `runs/` lives: MARGINWEAVE_HOME or the working directory.
+
+        Raises:
+            InputError: there is neither.
+            StageError: the files of the run were changed.
+        """
+        must_be("named", named, (str, Path), 'Release.open("release")')
+        if (Path(named) / "privacy.json").is_file():
+            return cls(Path(named))
+        from marginweave.runs.lookup import release_folder
+
+        return cls(release_folder(home_directory(home), str(named)))
+
+    @cached_property
+    def statement(self) -> PrivacyStatement:
+        """All that privacy.json says: mechanisms, assumptions, what the guarantee does not cover."""
+        from marginweave.released.statement import PrivacyStatement
+
+        return self._read("privacy.json", PrivacyStatement.from_json)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The guarantee: epsilon, delta, whose data it protects."""
+        return self.statement.guarantee
+
+    @cached_property
+    def evaluation(self) -> Evaluation:
+        """How near the synthetic records are to the released counts, and the verdict."""
+        from marginweave.released.evaluation import Evaluation
+
+        return self._read("evaluation.json", Evaluation.from_json)
+
+    @property
+    def counts(self) -> pd.DataFrame:
+        """The released counts of combinations of values, each with its interval."""
+        return self._frame("aggregates.parquet")
+
+    @property
+    def measurements(self) -> pd.DataFrame:
+        """The noisy cells of the measured marginals, as they were drawn; of k-tuples, `counts` are what was drawn."""
+        return self._frame("measurements.parquet")
+
+    @property
+    def synthetic(self) -> pd.DataFrame:
+        """The published synthetic records."""
+        return self._frame("synthetic.parquet")
+
+    def sample(
+        self, n: int | None = None, seed: int | None = None, where: Mapping[str, Any] | None = None, **others: object
+    ) -> pd.DataFrame:
+        """`n` synthetic records, in the types of the source: post-processing, free of charge.
+
+        No dtype depends on what is drawn: a column of int64 or bool that can be missing is Int64 or boolean. A copy without
+        model.parquet gives other records, with a warning.
+
+        Args:
+            n: how many; the protected number of records by default.
+            seed: of public draws; that of the configuration by default.
+            where: conditions by column, such as `{"sex": "f", "age": {"from": 65}}`. Each record meets all of them, and records
+                have the fitted mixture's distribution under these conditions. A text that the column declares as `missing`,
+                often `""`, asks for the missing value.
+            others: none; a name of another package, such as `num_rows`, is refused.
+
+        Raises:
+            InputError: `n` is no whole number, out of range, or missing beside `where`, or a condition does not go with its
+                column, leaves no record, or the release has no fitted mixture.
+        """
+        if others:
+            raise InputError(f"sample takes n, seed and where, and no {min(others)}; write sample(1000, seed=7)")
+        if where is not None and not where:
+            raise InputError("where has no condition; leave it out for records of the whole table")
+        if n is None and where:
+            raise InputError("n must be given with where: how many records are to meet the conditions?")
+        records, number = whole_number("n", n, 0, MAX_RECORDS), whole_number("seed", seed, 0, 2**63 - 1)
+        import pyarrow as pa
+
+        if said := self.published.refitted:
+            warn(f"{self.place} {said}", stacklevel=2)
+        blocks = self.published.synthesize(self.published.settings(records, number), where)
+        frame: pd.DataFrame = pa.concat_tables(blocks).to_pandas()
+        return frame
+
+    def query(self, **question: Any) -> pd.DataFrame:
+        """Answers to a question, a line a group, with the interval of each.
+
+        The question has the keys of `marginweave query --file`: `where` (conditions by column), `by` (one column or several),
+        what is asked for (`count`, `share`, `mean`, `sum`, `median` or `quantile`), `of` (table or population) and `level`.
+
+        Example: `release.query(where={"age": {"from": 30}}, by="region", share=True)`
+
+        Raises:
+            InputError: the question breaks a rule, or nothing can be said to it.
+        """
+        import pandas as pd
+
+        from marginweave.configuration.question import read_question
+
+        answers = list(self._answers.ask(read_question(question)))
+        if all(answer.low is None for answer in answers):
+            raise InputError(answers[0].flag)
+        rows = [asdict(answer) for answer in answers]
+        return pd.DataFrame([{**row.pop("group"), **row} for row in rows])
+
+    def table(self, *columns: str, level: float = 0.95) -> pd.DataFrame:
+        """The counts of all combinations of one to three columns, with the ends of their intervals.
+
+        A line for each value of the first column, or of first and third; for each value of the second a count, low and high.
+
+        Raises:
+            InputError: no column or more than three, or nothing can be said of them.
+        """
+        if not 1 <= len(columns) <= 3:
+            raise InputError(f"table shows one to three columns, and not {len(columns)}; use query with by for more")
+        import pandas as pd
+
+        found = self.query(by=columns, level=level).set_index(list(columns))[["estimate", "low", "high"]]
+        found = found.rename(columns={"estimate": "count"})
+        if len(columns) == 1:
+            return found
+        order = [list(dict.fromkeys(values)) for values in zip(*found.index, strict=True)]
+        parts: dict[tuple[str, str], pd.Series[float]] = {
+            (value, part): found.xs(value, level=columns[1])[part] for value in order[1] for part in found.columns
+        }
+        wide = pd.DataFrame(parts).rename_axis(columns=[columns[1], ""])
+        rows = order[0] if len(columns) == 2 else [(a, c) for c in order[2] for a in order[0]]
+        return wide.reindex(rows)
+
+    def report(self) -> Report:
+        """The report of the release, which a notebook shows. Raises InputError where it is not there."""
+        self._read("report.html", bytes)
+        return Report(self.place / "report.html")
+
+    @cached_property
+    def published(self) -> PublishedRelease:
+        """The configuration, the counts and the model as values of the pipeline."""
+        from marginweave.publish.reader import PublishedRelease  # numba
+
+        return PublishedRelease.read(self.place)
+
+    @cached_property
+    def _answers(self) -> Answers:
+        from marginweave.inference.answers import read_answers  # numba
+
+        return read_answers(self.place)
+
+    def _read(self, name: str, parse: Callable[[bytes], _Value]) -> _Value:
+        try:
+            return parse((self.place / name).read_bytes())
+        except (OSError, ValueError):
+            raise InputError(f"{self.place} has no readable {name}; is it the whole folder of a release?") from None
+
+    def _frame(self, name: str) -> pd.DataFrame:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        frame: pd.DataFrame = self._read(name, lambda content: pq.read_table(pa.BufferReader(content)).to_pandas())
+        return frame
+
+    @property
+    def _facts(self) -> dict[str, str]:
+        statement, guarantee = self.statement, self.guarantee
+        delta = f"epsilon {guarantee.epsilon:g}, delta {guarantee.delta:g}, {guarantee.neighbors}"
+        verdict, columns = statement.verdict, {"columns": ", ".join(statement.domain)}
+        judged = {} if verdict is None else {"verdict": f"{verdict.publication}. {verdict.says[0]}"}
+        return {"run": statement.run, "guarantee": delta, "protects": f"one {guarantee.unit}", **columns, **judged}
+
+    def __repr__(self) -> str:
+        lines = (f"  {name}: {text}" for name, text in self._facts.items())
+        return "\n".join([f"Release of {self.statement.dataset}", *lines])
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        rows = "".join(f"<tr><th>{name}</th><td>{escape(text)}</td></tr>" for name, text in self._facts.items())
+        return f"<table><caption>Release of {escape(self.statement.dataset)}</caption>{rows}</table>"
+
+
+def whole_number(name: str, value: Any, least: int, most: int) -> int | None:
+    """A whole number, also one like 5.0 or numpy's. Raises InputError for anything else; a table is not quoted."""
+    if value is None:
+        return None
+    is_whole = isinstance(value, Integral) or (isinstance(value, float) and value.is_integer())
+    number = int(value) if is_whole else -1
+    if not least <= number <= most:
+        said = value if isinstance(value, Real) else type(value).__name__
+        raise InputError(f"{name} ({said}) must be a whole number in [{least}, {most}]")
+    return number

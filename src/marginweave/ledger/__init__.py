@@ -1,0 +1,13 @@
+"""The budget ledger: what may be spent on an account, what was, and the proof that nothing was changed since."""
+
+from marginweave.ledger.admission import ReleaseRequest as ReleaseRequest
+from marginweave.ledger.creation import is_older as is_older
+from marginweave.ledger.creation import upgrade as upgrade
+from marginweave.ledger.ledger import Ledger as Ledger
+from marginweave.ledger.location import LedgerLocation as LedgerLocation
+from marginweave.ledger.location import PostgresLocation as PostgresLocation
+from marginweave.ledger.location import example_ledger_location as example_ledger_location
+from marginweave.ledger.location import ledger_location as ledger_location
+from marginweave.ledger.location import opening_command as opening_command
+from marginweave.ledger.location import opening_for as opening_for
+from marginweave.ledger.witness import Witness as Witness

@@ -1,0 +1,136 @@
+"""The ledger for readers outside: all events as JSON Lines and CSV, and one record a release for the public registry.
+
+The shape of a record follows the schema of the Differential Privacy Deployments Registry (OpenDP and others; repository
+opendp/deployments-registry-data, its deployments-schema.yaml as of commit 057e5d8). What only the curator knows stays an
+empty text, and the record a draft.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from marginweave.accounting.records import DrawRecord, ReleaseRecord, State
+from marginweave.ledger.tables import EVENTS, canonical
+from marginweave.mechanisms.catalogue import MECHANISMS
+
+_OLD_DIGEST = "source_digest"
+_COLUMNS = tuple(column.name for column in EVENTS.columns)
+_NEIGHBORS = {
+    "add-remove": "Two tables are neighbors if one is the other without one record.",
+    "replace-one": "Two tables are neighbors if they have the same number of records and differ in one of them.",
+}
+COMPOSITION = (
+    "Adaptive, with budgets that were not chosen from earlier noisy results: Gaussian differential privacy, mu^2 of all "
+    "draws add; deltas of thresholds add. Zero-concentrated differential privacy (rho adds) is kept beside it. What is "
+    "known in plain (epsilon, delta) only is added to either. Every draw is recorded in an append-only ledger before it "
+    "is made."
+)
+
+
+def json_lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
+    """One JSON object a row, the body as an object; the columns and hashes of the ledger, from which the chain is checked.
+
+    A row of 0.1.0 that reserved a release (or was refused) leaves without its digest of the source, which says whether two
+    releases were made from the same bytes: it says so by `redacted`, and of such a row the place in the chain alone is checked.
+    """
+    return "".join(f"{json.dumps(_exported(row), ensure_ascii=False)}\n" for row in rows).encode()
+
+
+def comma_separated(rows: Iterable[Mapping[str, Any]]) -> bytes:
+    """The same as CSV with a header, the body as JSON in one cell."""
+    buffer = io.StringIO(newline="")
+    writer = csv.DictWriter(buffer, fieldnames=_COLUMNS, lineterminator="\r\n")
+    writer.writeheader()
+    for row in map(_exported, rows):
+        writer.writerow({**row, "body": canonical(row["body"])})
+    return buffer.getvalue().encode()
+
+
+def registry_record(record: ReleaseRecord, assumptions: Sequence[str], version: str) -> dict[str, Any]:
+    """One published release in the shape of the registry. DP: nothing but what was public before the data was seen.
+
+    Epsilon and delta are the planned ones, by which the release was admitted. The number of records is left out: the ledger
+    does not know it.
+
+    Raises:
+        ValueError: the release is not published.
+    """
+    if record.published is None:
+        raise ValueError(f"release {record.release} is not published")
+    return {
+        "url_slug": f"{record.dataset}-{record.run}-{record.release[:8]}".lower(),
+        "deployment": {
+            "basic": {
+                "name": f"{record.dataset}: {record.run}",
+                "data_curators": [{"data_curator_name": "", "data_curator_type": ""}],
+                "description": "Noisy counts of attribute combinations, and synthetic records made from these counts alone.",
+                "intended_use": "",
+                "data_product_type": "Synthetic data",
+                "data_product_region": "",
+                "publication_date": record.published.date().isoformat(),
+            },
+            **_guarantee(record),
+            "deployment_model": {
+                "model_name": "Central",
+                "trust_assumptions": _list(assumptions),
+                "release_type": "One release",
+                "data_source_type": "Static",
+                "access_type": "Non-interactive",
+            },
+            "implementation": {
+                "mechanisms": _list(map(_mechanism, record.draws)),
+                "composition": COMPOSITION,
+                "post_processing": "Normalization of the counts, synthesis of records, and their comparison with the counts.",
+                "additional_information": f"marginweave {version}; release {record.release}; configuration (SHA-256) "
+                f"{record.plan_digest}",
+            },
+            "administrative": {"status": "Draft", "registry_authors": [""], "tier": 3},
+        },
+    }
+
+
+def _guarantee(record: ReleaseRecord) -> dict[str, Any]:
+    lost = sum(draw.state == State.CHARGED_LOST for draw in record.draws)
+    details = f"epsilon {record.epsilon:f} at delta {float(record.delta)!r} as planned; charged {record.charged}"
+    if lost:
+        details += f"; among it {lost} draw(s) that were charged and lost in a crash, and are in no file"
+    size = "" if record.neighbors == "add-remove" else "Under replace-one the number of records is not protected."
+    return {
+        "dp_variant": {
+            "variant_name": "Approximate DP",
+            "data_domain": "All tables with the columns, types and ranges of the public configuration.",
+            "unprotected_quantities": size,
+        },
+        "privacy_loss": {
+            "privacy_unit": record.unit,
+            "privacy_unit_details": f"One {record.unit}. {_NEIGHBORS[record.neighbors]} ({record.neighbors})",
+            "privacy_parameters": {"epsilon": float(record.epsilon), "delta": float(record.delta)},
+            "privacy_parameters_details": details,
+        },
+    }
+
+
+def _mechanism(draw: DrawRecord) -> str:
+    known = MECHANISMS.get(draw.mechanism)
+    how = (draw.mechanism or "room for a draw that is lost") if known is None else known.words
+    text = how if draw.parameter is None else how.format(parameter=draw.parameter)
+    return f"{draw.name} ({draw.state}): {text}; {draw.cost}"
+
+
+def _list(items: Iterable[str]) -> str:
+    return "".join(f"- {item}\n" for item in items)
+
+
+def _exported(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row as it leaves the house, its body as an object; `redacted` names what that had and its hash cannot do without.
+
+    That is the digest of the source in rows of 0.1.0, which is equal for equal bytes.
+    """
+    body: dict[str, Any] = json.loads(row["body"])
+    if body.pop(_OLD_DIGEST, None) is not None:
+        body["redacted"] = [_OLD_DIGEST]
+    return {**{name: row[name] for name in _COLUMNS}, "body": body}

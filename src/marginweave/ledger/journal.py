@@ -1,0 +1,270 @@
+"""Transactions on a ledger, authenticated and sealed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Connection, Engine, Select, Table, func, insert, select
+
+from marginweave.accounting.records import Event, EventKind, ReleaseRecord
+from marginweave.base.errors import BudgetError, FullDisk, LostConnection
+from marginweave.ledger.connection import PAUSES, connected, reserve_beside
+from marginweave.ledger.keys import Keyring, key_id, sealing_key
+from marginweave.ledger.location import LedgerLocation
+from marginweave.ledger.records import release_of
+from marginweave.ledger.tables import ACCOUNTS, EVENTS, GENESIS, Position, check_chain, check_row, event_of, seal
+
+
+@dataclass(frozen=True, kw_only=True)
+class Journal:
+    """The ledger inside one transaction. Nothing read here is unauthenticated, nothing written unsealed."""
+
+    connection: Connection
+    key: Keyring
+    written: list[tuple[Table, list[dict[str, Any]]]] = field(default_factory=list)  # in this transaction, in order
+
+    def release(self, release: str) -> ReleaseRecord:
+        """The release of this id.
+
+        Raises:
+            BudgetError: it was never reserved, or as `release_events`.
+        """
+        if (record := self.find(release)) is None:
+            raise BudgetError(f"release {release} is not in the ledger")
+        return record
+
+    def find(self, release: str) -> ReleaseRecord | None:
+        """The release of this id, or None if it was never reserved; raises as `release_events`."""
+        return release_of(self.release_events(release))
+
+    def release_events(self, release: str) -> tuple[Event, ...]:
+        """All events of one release, oldest first, each checked by its own seal.
+
+        Raises:
+            BudgetError: a row was changed, or the key is wrong.
+        """
+        return tuple(map(event_of, self._checked(self.release_rows(release))))
+
+    def release_rows(self, release: str) -> list[dict[str, Any]]:
+        """The rows of one release, oldest first, as they were sealed."""
+        return self._rows(select(EVENTS).where(EVENTS.c.release == release))
+
+    def all_rows(self) -> list[dict[str, Any]]:
+        """All rows, oldest first, with the whole chain checked; raises as `all_events`."""
+        rows = self.rows_from(0)
+        check_chain(rows, self.key)
+        return rows
+
+    def identity(self) -> str:
+        """The hash of the first row, which no two ledgers have in common; empty where there is none."""
+        return self.hashes([1]).get(1, "")
+
+    def hashes(self, numbers: Sequence[int]) -> dict[int, str]:
+        """The hashes of the rows of these numbers, as far as they are there."""
+        found = self.connection.execute(select(EVENTS).where(EVENTS.c.seq.in_(numbers)))
+        return {row.seq: row.row_hash for row in found}
+
+    def all_events(self) -> tuple[Event, ...]:
+        """All events, oldest first, with the whole chain checked.
+
+        Raises:
+            BudgetError: a row was changed, removed, inserted or moved, or the key is wrong.
+        """
+        return tuple(map(event_of, self.all_rows()))
+
+    def length(self) -> int:
+        """The number of the newest row, as it is; 0 where there is none."""
+        return self.connection.scalar(select(func.max(EVENTS.c.seq))) or 0
+
+    def rows_at(self, position: Position) -> list[dict[str, Any]]:
+        """The row at a position, as it is, if it is there."""
+        return self._rows(select(EVENTS).where(EVENTS.c.seq == position.seq))
+
+    def rows_since(self, releases: Collection[str]) -> list[dict[str, Any]]:
+        """The rows from the first of these releases on, of everything, with their part of the chain checked.
+
+        Raises:
+            BudgetError: a row was changed, removed, inserted or moved since the first of these was reserved.
+        """
+        first = self.connection.scalar(select(func.min(EVENTS.c.seq)).where(EVENTS.c.release.in_(releases)))
+        rows = self.rows_from(first or 0)
+        if rows:
+            before = Position(rows[0]["seq"] - 1, rows[0]["prev_hash"], sealing_key(rows[0]["mac"]))
+            check_chain(rows, self.key, before)
+        return rows
+
+    def rows_of(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
+        """The rows of these numbers, oldest first, each checked by its own seal.
+
+        Raises:
+            BudgetError: one was changed or removed.
+        """
+        rows = self._rows(select(EVENTS).where(EVENTS.c.seq.in_(numbers)))
+        lost = sorted({*numbers} - {row["seq"] for row in rows})
+        if lost:
+            raise BudgetError(f"the ledger is broken: row {lost[0]} is missing")
+        return self._checked(rows)
+
+    def checkpoint(self) -> dict[str, Any] | None:
+        """The newest checkpoint, or None where there is none that the newest key of the ring has sealed.
+
+        Raises:
+            BudgetError: it was changed.
+        """
+        newest = self._numbers(None, EventKind.CHECKPOINT, newest=1)
+        rows = self._rows(select(EVENTS).where(EVENTS.c.seq.in_(newest)))
+        in_use = rows and self.key.keys and sealing_key(rows[0]["mac"]) == key_id(self.key.keys[-1])
+        return self._checked(rows)[0] if in_use else None
+
+    def account_rows(
+        self, accounts: Collection[str], kinds: Collection[EventKind], after: int = 0
+    ) -> list[dict[str, Any]]:
+        """The rows of these kinds on these accounts and their releases, and no draw, each checked by its own seal.
+
+        Raises:
+            BudgetError: one was changed.
+        """
+        about = EVENTS.c.account.in_(accounts), EVENTS.c.kind.in_(kinds), EVENTS.c.draw.is_(None), EVENTS.c.seq > after
+        return self._checked(self._rows(select(EVENTS).where(*about)))
+
+    def newest_of(self, account: str, kinds: Collection[EventKind]) -> int:
+        """The number of the newest row of these kinds on an account, its releases and draws; 0 for none."""
+        about = EVENTS.c.account == account, EVENTS.c.kind.in_(kinds)
+        return self.connection.scalar(select(func.max(EVENTS.c.seq)).where(*about)) or 0
+
+    def first_draw(self, account: str) -> int | None:
+        """The number of the row that began the first draw of an account; None before."""
+        about = EVENTS.c.account == account, EVENTS.c.kind == EventKind.DRAWN
+        first: int | None = self.connection.scalar(select(func.min(EVENTS.c.seq)).where(*about))
+        return first
+
+    def newest_releases(self, account: str, most: int) -> list[ReleaseRecord]:
+        """The newest releases of an account, at most so many, in order of reservation; raises as `release_events`."""
+        rows = self.rows_of(self._numbers(account, EventKind.RESERVED, newest=most))
+        return [self.release(row["release"]) for row in rows]
+
+    def rows_from(self, seq: int) -> list[dict[str, Any]]:
+        """The rows from number `seq` on, oldest first, as they are."""
+        return self._rows(select(EVENTS).where(EVENTS.c.seq >= seq))
+
+    def newest_row(self) -> dict[str, Any]:
+        """The newest row, which the key verifies.
+
+        Raises:
+            BudgetError: wrong key, changed row, or an empty ledger.
+        """
+        row = self._newest()
+        if row is None:
+            raise BudgetError("the ledger is empty: it has lost its rows, or no account was ever opened")
+        return row
+
+    def append(self, *entries: Event, sealed_by: str | None = None) -> None:
+        """Add `entries` as the newest rows, in their order, sealed with the key in use, or with `sealed_by` from here on.
+
+        Raises:
+            BudgetError: no key of the ring verifies the newest row.
+        """
+        newest = self._newest()
+        seq, previous = (0, GENESIS) if newest is None else (newest["seq"], newest["row_hash"])
+        name = sealed_by or self.sealing_key(newest)
+        rows = []
+        for number, entry in enumerate(entries, start=seq + 1):
+            rows.append(seal(entry, seq=number, prev_hash=previous, keys=self.key, sealed_by=name))
+            previous = rows[-1]["row_hash"]
+        if rows:
+            self._insert(EVENTS, rows)
+
+    def sealing_key(self, newest: Mapping[str, Any] | None) -> str:
+        """The id of the key in use, which sealed the `newest` row."""
+        return (sealing_key(newest["mac"]) if newest else "") or key_id(self.key.root)
+
+    def add_account(self, entry: Event) -> None:
+        """Add an account and its OPENED event."""
+        self._insert(ACCOUNTS, [{"dataset": entry.account, "opened": self.newest_row()["seq"] + 1}])
+        self.append(entry)
+
+    @property
+    def written_events(self) -> list[dict[str, Any]]:
+        """The rows that this transaction has written, in order."""
+        return [row for table, own in self.written if table is EVENTS for row in own]
+
+    def _insert(self, table: Table, rows: list[dict[str, Any]]) -> None:
+        self.written.append((table, rows))
+        self.connection.execute(insert(table), rows)
+
+    def _newest(self) -> dict[str, Any] | None:
+        rows = self._rows(select(EVENTS).where(EVENTS.c.seq == select(func.max(EVENTS.c.seq)).scalar_subquery()))
+        if not rows:
+            return None
+        check_row(rows[0], self.key)
+        return rows[0]
+
+    def _numbers(self, account: str | None, kind: EventKind, *, newest: int) -> list[int]:
+        """The numbers of the newest rows of a kind on an account (None: on none) and its releases, and no draw."""
+        about = EVENTS.c.account == account, EVENTS.c.kind == kind, EVENTS.c.draw.is_(None)
+        return [
+            *self.connection.scalars(select(EVENTS.c.seq).where(*about).order_by(EVENTS.c.seq.desc()).limit(newest))
+        ]
+
+    def _checked(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        for row in rows:
+            check_row(row, self.key)
+        return rows
+
+    def _rows(self, query: Select[Any]) -> list[dict[str, Any]]:
+        return [dict(row) for row in self.connection.execute(query.order_by(EVENTS.c.seq)).mappings()]
+
+
+@contextmanager
+def transaction(engine: Engine, location: LedgerLocation, key: Keyring, *, writing: bool) -> Iterator[Journal]:
+    """The ledger inside one transaction of `connected`.
+
+    Where the answer to its commit is lost, the rows are looked up, and written if they are missing: so they are there once, and
+    the caller notices nothing. Where the disk is full at the commit, the reserve is given up for them.
+
+    Raises:
+        BudgetError: as `connected`.
+    """
+    ended: Journal | None = None
+    try:
+        with connected(engine, location, writing=writing, patient=True) as connection:
+            journal = Journal(connection=connection, key=key)
+            yield journal
+            ended = journal
+    except (LostConnection, FullDisk) as error:
+        reserve = reserve_beside(location)
+        if ended is None or (isinstance(error, FullDisk) and (reserve is None or not reserve.give_up())):
+            raise
+        if ended.written:
+            _write_once(engine, location, ended, error)
+
+
+def _write_once(engine: Engine, location: LedgerLocation, journal: Journal, lost: BudgetError) -> None:
+    """Write the rows of `journal`, unless the commit that was lost has written them.
+
+    Sealed rows have the hash of the row before them: where that is still the newest, nothing was written since, every rule that
+    was checked for them holds, and they are inserted as they are. A writer has the lock, so a commit still under way ends
+    before.
+
+    Raises:
+        LostConnection: the server does not come back, or others have written meanwhile: then the rows are not there.
+    """
+    rows = journal.written_events
+    for _ in PAUSES:
+        try:
+            with connected(engine, location, writing=True) as connection:
+                hashes = select(EVENTS.c.row_hash).order_by(EVENTS.c.seq.desc())
+                if connection.scalar(hashes.where(EVENTS.c.seq == rows[-1]["seq"])) == rows[-1]["row_hash"]:
+                    return
+                if (connection.scalar(hashes.limit(1)) or GENESIS) != rows[0]["prev_hash"]:
+                    break
+                for table, own in journal.written:
+                    connection.execute(insert(table), own)
+        except LostConnection as error:
+            lost = error
+        else:
+            return
+    raise lost

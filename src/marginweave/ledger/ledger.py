@@ -1,0 +1,144 @@
+"""The budget ledger: the only authority on what may be drawn. Append-only, sealed, and closed where anything is missing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from marginweave.accounting.records import Event, EventKind
+from marginweave.base.errors import BudgetError, InputError
+from marginweave.ledger.accounts import Accounts
+from marginweave.ledger.connection import connected, engine_for
+from marginweave.ledger.creation import check_schema, create_ledger
+from marginweave.ledger.draws import Draws
+from marginweave.ledger.journal import Journal
+from marginweave.ledger.keys import SourceDigest, key_id, load_key, subkey, with_unused_key
+from marginweave.ledger.location import LedgerLocation, check_local, opening_command
+from marginweave.ledger.reconciliation import OtherHomes, Outcome, reconcile
+from marginweave.ledger.releases import Approvals, Evaluations, Releases
+from marginweave.ledger.session import Session
+from marginweave.ledger.witness import Witness
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Keys:
+    """What a ledger derives from its root key, and the rotation of the key that seals its rows."""
+
+    session: Session
+
+    @property
+    def checkpoint_key(self) -> bytes:
+        """The key for checkpoints and draws of runs under this ledger; 32 bytes derived from the root key."""
+        return subkey(self.session.key.root, "checkpoint")
+
+    def source_digest(self, chunks: Iterable[bytes]) -> SourceDigest:
+        """The digest of the concatenated chunks, keyed with the root: never stored, only its mark for a release is."""
+        return SourceDigest.of(self.session.key.root, chunks)
+
+    def rotate(self, reason: str, *, actor: str, environment: Mapping[str, str] = os.environ) -> str:
+        """Seal all rows from the next one on with a new key, and return the id of that key.
+
+        The new key is durable before the row that names it is committed, and the row decides: whichever step is the last,
+        the ledger and the keys on disk fit together. Old keys stay in the ring, where they verify old rows; the first stays
+        the root of the digests of sources and checkpoints.
+
+        Raises:
+            InputError: no reason, or MARGINWEAVE_LEDGER_KEY without an unused key at its end.
+            StageError: the key file cannot be written; the old key stays in use.
+        """
+        if not reason.strip():
+            raise InputError("reason must say why the key is rotated")
+        with self.session.writing() as journal:
+            keys = with_unused_key(self.session.key, journal.all_events(), self.session.location, environment)
+            old, new = journal.sealing_key(journal.newest_row()), key_id(keys.keys[-1])
+            entry = Event(kind=EventKind.KEY_ROTATED, actor=actor, body={"old": old, "new": new, "reason": reason})
+            replace(journal, key=keys).append(entry, sealed_by=new)
+        self.session.key = keys
+        return new
+
+
+class Ledger:
+    """A ledger that is open, by its parts; made by `open` or `create`. Every method of a part is one transaction."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.location = session.location
+        self.accounts = Accounts(session)
+        self.releases = Releases(session)
+        self.draws = Draws(session)
+        self.approvals = Approvals(session)
+        self.evaluations = Evaluations(session)
+        self.keys = Keys(session)
+
+    @classmethod
+    def open(
+        cls,
+        location: LedgerLocation,
+        *,
+        environment: Mapping[str, str] = os.environ,
+        command: str = opening_command(),
+        witness: Witness | None = None,
+    ) -> Ledger:
+        """The ledger that exists at `location`; nothing is created.
+
+        Args:
+            location: the database file, or where in PostgreSQL.
+            environment: may have MARGINWEAVE_LEDGER_KEY.
+            command: the command that would open what is missing (`opening_command`), for the end of a refusal.
+            witness: what a home has seen of it; every command that draws, returns or publishes has one.
+
+        Raises:
+            BudgetError: no database, no key, a key that does not verify the newest row, tables of another version, a file
+                on a network file system, or a ledger that lacks what the home has seen of it.
+            InputError: MARGINWEAVE_LEDGER_KEY is malformed.
+        """
+        if isinstance(location, Path):
+            _check_file(location, command)
+        engine = engine_for(location)
+        with connected(engine, location, writing=False) as connection:
+            check_schema(connection, location, command)
+            key = load_key(location, environment, command)
+            Journal(connection=connection, key=key).newest_row()
+        session = Session(location=location, engine=engine, key=key, witness=witness)
+        if witness is not None:
+            witness.open(session.reading, f"the ledger {location}")
+        return cls(session)
+
+    @classmethod
+    def create(
+        cls, location: LedgerLocation, *, environment: Mapping[str, str] = os.environ, witness: Witness | None = None
+    ) -> Ledger:
+        """The ledger at `location`, made (database, key 0600, a new folder 0700) if it does not exist.
+
+        Raises:
+            BudgetError: the database was lost while its key is there, or as `open`.
+            InputError: MARGINWEAVE_LEDGER_KEY is malformed.
+        """
+        create_ledger(location, environment, Event(kind=EventKind.LEDGER_CREATED, body={"format": _FORMAT}))
+        return cls.open(location, environment=environment, witness=witness)
+
+    def verify(self) -> int:
+        """Check every row and its place in the chain; the number of rows.
+
+        Raises:
+            BudgetError: names the first row that does not fit.
+        """
+        return len(self.session.events())
+
+    def reconcile(self, homes: Sequence[Path], others: OtherHomes | None = None, *, actor: str) -> Outcome:
+        """Add what the runs below `homes` have seen and the ledger, restored from an old copy, lacks (`reconciliation`)."""
+        return reconcile(self.session, homes, others, actor=actor)
+
+
+def _check_file(location: Path, command: str) -> None:
+    check_local(location)
+    try:
+        exists = location.is_file()
+    except OSError as error:
+        raise BudgetError(f"the ledger at {location} cannot be read: {error.strerror}") from None
+    if not exists:
+        raise BudgetError(f"there is no ledger at {location}; open an account: {command}")

@@ -1,0 +1,242 @@
+"""What a plan must say to be believed, at a reservation and at an audit, and whether it is the plan that was reserved."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
+from decimal import Decimal
+
+from marginweave.accounting.composition import PricedDraw, composed_epsilon
+from marginweave.accounting.records import SPARE_PREFIX, DrawRecord, ReleaseRecord
+from marginweave.base.budget import BasicAmount, Cost, Neighbors
+from marginweave.base.errors import InputError
+from marginweave.measurements.plan import BudgetPlan, Discovery, PlannedDraw
+from marginweave.released.program import Program
+
+# Prices are rounded to doubles on their way into a plan.
+_SLACK = 1e-9
+# Far above any plan's: squares and exponentials of more than this leave the floats.
+_LARGEST_AMOUNT = Decimal(10) ** 12
+# Another library may compute another last digit; no rule of the program changes a number by so little.
+_LAST_DIGITS = 1e-9
+
+
+def check_cap(cap: BasicAmount) -> None:
+    """Refuse a cap that is no (epsilon, delta).
+
+    Raises:
+        InputError: epsilon is not positive and finite, or delta not inside [0, 1).
+    """
+    epsilon, delta = float(cap.epsilon), float(cap.delta)
+    if not (math.isfinite(epsilon) and epsilon > 0):
+        raise InputError(f"epsilon ({epsilon}) must be positive and finite")
+    if not 0 <= delta < 1:
+        raise InputError(f"delta ({delta}) must be at least 0 and below 1")
+
+
+def check_plan(plan: BudgetPlan) -> None:
+    """Refuse a plan whose statement and draws do not fit each other.
+
+    Raises:
+        InputError: what is wrong, by the rules that an auditor applies to the rows.
+    """
+    check_cap(plan.statement)
+    fault = stated_fault(plan.statement, [draw.name for draw in plan.draws])
+    fault = fault or draws_fault(plan.statement, plan.draws, plan.neighbors, plan.discovery)
+    if fault is not None:
+        raise InputError(f"plan: {fault}")
+
+
+def stated_fault(statement: BasicAmount, names: Sequence[str]) -> str | None:
+    """What is wrong with the statement of a plan or the `names` of its draws; None for nothing.
+
+    DP: arithmetic on public numbers.
+    """
+    epsilon, delta = statement.epsilon, statement.delta
+    if not (epsilon.is_finite() and delta.is_finite() and epsilon > 0 and 0 <= delta < 1):
+        return f"the plan states epsilon {epsilon} and delta {delta}: no positive epsilon with a delta inside [0, 1)"
+    if not names or len(set(names)) != len(names):
+        return "a plan must have draws, each with another name"
+    if any(name.startswith(SPARE_PREFIX) for name in names):
+        return f"draws of a plan must not be named as spares ({SPARE_PREFIX}…)"
+    return None
+
+
+def draws_fault(
+    statement: BasicAmount, draws: Sequence[PricedDraw], neighbors: Neighbors, discovery: Discovery | None = None
+) -> str | None:
+    """Why the prices of `draws` do not fit what was stated, or None.
+
+    Each draw must cost what its mechanism does, all together no more than the statement by `composed_epsilon` or by
+    `release_delta`, or by `joint_delta` where the plan has a `discovery`. Prices may be
+    below by 1e-9 of themselves, for rounding; those in plain epsilon not at all. What the draws cost each is not asked where
+    they are charged, in plain, all that is stated, as on a subsample, whose rate no row has. `draws` are in the order of the
+    plan; a `discovery` has the relation `neighbors` of the release, or replace-one, which is never cheaper, of a resized table.
+    DP: arithmetic on public numbers.
+    """
+    from marginweave.accounting.selection_composition import release_delta
+
+    whole = sum((draw.cost for draw in draws), Cost())
+    all_stated = statement.within(whole.plain)
+    for draw in draws:
+        fault = _price_fault(draw, all_stated=all_stated)
+        if fault is not None:
+            return f"draw {draw.name} {fault}"
+    if discovery is not None:
+        return _joint_fault(statement, draws, neighbors, discovery)
+    spent, _ = composed_epsilon(whole, statement.delta)
+    stated = float(statement.epsilon) * (1 + _SLACK)
+    if spent > stated and release_delta(draws, stated) > float(statement.delta) * (1 + _SLACK):
+        return (
+            f"the draws cost epsilon {spent:.6g} at delta {statement.delta}, more than the stated {statement.epsilon}"
+        )
+    return None
+
+
+def reserved_plan(record: ReleaseRecord, plan: BudgetPlan) -> BudgetPlan:
+    """The plan as it was reserved, which is what is drawn: all numbers are the rows'; `plan` says what each draw is for.
+
+    Rows of 0.1.0 have the prices and parameters of draws alone.
+
+    Raises:
+        InputError: the release has a draw that is not in `plan`, the plan of its configuration.
+    """
+    if record.delta_threshold is None or record.spent_epsilon is None:
+        rows = {row.name: row for row in record.draws if row.parameter is not None}
+        return replace(
+            plan, draws=tuple(_reserved(draw, rows[draw.name]) if draw.name in rows else draw for draw in plan.draws)
+        )
+    for row in record.draws:
+        if row.name not in plan.by_name or row.mechanism != plan.by_name[row.name].mechanism:
+            raise InputError(
+                f"release {record.release} has the draw {row.name}, which this version does not plan for its configuration; "
+                f"use marginweave {record.program}"
+            )
+    return replace(
+        plan,
+        epsilon=float(record.epsilon),
+        delta=float(record.delta),
+        neighbors=record.neighbors,
+        accountant=record.accountant,
+        delta_threshold=record.delta_threshold,
+        spent_epsilon=record.spent_epsilon,
+        draws=tuple(_reserved(plan.by_name[row.name], row) for row in record.draws),
+        unit=record.unit,
+        discovery=record.discovery,
+    )
+
+
+def check_same_plan(record: ReleaseRecord, plan: BudgetPlan, program: Program | None) -> tuple[str, ...]:
+    """The names of floats that differ from the reserved plan in their last digits; any other difference is refused.
+
+    What is drawn is what the rows have, those digits included.
+
+    Raises:
+        InputError: what differs, and what to do.
+    """
+    compared = [each for pair in _pairs(record, plan) for each in _flat(*pair)]
+    other = [(name, was, now) for name, was, now in compared if was != now]
+    close = {name for name, was, now in other if _close(was, now)}
+    differences = [f"{name} ({now}) was reserved as {was}" for name, was, now in other if name not in close]
+    if differences:
+        began = f"marginweave {record.program}" if record.program is not None else "marginweave 0.1.0"
+        more = len(differences) - 3
+        first = "; ".join(differences[:3]) + (f"; and {more} more" if more > 0 else "")
+        raise InputError(
+            f"run {record.run} was reserved by {began} with another plan than {program} would draw: {first}. This attempt drew "
+            "nothing: finish the run with the program that began it, or give a new release another name with --run"
+        )
+    return tuple(sorted(close))
+
+
+def _pairs(record: ReleaseRecord, plan: BudgetPlan) -> Iterator[tuple[str, object, object]]:
+    """What the rows of a release have and what `plan` has, by name, in every field that the rows hold. DP: public numbers."""
+    yield "epsilon", record.epsilon, Decimal(repr(plan.epsilon))
+    yield "delta", record.delta, Decimal(repr(plan.delta))
+    for name in ("neighbors", "unit", "accountant"):
+        yield name, getattr(record, name), getattr(plan, name)
+    yield "discovery", record.discovery and asdict(record.discovery), plan.discovery and asdict(plan.discovery)
+    rows = [draw.name for draw in record.draws if not draw.is_spare]
+    yield "the draws in their order", rows, [draw.name for draw in plan.draws]
+    if record.delta_threshold is not None:
+        yield "the delta of thresholds", record.delta_threshold, plan.delta_threshold
+    for draw in plan.draws:
+        row = record.draw(draw.name)
+        if row is not None:
+            yield from _draw_pairs(row, draw)
+
+
+def _joint_fault(
+    statement: BasicAmount, draws: Sequence[PricedDraw], neighbors: Neighbors, discovery: Discovery
+) -> str | None:
+    if discovery.neighbors not in (neighbors, "replace-one"):
+        return f"the discovery is priced under {discovery.neighbors}, and the release is for {neighbors}"
+    if any(draw.cost.plain for draw in draws):
+        return "a draw is charged in plain epsilon, and its delta was treated jointly"
+    from marginweave.accounting.sparse_histogram import joint_delta, joint_loss
+
+    try:
+        delta = joint_delta(joint_loss(draws, discovery), float(statement.epsilon))
+    except InputError as error:
+        return str(error)
+    if delta > float(statement.delta) * (1 + _SLACK):
+        return (
+            f"the draws have delta {delta:.6g} at epsilon {statement.epsilon}, more than the stated {statement.delta}"
+        )
+    return None
+
+
+def _price_fault(draw: PricedDraw, *, all_stated: bool) -> str | None:
+    cost, parameter = draw.cost, draw.parameter
+    amounts = (cost.mu2, cost.rho, cost.delta, cost.plain.epsilon, cost.plain.delta)
+    if not all(amount.is_finite() and 0 <= amount <= _LARGEST_AMOUNT for amount in amounts):
+        return "has no cost: every amount must be finite and not negative"
+    if isinstance(parameter, bool) or not isinstance(parameter, int | float) or not 0 < parameter < math.inf:
+        return "has no parameter: it must be positive and finite"
+    if all_stated:
+        return None
+    from marginweave.mechanisms.catalogue import MECHANISMS
+
+    if draw.mechanism not in MECHANISMS:
+        return f"has a mechanism ({draw.mechanism}) without a price"
+    try:
+        price = MECHANISMS[draw.mechanism].price(parameter)
+    except (ArithmeticError, ValueError):  # so much that it is no float
+        price = None
+    fits = price and _covers(cost.mu2, price.mu2) and _covers(cost.rho, price.rho) and price.plain.within(cost.plain)
+    return None if fits else f"costs less than {draw.mechanism} with parameter {parameter:.6g} does"
+
+
+def _covers(charged: Decimal, price: Decimal) -> bool:
+    return float(charged) >= float(price) * (1 - _SLACK)
+
+
+def _draw_pairs(row: DrawRecord, draw: PlannedDraw) -> Iterator[tuple[str, object, object]]:
+    for name in ("mechanism", "length", "parameter"):
+        yield f"{name} of {row.name}", getattr(row, name), getattr(draw, name)
+    for name, text in draw.cost.texts.items():
+        yield f"{name} of {row.name}", Decimal(row.cost.texts[name]), Decimal(text)
+    for name in sorted({*row.terms, *draw.terms}) if row.terms else ():
+        yield f"{name} of {row.name}", row.terms.get(name), draw.terms.get(name)
+
+
+def _flat(name: str, was: object, now: object) -> Iterator[tuple[str, object, object]]:
+    if isinstance(was, dict) and isinstance(now, dict):
+        for key in sorted({*was, *now}):
+            yield from _flat(f"{key} in {name}", was.get(key), now.get(key))
+    else:
+        yield name, was, now
+
+
+def _close(was: object, now: object) -> bool:
+    try:
+        numbers = [float(value) for value in (was, now) if isinstance(value, float | Decimal | str)]
+    except ValueError:
+        return False
+    return len(numbers) == 2 and math.isclose(*numbers, rel_tol=_LAST_DIGITS)
+
+
+def _reserved(draw: PlannedDraw, row: DrawRecord) -> PlannedDraw:
+    assert row.parameter is not None
+    return replace(draw, parameter=row.parameter, cost=row.cost, terms=row.terms)

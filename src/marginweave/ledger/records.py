@@ -1,0 +1,252 @@
+"""Accounts and releases as the events of the ledger leave them, one event after the other; pure functions of the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from functools import reduce
+from typing import Any
+
+from marginweave.accounting.accounts import PERIODS, Account, Box, Policy
+from marginweave.accounting.records import (
+    RECONCILING,
+    SPARE_PREFIX,
+    TRANSITIONS,
+    Decision,
+    DrawRecord,
+    Event,
+    EventKind,
+    ReleaseRecord,
+    State,
+)
+from marginweave.base.budget import NOTHING, BasicAmount, Cost, stated
+from marginweave.ledger.tables import cost_of
+from marginweave.measurements.plan import Discovery
+from marginweave.released.account import EpsilonDelta, ReconciledStatement
+from marginweave.released.program import Program
+
+_FACTS = ("inputs", "program", "version")
+_BOX = ("mu2", "delta_add", "allowance_epsilon", "allowance_delta")
+MOVES = frozenset(target for _, target in TRANSITIONS | RECONCILING)
+ACCOUNT_ROWS = frozenset(
+    {EventKind.OPENED, EventKind.ACCOUNT_BOXED, EventKind.CAP_CHANGED, EventKind.ALIASED, EventKind.RECONCILED}
+)
+
+
+def account_body(account: Account) -> dict[str, Any]:
+    """The facts of an account as the body of its OPENED event."""
+    optional = {
+        "box": account.box and box_body(account.box),
+        "for": account.kind_of_plan and account.kind_of_plan.texts,
+        "weak_delta": account.weak_delta,
+        "policy": policy_body(account.policy),
+    }
+    return {
+        **cap_body(account.epsilon, account.delta),
+        "unit": account.unit,
+        "neighbors": account.neighbors,
+        **{name: value for name, value in optional.items() if value},
+    }
+
+
+def box_body(box: Box) -> dict[str, str]:
+    """A box as exact texts, as the body of a row has it."""
+    return {name: format(value, "f") for name, value in zip(_BOX, box.amounts, strict=True)}
+
+
+def cap_body(epsilon: float | Decimal, delta: float | Decimal) -> dict[str, Any]:
+    """A cap as (part of) the body of an event."""
+    return {"epsilon": str(stated(epsilon)), "delta": str(stated(delta))}
+
+
+def policy_body(policy: Policy | None) -> dict[str, Any] | None:
+    """A policy as the body of a row has it."""
+    return None if policy is None else {"per": policy.per, **cap_body(policy.epsilon, policy.delta)}
+
+
+def accounts_of(events: Iterable[Event], known: Mapping[str, Account] | None = None) -> dict[str, Account]:
+    """All accounts by dataset, in order of opening, with their present caps: those `known` before, and of `events`."""
+    accounts = dict(known or {})
+    for event in events:
+        if event.account is not None and event.kind in ACCOUNT_ROWS:
+            before = None if event.kind == EventKind.OPENED else accounts[event.account]
+            accounts[event.account] = account_with(before, event)
+    return accounts
+
+
+def account_with(account: Account | None, event: Event) -> Account:
+    """An account as `event`, which is about it, leaves it; None before it is opened."""
+    body = event.body
+    if account is not None:
+        return replace(account, **_changed(account, event))
+    if event.account is None:
+        raise ValueError("a row opens an account without a name")
+    return Account(
+        dataset=event.account,
+        **_pair(body),
+        unit=body["unit"],
+        neighbors=body["neighbors"],
+        box=_box(body),
+        kind_of_plan=cost_of(body["for"]) if "for" in body else None,
+        old_allowance=BasicAmount(**_pair(body["purse"])) if body.get("purse") else NOTHING,  # what 0.1.0 set aside
+        weak_delta=body.get("weak_delta"),
+        policy=_policy(body),
+    )
+
+
+def _changed(account: Account, event: Event) -> dict[str, Any]:
+    """The fields of an account that is open that a row about it sets."""
+    body = event.body
+    match event.kind:
+        case EventKind.CAP_CHANGED:
+            policy = _policy(body) if "policy" in body else account.policy
+            return {
+                **_pair(body),
+                "box": _box(body),
+                "weak_delta": body.get("weak_delta", account.weak_delta),
+                "policy": policy,
+            }
+        case EventKind.ACCOUNT_BOXED:
+            return {"box": _box(body), "history": cost_of(body["spent"]), "releases_before": int(body["releases"])}
+        case EventKind.ALIASED:
+            return {"aliases": account.aliases | {body["other"]}}
+    charge = body.get("unaccounted")
+    added = ReconciledStatement(
+        on=event.created.date().isoformat(),
+        rows_adopted=int(body["adopted"]),
+        draws_charged_as_lost=int(body["lost"]),
+        homes_looked_at=int(body["homes"]),
+        no_other_home=body.get("no_other_home"),
+        unaccounted=charge and EpsilonDelta(epsilon=float(charge["epsilon"]), delta=float(charge["delta"])),
+    )
+    return {"reconciled": (*account.reconciled, added)}
+
+
+def _pair(texts: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: Decimal(texts[name]) for name in ("epsilon", "delta")}
+
+
+def _box(body: Mapping[str, Any]) -> Box | None:
+    found = body.get("box")
+    if found is None:
+        return None
+    mu2, delta_add, epsilon, delta = (Decimal(found[name]) for name in _BOX)
+    return Box(mu2=mu2, delta_add=delta_add, allowance=BasicAmount(epsilon=epsilon, delta=delta))
+
+
+def _policy(body: Mapping[str, Any]) -> Policy | None:
+    found = body.get("policy")
+    if found is None:
+        return None
+    if found["per"] not in PERIODS:
+        raise ValueError(f"per ({found['per']}) must be one of {', '.join(PERIODS)}")
+    return Policy(per=found["per"], **_pair(found))
+
+
+def releases_of(events: Iterable[Event], known: Mapping[str, ReleaseRecord] | None = None) -> dict[str, ReleaseRecord]:
+    """All releases that were ever reserved, by id, in order of reservation: those `known` before, and of `events`."""
+    releases = dict(known or {})
+    for event in events:
+        if event.release is not None:
+            record = release_with(releases.get(event.release), event)
+            if record is not None:
+                releases[event.release] = record
+    return releases
+
+
+def release_of(events: Sequence[Event]) -> ReleaseRecord | None:
+    """The release that the events of one id describe, or None if it was never reserved."""
+    return reduce(release_with, events, None)
+
+
+def release_with(record: ReleaseRecord | None, event: Event) -> ReleaseRecord | None:
+    """A release as `event`, which is of it, leaves it; None before it is reserved. A refused one is no release."""
+    if event.kind == EventKind.RESERVED and event.draw is None:
+        return record or _reserved(event)
+    if record is None:
+        return None
+    if event.draw is not None:
+        return _with_draw(record, event)
+    return replace(record, **_fields(event))
+
+
+def _fields(event: Event) -> dict[str, Any]:
+    """The fields of a release that a row about it, and none of its draws, sets."""
+    match event.kind:
+        case EventKind.LEASED:
+            return {"lease": event.lease}
+        case EventKind.SUBMITTED:
+            return {"proposed": dict(event.body["outputs"])}
+        case EventKind.PUBLISHED:
+            return {"outputs": dict(event.body["outputs"]), "published": event.created}
+        case EventKind.APPROVED | EventKind.REJECTED:
+            return {"decision": decision_of(event)}
+        case EventKind.SUPERSEDED:
+            return {"superseded_by": str(event.body["by"])}
+        case _:
+            return {}
+
+
+def source_mark(body: Mapping[str, Any]) -> str:
+    """The mark of the source, as the row that reserved a release has it."""
+    return str(body.get("source") or body["source_digest"])  # the latter of 0.1.0
+
+
+def _reserved(event: Event) -> ReleaseRecord | None:
+    if event.release is None or event.account is None:
+        return None
+    body = event.body
+    spares = (f"{SPARE_PREFIX}{number}" for number in range(1, body.get("spares", 0) + 1))  # of 0.1.0
+    return ReleaseRecord(
+        release=event.release,
+        dataset=event.account,
+        **_pair(body),
+        **{name: body[name] for name in ("run", "plan_digest", "unit", "neighbors")},
+        supersedes=body.get("supersedes"),
+        delta_threshold=body.get("delta_threshold"),
+        spent_epsilon=body.get("spent_epsilon"),
+        source_digest=source_mark(body),
+        draws=(),
+        actor=event.actor,
+        created=event.created,
+        needs_approval=body.get("approval") == "required",
+        discovery=Discovery(**body["discovery"]) if body.get("discovery") is not None else None,
+        accountant=body.get("accountant", "gdp"),
+        program=Program.model_validate(body["program"]) if "program" in body else None,
+        by_statement=body.get("admitted") == "statement",
+        planned={draw["name"]: draw for draw in body["draws"]} | {name: {} for name in spares},
+    )
+
+
+def _with_draw(record: ReleaseRecord, event: Event) -> ReleaseRecord:
+    """`record` with a draw reserved, or moved to another state."""
+    if event.kind == EventKind.RESERVED:
+        plan = record.planned.get(event.draw or "", {})
+        draw = DrawRecord(
+            release=record.release,
+            name=event.draw or "",
+            state=State.RESERVED,
+            cost=event.cost or Cost(),
+            **{name: plan[name] for name in ("mechanism", "length", "parameter", "terms") if name in plan},
+        )
+        return replace(record, draws=(*record.draws, draw))
+    known = record.draw(event.draw or "")
+    if known is None or event.kind not in MOVES:
+        return record
+    drawing = event.kind == EventKind.DRAWN  # its row has the bound inputs, and the program
+    moved = replace(
+        known,
+        state=event.kind,
+        lease=event.lease,
+        digest=event.digest,
+        replaces=known.replaces or event.body.get("replaces"),
+        facts={name: str(event.body[name]) for name in _FACTS if name in event.body} if drawing else known.facts,
+    )
+    return replace(record, draws=tuple(moved if draw is known else draw for draw in record.draws))
+
+
+def decision_of(event: Event) -> Decision:
+    """What an APPROVED or REJECTED row says."""
+    approved, reason = event.kind == EventKind.APPROVED, str(event.body["reason"])
+    return Decision(approved=approved, by=event.actor, reason=reason, created=event.created)

@@ -1,0 +1,290 @@
+"""The rules of the ledger, applied to its rows one after the other: what the writer should have refused is found."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from marginweave.accounting.accounts import Account, Spent
+from marginweave.accounting.records import CHARGED, RECONCILING, TRANSITIONS, Event, EventKind, ReleaseRecord, State
+from marginweave.base.budget import BasicAmount
+from marginweave.base.errors import AuditError
+from marginweave.ledger.boxes import admitted
+from marginweave.ledger.plans import draws_fault, stated_fault
+from marginweave.ledger.records import ACCOUNT_ROWS, MOVES, account_with, decision_of, release_of, release_with
+from marginweave.ledger.rules import account_fault, period_spent, policy_overrun, within_old_cap
+from marginweave.ledger.sums import Totals, totals_of
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_MOST_SPARES = 3  # of a release that 0.1.0 reserved with `redraws`
+
+
+class Standing(NamedTuple):
+    """An account and its sums, as they are from row number `seq` on."""
+
+    seq: int
+    account: Account
+    spent: Spent
+
+
+@dataclass
+class Replay:
+    """Accounts and releases as the rows up to now leave them; `step` checks the next row and takes it.
+
+    `opened` has the row that opened each account, `course` each account and its sums, from a row on.
+    """
+
+    accounts: dict[str, Account] = field(default_factory=dict)
+    releases: dict[str, ReleaseRecord] = field(default_factory=dict)
+    opened: dict[str, int] = field(default_factory=dict)
+    course: dict[str, list[Standing]] = field(default_factory=dict)
+    _spent: defaultdict[str, Spent] = field(default_factory=lambda: defaultdict(Spent))
+    _rows: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))  # about each account
+    _leases: set[tuple[str, str]] = field(default_factory=set)
+    # The release whose reservation has rows to come, and the names of its draws that they reserve.
+    _reserving: str | None = None
+    _expected: set[str] = field(default_factory=set)
+
+    def step(self, seq: int, event: Event) -> None:
+        """Take row number `seq`.
+
+        Raises:
+            AuditError: the row says what no ledger would have written.
+        """
+        try:
+            self._take(seq, event)
+        except AuditError as error:
+            raise AuditError(f"row {seq} of the ledger: {error}") from None
+        except (KeyError, ValueError, TypeError, ArithmeticError, AttributeError):
+            raise AuditError(f"row {seq} of the ledger: {event.kind} with a body that no ledger writes") from None
+
+    def finish(self) -> None:
+        """Refuse an end in the middle of a reservation, or of the publication of a correction, by an AuditError."""
+        if self._expected:
+            names = ", ".join(sorted(self._expected))
+            raise AuditError(f"the ledger ends before release {self._reserving} is reserved whole: {names}")
+        for record in self.releases.values():
+            old = self.releases[record.supersedes] if record.supersedes and record.outputs else None
+            if old is not None and old.superseded_by is None:
+                raise AuditError(f"release {record.release} corrects {old.release}, and no row says so of that one")
+
+    def _take(self, seq: int, event: Event) -> None:
+        _expect((event.kind == EventKind.LEDGER_CREATED) == (seq == 1), "the first row, and no other, makes a ledger")
+        reserving = event.kind == EventKind.RESERVED and event.draw is not None and event.release == self._reserving
+        _expect(reserving or not self._expected, "it is in the middle of a reservation")
+        match event.kind:
+            case EventKind.LEDGER_CREATED | EventKind.KEY_ROTATED:
+                pass
+            case EventKind.CHECKPOINT:
+                _expect(totals_of(event.body) == self._totals(), "its sums are not those of the rows before it")
+            case EventKind.REFUSED:
+                self._account(event)
+            case EventKind.RESERVED:
+                self._reserve(event)
+            case kind if kind in ACCOUNT_ROWS:
+                self._change_account(seq, event)
+            case _:
+                self._change_release(event)
+        name = event.account or ""
+        if name in self.accounts:
+            now = Standing(seq, self.accounts[name], self._spent[name])
+            before = self.course.setdefault(name, [])
+            if not before or before[-1].account is not now.account or before[-1].spent is not now.spent:
+                before.append(now)
+
+    def _totals(self) -> dict[str, Totals]:
+        """What a checkpoint has to say here, with the sums of periods added up release by release."""
+        found = {}
+        for name, account in self.accounts.items():
+            own = [record for record in self.releases.values() if account.policy and record.dataset == name]
+            latest = max((record.created for record in own), default=None)
+            period: dict[str, Any] = {}
+            if account.policy is not None and latest is not None:
+                in_period = period_spent(account.policy, name, own, latest)
+                period = {"start": account.policy.start(latest), "in_period": in_period}
+            found[name] = Totals(rows=tuple(self._rows[name]), spent=self._spent[name], **period)
+        return found
+
+    def _change_account(self, seq: int, event: Event) -> None:
+        """The account as `event` leaves it; the first row of an account opens it."""
+        name = event.account or ""
+        opening = event.kind == EventKind.OPENED
+        _expect(not opening or name not in self.accounts, f"account {name} is open already")
+        before = None if opening else self._account(event)
+        after = account_with(before, event)
+        match event.kind:
+            case EventKind.OPENED | EventKind.CAP_CHANGED:
+                _expect_none(account_fault(after, before))
+            case EventKind.ACCOUNT_BOXED:
+                spent = self._spent[name]
+                _expect(before is None or before.box is None, f"account {name} has a box already")
+                follows = (after.history, after.releases_before) == (spent.cost, spent.ever)
+                _expect(after.box is not None and follows, "its box does not follow from what was spent")
+                _expect_none(account_fault(after))
+            case EventKind.ALIASED:
+                other = event.body["other"]
+                _expect(other in self.accounts and other != name, f"account {other} is not open")
+        self.accounts[name] = after
+        self.opened.setdefault(name, seq)
+        self._rows[name].append(seq)
+
+    def _change_release(self, event: Event) -> None:
+        """The release as `event` leaves it, and its account's sums where the charge becomes another one."""
+        record = self._release(event)
+        match event.kind:
+            case EventKind.LEASED:
+                self._check_lease(record, event)
+            case EventKind.SUBMITTED | EventKind.PUBLISHED:
+                _check_outputs(record, event)
+            case EventKind.APPROVED | EventKind.REJECTED:
+                decision = decision_of(event)
+                _expect(bool(record.proposed), f"release {record.release} was never submitted for approval")
+                _expect(record.decision is None, f"release {record.release} is decided on twice")
+                _expect(bool(decision.by.strip() and decision.reason.strip()), "a decision has no name or no reason")
+            case EventKind.SUPERSEDED:
+                by = self.releases.get(event.body["by"])
+                fits = by is not None and bool(by.outputs) and by.supersedes == record.release
+                _expect(fits, f"release {record.release} is superseded by what is not its published correction")
+                _expect(record.superseded_by is None, f"release {record.release} is superseded twice")
+            case kind if kind in MOVES:
+                _check_move(record, event)
+        after = self.releases[record.release] = release_with(record, event) or record
+        draw, moved = record.draw(event.draw or ""), after.draw(event.draw or "")
+        if draw is not None and moved is not None and (draw.state in CHARGED) != (moved.state in CHARGED):
+            self._spent[record.dataset] = self._spent[record.dataset].with_release(after, record)
+
+    def _reserve(self, event: Event) -> None:
+        if event.draw is not None:
+            self._reserve_draw(event, event.draw)
+            return
+        spares = event.body.get("spares", 0)
+        _expect(type(spares) is int and 0 <= spares <= _MOST_SPARES, "spares are no number that a ledger writes")
+        account, record = self._account(event), release_of([event])
+        if record is None:
+            raise AuditError("it reserves nothing")
+        _expect(record.release not in self.releases, f"release {record.release} was reserved before")
+        same = (record.unit, record.neighbors) == (account.unit, account.neighbors)
+        _expect(same, "unit or neighbors differ from the account's")
+        if not _is_late(event):
+            _expect(not account.frozen, f"account {account.dataset} is frozen since its ledger was restored")
+            self._check_source(record, account)
+        self._check_correction(record)
+        names = [draw["name"] for draw in event.body["draws"]]
+        _expect_none(stated_fault(BasicAmount(epsilon=record.epsilon, delta=record.delta), names))
+        self._reserving, self._expected = record.release, set(record.planned)
+        self.releases[record.release] = record
+
+    def _check_source(self, record: ReleaseRecord, account: Account) -> None:
+        """Marks of 0.1.0 are equal for one source; later ones can be compared by who has the source alone."""
+        allowed = {account.dataset, *account.aliases}
+        for other in self.releases.values():
+            elsewhere = other.source_digest == record.source_digest and other.dataset not in allowed
+            _expect(not elsewhere, f"its source was released under account {other.dataset}")
+
+    def _check_correction(self, record: ReleaseRecord) -> None:
+        name = record.supersedes
+        old = self.releases.get(name or "")
+        fits = old is not None and old.dataset == record.dataset and bool(old.outputs) and old.superseded_by is None
+        fault = f"it supersedes {name}, which is no published release of its account, or is superseded"
+        _expect(fits or name is None, fault)
+
+    def _reserve_draw(self, event: Event, name: str) -> None:
+        record = self._release(event)
+        _expect(name in self._expected, f"draw {name} is not in the plan, or was reserved before")
+        _expect(event.cost is not None, f"draw {name} has no cost")
+        self._expected.remove(name)
+        record = self.releases[record.release] = release_with(record, event) or record
+        if self._expected:
+            return
+        self._reserving = None
+        if not _is_late(event):  # else it was drawn already, or may have been: a charge that nobody is asked about
+            self._check_charge(record)
+        self._spent[record.dataset] = self._spent[record.dataset].with_release(record)
+
+    def _check_charge(self, record: ReleaseRecord) -> None:
+        """The account's total with a new release in it, against its cap at this point in time."""
+        statement = BasicAmount(epsilon=record.epsilon, delta=record.delta)
+        reserved = {draw.name: draw for draw in record.draws if not draw.is_spare}
+        planned = [reserved[name] for name in record.planned if name in reserved]
+        _expect_none(draws_fault(statement, planned, record.neighbors, record.discovery))
+        account = self.accounts[record.dataset]
+        _expect_none(policy_overrun(account, record, self.releases.values()))
+        spent = self._spent[account.dataset]
+        over = f"with release {record.release}, account {account.dataset} is over its cap"
+        if account.box is None:
+            boxed = any(other.box is not None for other in self.accounts.values())
+            _expect(not boxed, f"account {account.dataset} has no box, and others have")
+            _expect(within_old_cap(account, spent.with_release(record)), over)
+        else:
+            how = "statement" if record.by_statement else "sums"
+            _expect(admitted(account, spent, record.reserved, statement) == how, over)
+
+    def _check_lease(self, record: ReleaseRecord, event: Event) -> None:
+        lease = event.lease or ""
+        _expect(not record.outputs, f"release {record.release} is published; it takes no lease")
+        _expect(not record.proposed, f"release {record.release} was submitted for approval; it takes no lease")
+        _expect(lease != "" and (record.release, lease) not in self._leases, "a lease is taken twice")
+        self._leases.add((record.release, lease))
+
+    def _account(self, event: Event) -> Account:
+        _expect(event.account in self.accounts, f"account {event.account} is not open")
+        return self.accounts[event.account or ""]
+
+    def _release(self, event: Event) -> ReleaseRecord:
+        _expect(event.release in self.releases, f"release {event.release} was never reserved")
+        record = self.releases[event.release or ""]
+        _expect(event.account == record.dataset, f"release {record.release} is of account {record.dataset}")
+        return record
+
+
+def _expect(holds: bool, fault: str) -> None:
+    """Refuse a row with the words of `fault` where something does not hold."""
+    if not holds:
+        raise AuditError(fault)
+
+
+def _expect_none(fault: str | None) -> None:
+    _expect(fault is None, fault or "")
+
+
+def _check_move(record: ReleaseRecord, event: Event) -> None:
+    target, draw, late = event.kind, record.draw(event.draw or ""), _is_late(event)
+    if draw is None:
+        raise AuditError(f"draw {event.draw} was never reserved")
+    _expect(event.cost is None, f"draw {draw.name} is charged twice")
+    possible = TRANSITIONS | RECONCILING if late else TRANSITIONS
+    _expect((draw.state, target) in possible, f"draw {draw.name} is {draw.state}; it cannot become {target}")
+    if target == State.DRAWN:
+        _expect(bool(event.lease), f"draw {draw.name} is begun without a lease")
+        by, what = event.lease, "begun"
+        lost = record.standing(event.body["replaces"]) if draw.is_spare else None
+        replaces = lost is not None and lost.state == State.CHARGED_LOST
+        _expect(replaces or not draw.is_spare, f"{draw.name} replaces no lost draw")
+    else:
+        by, what = event.body.get("by", event.lease), "ended"
+        own = target == State.RETURNED or event.lease == draw.lease
+        _expect(own, f"draw {draw.name} was begun under another lease")
+    current = late or target == State.RETURNED or record.lease in {None, by}
+    _expect(current, f"draw {draw.name} is {what} by an attempt that was taken over")
+    digested = target != State.COMMITTED or _DIGEST.fullmatch(event.digest or "") is not None
+    _expect(digested, f"draw {draw.name} is committed without a digest")
+
+
+def _check_outputs(record: ReleaseRecord, event: Event) -> None:
+    """What a row submits or publishes: files with digests, of a release all draws of which have ended."""
+    outputs, pending = dict(event.body["outputs"]), ", ".join(record.pending)
+    _expect(not pending, f"release {record.release} is published with draws unsettled: {pending}")
+    _expect(all(_DIGEST.fullmatch(digest) for digest in outputs.values()), "a released file has no digest")
+    if event.kind == EventKind.SUBMITTED:
+        _expect(record.needs_approval, f"release {record.release} is submitted, and needs no approval")
+        _expect(bool(outputs) and not record.proposed, f"release {record.release} is submitted twice, or with no files")
+        return
+    approved = record.decision is not None and record.decision.approved and outputs == record.proposed
+    _expect(approved or not record.needs_approval, f"release {record.release} is published without an approval")
+
+
+def _is_late(event: Event) -> bool:
+    """Whether a reconciliation wrote the row: what it adds was signed by the ledger before, or is charged for safety."""
+    return bool(event.body.keys() & {"adopted", "reconciled"})

@@ -1,0 +1,92 @@
+"""One transaction at a time on a ledger, under the eyes of its witness."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+
+from sqlalchemy import Engine
+
+from marginweave.accounting.records import Event, ReleaseRecord
+from marginweave.base.errors import BudgetError
+from marginweave.ledger.connection import reserve_beside
+from marginweave.ledger.journal import Journal, transaction
+from marginweave.ledger.keys import Keyring
+from marginweave.ledger.location import LedgerLocation
+from marginweave.ledger.sums import Sums, is_due
+from marginweave.ledger.view import View
+from marginweave.ledger.witness import Witness
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Session:
+    """The database of a ledger and the keys that seal it: each `with` block is one transaction.
+
+    `witness` is what a home has seen of the ledger: it is compared before anything is written, and added to after.
+    """
+
+    location: LedgerLocation
+    engine: Engine
+    key: Keyring
+    witness: Witness | None = None
+    _verified: View = field(default_factory=View, init=False)
+    _sums: Sums = field(default_factory=Sums, init=False)
+
+    def reading(self) -> AbstractContextManager[Journal]:
+        """A transaction that only reads."""
+        return transaction(self.engine, self.location, self.key, writing=False)
+
+    @contextmanager
+    def writing(self, *, charging: bool = False) -> Iterator[Journal]:
+        """The one way to write; `charging` refuses a disk without room for the rows that a draw needs later.
+
+        Raises:
+            BudgetError: no room, the ledger cannot be written, or it lacks what the home has seen of it.
+        """
+        self._set_room_aside(charging=charging)
+        with transaction(self.engine, self.location, self.key, writing=True) as journal:
+            if self.witness is not None:
+                self.witness.check(journal, f"the ledger {self.location}")
+            yield journal
+            due = self._sums.of(journal) if is_due(journal) else None
+            if due is not None:
+                journal.append(due.row)
+        self._sums = due or self._sums  # now that its rows are durable
+        if self.witness is not None:
+            self.witness.keep(journal.written_events)
+
+    def _set_room_aside(self, *, charging: bool) -> None:
+        reserve = reserve_beside(self.location)
+        rooms = [reserve is None or reserve.make(), self.witness is None or self.witness.has_room()]
+        if charging and not all(rooms):
+            raise BudgetError(
+                f"the disk of the ledger {self.location}, or that of the run, is full or cannot be written: nothing is charged "
+                "until there is room for what a draw has to book; make room and run the same command again"
+            )
+
+    def view(self, journal: Journal | None = None) -> View:
+        """The whole ledger as it is now, or inside the transaction of `journal`, before anything is appended to it."""
+        if journal is None:
+            with self.reading() as reading:
+                return self.view(reading)
+        self._verified = self._verified.of(journal)
+        return self._verified
+
+    def sums(self, journal: Journal | None = None) -> Sums:
+        """Accounts and what is spent of them, as `view` has them, without reading what a checkpoint has added up."""
+        if journal is None:
+            with self.reading() as reading:
+                return self.sums(reading)
+        self._sums = self._sums.of(journal)
+        return self._sums
+
+    def events(self) -> tuple[Event, ...]:
+        """All events, oldest first, with the whole chain checked."""
+        with self.reading() as journal:
+            return journal.all_events()
+
+    def find(self, release_id: str) -> ReleaseRecord | None:
+        """The release of this id, or None if it was never reserved."""
+        with self.reading() as journal:
+            return journal.find(release_id)

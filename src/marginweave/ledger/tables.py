@@ -1,0 +1,250 @@
+"""The two tables of the ledger, their append-only triggers, and the chain of rows: each with the hash of the one before."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+from sqlalchemy import Column, Connection, ForeignKey, Index, Integer, MetaData, String, Table, Text
+
+from marginweave.accounting.records import Event, EventKind
+from marginweave.base.budget import BasicAmount, Cost
+from marginweave.base.errors import BudgetError
+from marginweave.ledger.keys import Keyring, key_id, sealing_key
+
+SCHEMA_VERSION = "0005"
+METADATA = MetaData()
+GENESIS = "0" * 64
+_AMOUNTS = tuple(Cost().texts)
+# Fields of an event that a row has as they are.
+_TEXTS = ("actor", "account", "release", "draw", "lease", "digest")
+_SEALS = frozenset({"row_hash", "mac", "prev_hash"})
+# Columns that version 0002 added: empty where a row charges nothing in plain, and hashed where they are filled, so that
+# older rows keep their hashes.
+PLAIN = ("plain_epsilon", "plain_delta")
+
+ACCOUNTS = Table(
+    "accounts",
+    METADATA,
+    Column("dataset", Text, primary_key=True),
+    Column("opened", Integer, nullable=False),  # seq of the OPENED event, which has the facts
+)
+
+# Named as Alembic named it, which made the tables until 0.2.0.
+VERSIONS = Table("alembic_version", METADATA, Column("version_num", String(32), primary_key=True))
+
+# An amount of budget is text, never a float.
+EVENTS = Table(
+    "events",
+    METADATA,
+    Column("seq", Integer, primary_key=True, autoincrement=False),
+    Column("account", Text, ForeignKey("accounts.dataset")),
+    Column("release", Text),
+    Column("draw", Text),
+    Column("kind", Text, nullable=False),
+    Column("mu2", Text),
+    Column("rho", Text),
+    Column("delta", Text),
+    Column("lease", Text),
+    Column("digest", Text),
+    Column("body", Text, nullable=False),
+    Column("actor", Text, nullable=False),
+    Column("created", Text, nullable=False),
+    Column("prev_hash", Text, nullable=False, unique=True),  # a chain does not fork
+    Column("row_hash", Text, nullable=False, unique=True),
+    Column("mac", Text, nullable=False),
+    Column("plain_epsilon", Text),
+    Column("plain_delta", Text),
+    Index("events_by_release", "release"),
+    Index("events_by_account", "account", "kind", "draw", "seq"),
+)
+
+
+class Position(NamedTuple):
+    """A place in the chain: the number and hash of a row, and the id of the key that sealed it; before the first row."""
+
+    seq: int = 0
+    row_hash: str = GENESIS
+    sealed_by: str = ""
+
+
+def columns_of(entry: Event) -> dict[str, str | None]:
+    """The text columns of an event; the body is canonical JSON, amounts are plain decimals, and no plain charge is empty."""
+    amounts: dict[str, str | None] = dict.fromkeys(_AMOUNTS)
+    if entry.cost is not None:
+        amounts |= entry.cost.texts | ({} if entry.cost.plain else dict.fromkeys(PLAIN))
+    return {
+        **{name: getattr(entry, name) for name in _TEXTS},
+        **amounts,
+        "kind": entry.kind.value,
+        "body": canonical(entry.body),
+        "created": entry.created.isoformat(timespec="microseconds"),
+    }
+
+
+def event_of(row: Mapping[str, Any]) -> Event:
+    """The event that `columns_of` wrote into an authentic row."""
+    return Event(
+        **{name: row[name] for name in _TEXTS},
+        kind=EventKind(row["kind"]),
+        created=datetime.fromisoformat(row["created"]),
+        cost=None if row["mu2"] is None else cost_of(row),
+        body=json.loads(row["body"]),
+    )
+
+
+def cost_of(texts: Mapping[str, Any]) -> Cost:
+    """The cost that `Cost.texts` wrote; the plain amounts may be missing."""
+    plain = BasicAmount(epsilon=Decimal(texts["plain_epsilon"] or 0), delta=Decimal(texts["plain_delta"] or 0))
+    return Cost(mu2=Decimal(texts["mu2"]), rho=Decimal(texts["rho"]), delta=Decimal(texts["delta"]), plain=plain)
+
+
+def row_hash(row: Mapping[str, Any]) -> str:
+    """SHA-256(prev_hash || canonical JSON of the row without its seals, and without empty plain charges), hex."""
+    content = {
+        name: value for name, value in row.items() if name not in _SEALS and not (name in PLAIN and value is None)
+    }
+    return hashlib.sha256(f"{row['prev_hash']}{canonical(content)}".encode()).hexdigest()
+
+
+def seal(entry: Event, *, seq: int, prev_hash: str, keys: Keyring, sealed_by: str) -> dict[str, Any]:
+    """A complete row: the columns of `entry` with its number, its hashes and its seal under the key of id `sealed_by`.
+
+    Raises:
+        BudgetError: that key is not in the ring.
+    """
+    row: dict[str, Any] = {**columns_of(entry), "seq": seq, "prev_hash": prev_hash}
+    row["row_hash"] = row_hash(row)
+    row["mac"] = keys.mac(sealed_by, row["row_hash"])
+    if row["mac"] is None:
+        raise BudgetError(f"the ledger is sealed with key {sealed_by}, which is not in the key ring: restore it")
+    return row
+
+
+def check_row(row: Mapping[str, Any], keys: Keyring, *, auditing: bool = False) -> None:
+    """Refuse a row that was changed since it was sealed, or sealed with a key outside the ring, which an auditor may lack.
+
+    Raises:
+        BudgetError: the hash or the seal does not fit.
+    """
+    if row["row_hash"] != row_hash(row):
+        raise BudgetError(f"row {row['seq']} of the ledger was changed after it was written")
+    sealed = keys.seals(str(row["mac"]), row["row_hash"])
+    if not sealed and not (auditing and sealed is None):
+        raise BudgetError(f"row {row['seq']} of the ledger is not sealed with this key: wrong key, or a changed row")
+
+
+def check_chain(
+    rows: Iterable[Mapping[str, Any]],
+    keys: Keyring,
+    after: Position = Position(),  # noqa: B008
+    *,
+    auditing: bool = False,
+) -> Position:
+    """The position of the newest of `rows`, oldest first, which follow `after` without a change, gap, insertion or move.
+
+    Rows removed from the end leave no trace here.
+
+    Raises:
+        BudgetError: names the first row that does not fit.
+    """
+    for number, row in enumerate(rows, start=after.seq + 1):
+        check_row(row, keys, auditing=auditing)
+        if row["seq"] != number or row["prev_hash"] != after.row_hash:
+            raise BudgetError(f"the ledger is broken before row {row['seq']}: a row is missing or out of place")
+        after = Position(number, row["row_hash"], check_key(row, after.sealed_by, keys))
+    return after
+
+
+def check_key(row: Mapping[str, Any], sealed_by: str, keys: Keyring) -> str:
+    """The id of the key in use from this row on: `sealed_by`, that of the row before, or a rotation's; first the root's.
+
+    Raises:
+        BudgetError: the key changes without a rotation: somebody holds a retired key, or the ring is out of order.
+    """
+    found = sealing_key(str(row["mac"]))
+    if row["kind"] == EventKind.KEY_ROTATED:
+        fits = json.loads(row["body"]).get("new") == found and keys.may_follow(found, sealed_by)
+    else:
+        first = not sealed_by and (not keys.keys or found == key_id(keys.root))
+        fits = found == sealed_by or first
+    if not fits:
+        raise BudgetError(f"row {row['seq']} of the ledger is sealed with key {found}, which was not in use: wrong key")
+    return found
+
+
+def canonical(content: Mapping[str, Any]) -> str:
+    """The one JSON text of `content`."""
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+_TABLES = ("accounts", "events")
+# The insert triggers stop INSERT OR REPLACE, which deletes without firing a delete trigger.
+_TAKEN = {
+    "accounts": "EXISTS (SELECT 1 FROM accounts WHERE dataset = NEW.dataset)",
+    "events": "NEW.seq <> (SELECT coalesce(max(seq), 0) + 1 FROM events)",
+}
+_FUNCTION = "ledger_is_append_only"
+_SOURCE = " BEGIN RAISE EXCEPTION 'the ledger is append-only'; END "
+# Bits of pg_trigger.tgtype: BEFORE, DELETE, UPDATE and TRUNCATE, and not ROW.
+_BEFORE_STATEMENT = 2 | 8 | 16 | 32
+_ALWAYS = "A"
+
+_IN_SQLITE = "SELECT name, tbl_name, sql FROM sqlite_master WHERE type = 'trigger'"
+# Triggers that keep foreign keys are internal. A column list (tgattr) or a condition (tgqual) would leave changes out.
+_IN_POSTGRESQL = """
+SELECT t.tgname, c.relname, t.tgtype, t.tgenabled, t.tgqual IS NULL AND cardinality(t.tgattr::int2[]) = 0,
+       p.proname, l.lanname, p.prosrc
+FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_proc p ON p.oid = t.tgfoid
+     JOIN pg_language l ON l.oid = p.prolang
+WHERE NOT t.tgisinternal AND t.tgrelid IN (to_regclass('accounts'), to_regclass('events'))
+"""
+
+
+def statements(dialect: str) -> tuple[str, ...]:
+    """What makes the guards in a database of this dialect (`sqlite` or `postgresql`), in order."""
+    if dialect == "sqlite":
+        return tuple(sql for _, sql in _sqlite_triggers().values())
+    made = [f"CREATE FUNCTION {_FUNCTION}() RETURNS trigger LANGUAGE plpgsql AS $${_SOURCE}$$"]
+    for table in _TABLES:
+        made.append(
+            f"CREATE TRIGGER {table}_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON {table} "
+            f"FOR EACH STATEMENT EXECUTE FUNCTION {_FUNCTION}()"
+        )
+        # A session that replays replication skips the triggers that are not ALWAYS.
+        made.append(f"ALTER TABLE {table} ENABLE ALWAYS TRIGGER {table}_append_only")
+    return tuple(made)
+
+
+def guards_fault(connection: Connection) -> str | None:
+    """What is wrong with the guards by what they do, not by their names alone; None for nothing."""
+    expected: dict[str, tuple[object, ...]] = {}
+    if connection.dialect.name == "sqlite":
+        query = _IN_SQLITE
+        expected.update(_sqlite_triggers())
+    else:
+        query, function = _IN_POSTGRESQL, (_FUNCTION, "plpgsql", _SOURCE)
+        expected.update({f"{t}_append_only": (t, _BEFORE_STATEMENT, _ALWAYS, True, *function) for t in _TABLES})
+    found = {str(row[0]): tuple(row[1:]) for row in connection.exec_driver_sql(query)}
+    lost = sorted(name for name, guard in expected.items() if found.get(name) != guard)
+    if lost:
+        return f"the ledger is not append-only any more: {', '.join(lost)} was taken away or changed"
+    if len(found) > len(expected):
+        return "the ledger's tables have a trigger that no version of the program writes"
+    return None
+
+
+def _sqlite_triggers() -> dict[str, tuple[str, str]]:
+    """Table and text of every trigger, as sqlite_master has them."""
+    triggers = {}
+    for table in _TABLES:
+        for name, clause in (("update", "UPDATE"), ("delete", "DELETE"), ("replace", "INSERT")):
+            when = f"WHEN {_TAKEN[table]} " if clause == "INSERT" else ""
+            made = f"CREATE TRIGGER {table}_no_{name} BEFORE {clause} ON {table} {when}"
+            made += "BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END"
+            triggers[f"{table}_no_{name}"] = table, made
+    return triggers

@@ -1,0 +1,134 @@
+"""Differentially private counts between stages: domains, released combinations, and the noise they carry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from marginweave.base.arrays import Flags, Integers
+
+IntArray = Integers
+MOST_COUNTED = 1 << 26  # candidates, or members of their superset, that are counted from length 3 on
+
+
+@dataclass(frozen=True, kw_only=True)
+class Domain:
+    """Column names and, for each, the labels of its values; code v of a column is `labels[column][v]`.
+
+    A missing value has the code one past the last label. Only public or released labels ever stand here.
+    """
+
+    names: tuple[str, ...]
+    labels: tuple[tuple[str, ...], ...]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of values of each column, the missing value not counted."""
+        return tuple(len(values) for values in self.labels)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Level:
+    """All combinations of one length, in canonical order (by columns, then by values).
+
+    `columns` and `values` have shape (n, length): row i is the combination columns[i, 0] = values[i, 0], …, with column
+    numbers increasing along the row. `counts` has shape (n,).
+    """
+
+    length: int
+    columns: Integers
+    values: Integers
+    counts: Integers
+
+    def __post_init__(self) -> None:
+        expected = (len(self.counts), self.length)
+        if self.columns.shape != expected or self.values.shape != expected:
+            raise ValueError(f"columns and values must have shape {expected}")
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    def by_columns(self) -> Iterator[tuple[tuple[int, ...], slice]]:
+        """Each set of columns with the slice of rows that belong to it, in canonical order."""
+        if not len(self):
+            return
+        change = np.any(self.columns[1:] != self.columns[:-1], axis=1)
+        starts = np.concatenate(([0], np.flatnonzero(change) + 1, [len(self)]))
+        for start, stop in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
+            yield tuple(self.columns[start].tolist()), slice(start, stop)
+
+    def select(self, rows: Flags | Integers) -> Level:
+        """These rows: by flags, or by positions in the order that is wanted."""
+        return replace(self, columns=self.columns[rows], values=self.values[rows], counts=self.counts[rows])
+
+    def positive(self, counts: Integers) -> Level:
+        """The same combinations with these counts, without those that are left with none."""
+        return replace(self, counts=counts).select(counts > 0)
+
+    @classmethod
+    def join(cls, length: int, parts: Iterable[tuple[tuple[int, ...], Integers, Integers]]) -> Level:
+        """The level of some sets of columns, each with its values, shape (n, length), and their counts, in this order."""
+        none = np.zeros((0, length), np.int64)
+        columns, values, counts = [none], [none], [np.zeros(0, np.int64)]
+        for names, rows, numbers in parts:
+            columns.append(np.broadcast_to(np.array(names, np.int64), rows.shape))
+            values.append(rows)
+            counts.append(numbers)
+        return cls(
+            length=length, columns=np.concatenate(columns), values=np.concatenate(values), counts=np.concatenate(counts)
+        )
+
+    @classmethod
+    def empty(cls, length: int) -> Level:
+        """A level without any combination."""
+        return cls.join(length, ())
+
+
+@dataclass(frozen=True, kw_only=True)
+class LevelNoise:
+    """The noise of one length: contribution bound Delta_k, standard deviation, and the threshold.
+
+    A combination was kept when its noisy count was at least `threshold`; `private_threshold` is the larger integer T that
+    values of private domains had to reach at length 1 (0 elsewhere). `candidates` is how many combinations were drawn for
+    (an upper bound where it is not `exact`), or None at length 1 when a private domain is among them, and where only what
+    occurs is drawn for (their number is not public). `raised_from` is the threshold that was asked for, where it was raised
+    because more combinations than `aggregate.max_combinations` might have been kept, or too many drawn to choose them from;
+    `stopped` says that the length was left out for it.
+    """
+
+    length: int
+    contribution_bound: int
+    deviation: float
+    threshold: int
+    private_threshold: int
+    candidates: int | None
+    raised_from: int | None = None
+    stopped: bool = False
+
+    @property
+    def exact(self) -> bool:
+        """Whether `candidates` is their number: from length 3 on, more than MOST_COUNTED are not counted."""
+        return self.length <= 2 or self.candidates is None or self.candidates <= MOST_COUNTED
+
+
+@dataclass(frozen=True, kw_only=True)
+class Aggregates:
+    """A whole set of released counts. `record_count` is the noisy number of records, never below 0.
+
+    `measured` is None where all sets of columns were counted; from marginals it has those that were measured, or lie in one
+    that was, with the standard deviation of the noise of a cell.
+    """
+
+    domain: Domain
+    record_count: int
+    record_deviation: float
+    levels: tuple[Level, ...]
+    noise: tuple[LevelNoise, ...]
+    measured: Mapping[tuple[int, ...], float] | None = None
+
+    @property
+    def reporting_length(self) -> int:
+        """R, the longest combination."""
+        return len(self.levels)

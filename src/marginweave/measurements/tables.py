@@ -1,0 +1,173 @@
+"""Noisy marginals between stages, and the cells that no record can be in."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marginweave.base.budget import NoiseName
+from marginweave.base.errors import InputError
+from marginweave.measurements.combinations import Domain
+
+Clique = tuple[int, ...]
+Counts = NDArray[np.int64] | NDArray[np.float64]
+Levels = tuple[NDArray[np.int64] | None, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Measurement:
+    """A dense noisy marginal: signed, unthresholded counts over the attributes of a clique.
+
+    `counts` has one axis for each of `attributes` (which increase); an attribute that can be missing has the missing value as
+    its last code. `deviation` is the standard deviation of the noise of one cell, in records, `noise` its kind. `complete` is
+    False where the contribution of a record was bounded across marginals, so that the cells together fall short of the record
+    count. `levels`, where there are any, has the coarser code of every code of an attribute that is counted coarser, and None
+    for one that is not. Raises InputError where these do not fit together.
+    """
+
+    attributes: Clique
+    counts: Counts
+    deviation: float
+    complete: bool = True
+    noise: NoiseName = "rounded-gaussian"
+    levels: Levels = ()
+
+    def __post_init__(self) -> None:
+        check_attributes(self.attributes, self.counts.shape)
+        if not 0 < self.deviation < math.inf:
+            raise InputError(f"deviation ({self.deviation}) must be positive")
+        levels = zip(self.levels, self.counts.shape, strict=True) if self.levels else ()
+        if any(level is not None and int(level.max()) + 1 != size for level, size in levels):
+            raise InputError(f"levels of attributes {self.attributes} must have the sizes of the counts")
+
+    @property
+    def coarser(self) -> dict[int, NDArray[np.int64]]:
+        """The coarser code of every code, of each attribute that is counted coarser."""
+        levels = zip(self.attributes, self.levels, strict=True) if self.levels else ()
+        return {attribute: level for attribute, level in levels if level is not None}
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """How many codes each attribute has, at its finest."""
+        coarser = self.coarser
+        sizes = zip(self.attributes, self.counts.shape, strict=True)
+        return tuple(len(coarser[a]) if a in coarser else size for a, size in sizes)
+
+    @property
+    def total(self) -> float:
+        """Sum of all cells."""
+        return float(self.counts.sum())
+
+    def scale(self, total: float) -> float:
+        """What cells and deviation are multiplied by, so that an incomplete marginal is one of `total` records; else 1."""
+        return total / self.total if not self.complete and self.total > 0 else 1.0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CensoredMeasurement(Measurement):
+    """A noisy marginal of which only counts that reached a threshold are known.
+
+    Of the shape of `counts`: `released` cells have their count, `hidden` ones one below `cut`, the others were never counted.
+    """
+
+    released: NDArray[np.bool_]
+    hidden: NDArray[np.bool_]
+    cut: float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Mask:
+    """Which combinations of a few attributes a record may have: structural zeros are False. Public.
+
+    `allowed` has one axis for each of `attributes` (which increase), over the kinds of their codes: `kinds` gives each code its
+    kind; without it, each code is one. Raises InputError where these do not fit together or nothing is allowed.
+    """
+
+    attributes: Clique
+    allowed: NDArray[np.bool_]
+    kinds: tuple[NDArray[np.int64], ...] = ()
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many codes each attribute has."""
+        return tuple(map(len, self.kinds)) or self.allowed.shape
+
+    def kinds_of(self, codes: Sequence[Any]) -> tuple[Any, ...]:
+        """The kinds of codes of each attribute."""
+        return tuple(own[code] for own, code in zip(self.kinds, codes, strict=True)) if self.kinds else tuple(codes)
+
+    def table(self, codes: Sequence[NDArray[np.integer]] | None = None) -> NDArray[np.bool_]:
+        """What is allowed over these codes of each attribute, one axis each; over all without them."""
+        chosen = [np.arange(size) for size in self.sizes] if codes is None else codes
+        return self.allowed[np.ix_(*self.kinds_of(chosen))]
+
+    def __post_init__(self) -> None:
+        check_attributes(self.attributes, self.allowed.shape)
+        if not self.attributes or not self.allowed.any():
+            raise InputError(f"mask of attributes {self.attributes} must allow something")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Marginals:
+    """A whole set of released marginals, as they were drawn.
+
+    `one_way` has one marginal an attribute, in order, over the codes of `domain` (and the missing value, last, where there
+    is one). `larger` are over the codes that rare values were merged into (`selection.compress`). `consistent` are all of
+    them over these codes, and behind them known tables and columns beside their levels, after `make_consistent`; empty before.
+    `pooled` are the drawn ones together with those of earlier releases, over the codes of `one_way` and `larger` and in their
+    order; empty without any. `coarse` are drawn marginals with columns at a coarser level, beside `larger`, in no other.
+    """
+
+    domain: Domain
+    one_way: tuple[Measurement, ...]
+    larger: tuple[Measurement, ...]
+    consistent: tuple[Measurement, ...] = ()
+    pooled: tuple[Measurement, ...] = ()
+    coarse: tuple[Measurement, ...] = ()
+
+    @property
+    def drawn(self) -> tuple[Measurement, ...]:
+        """All that were drawn, those at a coarser level last."""
+        return (*self.one_way, *self.larger, *self.coarse)
+
+    @property
+    def measured(self) -> tuple[tuple[Measurement, ...], tuple[Measurement, ...]]:
+        """Those of one attribute and the larger ones, each the drawn ones, or pooled with what earlier releases measured."""
+        single = len(self.one_way)
+        return (self.pooled[:single], self.pooled[single:]) if self.pooled else (self.one_way, self.larger)
+
+
+def check_attributes(attributes: Clique, shape: tuple[int, ...]) -> None:
+    """Raise InputError unless `attributes` increase and are as many as the axes of `shape`."""
+    if list(attributes) != sorted(set(attributes)) or min(attributes, default=0) < 0:
+        raise InputError(f"attributes {attributes} must be increasing column numbers")
+    if len(shape) != len(attributes):
+        raise InputError(f"counts of shape {shape} must have one axis for each of the attributes {attributes}")
+
+
+def allowed_cells(attributes: Clique, shape: Sequence[int], masks: Sequence[Mask]) -> NDArray[np.bool_]:
+    """The cells of a marginal that no mask inside its attributes forbids. DP: arithmetic on public masks."""
+    allowed = np.ones(shape, np.bool_)
+    for mask in masks:
+        if set(mask.attributes) <= set(attributes):
+            kept = zip(attributes, shape, strict=True)
+            allowed &= mask.table().reshape([size if a in mask.attributes else 1 for a, size in kept])
+    return allowed
+
+
+def alike(attribute: int, size: int, masks: Sequence[Mask]) -> NDArray[np.int64]:
+    """A number for each code of an attribute, the same for codes that no mask tells apart; shape (size,)."""
+    patterns = []
+    for mask in masks:
+        if attribute in mask.attributes:
+            axis = mask.attributes.index(attribute)
+            rows = [row.tobytes() for row in np.moveaxis(mask.allowed, axis, 0)]
+            patterns.append([rows[kind] for kind in mask.kinds[axis]] if mask.kinds else rows)
+    numbers: defaultdict[tuple[bytes, ...], int] = defaultdict(lambda: len(numbers))
+    return np.array([numbers[tuple(p[value] for p in patterns)] for value in range(size)], np.int64)

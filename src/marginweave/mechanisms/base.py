@@ -1,0 +1,106 @@
+"""What a mechanism is to the rest of the program: its name, its price, how noisy it is, and its words."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+
+from marginweave.base.arrays import Integers
+from marginweave.base.budget import Cost, MechanismName, NoiseName, NoiseSetting, ParameterName, Stability
+from marginweave.base.errors import StageError
+from marginweave.mechanisms.randomness import DrawBits
+
+
+class DrawMechanism(ABC):
+    """A way to draw. What others need to know of it is asked here, so that none of them knows it by name."""
+
+    name: ClassVar[MechanismName]
+    parameter: ClassVar[ParameterName]
+    """What the parameter of a draw is."""
+    words: ClassVar[str]
+    """For the registry of deployments, with the parameter left open."""
+    is_pure: ClassVar[bool] = False
+    """Whether it is charged as (epsilon, 0) in plain, and drawn from no table of ours."""
+
+    @staticmethod
+    @abstractmethod
+    def price(parameter: float) -> Cost:
+        """What a draw costs. DP: arithmetic on public numbers."""
+
+
+@dataclass(frozen=True)
+class CountNoise(DrawMechanism):
+    """Noise on all cells of the marginals of one draw, which share its parameter.
+
+    What the noise of one marginal is made by, its part, is a standard deviation or an epsilon, as the kind of noise has it.
+    """
+
+    stability: Stability
+
+    name: ClassVar[NoiseName]  # pyright: ignore[reportIncompatibleVariableOverride] - narrower, and never assigned
+    setting: ClassVar[NoiseSetting]
+    """What `aggregate.noise` calls it."""
+    title: ClassVar[str]
+    """What people call it."""
+    share_power: ClassVar[float]
+    """The power of its cells that a marginal's share of the budget has in the split of least error."""
+    mean_error: ClassVar[float]
+    """The mean of |x| at standard deviation 1."""
+    most_cells: ClassVar[int]
+    """How many cells the marginals of a draw may have together: what fits into memory, or is drawn in time."""
+    largest_part: ClassVar[float] = float("inf")
+    """Beyond it no noise can be drawn."""
+    takes_no_key: ClassVar[bool] = False
+    """Whether a library draws it, all before the charge (`presample`), and not `add` from the bits of the draw."""
+
+    @abstractmethod
+    def parts(self, parameter: float, shares: Sequence[float]) -> tuple[Fraction, ...]:
+        """The part of each marginal, whose shares of the budget add to 1. DP: arithmetic on public numbers."""
+
+    @abstractmethod
+    def sigma(self, part: Fraction) -> Fraction | float:
+        """Standard deviation of the noise of a marginal. DP: arithmetic on public numbers."""
+
+    @abstractmethod
+    def cell_error(self, parameter: float) -> float:
+        """The mean of |x| of a cell of a marginal that has the draw alone. DP: arithmetic on public numbers."""
+
+    def add(self, counts: Integers, part: Fraction, bits: DrawBits, table: int) -> Integers:  # noqa: ARG002 - for kinds that take a key
+        """The counts of marginal number `table`, shape of `counts`, each with noise from the bits, zero cells included."""
+        raise StageError(f"{self.title} noise is drawn before the charge")
+
+    def terms(self, parts: Sequence[Fraction]) -> Mapping[str, str | int]:  # noqa: ARG002 - most kinds have none
+        """What the noise is a function of, beside its seed and the parts; tables are built here, ahead of the draw."""
+        return {}
+
+    def presample(self, cells: Sequence[int], parts: Sequence[Fraction]) -> list[Integers]:  # noqa: ARG002 - for those that do not
+        """The noise of all marginals, by their numbers of cells, of a kind that `takes_no_key`."""
+        raise StageError(f"{self.title} noise is drawn after the charge")
+
+    @staticmethod
+    def reach(sigma: float, level: float) -> int | None:  # noqa: ARG004 - of another kind it is a number
+        """The least h that |x| exceeds with probability 1 - level at most; None of noise with normal tails."""
+        return None
+
+
+def l1_sensitivity(stability: Stability) -> int:
+    """How far one unit moves a marginal in L1: theta under add-remove, 2 theta under replace-one.
+
+    A record stands in one cell of a marginal. theta = stability.records records that come or go move it by u >= 0 with
+    |u|_1 <= theta; replaced ones by u - v, |u - v|_1 <= |u|_1 + |v|_1 <= 2 theta. Both are reached, by a unit whose records
+    are alike. A number that no record moves by more than 1, as the mean count error, moves no further.
+    DP: arithmetic on public numbers.
+    """
+    return stability.records * (2 if stability.neighbors == "replace-one" else 1)
+
+
+def check_room(counts: Integers, largest: int) -> None:
+    """Refuse counts that noise of at most `largest` could move out of 64 bits."""
+    room = np.iinfo(np.int64).max - largest
+    if counts.size and (int(counts.max()) > room or int(counts.min()) < -room):
+        raise StageError("counts with noise must fit 64 bits")

@@ -1,0 +1,33 @@
+"""All mechanisms by their names: a new one has its line here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from marginweave.measurements.plan import PlannedDraw
+from marginweave.mechanisms.base import CountNoise, DrawMechanism
+from marginweave.mechanisms.exponential import Exponential
+from marginweave.mechanisms.gaussian import RoundedGaussian
+from marginweave.mechanisms.laplace import DiscreteLaplace
+
+MECHANISMS: dict[str, type[DrawMechanism]] = {
+    mechanism.name: mechanism for mechanism in (RoundedGaussian, DiscreteLaplace, Exponential)
+}
+
+
+def count_noise(name: str) -> type[CountNoise]:
+    """The noise of this name. Raises KeyError for a mechanism that is no noise on counts."""
+    found = MECHANISMS[name]
+    if not issubclass(found, CountNoise):
+        raise KeyError(name)
+    return found
+
+
+def chosen_noise(setting: str) -> type[CountNoise]:
+    """The noise that `aggregate.noise` calls so."""
+    return next(m for m in MECHANISMS.values() if issubclass(m, CountNoise) and m.setting == setting)
+
+
+def pure_noise(draws: Iterable[PlannedDraw]) -> type[CountNoise] | None:
+    """The noise on marginals that is charged in plain epsilon, where some of the draws have it: one kind a release."""
+    return next((count_noise(draw.mechanism) for draw in draws if MECHANISMS[draw.mechanism].is_pure), None)

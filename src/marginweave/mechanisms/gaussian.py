@@ -1,0 +1,231 @@
+"""The mechanisms: the only module in which noise meets a private count. Integers in, integers out.
+
+`zero_cells` beside it tells which of many counts that are zero would pass a threshold, without adding noise to each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marginweave.base.arrays import Integers
+from marginweave.base.budget import Cost, Stability, amount
+from marginweave.base.digests import fractions_digest, text_digest
+from marginweave.base.errors import InputError
+from marginweave.configuration.values import MAX_CELLS
+from marginweave.measurements.plan import DrawKind, PlannedDraw
+from marginweave.mechanisms.base import CountNoise, check_room, l1_sensitivity
+from marginweave.mechanisms.exponential import choose
+from marginweave.mechanisms.noise_table import MAX_SIGMA, SAMPLER_FORMAT, draw_signed, noise_table
+from marginweave.mechanisms.percentile import rank_scores, score_sensitivity
+from marginweave.mechanisms.randomness import DrawBits
+
+_CHUNK = 1 << 17
+_SIGMA_STEP = 1024
+
+
+def noise_sigma(multiplier: float, contribution_bound: int, stability: Stability) -> Fraction:
+    """Standard deviation of the noise of one level: multiplier theta sqrt(Delta_k), rounded up to a multiple of 1/1024.
+
+    A row adds 1 to at most Delta_k counts, a vector of length sqrt(Delta_k) at most. theta rows of one unit that come or go
+    add theta such vectors: theta sqrt(Delta_k) in L2, reached when they are alike. theta rows that are replaced move the
+    counts by u - v with u, v >= 0 of that length: |u - v|^2 <= |u|^2 + |v|^2, so theta sqrt(2 Delta_k).
+    DP: arithmetic on public or released numbers. Raises InputError unless multiplier is positive and the bound at least 1.
+    """
+    if not math.isfinite(multiplier) or multiplier <= 0:
+        raise InputError(f"multiplier ({multiplier}) must be positive")
+    if contribution_bound < 1:
+        raise InputError(f"contribution_bound ({contribution_bound}) must be at least 1")
+    squared_norm = stability.records**2 * contribution_bound * (2 if stability.neighbors == "replace-one" else 1)
+    square = (Fraction(multiplier) * _SIGMA_STEP) ** 2 * squared_norm
+    steps = math.isqrt(math.ceil(square) - 1) + 1
+    return Fraction(steps, _SIGMA_STEP)
+
+
+def marginal_sigma(multiplier: float, stability: Stability) -> Fraction:
+    """Standard deviation of the noise of one marginal: multiplier times its L2 sensitivity, a multiple of 1/1024.
+
+    A unit holds at most theta = stability.records records of the bounded table. Coming or going, it moves the marginal by a
+    vector u >= 0 with |u|_1 <= theta, so |u|_2 <= theta, which one full cell reaches; replaced, by u - v with
+    |u - v|_2^2 <= |u|_2^2 + |v|_2^2 <= 2 theta^2, because u.v >= 0. m marginals cost mu^2 = sum_i 1/multiplier_i^2.
+    DP: arithmetic on public numbers. Raises InputError unless multiplier is positive.
+    """
+    return noise_sigma(multiplier, 1, stability)
+
+
+def count_sigma(multiplier: float, stability: Stability) -> Fraction:
+    """Standard deviation of the noise of the record count: multiplier theta, under both relations.
+
+    theta rows that come or go move it by theta; a replacement by no more than that, as a unit may have fewer rows than
+    another (not at all where a row is the unit: it is noised and charged all the same).
+    DP: arithmetic on public numbers. Raises InputError as `noise_sigma`.
+    """
+    return noise_sigma(multiplier, 1, replace(stability, neighbors="add-remove"))
+
+
+def error_sigma(multiplier: float, stability: Stability) -> Fraction:
+    """Standard deviation of the noise of the mean count error: multiplier times its sensitivity, up to a multiple of 1/1024.
+
+    It is one number, whose L1 and L2 sensitivity are the same: a replaced record moves it by 2, where it moves a vector of
+    counts by sqrt(2). DP: arithmetic on public numbers. Raises InputError as `noise_sigma`.
+    """
+    return noise_sigma(multiplier, 1, Stability(records=l1_sensitivity(stability), neighbors="add-remove"))
+
+
+def query_sigma(draw: PlannedDraw, stability: Stability, width: int | None = None) -> Fraction:
+    """Standard deviation of the noise of one query that has the draw alone: the noise multiplier times the L2 sensitivity.
+
+    `width` is how many of the counts one record adds to, where a percentile chose fewer than the draw's public cap.
+    DP: arithmetic on public or released numbers.
+    """
+    if draw.kind is DrawKind.COUNT:
+        return count_sigma(draw.noise_multiplier, stability)
+    if draw.kind is DrawKind.EVALUATION:
+        return error_sigma(draw.noise_multiplier, stability)
+    return noise_sigma(draw.noise_multiplier, width or draw.width, stability)
+
+
+def gaussian_terms(*sigmas: Fraction) -> dict[str, str | int]:
+    """What rounded Gaussian noise of these standard deviations is a function of, beside its seed.
+
+    Their exact values, and the digest of each table that it is drawn from; of several the digests of all. The tables are built
+    here, ahead of the draw, so that little that can fail happens after its charge.
+    DP: arithmetic on public or released numbers. Raises InputError for a sigma that has no table.
+    """
+    tables = [noise_table(sigma).digest for sigma in dict.fromkeys(sigmas)]
+    if len(sigmas) == 1:
+        return {"sigma": str(sigmas[0]), "table": tables[0], "sampler": SAMPLER_FORMAT}
+    return {"noise": fractions_digest(sigmas), "table": text_digest(tables), "sampler": SAMPLER_FORMAT}
+
+
+def add_noise(
+    counts: NDArray[np.int64], sigma: Fraction, bits: DrawBits, *, table: int = 0, start: int = 0
+) -> NDArray[np.int64]:
+    """Counts plus independent rounded Gaussian noise of standard deviation `sigma`: a function of `bits` and the cell.
+
+    Theorem: f + N(0, sigma^2 I) is S/sigma-GDP (Dong, Roth and Su 2019, theorem 2.7) and S^2/(2 sigma^2)-zCDP (Bun
+    and Steinke 2016, proposition 1.6) for every f of L2 sensitivity S. Counts are integers, so that adding rounded noise is
+    rounding what the theorem speaks of: post-processing (`noise_table` says how near). Every cell of the candidate set must
+    be in `counts`, zeros included: which of them are there is not covered.
+    DP: (S / sigma)-GDP and S^2/(2 sigma^2)-zCDP, S the L2 sensitivity of `counts`.
+
+    Args:
+        counts: any shape, int64.
+        sigma: standard deviation in counts, from `noise_sigma`.
+        bits: of the draw.
+        table: number of these counts in the draw.
+        start: place of the first of them in that table; cell i of the flattened counts has the word `start` + i.
+
+    Returns:
+        the shape of `counts`, int64.
+
+    Raises:
+        InputError: counts of another type, or a sigma that has no table.
+        StageError: a count so large that noise could leave 64 bits.
+    """
+    if counts.dtype != np.int64:
+        raise InputError(f"counts ({counts.dtype}) must be int64")
+    distribution = noise_table(sigma)
+    check_room(counts, distribution.largest)
+    flat = counts.ravel()
+    noisy = np.empty(flat.size, np.int64)
+    for first in range(0, flat.size, _CHUNK):
+        part = flat[first : first + _CHUNK]
+        noisy[first : first + _CHUNK] = part + draw_signed(distribution, bits, table, start + first, len(part))
+    return noisy.reshape(counts.shape)
+
+
+def select_percentile(
+    histogram: NDArray[np.int64], percentile: float, epsilon: float, stability: Stability, bits: DrawBits
+) -> int:
+    """A candidate 1 … cap near the wanted percentile: of combinations a record, or of a column's values on a public grid.
+
+    Exponential mechanism on `rank_scores`, Pr[c] proportional to e^{epsilon s(c) / (2 sensitivity)}, exactly
+    (`exponential.choose`); the candidates are public, 0 is none of them. The chosen rank is off by at most
+    (2 / epsilon) ln(cap / beta) records with probability 1 - beta.
+    Theorem: it is epsilon-DP (McSherry and Talwar 2007, theorem 6), its loss lies in an interval of length epsilon (Durfee and
+    Rogers 2019): epsilon^2/8-zCDP (Cesar and Rogers 2021), and `selection_mu`-GDP by the proof that stands with that.
+    DP: epsilon-DP, epsilon^2/8-zCDP and selection_mu(epsilon)-GDP under `stability`, each record counted once at most.
+
+    Args:
+        histogram: shape (cap + 1,), int64; entry c is the number of records with c combinations, clipped to cap.
+        percentile: in (0, 100).
+        epsilon: of the exponential mechanism, undivided for every length.
+        stability: how many records of one unit move, and how: it sets the sensitivity of the score.
+        bits: of the draw.
+
+    Raises:
+        InputError: a parameter out of range.
+    """
+    if histogram.dtype != np.int64 or histogram.ndim != 1 or len(histogram) < 2:
+        raise InputError("histogram must be a vector of int64 with at least one candidate")
+    scores = rank_scores(histogram, percentile)
+    return 1 + select_candidate(scores, score_sensitivity(percentile, stability), epsilon, bits)
+
+
+def select_candidate(scores: NDArray[np.int64], sensitivity: int, epsilon: float, bits: DrawBits) -> int:
+    """Place of one of the candidates, with probability proportional to e^{epsilon score / (2 sensitivity)}.
+
+    Exponential mechanism, exactly (`exponential.choose`), epsilon being the double's own fraction; scores are integers, and
+    what they are of is public. Theorem: as of `select_percentile`.
+    DP: epsilon-DP, epsilon^2/8-zCDP and selection_mu(epsilon)-GDP, if no neighbor moves a score by more than `sensitivity`.
+
+    Args:
+        scores: shape (candidates,), int64; private.
+        sensitivity: in the unit of the scores.
+        epsilon: of the exponential mechanism.
+        bits: of the draw.
+
+    Raises:
+        InputError: scores of another kind, none of them, or a parameter out of range.
+    """
+    if scores.dtype != np.int64 or scores.ndim != 1 or not len(scores):
+        raise InputError("scores must be a vector of int64 with at least one candidate")
+    if sensitivity < 1 or not math.isfinite(epsilon) or epsilon <= 0:
+        raise InputError(f"sensitivity ({sensitivity}) must be at least 1 and epsilon ({epsilon}) positive")
+    return choose(scores, Fraction(epsilon) / (2 * sensitivity), bits)
+
+
+class RoundedGaussian(CountNoise):
+    """Rounded Gaussian noise; the part of a marginal is its standard deviation."""
+
+    name = "rounded-gaussian"
+    parameter = "noise_multiplier"
+    words = "rounded Gaussian noise on counts, standard deviation {parameter:.6g} times the sensitivity"
+    setting = "gaussian"
+    title = "Gaussian"
+    share_power = 2 / 3
+    mean_error = math.sqrt(2 / math.pi)
+    most_cells = MAX_CELLS
+    largest_part = MAX_SIGMA
+
+    @staticmethod
+    def price(parameter: float) -> Cost:
+        """1/multiplier^2 in mu^2, half of it in rho."""
+        squared = 1 / Fraction(parameter) ** 2
+        return Cost(mu2=amount(float(squared)), rho=amount(float(squared / 2)), delta=amount(0.0))
+
+    def parts(self, parameter: float, shares: Sequence[float]) -> tuple[Fraction, ...]:
+        """The marginal with the share s_i has the multiplier M / sqrt(s_i): together sum_i s_i / M^2 = 1 / M^2 in mu^2."""
+        return tuple(marginal_sigma(parameter / math.sqrt(share), self.stability) for share in shares)
+
+    def sigma(self, part: Fraction) -> Fraction:
+        """The part itself."""
+        return part
+
+    def cell_error(self, parameter: float) -> float:
+        """S / sqrt(pi rho), S the L2 sensitivity, rho = mu^2 / 2."""
+        return float(marginal_sigma(1.0, self.stability)) / math.sqrt(math.pi * parameter**-2 / 2)
+
+    def add(self, counts: Integers, part: Fraction, bits: DrawBits, table: int) -> Integers:
+        """As `add_noise`."""
+        return add_noise(counts, part, bits, table=table)
+
+    def terms(self, parts: Sequence[Fraction]) -> Mapping[str, str | int]:
+        """As `gaussian_terms`."""
+        return gaussian_terms(*parts)

@@ -1,0 +1,164 @@
+"""Planned draws with their prices, and the range of budgets that the conversions hold for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from marginweave.accounting.accountants import Accountant
+from marginweave.base.budget import amount
+from marginweave.base.errors import InputError
+from marginweave.configuration.release import Configuration
+from marginweave.measurements.plan import DrawKind, PlannedDraw
+from marginweave.mechanisms.base import DrawMechanism
+from marginweave.mechanisms.exponential import Exponential
+from marginweave.mechanisms.gaussian import RoundedGaussian
+
+BOUND_KINDS = (DrawKind.BOUND_LOW, DrawKind.BOUND_HIGH)
+# The key of each share of the budget.
+_SHARES = {
+    DrawKind.COUNT: "aggregate.count_share",
+    DrawKind.PERCENTILE: "aggregate.percentile_share",
+    DrawKind.VALUES: "aggregate.values_share",
+    DrawKind.ONE_WAY: "aggregate.one_way_share",
+    DrawKind.SCORES: "aggregate.selection_share",
+    DrawKind.BOUND_LOW: "aggregate.bounds_share",
+    DrawKind.BINS: "aggregate.bounds_share",
+    DrawKind.EVALUATION: "evaluate.paid.share",
+}
+# What the conversions hold for: below, the two tails of the closed form cancel; far above, squares leave the floats.
+_LEAST_EPSILON = 1e-3
+_MOST_EPSILON = 1e6
+_LEAST_DELTA = 1e-20
+# Noise of 128 bits adds (1 + e^epsilon) 1e-22 to delta at most, which is not charged: 1 % of the least delta that is allowed.
+_UNCHARGED = 1e-22
+_LEAST_OF_UNCHARGED = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedBudget:
+    """What the draws have together: `delta` is what `delta_threshold`, for the discovery of private values, leaves."""
+
+    pricing: Accountant
+    epsilon: float
+    delta: float
+    delta_threshold: float
+
+
+def gaussian_draw(
+    kind: DrawKind, multiplier: float, *, place: tuple[int, ...] = (), delta: float = 0.0, width: int = 1
+) -> PlannedDraw:
+    """Rounded Gaussian noise, with an additive `delta` for a threshold."""
+    draw = priced_draw(RoundedGaussian, kind, multiplier, place, width)
+    return replace(draw, cost=replace(draw.cost, delta=amount(delta)))
+
+
+def selection_draw(kind: DrawKind, epsilon: float, place: tuple[int, ...]) -> PlannedDraw:
+    """A choice by an exponential mechanism."""
+    return priced_draw(Exponential, kind, epsilon, place)
+
+
+def priced_draw(
+    mechanism: type[DrawMechanism], kind: DrawKind, parameter: float, place: tuple[int, ...] = (), width: int = 1
+) -> PlannedDraw:
+    """A draw by a mechanism, at its price."""
+    cost, of = mechanism.price(parameter), mechanism.parameter
+    name = mechanism.name
+    return PlannedDraw(
+        kind=kind, place=place, mechanism=name, parameter=parameter, parameter_name=of, width=width, cost=cost
+    )
+
+
+def bounds_draws(configuration: Configuration, epsilon: float) -> list[PlannedDraw]:
+    """The two selections of each column with private bounds, `epsilon` each, by the column's public position."""
+    return [
+        selection_draw(kind, epsilon, (column_position(configuration, column),))
+        for column in configuration.private_bounds
+        for kind in BOUND_KINDS
+    ]
+
+
+def bins_draws(configuration: Configuration, noise_multiplier: float) -> list[PlannedDraw]:
+    """The fine marginal of each column whose bins are quantiles, by the column's public position."""
+    return [
+        gaussian_draw(DrawKind.BINS, noise_multiplier, place=(column_position(configuration, column),))
+        for column in configuration.bought_bins
+    ]
+
+
+def bounds_shares(configuration: Configuration) -> dict[DrawKind, float]:
+    """The parts of `bounds_share` that all private bounds have, and all quantiles: equal ones for every column."""
+    number = len(configuration.bought_before)
+    found = {DrawKind.BOUND_LOW: configuration.private_bounds, DrawKind.BINS: configuration.bought_bins}
+    return {kind: configuration.bounds_share * (len(names) / number) for kind, names in found.items() if names}
+
+
+def column_position(configuration: Configuration, column: str) -> int:
+    """The position of a column, from 1: public, and fit for a file name."""
+    return list(configuration.columns).index(column) + 1
+
+
+def round_draws(rounds: int, batch: int, epsilon: float, noise_multiplier: float) -> list[PlannedDraw]:
+    """What rounds of selection and measurement have: `batch` selections a round, each with `epsilon`, and one share of noise.
+
+    Prices are fixed, whatever the rounds find: a round that takes more shares measures its marginals once with each.
+    """
+    draws: list[PlannedDraw] = []
+    for number in range(1, rounds + 1):
+        draws += [selection_draw(DrawKind.SELECT, epsilon, (number, pick)) for pick in range(1, batch + 1)]
+        draws.append(gaussian_draw(DrawKind.MEASURE, noise_multiplier, place=(number,)))
+    return draws
+
+
+def check_left(left: float, shares: Mapping[DrawKind, float], rest: str) -> None:
+    """Raise InputError for shares of the budget that leave nothing for the `rest`.
+
+    Where bounds and a bought comparison leave nothing by themselves, no other key could be right.
+    """
+    if left > 0:
+        return
+    bought = {kind: shares.get(kind, 0.0) for kind in (DrawKind.BOUND_LOW, DrawKind.BINS, DrawKind.EVALUATION)}
+    shared = bought if sum(bought.values()) >= 1 else shares
+    keys: dict[str, float] = {}
+    for kind, share in shared.items():
+        keys[_SHARES[kind]] = keys.get(_SHARES[kind], 0.0) + share
+    named = [f"{key} ({share:g})" for key, share in keys.items() if share]
+    raise InputError(f"{', '.join(named[:-1])} and {named[-1]} must leave something for the {rest}: together below 1")
+
+
+def check_epsilon(name: str, epsilon: float) -> None:
+    """Raise InputError for an epsilon that the conversions do not hold for."""
+    if not _LEAST_EPSILON <= epsilon <= _MOST_EPSILON:
+        raise InputError(f"{name} ({epsilon:g}) must be at least {_LEAST_EPSILON:g} and at most {_MOST_EPSILON:g}")
+
+
+def check_delta(name: str, delta: float) -> None:
+    """Raise InputError for a delta that the conversions do not hold for; 0 is for draws that need none."""
+    if 0 < delta < _LEAST_DELTA:
+        raise InputError(f"{name} ({delta:g}) must be at least {_LEAST_DELTA:g}")
+
+
+def uncharged_delta(epsilon: float) -> float:
+    """The most that tables of 128 bits instead of real distributions add to the delta of a release: (1 + e^epsilon) 1e-22.
+
+    For P, Q that are (epsilon, delta)-close and drawn with errors of 1e-22 in total variation (`noise_table`): the error of P,
+    and e^epsilon times that of Q. DP: arithmetic on public numbers.
+    """
+    return _UNCHARGED * (1 + math.exp(min(epsilon, 700.0)))
+
+
+def check_uncharged(epsilon: float, delta: float) -> None:
+    """Raise InputError for a stated delta that `uncharged_delta` is more than 1 % of.
+
+    For draws from our tables; Laplace noise alone is pure, and OpenDP draws it exactly.
+    """
+    if delta < _LEAST_OF_UNCHARGED * uncharged_delta(epsilon):
+        ratio = delta / (_LEAST_OF_UNCHARGED * _UNCHARGED)
+        most = (
+            f"; with this delta epsilon is at most {math.floor(100 * math.log(ratio - 1)) / 100:g}" if ratio > 2 else ""
+        )
+        raise InputError(
+            f"privacy.delta ({delta:g}) must be at least {_LEAST_OF_UNCHARGED * _UNCHARGED:g} (1 + e^epsilon), with epsilon "
+            f"{epsilon:g}: noise is drawn to 128 bits{most}"
+        )

@@ -1,0 +1,103 @@
+"""Row-local cleaning of a table: every step looks at one cell and public constants, so it is 1-stable.
+
+Clean records pass on in blocks, of which one at a time needs to be in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from marginweave.base.arrow import compute as pc
+from marginweave.checkpoints.codecs import pack_table, unpack_table
+from marginweave.columns import values_of
+from marginweave.columns.computed import computed_values, difference_values
+from marginweave.configuration.release import Configuration
+from marginweave.configuration.rules.structure import Structure
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+LOW_PERCENTILE = 1.0
+HIGH_PERCENTILE = 99.0
+
+
+def clean_table(raw: pa.Table, configuration: Configuration) -> pa.Table:
+    """Clean every counted column of `raw`; missing is null.
+
+    A category or boolean becomes a dictionary array over its public labels (a private domain: over the sorted distinct
+    texts), a number float64, a date date32, a moment timestamp[s], a set a list array over such a dictionary.
+
+    A difference is counted in the place of the column that it makes superfluous; a level follows from the finer column.
+
+    DP: 1-stable preprocessing; domains and bounds are public constants, one row in is one row out.
+    """
+    columns, structure = {}, configuration.structure or Structure()
+    for name in configuration.raw_names:
+        kind = values_of(configuration.columns[name], configuration.missing_texts(name))
+        columns[name] = kind.clean(raw.column(name).combine_chunks())
+    for rule in structure.difference or ():
+        columns[rule.column] = difference_values(
+            columns[rule.of], columns[rule.since], configuration.columns[rule.column]
+        )
+    for level in structure.levels or ():
+        columns[level.column] = computed_values(level, columns, configuration.columns)
+    return pa.table({name: columns[name] for name in configuration.names})
+
+
+def clean_frame(clean: pa.Table) -> pd.DataFrame:
+    """A clean table for `clean_schema`: dates as days or seconds from 1970-01-01, sets as the number of their values."""
+    frame: pd.DataFrame = pa.table({name: _plain(clean.column(name)) for name in clean.column_names}).to_pandas()
+    return frame
+
+
+def _plain(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    if pa.types.is_date(values.type):
+        return values.cast(pa.int32())
+    if pa.types.is_timestamp(values.type):
+        return values.cast(pa.int64())
+    return pc.list_value_length(values) if pa.types.is_list(values.type) else values
+
+
+_NUMBER = ""  # no column of a configuration has this name
+
+
+@dataclass(frozen=True)
+class CleanBlock:
+    """Some clean records, and the number of each: that of its row in the source, of joined rows that of the first. Private.
+
+    The number says which random words are the record's, so that a choice does not depend on blocks or partitions.
+    """
+
+    table: pa.Table
+    numbers: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class CleanBlocks:
+    """Clean records block by block, numbers increasing; private. A pass over the blocks can be repeated."""
+
+    payloads: Sequence[bytes]
+
+    def __iter__(self) -> Iterator[CleanBlock]:
+        for table in map(unpack_table, self.payloads):
+            yield CleanBlock(table.drop_columns([_NUMBER]), table.column(_NUMBER).to_numpy())
+
+
+def pack_clean(blocks: Iterable[CleanBlock]) -> Iterator[bytes]:
+    """The payloads of `CleanBlocks`, one block at a time. Private."""
+    return (pack_table(block.table.append_column(_NUMBER, pa.array(block.numbers))) for block in blocks)
+
+
+def labels_of(values: pa.ChunkedArray) -> list[str]:
+    """The dictionary of a clean category or set, whether all of it occurs or not."""
+    whole = values.combine_chunks()
+    cells = whole.values if pa.types.is_list(whole.type) else whole
+    labels: list[str] = cells.dictionary.to_pylist()
+    return labels

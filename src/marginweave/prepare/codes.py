@@ -1,0 +1,241 @@
+"""Codes of a table, block by block: value v of an attribute is v, a missing value is one past the last."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from marginweave.base.arrow import compute as pc
+from marginweave.base.errors import InputError
+from marginweave.checkpoints.codecs import pack_codes, unpack_codes
+from marginweave.columns import values_of
+from marginweave.columns.category import ColumnWords
+from marginweave.configuration.preparation import WeightedImputation
+from marginweave.configuration.release import Configuration
+from marginweave.configuration.rules.structure import GroupedColumns
+from marginweave.mechanisms.randomness import CellWords
+from marginweave.prepare.clean import labels_of
+
+Codes = NDArray[np.unsignedinteger]
+AnyCode = TypeVar("AnyCode", bound=np.integer)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncodedTable:
+    """Codes of each attribute, in the smallest unsigned type that holds its domain and the missing code.
+
+    `codes[j]` has shape (records,) and values 0 … sizes[j]; sizes[j] stands for missing. That of a set has shape (records,
+    width): its values in the order of the labels, then the missing code. `labels[j]` names the values; for a private domain
+    they are raw texts, so the whole object is sensitive.
+    """
+
+    codes: tuple[Codes, ...]
+    labels: tuple[tuple[str, ...], ...]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of values of each attribute."""
+        return tuple(len(labels) for labels in self.labels)
+
+    @property
+    def records(self) -> int:
+        """Exact number of records: private."""
+        return len(self.codes[0])
+
+
+@dataclass(frozen=True)
+class EncodedBlocks:
+    """Records block by block, in the order of the whole table; private. A pass over the blocks can be repeated.
+
+    `payloads` holds the packed codes of each block and then what they share: the labels and the numbers of records.
+    """
+
+    payloads: Sequence[bytes]
+
+    @cached_property
+    def _shared(self) -> dict[str, Any]:
+        shared: dict[str, Any] = json.loads(self.payloads[len(self.payloads) - 1])
+        return shared
+
+    @cached_property
+    def labels(self) -> tuple[tuple[str, ...], ...]:
+        """The values of each attribute; of a private domain they are raw texts."""
+        return tuple(map(tuple, self._shared["labels"]))
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of values of each attribute."""
+        return tuple(map(len, self.labels))
+
+    @cached_property
+    def _offsets(self) -> tuple[int, ...]:
+        return (0, *accumulate(self._shared["records"]))
+
+    @property
+    def offsets(self) -> tuple[int, ...]:
+        """The number of the first record of each block, and the number of all records at the end."""
+        return self._offsets
+
+    @property
+    def records(self) -> int:
+        """Exact number of records: private."""
+        return self.offsets[-1]
+
+    def __len__(self) -> int:
+        return len(self.payloads) - 1
+
+    def table(self, block: int) -> EncodedTable:
+        """The records of one block."""
+        return EncodedTable(codes=unpack_codes(self.payloads[block]), labels=self.labels)
+
+    def __iter__(self) -> Iterator[EncodedTable]:
+        return map(self.table, range(len(self)))
+
+    def whole(self) -> EncodedTable:
+        """All records at once, for what cannot be done block by block."""
+        columns = zip(*(table.codes for table in self), strict=True)
+        return EncodedTable(codes=tuple(np.concatenate(parts) for parts in columns), labels=self.labels)
+
+
+def pack_blocks(tables: Iterable[EncodedTable]) -> Iterator[bytes]:
+    """The payloads of `EncodedBlocks`, one block at a time; `tables` has at least one, all over the same labels. Private."""
+    records = []
+    labels: tuple[tuple[str, ...], ...] = ()
+    for table in tables:
+        records.append(table.records)
+        labels = table.labels
+        yield pack_codes(table.codes)
+    yield json.dumps({"labels": labels, "records": records}).encode()
+
+
+def code_type(size: int) -> type[np.unsignedinteger]:
+    """The smallest unsigned integer type for the codes 0 … size."""
+    return next(t for t in (np.uint8, np.uint16, np.uint32) if size <= np.iinfo(t).max)
+
+
+def encode_table(clean: pa.Table, configuration: Configuration, words: CellWords | None = None) -> EncodedTable:
+    """Encode a cleaned table attribute by attribute.
+
+    A number x has the bin i with e_i <= x < e_i+1 (the last bin closed above), a date that of its day, a group the number of
+    its combination: edges and combinations are public, so this is row-local. A set keeps at most its public cap of values, a
+    uniform choice by `words`; without them (tables that are public, or compared internally) no cell is cut. Where the values of
+    a set are attributes of their own, each has the code 0 in the records that hold it.
+
+    DP: 1-stable preprocessing.
+
+    Raises:
+        InputError: a record has a combination that its group, with `outside: error`, does not declare.
+    """
+    structure = configuration.structure
+    groups = {group.name: group for group in structure.grouped} if structure else {}
+    codes: list[Codes] = []
+    labels: list[tuple[str, ...]] = []
+    columns = {name: column_codes(clean, configuration, name, words) for name in configuration.names}
+    for attribute in configuration.attributes:
+        parts = [columns[name] for name in attribute.columns]
+        if attribute.of_set:  # 1, the missing code, where a set lacks the value
+            cells, values = parts[0]
+            lacks = (cells != values.index(attribute.labels[0])).all(axis=1)
+            parts = [(lacks.astype(np.uint8), attribute.labels)]
+        if attribute.name in groups:
+            combinations = configuration.member_codes(groups[attribute.name])
+            parts = [(group_codes(groups[attribute.name], [c for c, _ in parts], combinations), attribute.labels)]
+        code, names = parts[0]
+        codes.append(code.astype(code_type(len(names)), copy=False))
+        labels.append(names)
+    return EncodedTable(codes=tuple(codes), labels=tuple(labels))
+
+
+def value_slots(codes: NDArray[AnyCode]) -> Iterator[NDArray[AnyCode]]:
+    """The values of an attribute, one a record at a time: a set has as many slots as it has values at most."""
+    return iter(np.atleast_2d(codes.T))
+
+
+def joined_codes(parts: Sequence[NDArray[AnyCode]], missing: int) -> NDArray[AnyCode]:
+    """One attribute of several tables, one after the other; a set has as many slots as the widest of them."""
+    if parts[0].ndim > 1:
+        width = max(codes.shape[1] for codes in parts)
+        gaps = [((0, 0), (0, width - codes.shape[1])) for codes in parts]
+        parts = [np.pad(codes, gap, constant_values=missing) for codes, gap in zip(parts, gaps, strict=True)]
+    return np.concatenate(parts)
+
+
+def column_codes(
+    clean: pa.Table, configuration: Configuration, name: str, words: CellWords | None
+) -> tuple[NDArray[np.integer], tuple[str, ...]]:
+    """Codes and labels of one column of a cleaned table, as `encode_table` gives them. DP: 1-stable preprocessing."""
+    kind, values = values_of(configuration.columns[name], ()), clean.column(name).combine_chunks()
+    own = None if words is None else ColumnWords(words, configuration.names.index(name))
+    return kind.encode(values, own), kind.labels(values)
+
+
+Labels = Mapping[str, Sequence[str]]
+
+
+def encoded_labels(tables: Iterable[pa.Table], configuration: Configuration) -> Labels:
+    """The values of each private domain, sorted: those that occur, and those that its imputation declares. Private."""
+    labels: dict[str, set[str]] = {}
+    for name in configuration.private_columns:
+        impute = getattr(configuration.columns[name], "impute", None)
+        labels[name] = set(impute.weights) if isinstance(impute, WeightedImputation) else set()
+    for table in tables if labels else ():
+        for name, found in labels.items():
+            found.update(labels_of(table.column(name)))
+    return {name: tuple(sorted(found)) for name, found in labels.items()}
+
+
+def with_labels(clean: pa.Table, labels: Labels) -> pa.Table:
+    """The same cells, over dictionaries of `labels`, which have all values of the table's own."""
+    for name, values in labels.items():
+        place = clean.column_names.index(name)
+        cells = _whole(clean.column(name), pa.array(values, pa.string()))
+        clean = clean.set_column(place, name, cells)
+    return clean
+
+
+def _whole(values: pa.ChunkedArray, labels: pa.Array) -> pa.Array:
+    whole = values.combine_chunks()
+    if not pa.types.is_list(whole.type):
+        return _over(whole, labels)
+    lengths = whole.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
+    return pa.ListArray.from_arrays(offsets, _over(whole.flatten(), labels), mask=whole.is_null())
+
+
+def _over(values: pa.DictionaryArray, labels: pa.Array) -> pa.DictionaryArray:
+    places = pc.index_in(values.dictionary, value_set=labels)
+    return pa.DictionaryArray.from_arrays(places.take(values.indices), labels)
+
+
+def _row_cells(rows: NDArray[np.integer]) -> pa.Array:
+    """Each row of numbers as one cell of bytes."""
+    wide = np.ascontiguousarray(rows, np.int64)
+    return pa.Array.from_buffers(pa.binary(8 * wide.shape[1]), len(wide), [None, pa.py_buffer(wide)])
+
+
+def group_codes(
+    group: GroupedColumns, members: Sequence[NDArray[np.integer]], combinations: Sequence[Sequence[int]]
+) -> NDArray[np.int64]:
+    """For each record the number of its combination among the declared ones, or their number where it is none of them.
+
+    Args:
+        group: The group.
+        members: Codes of its columns, each of shape (records,).
+        combinations: Codes of the declared combinations, shape (combinations, columns).
+
+    Raises:
+        InputError: an undeclared combination where `outside: error`.
+    """
+    places = pc.index_in(_row_cells(np.column_stack(members)), value_set=_row_cells(np.asarray(combinations)))
+    found: NDArray[np.int64] = places.fill_null(len(combinations)).to_numpy().astype(np.int64)
+    if group.outside == "error" and (found == len(combinations)).any():
+        raise InputError(f"encode: group {group.name!r} breaks the rule 'every combination is declared'")
+    return found

@@ -1,0 +1,211 @@
+"""Codes of clean records: encoded, imputed, kept to the rules between columns, and resized."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from marginweave.base.budget import Stability
+from marginweave.configuration.attributes import Attribute
+from marginweave.configuration.columns import MeasuredColumn, NumberColumn
+from marginweave.configuration.preparation import GaussianImputation, ResizeSettings, WeightedImputation
+from marginweave.configuration.release import Configuration
+from marginweave.mechanisms.randomness import CellWords, KeyedBits, RecordWords
+from marginweave.prepare import codes as coding
+from marginweave.prepare.clean import CleanBlock, CleanBlocks
+from marginweave.prepare.codes import Codes, EncodedTable, code_type
+from marginweave.prepare.repair import Repair
+
+_WORD = 1 << 64
+
+
+Numbers = NDArray[np.int64]
+
+
+Streams = Callable[[str, Numbers], CellWords]
+"""Gives the secret words of a purpose for the records of these numbers; those of different purposes are independent."""
+
+
+def encode_blocks(clean: CleanBlocks, configuration: Configuration, key: bytes) -> Iterator[EncodedTable]:
+    """The encoded records, imputed and resized, block by block, all over the same labels; `configuration` has its bounds.
+
+    DP: stable as `configuration.stability` says.
+    """
+
+    def streams(purpose: str, numbers: Numbers) -> RecordWords:
+        return RecordWords(words=KeyedBits(key=key, purpose=purpose), records=numbers)
+
+    def encoded(block: CleanBlock) -> tuple[EncodedTable, Numbers]:
+        table = coding.with_labels(block.table, labels)
+        return coding.encode_table(table, configuration, streams("encode", block.numbers)), block.numbers
+
+    labels = coding.encoded_labels((block.table for block in clean), configuration)
+    return complete_blocks(map(encoded, clean), lambda: [block.numbers for block in clean], configuration, streams)
+
+
+def imputation_weights(column: MeasuredColumn, labels: tuple[str, ...]) -> tuple[float, ...]:
+    """Weight of every code of a column under its declared imputation (docs/sources/data-processing.md); shape (labels,).
+
+    A value that is drawn and then binned is a draw of its bin, so nothing but the bins' probabilities is needed. `uniform`:
+    the widths of the bins inside the bounds, the days of each weekday, or equal weights of declared values. `gaussian`: Phi
+    over each bin, what lies beyond the bounds in the outermost bins, as a draw clamped to the bounds would be. `weights`: as
+    declared, by value.
+    DP: public constants; `labels` matter for a private domain alone, in which the declared values have to be found.
+    """
+    impute = column.impute
+    if isinstance(impute, WeightedImputation):
+        weights = dict.fromkeys(labels, 0.0)
+        for text, weight in impute.weights.items():
+            weights[text if column.private else column.labels[column.code_of(text)]] += weight
+        return tuple(weights[label] for label in labels)
+    if isinstance(impute, GaussianImputation) and isinstance(column, NumberColumn):
+        inner = [(edge - impute.mean) / impute.deviation for edge in column.edges[1:-1]]
+        shares = (float(high - low) for low, high in pairwise([0.0, *(float(ndtr(z)) for z in inner), 1.0]))
+        return (*shares, *(0.0 for _ in column.special))
+    return column.uniform_weights(labels)
+
+
+def imputed_codes(weights: tuple[float, ...], words: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """One code a word, with probabilities proportional to `weights`, each exact to 2^-64; shape (words,).
+
+    A word w selects the first code whose cumulative share of 2^64 is above it.
+    DP: a draw of a public distribution.
+    """
+    total = sum(map(Fraction, weights))
+    running, edges = Fraction(0), []
+    for weight in weights:
+        running += Fraction(weight)
+        edges.append(math.floor(running / total * _WORD))
+    # an edge of 2^64, the last one at least, is reached by no word
+    reached = np.array([edge for edge in edges if edge < _WORD], np.uint64)
+    return np.searchsorted(reached, words, side="right").astype(np.int64)
+
+
+def sampled_rows(rows: int, settings: ResizeSettings, unit: Stability, words: CellWords) -> NDArray[np.int64]:
+    """Row numbers of the records that stay, each up to c times, at most n of them, in increasing order; private.
+
+    docs/sources/data-processing.md: of c n~ copied rows m are sampled, and n of them where m is larger. Under
+    `replace-one` with one row a unit, m = floor(s c n~) without replacement; otherwise every copy stays with probability s by
+    itself, so m is Binomial(c n~, s). (A subject of several rows may be replaced by one with another number of rows: a fixed
+    share of them all would move with it.) Every copy has a uniform word of its own: the smallest m of them, or those below
+    s 2^64, are a sample, and the smallest n of these are a uniform choice among them.
+
+    Stability: take two tables that differ in one unit, theta rows at most, and give all other copies the same words. The
+    samples differ in the unit's own K <= c theta copies, one for one where a fixed number is sampled. Cut to n or filled up
+    with the same imputed records, each copy of the unit stands in the place of one other record: K replacements at most.
+    DP: (c theta)-stable in replacements; what sampling hides is counted in `budget.resize` alone.
+
+    Args:
+        rows: n~, the number of rows.
+        settings: n and p, with c = ceil(p) copies and the rate s = p/c.
+        unit: theta, and the neighboring relation.
+        words: secret randomness; each copy of a row has a slot.
+    """
+    word = np.concatenate([words.words_of(np.arange(rows), copy) for copy in range(settings.copies)])
+    if unit.neighbors == "replace-one" and unit.records == 1:
+        kept = np.arange(len(word))
+        most = min(math.floor(settings.rate * len(word)), settings.records)
+    else:
+        limit = math.floor(settings.rate * _WORD)
+        kept = np.arange(len(word)) if limit == _WORD else np.flatnonzero(word < np.uint64(limit))
+        most = settings.records
+    if len(kept) > most:
+        kept = kept[np.argsort(word[kept], kind="stable")[:most]]
+    return np.sort(kept % max(rows, 1)).astype(np.int64)
+
+
+def complete_blocks(
+    blocks: Iterable[tuple[EncodedTable, Numbers]],
+    numbers: Callable[[], Sequence[Numbers]],
+    configuration: Configuration,
+    streams: Streams,
+) -> Iterator[EncodedTable]:
+    """The table with declared imputations and, where it is declared, of the public size; block by block.
+
+    Records keep the rules between columns after that (`Repair`).
+
+    DP: 1-stable by imputation, which looks at one cell and public constants, and by `Repair`; by resize as
+    `ResizeSettings.stability` says.
+
+    Args:
+        blocks: the records, labels of private domains with the declared ones among them, and their numbers in the source.
+        numbers: of all records, block by block; asked for before a table is resized.
+        configuration: what is declared, bounds resolved.
+        streams: secret randomness.
+    """
+    imputed = _repaired(blocks, configuration, streams)
+    yield from imputed if configuration.resize is None else _resized(imputed, numbers(), configuration, streams)
+
+
+def _repaired(
+    blocks: Iterable[tuple[EncodedTable, Numbers]], configuration: Configuration, streams: Streams
+) -> Iterator[EncodedTable]:
+    repair: Repair | None = None
+    for table, numbers in blocks:
+        repair = repair or Repair(configuration, table.labels)
+        yield repair(_imputed(table, numbers, configuration, streams), streams("rules", numbers))
+
+
+def _weights(configuration: Configuration, labels: Sequence[tuple[str, ...]]) -> dict[int, tuple[float, ...]]:
+    """The weight of every code of each attribute that is imputed."""
+    weights = {}
+    for j, attribute in enumerate(configuration.attributes):
+        column = configuration.columns[attribute.columns[0]]
+        if attribute.imputed and len(attribute.columns) > 1:
+            weights[j] = (1.0,) * len(labels[j])
+        elif attribute.imputed and isinstance(column, MeasuredColumn):
+            weights[j] = imputation_weights(column, labels[j])
+    return weights
+
+
+def _imputed(table: EncodedTable, numbers: Numbers, configuration: Configuration, streams: Streams) -> EncodedTable:
+    """One word a record, so that no record's draw depends on which others lack a value."""
+    codes = list(table.codes)
+    for j, weights in _weights(configuration, table.labels).items():
+        words = streams(f"impute {configuration.attributes[j].name}", numbers)
+        drawn = imputed_codes(weights, words.words_of(np.arange(table.records)))
+        codes[j] = np.where(codes[j] == table.sizes[j], drawn, codes[j]).astype(codes[j].dtype)
+    return replace(table, codes=tuple(codes))
+
+
+def _resized(
+    tables: Iterable[EncodedTable], numbers: Sequence[Numbers], configuration: Configuration, streams: Streams
+) -> Iterator[EncodedTable]:
+    """Sampled records, then added ones: independent draws of every column, empty sets."""
+    settings = configuration.resize
+    assert settings is not None
+    every = np.concatenate(numbers)
+    words = streams("resize", every)
+    rows = sampled_rows(len(every), settings, configuration.privacy.stability, words)
+    start, table = 0, None
+    for table in tables:
+        first, last = np.searchsorted(rows, [start, start + table.records])
+        places = rows[first:last] - start
+        yield replace(table, codes=tuple(codes[places] for codes in table.codes))
+        start += table.records
+    assert table is not None  # there is a block at least, if without records
+    for first in range(len(rows), settings.records, configuration.block_rows):
+        added = np.arange(first, min(first + configuration.block_rows, settings.records)) - len(rows)
+        yield _added(table, added, configuration, streams)
+
+
+def _added(table: EncodedTable, added: Numbers, configuration: Configuration, streams: Streams) -> EncodedTable:
+    """Records that are drawn, over the domain of `table`."""
+    weights = _weights(configuration, table.labels)
+
+    def codes(j: int, attribute: Attribute) -> Codes:
+        kind = code_type(table.sizes[j])
+        if j not in weights:  # sets alone have no imputation
+            return np.full((len(added), *table.codes[j].shape[1:]), table.sizes[j], kind)
+        words = streams(f"augment {attribute.name}", added).words_of(np.arange(len(added)))
+        return imputed_codes(weights[j], words).astype(kind)
+
+    drawn = replace(table, codes=tuple(codes(j, attribute) for j, attribute in enumerate(configuration.attributes)))
+    return Repair(configuration, table.labels)(drawn, streams("augmented rules", added))

@@ -1,0 +1,245 @@
+"""From raw rows to clean records, none of which is anybody's one too many; one block at a time in memory.
+
+Rows of a subject can stand anywhere in the source. They are brought together by the digest of the subject's id: the source is
+scattered into a public number of partitions, each is bounded or joined by itself, and what stays is brought back into the
+order of the source. So neither the records, nor their order, nor a choice among them depends on blocks or partitions.
+
+Bounding and joining look at the rows of one subject at a time. Coupling: a row's word is uniform and independent of every other
+row's, so the choice among the rows of one subject has the same distribution whatever other subjects there are. Two tables
+that differ in one subject can be given the same words for all other rows, and then differ in that subject's rows alone:
+theta of them at most.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from marginweave.base.arrow import compute as pc
+from marginweave.checkpoints.codecs import compact_table, pack_table, plain_table, unpack_table
+from marginweave.checkpoints.spill import Spill
+from marginweave.columns.base import distinct_texts
+from marginweave.columns.category import distinct_sets, lowest_words
+from marginweave.configuration.privacy import SubjectUnit
+from marginweave.configuration.release import Configuration
+from marginweave.configuration.values import ValueMatcher
+from marginweave.mechanisms.randomness import CellWords, KeyedBits, RecordWords
+from marginweave.prepare.clean import CleanBlock, clean_table
+
+_WIDTH = 16
+# Columns that are added to those of a source: no configuration has such names.
+_ROW, _SUBJECT = "", " subject"
+
+
+def prepare_blocks(
+    raw: Iterable[pa.Table], configuration: Configuration, key: bytes, folder: Path
+) -> Iterator[CleanBlock]:
+    """Clean rows of a raw table with the columns `source_names`: theta rows of a subject, or one record that joins them.
+
+    DP: stable as `configuration.privacy.stability` says.
+
+    Args:
+        raw: the blocks of the table; with subjects to bound they are passed over twice.
+        configuration: what is declared.
+        key: secret of the run, for the digests of subjects and the choice of rows.
+        folder: where rows may be set aside on disk, private.
+    """
+    subject = configuration.privacy.subject
+    if subject is None:
+        for numbers, table in _numbered(raw):
+            yield CleanBlock(clean_table(table, configuration), numbers)
+        return
+    with Spill(folder) as scattered, Spill(folder) as staying:
+        starts = _scatter(raw, configuration, subject, key, scattered)
+        if subject.join:
+            _join(configuration, starts, scattered, staying)
+            yield from _gathered(raw, len(starts) - 1, staying, configuration)
+            return
+        _bound(configuration, key, starts, scattered, staying)
+        for block, (_, table) in enumerate(_numbered(raw)):
+            rows = np.sort(np.frombuffer(b"".join(staying.pieces(block)), np.int64))
+            yield CleanBlock(clean_table(table.take(pa.array(rows - starts[block])), configuration), rows)
+
+
+def _numbered(raw: Iterable[pa.Table]) -> Iterator[tuple[NDArray[np.int64], pa.Table]]:
+    """Every block with the numbers of its rows in the source."""
+    start = 0
+    for table in raw:
+        yield np.arange(start, start + table.num_rows), table
+        start += table.num_rows
+
+
+def _scatter(
+    raw: Iterable[pa.Table], configuration: Configuration, subject: SubjectUnit, key: bytes, shelves: Spill
+) -> list[int]:
+    """Set every row that is somebody's aside by its subject: number and digest, and for a join its cells.
+
+    Returns:
+        The number of the first row of each block, and that of all rows at the end.
+    """
+    column = subject.column
+    missing = configuration.missing_texts(column) if column in configuration.columns else configuration.missing
+    starts = [0]
+    for numbers, table in _numbered(raw):
+        digests, known = subject_digests(table.column(column).combine_chunks(), subject, missing, key, numbers)
+        owners = pa.Array.from_buffers(pa.binary(_WIDTH), len(digests), [None, pa.py_buffer(digests)])
+        cells = table.select(list(configuration.raw_names) if subject.join else [])
+        cells = cells.append_column(_ROW, pa.array(numbers)).append_column(_SUBJECT, owners)
+        cells = plain_table(cells)  # so that the piece of a partition is a slice, without a dictionary of its own
+        partition = np.where(known, digests[:, 0] % np.uint64(configuration.partitions), configuration.partitions)
+        order = np.argsort(partition, kind="stable")
+        edges = np.searchsorted(partition[order], np.arange(configuration.partitions + 1))
+        cells = cells.take(pa.array(order))
+        for shelf, (first, last) in enumerate(pairwise(edges.tolist())):
+            if last > first:
+                shelves.put(shelf, pack_table(cells.slice(first, last - first)))
+        starts.append(starts[-1] + table.num_rows)
+    return starts
+
+
+def _partitions(configuration: Configuration, scattered: Spill) -> Iterator[tuple[pa.Table, NDArray[np.int64]]]:
+    """The rows of each partition, of small ones together, and the subject of each as a number.
+
+    Rows of a partition, and so of a subject, are in the order of the source.
+    """
+    pieces: list[pa.Table] = []
+    for partition in range(configuration.partitions):
+        pieces += map(unpack_table, scattered.pieces(partition))
+        is_last = partition + 1 == configuration.partitions
+        if not pieces or not (is_last or sum(p.num_rows for p in pieces) >= configuration.block_rows):
+            continue
+        table = compact_table(pa.concat_tables(pieces))
+        pieces.clear()
+        yield table, table.column(_SUBJECT).combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
+
+
+def _bound(configuration: Configuration, key: bytes, starts: list[int], scattered: Spill, staying: Spill) -> None:
+    """Set the numbers of the rows that stay aside, by block."""
+    words = KeyedBits(key=key, purpose="subjects")
+    for table, subjects in _partitions(configuration, scattered):
+        numbers = table.column(_ROW).to_numpy()
+        kept = kept_rows(subjects, configuration.privacy.stability.records, RecordWords(words=words, records=numbers))
+        rows = np.sort(numbers[kept])
+        for block, part in enumerate(np.split(rows, np.searchsorted(rows, starts[1:-1]))):
+            if len(part):
+                staying.put(block, part.tobytes())
+
+
+def _join(configuration: Configuration, starts: list[int], scattered: Spill, staying: Spill) -> None:
+    """Set the joined records aside, by the block in which the first row of each stands."""
+    for table, subjects in _partitions(configuration, scattered):
+        numbers = table.column(_ROW).to_numpy()
+        joined = join_subjects(clean_table(table, configuration), subjects)
+        first = np.full(joined.num_rows, np.iinfo(np.int64).max)
+        np.minimum.at(first, subjects, numbers)
+        joined = joined.append_column(_ROW, pa.array(first))
+        block = np.searchsorted(starts[1:-1], first, side="right")
+        for place in np.unique(block).tolist():
+            staying.put(place, pack_table(joined.take(pa.array(np.flatnonzero(block == place)))))
+
+
+def _gathered(
+    raw: Iterable[pa.Table], blocks: int, staying: Spill, configuration: Configuration
+) -> Iterator[CleanBlock]:
+    """The joined records of each block of the source, in the order of their first rows."""
+    nothing = clean_table(next(iter(raw)).slice(0, 0), configuration).append_column(_ROW, pa.array([], pa.int64()))
+    for block in range(blocks):
+        whole = pa.concat_tables([nothing, *map(unpack_table, staying.pieces(block))]).combine_chunks()
+        whole = whole.take(pa.array(np.argsort(whole.column(_ROW).to_numpy())))
+        yield CleanBlock(whole.select(list(configuration.names)), whole.column(_ROW).to_numpy())
+
+
+def subject_digests(
+    ids: pa.Array, unit: SubjectUnit, missing: tuple[str, ...], key: bytes, numbers: NDArray[np.int64]
+) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
+    """A keyed digest of the subject of every row, shape (rows, 2), and which rows are somebody's. Private.
+
+    BLAKE2b, 128 bits, under the run's key: what is set aside on disk holds no id, and two subjects share a digest with a
+    chance of n^2 / 2^129. Ids are one subject's when they are equal as trimmed texts. A row whose id is empty or missing is
+    nobody's, or, with `missing_subject: own`, a subject of its own, for which its number in the source stands.
+    """
+    distinct, positions = distinct_texts(ids)
+    absent = ValueMatcher(missing)
+    keyed = hashlib.blake2b(digest_size=_WIDTH, key=key, person=b"subject")
+    digests = np.zeros((len(distinct), 2), np.uint64)
+    present = np.zeros(len(distinct), np.bool_)
+    for place, text in enumerate(distinct.to_pylist()):
+        trimmed = text.strip()
+        if trimmed and absent.index(trimmed) < 0:
+            copy = keyed.copy()
+            copy.update(trimmed.encode())
+            digests[place], present[place] = np.frombuffer(copy.digest(), "<u8"), True
+    subjects, known = digests[positions], present[positions]
+    if unit.missing_subject == "own":
+        subjects[~known, 0] = numbers[~known].astype(np.uint64)
+        known = np.ones(len(known), np.bool_)
+    return subjects, known
+
+
+def kept_rows(subjects: NDArray[np.int64], most: int, words: CellWords) -> NDArray[np.bool_]:
+    """Which rows are counted: all rows of a subject that has at most `most`, a uniformly chosen `most` of any other's.
+
+    The rows of a subject with the smallest words are kept; words are one a row, so that no row's word depends on another
+    row. Equal words, which have probability 2^-64 a pair, are told apart by position.
+    DP: `most`-stable for subjects that come, go or change.
+
+    Args:
+        subjects: the number of each row's subject, shape (rows,).
+        most: theta, at least 1.
+        words: secret randomness; a word a row is taken, whatever the subjects are.
+    """
+    word = words.words_of(np.arange(len(subjects)))
+    kept = np.ones(len(subjects), np.bool_)
+    over = np.flatnonzero(np.bincount(subjects)[subjects] > most)
+    kept[over] = lowest_words(subjects[over], word[over], most)
+    return kept
+
+
+def join_subjects(clean: pa.Table, subjects: NDArray[np.int64]) -> pa.Table:
+    """One record a subject, in the order of the subjects' numbers (SDS's joiner).
+
+    A set becomes the union of the subject's sets. Any other column has the value in which all rows of the subject that have
+    one agree, and is missing where they disagree: a rule that is public, and looks at one subject alone.
+    DP: 1-stable for subjects that come, go or change.
+
+    Args:
+        clean: a clean table, one row a row of the source; sets not yet capped.
+        subjects: the number of each row's subject, every number from 0 on at least once; shape (rows,).
+    """
+    records = int(subjects.max()) + 1 if len(subjects) else 0
+    columns = {}
+    for name in clean.column_names:
+        values = clean.column(name).combine_chunks()
+        joined = _united if pa.types.is_list(values.type) else _agreed
+        columns[name] = joined(values, subjects, records)
+    return pa.table(columns)
+
+
+def _agreed(values: pa.Array, owners: NDArray[np.int64], records: int) -> pa.Array:
+    """The only value of each owner; null for none and for several."""
+    encoded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
+    present = encoded.indices.is_valid().to_numpy(zero_copy_only=False)
+    codes = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)[present].astype(np.int64)
+    # -1 stays where an owner has no value; lowest and highest code differ where there are several
+    lowest, highest = np.full(records, len(encoded.dictionary), np.int64), np.full(records, -1, np.int64)
+    np.minimum.at(lowest, owners[present], codes)
+    np.maximum.at(highest, owners[present], codes)
+    chosen = pa.array(lowest.astype(np.int32), mask=lowest != highest)
+    if pa.types.is_dictionary(values.type):
+        return pa.DictionaryArray.from_arrays(chosen, encoded.dictionary)
+    return encoded.dictionary.take(chosen)
+
+
+def _united(values: pa.ListArray, owners: NDArray[np.int64], records: int) -> pa.ListArray:
+    """All values of each owner, once each, in the order of the labels."""
+    flat = values.flatten()
+    labels = flat.dictionary.to_pylist()
+    lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy(zero_copy_only=False)
+    codes = flat.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    return distinct_sets(np.repeat(owners, lengths), codes, records, labels)

@@ -1,0 +1,294 @@
+"""privacy.json: what is guaranteed, by which mechanisms, under which assumptions, and what the account has spent."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict
+
+from scipy.special import ndtr
+
+from marginweave.accounting.amplification import functional_parameters
+from marginweave.configuration.columns.scales import BoughtBins
+from marginweave.configuration.release import Configuration
+from marginweave.counts.discovery import discovery
+from marginweave.counts.noise import planned_sigmas
+from marginweave.counts.selection import scoring
+from marginweave.measurements.combinations import Aggregates
+from marginweave.measurements.plan import BudgetPlan, DrawKind, PlannedDraw
+from marginweave.mechanisms.base import l1_sensitivity
+from marginweave.mechanisms.catalogue import pure_noise
+from marginweave.planning.marginals import rounds_of
+from marginweave.publish.preparation_words import Bounds, preparation_words
+from marginweave.publish.wording import known_words, stated_confidence, unit_assumption
+from marginweave.released.account import AccountStatement, Amounts, EpsilonDelta
+from marginweave.released.earlier import earlier_words
+from marginweave.released.statement import (
+    DrawNoise,
+    EarlierStatement,
+    Guarantee,
+    Invariant,
+    LevelNoiseStatement,
+    MarginalsStatement,
+    Mechanism,
+    PrivacyStatement,
+    Promise,
+    ReleasedBins,
+    ReleaseFacts,
+)
+
+ASSUMPTIONS = (
+    "Every statement in the configuration (columns, domains, bounds, bins, caps, seeds) was public before the data was seen.",
+    "The operating system's generator is unpredictable, and the machine, the ledger and the private folders are the curator's.",
+    "Anyone who may see several releases about the same people is given the account's total, not only this release.",
+)
+COMPOSED = "Gaussian differential privacy: mu^2 of all draws add; delta_threshold is added to delta"
+SELECTED = (
+    "; mu covers each exponential mechanism alone, and adds up over releases: within this one their exact worst curves are "
+    "composed with the noise, which gives the smaller epsilon_of_the_draws"
+)
+PURE = "The draws of {noise} noise are (epsilon, 0)-differentially private, and their epsilons add; there is no delta"
+JOINT = (
+    "Gaussian differential privacy: mu^2 of all draws add; delta_threshold and the delta of the noise are treated together, "
+    "because a person with new values changes other counts less; in the account both are added"
+)
+UNFABRICATED = (
+    "; only combinations that occur get noise, and each length spends an equal part of delta_threshold on that"
+)
+PARTLY_PURE = (
+    "The draws of {noise} noise are (epsilon, 0)-differentially private and their epsilons add; the others, by Gaussian "
+    "differential privacy, are converted at delta; both are added"
+)
+IN_ROUNDS = (
+    "; which marginals a round measures, and with how many of the equal shares, follows from earlier draws, and the price of "
+    "every draw was fixed before the first"
+)
+AMPLIFIED = (
+    "The draws together are differentially private towards the sampled table, by Gaussian differential privacy; the sampling "
+    "makes that (epsilon, delta) towards the data"
+)
+TYPED = "The types of the source's columns, as its schema has them, were public before the data was seen."
+APPROVED = "Somebody who had seen this release, and nothing that it was made from, decided to publish it."
+APPROVED_AFTER_A_LOOK = (
+    "Somebody who had seen this release decided to publish it. Before that, a release about the same people was compared with "
+    "the sensitive table (internal evaluation), and that person may have seen the result."
+)
+CONFIGURED_AFTER_CHECK = (
+    "Columns, domains, bounds or bins were changed after a look at the table with `marginweave check` or `init`, or a run that "
+    "stopped for its rows. What they are now is public knowledge all the same, and was not taken from the table."
+)
+DATA_DEPENDENT_STOPS = (
+    (
+        "A run that stops before its first draw (a broken contract or suite, an unreadable source; where a person has started "
+        "it, or `check: stop` is set, also a table without rows, or a column that is lost for the most part) says so to its "
+        "operator."
+    ),
+    (
+        "A run that stops after a draw (memory or disk is too small for its counts, or a file it set aside is damaged) says so "
+        "to its operator; the same command resumes it, repeats the same draws, and charges nothing more."
+    ),
+    "How long a run took and how much memory it used is not covered by the guarantee.",
+)
+
+
+NO_MARGINALS = MarginalsStatement()
+
+
+def privacy_statement(
+    configuration: Configuration,
+    plan: BudgetPlan,
+    aggregates: Aggregates,
+    account: AccountStatement,
+    release: ReleaseFacts,
+    bounds: Bounds,
+    *,
+    bins: Mapping[str, BoughtBins] | None = None,
+    marginals: MarginalsStatement = NO_MARGINALS,
+) -> PrivacyStatement:
+    """privacy.json: the promise, and with what noise it was kept.
+
+    `bounds` are the released ones of columns with private bounds, `bins` those of quantiles. The first arguments are those of
+    `promise`.
+    """
+    stated = promise(configuration, plan, account, release)
+    mechanisms = tuple(
+        row.model_copy(update=dict(_noise(configuration, plan, aggregates, draw)))
+        for row, draw in zip(stated.mechanisms, plan.draws, strict=True)
+    )
+    preparation = tuple(preparation_words(configuration, bounds))
+    domain, noise = aggregates.domain, aggregates.noise if configuration.marginals is None else ()
+    return PrivacyStatement(
+        format=2,
+        **dict(release.identity),
+        **dict(stated) | {"mechanisms": mechanisms, "preparation": preparation},
+        bounds=dict(bounds),
+        bins={name: ReleasedBins(**dict(one)) for name, one in bins.items()} if bins else None,
+        domain=dict(zip(domain.names, domain.labels, strict=True)),
+        noise=tuple(LevelNoiseStatement(**asdict(of_length)) for of_length in noise),
+        **dict(marginals),
+        confidence=stated_confidence(configuration.with_bounds(bounds, bins), plan, aggregates),
+    )
+
+
+def with_types(statement: PrivacyStatement, types: Mapping[str, str]) -> PrivacyStatement:
+    """The statement with the types of the source, and the assumption that they were public; as it is without any."""
+    facts = {"types": dict(types), "assumptions": (*statement.assumptions, TYPED)} if types else {}
+    return statement.model_copy(update=facts)
+
+
+def promise(
+    configuration: Configuration, plan: BudgetPlan, account: AccountStatement, release: ReleaseFacts
+) -> Promise:
+    """What privacy.json says that follows from configuration, plan and ledger; nothing that was computed from a draw."""
+    return Promise(
+        guarantee=_guarantee(configuration, plan),
+        observer=_observer(plan, _mu(plan)),
+        preparation=tuple(preparation_words(configuration, {})),
+        mechanisms=tuple(_planned(draw, returned=draw.name in release.returned) for draw in plan.draws),
+        composition=_composition(configuration, plan) + earlier_words(configuration),
+        assumptions=_assumptions(configuration, account, release),
+        not_covered=(*DATA_DEPENDENT_STOPS, *known_words(configuration, own=True)),
+        invariants=_invariants(configuration),
+        earlier=tuple(EarlierStatement.of(known) for known in configuration.earlier) or None,
+        account=account,
+        configuration=configuration.canonical(),
+    )
+
+
+def _guarantee(configuration: Configuration, plan: BudgetPlan) -> Guarantee:
+    """The planned guarantee, by which the release was admitted; `mu` and `rho` are None for (epsilon, delta) alone."""
+    privacy, mu = configuration.privacy, _mu(plan)
+    return Guarantee(
+        unit=privacy.unit_words,
+        neighbors=privacy.neighbors,
+        epsilon=privacy.epsilon,
+        delta=privacy.delta,
+        weak_delta=privacy.weak_delta,
+        epsilon_of_the_draws=plan.spent_epsilon,
+        on_the_sampled_table=_functional(configuration),
+        mu=mu,
+        rho=None if mu is None else float(plan.cost.rho),
+        delta_threshold=plan.delta_threshold,
+        accountant=privacy.accountant,
+        fabrication=(configuration.marginals is None and configuration.tuples.fabrication) or "possible",
+    )
+
+
+def _mu(plan: BudgetPlan) -> float | None:
+    return None if plan.cost.plain else math.sqrt(plan.cost.mu2)
+
+
+def _assumptions(configuration: Configuration, account: AccountStatement, release: ReleaseFacts) -> tuple[str, ...]:
+    approved = APPROVED_AFTER_A_LOOK if release.evaluated_until_now else APPROVED
+    return (
+        unit_assumption(configuration),
+        *ASSUMPTIONS,
+        *old_releases(account.releases_before_box or 0),
+        *(f"The values of column {name!r} were discovered under the budget." for name in configuration.private_columns),
+        *_stated_facts(configuration),
+        *known_words(configuration, own=False),
+        *([CONFIGURED_AFTER_CHECK] if release.identity.configured_after_check else []),
+        *([approved] if configuration.publish.approval else []),
+    )
+
+
+def _composition(configuration: Configuration, plan: BudgetPlan) -> str:
+    if configuration.resize is not None and configuration.resize.amplify:
+        return AMPLIFIED
+    noise = pure_noise(plan.draws)
+    if noise is not None:
+        return (PARTLY_PURE if plan.delta else PURE).format(noise=noise.title)
+    words = JOINT if plan.discovery is not None else COMPOSED
+    if words is COMPOSED and any(draw.mechanism == "exponential" for draw in plan.draws):
+        words += SELECTED
+    if configuration.marginals is not None and rounds_of(configuration) is not None:
+        words += IN_ROUNDS
+    unfabricated = configuration.marginals is None and configuration.tuples.fabrication == "none"
+    return words + UNFABRICATED if unfabricated else words
+
+
+def _functional(configuration: Configuration) -> EpsilonDelta | None:
+    """The (epsilon, delta) towards the sampled table of an amplified resize, which the noise of its draws adds up to."""
+    privacy, resize = configuration.privacy, configuration.resize
+    if resize is None or not resize.amplify:
+        return None
+    formula = resize.formula or "tight"
+    epsilon, delta = functional_parameters(privacy.epsilon, privacy.delta, resize.copies, resize.rate, formula)
+    return EpsilonDelta(epsilon=epsilon, delta=delta)
+
+
+def _observer(plan: BudgetPlan, mu: float | None) -> float:
+    """The largest probability that a best guess whether one unit is in the data is right.
+
+    Phi(mu / 2) for Gaussian differential privacy (Dong, Roth, Su 2022, section 2), plus delta_threshold for what the discovery
+    of private values may add; (e^epsilon + delta)/(1 + e^epsilon) for (epsilon, delta) alone.
+    """
+    if mu is not None:
+        return min(1.0, float(ndtr(mu / 2)) + plan.delta_threshold)
+    return min(1.0, (1 + plan.delta * math.exp(-plan.epsilon)) / (1 + math.exp(-plan.epsilon)))
+
+
+def old_releases(number: int) -> list[str]:
+    """What an account's guarantee rests on where so many of its releases were made before it had a box."""
+    which = "release 1" if number == 1 else f"releases 1 to {number}"
+    words = f"The budgets of {which} of the account, made by 0.1.0, were not chosen from noisy results of earlier ones."
+    return [words] if number else []
+
+
+def _invariants(configuration: Configuration) -> tuple[Invariant, ...] | None:
+    """The exact tables of these rows; None where there are none."""
+    own = [known for known in configuration.totals if known.exact and known.table.origin == "these-rows"]
+    tables = [(known.table, round(known.total)) for known in own]
+    return tuple(Invariant(attributes=table.columns, records=n, published=table.public) for table, n in tables) or None
+
+
+def _stated_facts(configuration: Configuration) -> list[str]:
+    """Where each column's facts are published, by the steward's word; a draft's private line keeps its kind and form."""
+    stated = []
+    for name, column in configuration.columns.items():
+        if column.public is not None:
+            stated.append(f"What the configuration says of column {name!r} is public knowledge: {column.public}.")
+        elif column.confirm:
+            drafted = f"Kind and form of column {name!r} were drafted from the data"
+            stated.append(f"{drafted} and are taken for public knowledge.")
+    return stated
+
+
+def _planned(draw: PlannedDraw, *, returned: bool) -> Mechanism:
+    """A draw as it was planned: the parameter of its mechanism, and its cost."""
+    gaussian = draw.parameter_name == "noise_multiplier"
+    return Mechanism(
+        draw=draw.name,
+        mechanism=draw.mechanism,
+        length=draw.length,
+        noise_multiplier=draw.parameter if gaussian else None,
+        epsilon=None if gaussian else draw.parameter,
+        state="returned" if returned else "drawn",
+        **dict(Amounts(**draw.cost.texts)),
+    )
+
+
+def _noise(configuration: Configuration, plan: BudgetPlan, aggregates: Aggregates, draw: PlannedDraw) -> DrawNoise:
+    """The noise that a draw had, by its sensitivity; nothing where it has no single sigma.
+
+    The sigma of every marginal is in `marginals`, as one draw has many. `sigma` of `selection` is that of a score, in
+    records, on a grid of `step` records; `threshold` of `values` the least noisy count of a released value. `sigma` of a share
+    of rounds is that of a cell where a batch has it equally, `sensitivity` of a choice how far a unit moves the distance
+    of a marginal, `sensitivity` of `evaluation` how far it moves the mean count error, in records.
+    """
+    sensitivity, found = l1_sensitivity(configuration.stability), DrawNoise()
+    if draw.kind in {DrawKind.EVALUATION, DrawKind.MEASURE, DrawKind.BINS}:
+        sigma = float(planned_sigmas(configuration, plan, draw)[0])
+        found = DrawNoise(sensitivity=sensitivity if draw.kind is DrawKind.EVALUATION else None, sigma=sigma)
+    elif draw.mechanism == "rounded-gaussian" and configuration.marginals is None:
+        levels = aggregates.noise
+        found = DrawNoise(sigma=levels[draw.length - 1].deviation if draw.length else aggregates.record_deviation)
+    elif draw.kind is DrawKind.VALUES:
+        scale, threshold = discovery(configuration, plan)
+        found = DrawNoise(threshold=threshold, sigma=float(scale))
+    elif draw.kind is DrawKind.SELECT:
+        found = DrawNoise(sensitivity=sensitivity)
+    elif draw.kind is DrawKind.SCORES:
+        grid = scoring(configuration, plan)
+        found = DrawNoise(sigma=grid.score_sigma, step=1 / grid.steps)
+    return found

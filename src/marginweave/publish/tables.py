@@ -1,0 +1,206 @@
+"""Released tables and their files: canonical order and sizes, no statistics, the same bytes for the same rows."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from marginweave.base.arrays import Floats, Integers
+from marginweave.base.arrow import compute as pc
+from marginweave.base.errors import InputError
+from marginweave.estimate.intervals import Intervals, count_interval
+from marginweave.measurements.combinations import Aggregates, Domain, Level, LevelNoise
+from marginweave.measurements.tables import Clique
+
+ROW_GROUP = 1 << 16
+PARQUET_OPTIONS: dict[str, Any] = {"write_statistics": False, "compression": "zstd", "store_schema": False}
+_NOTES = (
+    None,
+    "low and high belong to count, and adjusted lies outside: it follows from other counts, too",
+    "measured together with other values of low count: high is that of all of them",
+    "measured together with other values of low count: high is that of all of them; adjusted lies outside",
+)
+_LEFT_OUT = "every other combination of these columns: adjusted is 0; measurements.parquet has count, low and high"
+_KEY = "count is as measured (0 where noise made it negative), low to high its 95 % interval; adjusted agrees with all counts. "
+_WITH_EARLIER = {
+    "from other counts, too": "from other counts, those of earlier releases among them",
+    "adjusted agrees with all counts. ": "adjusted agrees with all counts, those of earlier releases among them; but that of "
+    "this row, the number of records, is of this release alone. ",
+}
+_TUPLES = "A combination that is not listed had a count below a threshold, or was not counted"
+_ALL = "Every combination that was measured is listed, or its columns stand in a last row"
+_COARSE = "; what was measured in coarser bins is in measurements.parquet alone"
+CSV_OPTIONS = pa_csv.WriteOptions(quoting_style="needed")
+
+
+def counts_table(
+    aggregates: Aggregates,
+    intervals: Sequence[Intervals],
+    longest: int,
+    left_out: Sequence[Clique] = (),
+    *,
+    earlier: bool = False,
+    coarse: bool = False,
+    finer: Mapping[int, int] = MappingProxyType({}),
+) -> pa.Table:
+    """Counts of combinations, one a row: `length`, `count`, `noise_sd`, `low`, `high`, `adjusted`, pairs `column_i`, `value_i`.
+
+    `count` is as measured, 0 where noise made it negative, null where values were measured together; `noise_sd` that of the
+    noise, from marginals of the cell that it was measured in; `low` and `high` the ends of `intervals`, one for each length.
+    `adjusted` is the count that agrees with all others: where it lies outside, `note`, the last column, says so. The row of
+    length 0 is the empty combination: its count is the protected number of records, and its note explains the columns. There
+    are `longest` positions, or R if that is more; those beyond are null. At the end each set of columns of `left_out`, of which
+    only combinations above 0 are listed, has a row without values. With `earlier`, adjusted counts follow from those of earlier
+    releases, too, and the rows that they changed say so. The first note also names each level, and by `finer` its column; with
+    `coarse` it says where counts in coarser bins are.
+    """
+    domain, positions = aggregates.domain, max(longest, aggregates.reporting_length)
+    nothing = Level.join(0, [((), np.zeros((1, 0), np.int64), np.array([aggregates.record_count], np.int64))])
+    sigma = aggregates.record_deviation
+    names = domain.names
+    levels = "".join(
+        f" {names[a]} has coarser values of {names[b]}: either counts the same records." for a, b in finer.items()
+    )
+    differ = " Beside other columns the adjusted counts of the two may differ." if finer else ""
+    key = f"{_KEY}{_TUPLES if aggregates.measured is None else _ALL}{_COARSE if coarse else ''}.{levels}{differ}"
+    head = _rows(domain, nothing, np.array([sigma]), count_interval(nothing.counts, sigma), positions)
+    parts = [head.set_column(head.num_columns - 1, "note", [[key]])]
+    for level, noise, inside in zip(aggregates.levels, aggregates.noise, intervals, strict=True):
+        sigmas = np.full(len(level), noise.deviation)
+        if aggregates.measured is not None:
+            for columns, rows in level.by_columns():
+                sigmas[rows] = aggregates.measured[columns]
+        parts.append(_rows(domain, level, sigmas, inside, positions))
+    measured = aggregates.measured or {}
+    rest = [
+        {"length": len(columns), "noise_sd": measured[columns], "adjusted": 0, "note": _LEFT_OUT}
+        | {f"column_{i}": names[a] for i, a in enumerate(columns, start=1)}
+        for columns in left_out
+    ]
+    parts.append(pa.Table.from_pylist(rest, schema=parts[0].schema))
+    table = pa.concat_tables(parts).combine_chunks()
+    notes = table.column("note")
+    for words, instead in _WITH_EARLIER.items() if earlier else ():
+        notes = pc.replace_substring(notes, words, instead)
+    return table.set_column(table.num_columns - 1, "note", notes)
+
+
+def with_combinations(
+    numbers: dict[str, pa.Array], pairs: Sequence[tuple[pa.Array, pa.Array]], positions: int
+) -> pa.Table:
+    """The columns of `numbers`, then `column_i` and `value_i` of each position: those of `pairs`, null beyond them."""
+    nothing = pa.nulls(len(next(iter(numbers.values()))), pa.string())
+    columns = dict(numbers)
+    for i in range(positions):
+        columns[f"column_{i + 1}"], columns[f"value_{i + 1}"] = pairs[i] if i < len(pairs) else (nothing, nothing)
+    return pa.table(columns)
+
+
+def read_counts(
+    table: pa.Table, domain: Domain, noise: tuple[LevelNoise, ...]
+) -> tuple[Aggregates, tuple[Intervals, ...]]:
+    """The aggregates and the intervals of their counts that `counts_table` wrote, in this version or in 0.1.0.
+
+    Those of 0.1.0 have adjusted counts alone, which stand for the measured ones as far as the interval allows.
+
+    Raises:
+        InputError: a column or value that the domain does not have, or no row of length 0.
+        KeyError: the columns of the intervals are lacking.
+    """
+    lengths = table.column("length").to_numpy()
+    if not (lengths == 0).any():
+        raise InputError("aggregates must have one row of length 0, the protected record count")
+    if "deviation" in table.column_names:
+        counts, low, high = (table.column(name) for name in ("count", "low", "high"))
+        table = table.rename_columns({"deviation": "noise_sd", "count": "adjusted"})
+        table = table.append_column("count", pc.min_element_wise(pc.max_element_wise(counts, low), high))
+    head, *parts = [table.filter(pa.array(lengths == k)) for k in (0, *(n.length for n in noise))]
+    aggregates = Aggregates(
+        domain=domain,
+        record_count=head.column("count")[0].as_py(),
+        record_deviation=head.column("noise_sd")[0].as_py(),
+        levels=tuple(_read_level(part, domain, n.length) for part, n in zip(parts, noise, strict=True)),
+        noise=noise,
+    )
+    ends = ({"low": _numbers(p, "low"), "high": _numbers(p, "high"), "measured": _numbers(p, "count")} for p in parts)
+    return aggregates, tuple(Intervals(**numbers) for numbers in ends)
+
+
+def _numbers(table: pa.Table, column: str) -> Integers:
+    numbers: Integers = table.column(column).fill_null(-1).to_numpy().astype(np.int64)
+    return numbers
+
+
+def parquet_bytes(table: pa.Table) -> bytes:
+    """A Parquet file with fixed row groups and without column statistics."""
+    sink = io.BytesIO()
+    pq.write_table(table, sink, row_group_size=ROW_GROUP, **PARQUET_OPTIONS)
+    return sink.getvalue()
+
+
+def csv_bytes(table: pa.Table) -> bytes:
+    """A UTF-8 CSV file with a header; null is the empty field, the empty text is quoted.
+
+    In a table of one column null is quoted as well, and so are numbers: most readers skip an empty line.
+    """
+    sink = io.BytesIO()
+    pa_csv.write_csv(as_written(table), sink, CSV_OPTIONS)
+    return sink.getvalue()
+
+
+def as_written(table: pa.Table, missing: Mapping[str, str] = MappingProxyType({})) -> pa.Table:
+    """What `csv_bytes` writes of a table: itself, or one of one column as texts without nulls.
+
+    Columns of `missing` are texts, too, in which that text stands where there is no value.
+    """
+    if table.num_columns == 1:
+        missing = {table.column_names[0]: "", **missing}
+    for name, text in missing.items():
+        place = table.column_names.index(name)
+        table = table.set_column(place, name, table.column(name).cast(pa.string()).fill_null(text))
+    return table
+
+
+def _rows(domain: Domain, level: Level, sigmas: Floats, intervals: Intervals, positions: int) -> pa.Table:
+    numbers = {
+        "length": pa.array(np.full(len(level), level.length), pa.int16()),
+        "count": pa.array(intervals.measured, pa.int64(), mask=intervals.measured < 0),
+        "noise_sd": pa.array(sigmas, pa.float64()),
+        "low": pa.array(intervals.low, pa.int64()),
+        "high": pa.array(intervals.high, pa.int64()),
+        "adjusted": pa.array(level.counts, pa.int64()),
+    }
+    names = pa.array(domain.names, pa.string())
+    pairs = [(names.take(pa.array(level.columns[:, i])), _labels(domain, level, i)) for i in range(level.length)]
+    outside = (level.counts < intervals.low) | (level.counts > intervals.high)
+    notes = pa.array(_NOTES, pa.string()).take(pa.array(outside + 2 * (intervals.measured < 0)))
+    return with_combinations(numbers, pairs, positions).append_column("note", notes)
+
+
+def _labels(domain: Domain, level: Level, position: int) -> pa.Array:
+    """Labels of the values at one position: all labels in one array, addressed by column and value."""
+    starts = np.concatenate(([0], np.cumsum(domain.sizes)))
+    everything = pa.array([label for labels in domain.labels for label in labels], pa.string())
+    return everything.take(pa.array(starts[level.columns[:, position]] + level.values[:, position]))
+
+
+def _read_level(table: pa.Table, domain: Domain, length: int) -> Level:
+    columns = np.zeros((table.num_rows, length), np.int64)
+    values = np.zeros((table.num_rows, length), np.int64)
+    place = {name: j for j, name in enumerate(domain.names)}
+    code = {(j, label): v for j, labels in enumerate(domain.labels) for v, label in enumerate(labels)}
+    for i in range(length):
+        try:
+            columns[:, i] = [place[name] for name in table.column(f"column_{i + 1}").to_pylist()]
+            labels = table.column(f"value_{i + 1}").to_pylist()
+            values[:, i] = [code[pair] for pair in zip(columns[:, i].tolist(), labels, strict=True)]
+        except KeyError:
+            raise InputError("aggregates name a column or value that their configuration does not have") from None
+    return Level(length=length, columns=columns, values=values, counts=_numbers(table, "adjusted"))

@@ -1,0 +1,212 @@
+"""What a release says in plain words, from what is released alone.
+
+What was bought, how sure the counts are, and where they are weak.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from scipy.special import ndtr
+
+from marginweave.configuration.release import Configuration
+from marginweave.estimate.intervals import LEVEL
+from marginweave.evaluate.bounds import bounding_biases
+from marginweave.measurements.combinations import Aggregates
+from marginweave.measurements.plan import BudgetPlan
+from marginweave.mechanisms.percentile import rank_error
+from marginweave.released.evaluation import Evaluation
+from marginweave.released.statement import Confidence, Mechanism
+
+_ABOUT = (
+    "The interval from low to high covers the true count (after preparation, with bounded contributions) at this level: each "
+    "interval by itself, not all of them together. It belongs to the count as it was measured; the adjusted count, which "
+    "agrees with all others, may lie outside, and aggregates.csv says so in `note`."
+)
+_SELECTED = (
+    "Every combination was published because its noisy count reached a threshold. Its low end is adjusted for that: it "
+    "inverts the normal distribution truncated at the threshold. The high end is that of the noise alone. The interval has at "
+    "least the level among the published counts."
+)
+_MEASURED = (
+    "No cell of a marginal was selected: its interval is that of its noise, and has the level among all measured "
+    "cells. A count that noise made negative has the interval of 0, which covers no less, as no true count is negative. A "
+    "value measured together with others has at most the count of all of them."
+)
+
+
+def unit_assumption(configuration: Configuration) -> str:
+    """What has to be true for the guarantee to be about people."""
+    subject = configuration.privacy.subject
+    if subject is None:
+        return "One row is one person, as `unit` says; a person with several rows is protected less."
+    alone = "; a row without one is a separate person" if subject.missing_subject == "own" else ""
+    return (
+        f"All rows of one person have one value of column {subject.column!r}{alone}; "
+        "a person with several values is protected less."
+    )
+
+
+def known_words(configuration: Configuration, *, own: bool) -> list[str]:
+    """What is stated of known tables: of those from these rows (`own`) what no guarantee covers, of others the assumption."""
+    said = []
+    for known in configuration.totals:
+        if own != (known.table.origin == "these-rows"):
+            continue
+        table = f"The counts of {known.table.words}"
+        if not own:
+            said.append(f"{table} were not made from these rows.")
+        elif known.exact:
+            said.append(
+                f"{table} were made from these rows, and the synthetic records keep them exactly: an invariant. Together with "
+                "all rows but one they tell that one, whatever epsilon is."
+            )
+        else:
+            said.append(f"{table} were made from these rows; this guarantee does not cover what they tell.")
+    return said
+
+
+def paid_words(evaluation: Evaluation) -> list[str]:
+    """What an evaluation.json says of the comparison that was bought; nothing where none was. DP: post-processing."""
+    if "paid" not in evaluation.model_fields_set:
+        return []
+    paid = evaluation.paid
+    if paid is None:
+        return ["A comparison with the sensitive table was bought, but for records of another version of the program."]
+    error, tvd = paid.count_error, paid.tvd
+    relative = f", a total variation distance of {tvd.value:.3f} ({tvd.low:.3f} to {tvd.high:.3f})" if tvd else ""
+    found = (
+        f"Over the {paid.marginals:,} marginals of {paid.length} attribute(s), the synthetic counts and those of the rows "
+        f"as prepared are {error.value:,g} records apart on average (95 % interval {error.low:,g} to {error.high:,g}; "
+        f"noise of standard deviation {paid.deviation:,.1f}){relative}."
+    )
+    price = (
+        f"Bought with {100 * paid.share:g} % of the budget, for these records alone; nothing was chosen by it, and every "
+        "further look at the data would be charged."
+    )
+    return [found, price]
+
+
+def stated_confidence(configuration: Configuration, plan: BudgetPlan, aggregates: Aggregates) -> Confidence:
+    """For privacy.json: the level, how intervals are meant, and what bounding may have taken from each count.
+
+    DP: post-processing.
+    """
+    return Confidence(
+        level=LEVEL,
+        intervals=(_ABOUT, _SELECTED if configuration.marginals is None else _MEASURED),
+        bounding=bounding_biases(configuration, plan, aggregates),
+    )
+
+
+def reader_warnings(
+    configuration: Configuration,
+    aggregates: Aggregates,
+    mechanisms: Sequence[Mechanism],
+    not_measured: Sequence[Sequence[str]],
+) -> tuple[str, ...]:
+    """Warnings, a sentence each, from public and released facts only; the last two arguments are those of privacy.json.
+
+    DP: post-processing.
+    """
+    return (
+        *_weak_guarantee(configuration, aggregates.record_count),
+        *_weak_percentiles(configuration, aggregates.record_count, mechanisms),
+        *_weak_counts(configuration, aggregates),
+        *_too_many(configuration, aggregates),
+        *_left_out([" x ".join(attributes) for attributes in not_measured]),
+    )
+
+
+def invented(candidates: int, released: int, sigma: float, threshold: int) -> float:
+    """About how many released combinations no record has, at most `released`.
+
+    An empty candidate is released with probability q = P(noise >= threshold). Were every candidate that is not released
+    empty, they would be (1 - q) E of E empty ones; so E is about (candidates - released) / (1 - q), and q E of them are
+    among the released. DP: post-processing.
+    """
+    q = float(ndtr(-(threshold - 0.5) / sigma)) if sigma > 0 else 0.0
+    return min(float(released), q * max(0, candidates - released) / (1 - q))
+
+
+def _weak_guarantee(configuration: Configuration, count: int) -> Iterator[str]:
+    epsilon, delta = configuration.privacy.epsilon, configuration.privacy.delta
+    if epsilon > 5:
+        yield f"epsilon ({epsilon:g}) is above 5: the formal protection of a person is weak."
+    if count > 1 and delta * count >= 1:
+        yield (
+            f"delta ({delta:g}) is at least 1/n for about {count:,} records: a release that shows one record unchanged would "
+            "meet this definition."
+        )
+    elif count > 1 and delta > count**-1.5:
+        yield f"delta ({delta:g}) is large for about {count:,} records; 1/n^1.5 would be {count**-1.5:.1e}."
+    if configuration.privacy.neighbors == "replace-one":
+        yield "Under replace-one the number of records itself is not protected; it carries noise all the same."
+
+
+def _weak_percentiles(configuration: Configuration, count: int, mechanisms: Sequence[Mechanism]) -> Iterator[str]:
+    """Contribution bounds whose rank may be off by more records than lie above it."""
+    percentile = configuration.percentile if configuration.marginals is None else None
+    if percentile is None:
+        return
+    bought = {row.length: row.epsilon or 0.0 for row in mechanisms if row.draw.startswith("percentile-")}
+    above = (1 - percentile / 100) * count
+    lengths = [
+        str(length)
+        for length, epsilon in bought.items()
+        if rank_error(percentile, configuration.stability, epsilon, configuration.contribution_cap(length)) > above
+    ]
+    if lengths:
+        yield (
+            f"The automatic cap on contributions (percentile {percentile:g}, combinations of {', '.join(lengths)}) is "
+            f"unreliable for a table of this size: about {max(0, round(above)):,} records lie above it, and its rank may be "
+            "off by more than that. Set it by hand."
+        )
+
+
+def _weak_counts(configuration: Configuration, aggregates: Aggregates) -> Iterator[str]:
+    """Lengths of which half of what was released may be noise; of length 1 the public domains alone, where one is private."""
+    levels = [level.positive(level.counts) for level in aggregates.levels]
+    if not any(map(len, levels)):
+        yield "No combination was released: the noise is larger than the table."
+    for level, noise in zip(levels, aggregates.noise, strict=True):
+        released, candidates, whose = len(level), noise.candidates, ""
+        if configuration.marginals is None and configuration.tuples.fabrication == "none":
+            continue  # nothing is released that nobody has
+        if candidates is None and level.length == 1:
+            public = np.array([not attribute.private for attribute in configuration.attributes])
+            released = int(public[level.columns[:, 0]].sum())
+            candidates = sum(len(a.labels) for a in configuration.attributes if not a.private)
+            whose = " with public domains"
+        if candidates is None or not released:
+            continue
+        wrong = invented(candidates, released, noise.deviation, noise.threshold)
+        about, half = ("About", "half of them or more") if noise.exact else ("Up to", "perhaps half of them or more")
+        if 2 * wrong >= released:
+            counts = f"{released:,} published counts of {level.length} value{'s' * (level.length > 1)}{whose}"
+            yield f"{about} {round(wrong):,} of the {counts} may be noise only: {half}. Do not use them one by one."
+
+
+def _too_many(configuration: Configuration, aggregates: Aggregates) -> Iterator[str]:
+    """Lengths of which more might have been released than are kept, or more drawn than there is room for to choose from."""
+    if configuration.marginals is not None:
+        return
+    most = configuration.tuples.max_combinations
+    for noise in aggregates.noise:
+        if noise.raised_from is not None:
+            yield (
+                f"More than {most:,} combinations of {noise.length} might have reached the threshold "
+                f"{noise.raised_from:,}, or too many drawn to choose them from; it was raised to {noise.threshold:,}."
+            )
+        if noise.stopped:
+            yield (
+                f"Combinations of {noise.length} and more were not counted, as more than {most:,} might have reached the "
+                "threshold, or too many drawn to choose them from; their share of the budget was given back."
+            )
+
+
+def _left_out(sets: Sequence[str]) -> Iterator[str]:
+    """Marginals that the configuration asks for and that the discovered values made too large."""
+    if sets:
+        yield f"Not measured, because they have too many cells with the values that were discovered: {', '.join(sets)}."

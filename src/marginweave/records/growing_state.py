@@ -1,0 +1,141 @@
+"""What a record is grown from: rules, forbidden combinations, weights, and the working memory of one shard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar, cast
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from marginweave.base.arrays import Flags, Integers
+from marginweave.records.combinations import Numbers
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def lean(function: F) -> F:
+    """Compiled without numba's runtime, as what is called for every record and makes no array.
+
+    Otherwise each call would count the references to thirty arrays, which took more time than all the rest, and more still
+    on two cores at once.
+    """
+    options: Any = {"cache": True, "_nrt": False}
+    compiled: Any = njit(**options)(function)
+    return cast("F", compiled)
+
+
+class Chances(NamedTuple):
+    """Weights of attributes, of which those of one column stand together, and their sums."""
+
+    weights: Integers  # of each attribute, shape (attributes,)
+    sums: Integers  # of the weights of each column, shape (columns,)
+    starts: Integers  # where the attributes of each column begin, shape (columns + 1,)
+
+    @classmethod
+    def of(cls, columns: NDArray[np.int32], width: int) -> Chances:
+        """Without any weight; `columns` has the column of each attribute, ascending."""
+        starts = np.searchsorted(columns, np.arange(width + 1)).astype(np.int64)
+        return cls(weights=np.zeros(len(columns), np.int64), sums=np.zeros(width, np.int64), starts=starts)
+
+
+@lean
+def change(chances: Chances, attribute: int, column: int, by: int) -> None:
+    """Add to the weight of an attribute of a column."""
+    chances.weights[attribute] += by
+    chances.sums[column] += by
+
+
+@lean
+def draw_free(chances: Chances, used: Flags, chance: float) -> int:
+    """An attribute of a column that is not used, by weight, given a uniform number in [0, 1); -1 where none has weight.
+
+    The first a for which the weights up to a exceed floor(chance * sum). DP: post-processing.
+    """
+    total = 0
+    for column in range(len(used)):
+        if not used[column]:
+            total += chances.sums[column]
+    if total == 0:
+        return -1
+    point, column = min(int(chance * total), total - 1), 0
+    while used[column] or point >= chances.sums[column]:
+        point -= 0 if used[column] else int(chances.sums[column])
+        column += 1
+    attribute = chances.starts[column]
+    while point >= chances.weights[attribute]:
+        point -= int(chances.weights[attribute])
+        attribute += 1
+    return int(attribute)
+
+
+@lean
+def has_any(chances: Chances) -> bool:
+    """Whether any attribute has weight."""
+    total = 0
+    for column in range(len(chances.sums)):
+        total += chances.sums[column]
+    return total > 0
+
+
+class Rules(NamedTuple):
+    """What steers the loop: plain numbers, as compiled code wants them."""
+
+    longest: int  # R, the longest released combination
+    shortest: int  # the length down to which a record that cannot grow is relaxed; R for never
+    records: int  # how many records to make, or -1 to go on until every attribute is used up
+    subtract: bool  # whether a weight is what is left of a count after the records made so far
+    fraction: float  # the weight's percentile as a fraction, in (0, 1]
+
+
+class Prohibitions(NamedTuple):
+    """Combinations of attributes that no record may hold, as a table of rules and a list of the rules of each attribute."""
+
+    starts: Integers  # where the attributes of each rule begin in `members`, shape (rules + 1,)
+    members: Integers  # attributes of the rules
+    of_attribute: Integers  # where the rules of each attribute begin in `rules`, shape (attributes + 1,)
+    rules: Integers  # numbers of rules
+
+
+class GrowingState(NamedTuple):
+    """Working memory: what is left of the counts, and the record being grown."""
+
+    # weight of each node; below every other that of the empty combination, which stands for all that are not released
+    left: Numbers
+    available: Numbers  # how often each attribute may still be used
+    alone: Chances  # weight of each attribute by itself, as long as it may be used
+    used: Flags  # for each column, whether the record has a value, or a missing value, there
+    members: Integers  # nodes inside the record that are shorter than the depth; the first one is the empty combination
+    lengths: Integers  # length of each member
+    chosen: Integers  # for each column, an attribute that the record may have
+    # whether each attribute extends each node to something that is not used up, shape (inner nodes, attributes), where there is
+    # a table; and whether so for all members
+    open: NDArray[np.uint8]
+    alive: NDArray[np.uint8]
+    candidates: Integers  # attributes that extend every member to a released combination, ascending
+    weights: Integers  # what the weight of each candidate does not exceed
+    # for each attribute, the number of the last record in which it would have completed a forbidden combination
+    banned: Integers
+    number: Integers  # number of the record being grown, from 1; shape (1,)
+    prohibitions: Prohibitions
+    decided: Flags  # for each set, whether the record has drawn a value of it, present or absent
+    holding: Flags  # which sets each member has a value of, shape (members, sets)
+    # whether the record has at most one value of every set, so that its own count can be known; shape (1,)
+    whole: Flags
+
+
+@lean
+def quantile_exceeds(number: int, fraction: float, above: int, low: int, high: int, point: int) -> bool:
+    """Whether the R-8 quantile of `number` counts, rounded to the nearest integer, is more than `point`.
+
+    With h = (n + 1/3) p + 1/3 it is x_(i) + (h - i)(x_(i+1) - x_(i)), i = floor(h), cut off at the extremes (Hyndman and
+    Fan 1996, definition 8, as in Synthetic Data Showcase). `above` counts are more than `point`, the least of which is `high`;
+    `low` is the largest of the others. DP: post-processing.
+    """
+    position = (number + 1 / 3) * fraction + 1 / 3
+    rank = int(position)
+    if fraction == 1:
+        rank = number
+    between = 0 < rank < number and above == number - rank
+    return low + (position - rank) * (high - low) >= point + 0.5 if between else above > max(number - max(rank, 1), 0)

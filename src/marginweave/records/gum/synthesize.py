@@ -1,0 +1,294 @@
+"""Synthetic records from consistent marginals by the gradually updating method: order, first records, updates."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from marginweave.base.arrays import Flags, Floats, Integers, Records
+from marginweave.base.errors import InputError
+from marginweave.configuration.rules.record_search import find_record, tied_parts
+from marginweave.configuration.synthesis import GumSynthesis
+from marginweave.estimate.consistency import Holders
+from marginweave.estimate.mixture.fit import check_marginals
+from marginweave.estimate.mixture.start import spanning_tree
+from marginweave.measurements.rounding import apportion
+from marginweave.measurements.tables import Clique, Mask, Measurement, alike
+from marginweave.records.gum.kernel import Pace, Target, Zeros, residual, strides, update
+
+
+@dataclass(frozen=True, kw_only=True)
+class Graph:
+    """The order of synthesis: the `core` attributes by GUM over `cliques`, then the `appended` ones, one by one.
+
+    `components` share no clique. An appended attribute comes with the one it hangs on.
+    """
+
+    core: frozenset[int]
+    cliques: tuple[Clique, ...]
+    components: Sequence[set[int]]
+    appended: tuple[tuple[int, int], ...]
+
+
+def plan_graph(attributes: int, cliques: Sequence[Clique], bound: Sequence[Clique]) -> Graph:
+    """Clip attributes that appear in one pair only, layer by layer, and find the components of what is left.
+
+    An attribute in a single marginal, and that a pair, is drawn from it at the end, exactly (PrivSyn: attribute appending).
+    Components share no marginal and are updated apart. `bound` are sets of attributes that structural zeros tie together:
+    they are never clipped and never parted. DP: post-processing.
+    """
+    tied = {a for group in bound for a in group}
+    left = [c for c in cliques if len(c) > 1]
+    appended: list[tuple[int, int]] = []
+    while True:
+        degree = np.bincount([a for c in left for a in c], minlength=attributes)
+        leaf = next(((c, a) for c in left if len(c) == 2 for a in c if degree[a] == 1 and a not in tied), None)
+        if leaf is None:
+            break
+        clique, attribute = leaf
+        left.remove(clique)
+        appended.append((attribute, next(b for b in clique if b != attribute)))
+    return Graph(
+        core=frozenset(range(attributes)) - {attribute for attribute, _ in appended},
+        cliques=tuple(left),
+        components=tied_parts([*left, *bound]),
+        appended=tuple(reversed(appended)),
+    )
+
+
+def maximal(cliques: Sequence[Clique]) -> tuple[Clique, ...]:
+    """The distinct cliques that lie in no other one, in order."""
+    distinct = sorted(set(cliques))
+    longer = {n: [set(c) for c in distinct if len(c) > n] for n in {len(c) for c in distinct}}
+    return tuple(c for c in distinct if not any(other.issuperset(c) for other in longer[len(c)]))
+
+
+@dataclass(kw_only=True, eq=False)
+class Drawing:
+    """Records whose attributes are filled one by one, every attribute at most once.
+
+    `one_way[a]` are the counts of attribute a, `pairs` those of pairs of attributes, `records` has shape (rows, attributes).
+    Rows that a mask leaves no value for are `dead` until `replace_dead`.
+    """
+
+    records: Records
+    one_way: Sequence[Floats]
+    masks: Sequence[Mask]
+    generator: np.random.Generator
+    pairs: Mapping[Clique, Floats] = field(default_factory=dict)
+    drawn: set[int] = field(default_factory=set)
+    dead: Flags = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.dead = np.zeros(len(self.records), np.bool_)
+
+    def draw(self, attribute: int, parent: int | None = None) -> None:
+        """Fill `attribute` given the value of `parent`, a pair with which is known.
+
+        Within every group of rows that have the same parent value (and the same values in masks that this attribute
+        completes) the values come as often as their share says, up to rounding by systematic sampling, in random order. The
+        shares are the first of these that leave anything allowed: those of the pair, the one-way counts, equal shares.
+        DP: post-processing.
+        """
+        masks = [m for m in self.masks if attribute in m.attributes and {*m.attributes} <= {*self.drawn, attribute}]
+        context = {a for mask in masks for a in mask.attributes} - {attribute}
+        for rows in self._groups(sorted(context if parent is None else context | {parent})):
+            example = self.records[rows[0]]
+            allowed = np.ones(len(self.one_way[attribute]), np.bool_)
+            for mask in masks:
+                codes = (np.arange(len(allowed)) if a == attribute else example[a : a + 1] for a in mask.attributes)
+                allowed &= mask.table(list(codes)).ravel()
+            if not allowed.any():
+                self.dead[rows] = True
+                continue
+            candidates = [self.one_way[attribute], np.ones(len(allowed))]
+            if parent is not None:
+                a, b = sorted((parent, attribute))
+                candidates.insert(0, np.take(self.pairs[a, b], example[parent], axis=0 if a == parent else 1))
+            masked = (np.where(allowed, counts, 0.0) for counts in candidates)
+            shares = next(shares for shares in masked if shares.any())
+            values = np.repeat(np.arange(len(shares), dtype=np.int32), apportion(shares, len(rows), self.generator))
+            self.records[rows, attribute] = values
+        self.drawn.add(attribute)
+
+    def _groups(self, columns: Iterable[int]) -> list[Integers]:
+        """Rows in random order, those of equal `columns` together."""
+        group = np.zeros(len(self.records), np.int64)
+        for column in columns:
+            group = np.unique(group * len(self.one_way[column]) + self.records[:, column], return_inverse=True)[1]
+        shuffled = self.generator.permutation(len(group))
+        order = shuffled[np.argsort(group[shuffled], kind="stable")]
+        return np.split(order, np.cumsum(np.bincount(group))[:-1])
+
+
+def replace_dead(
+    records: Records, dead: Flags, one_way: Sequence[Floats], masks: Sequence[Mask], generator: np.random.Generator
+) -> None:
+    """Make dead rows copies of random others; if all are dead, give them the likeliest values that the masks allow.
+
+    That happens where the counts of a few records lead every row into a value that a mask later leaves no partner for.
+    Raises InputError if the masks allow no record, or none is found.
+    """
+    if len(dead) and dead.all():
+        rules: defaultdict[Clique, set[tuple[int, ...]]] = defaultdict(set)
+        tied = {a for mask in masks for a in mask.attributes}
+        values = {a: _likeliest(one_way[a], alike(a, len(one_way[a]), masks)) for a in tied}
+        for mask in masks:
+            codes = [values[a] for a in mask.attributes]
+            places = zip(codes, np.nonzero(~mask.table(codes)), strict=True)
+            rules[mask.attributes].update(zip(*(own[place].tolist() for own, place in places), strict=True))
+        try:
+            found = find_record({a: codes.tolist() for a, codes in values.items()}, rules)
+        except ValueError as error:
+            raise InputError(f"masks must leave a record: {error}") from None
+        for attribute, value in found.items():
+            records[:, attribute] = value
+    elif dead.any():
+        records[dead] = records[generator.choice(np.flatnonzero(~dead), int(dead.sum()))]
+
+
+def _likeliest(counts: Floats, kinds: Integers) -> Integers:
+    """The code of each kind with the largest count, those of large counts first."""
+    order = np.argsort(-counts, kind="stable")
+    return order[np.sort(np.unique(kinds[order], return_index=True)[1])]
+
+
+def draw_tree(drawing: Drawing, attributes: Sequence[int], tree: Sequence[Clique]) -> None:
+    """Fill `attributes` from the root of every tree of the forest down; those without an edge by themselves."""
+    neighbors = defaultdict[int, list[int]](list)
+    for a, b in tree:
+        neighbors[a].append(b)
+        neighbors[b].append(a)
+    for root in attributes:
+        if root in drawing.drawn:
+            continue
+        drawing.draw(root)
+        waiting = [root]
+        while waiting:
+            parent = waiting.pop()
+            for child in neighbors[parent]:
+                if child not in drawing.drawn:
+                    drawing.draw(child, parent)
+                    waiting.append(child)
+
+
+class Gum:
+    """Records that agree with the marginals as far as the noise of these can be trusted (PrivSyn, algorithm 3, step 5).
+
+    Attributes that appear in one pair only are set aside; the others start from a tree or from their one-way marginals, and
+    each round updates every marginal once, the one farthest from its target first. The attributes set aside are appended at
+    the end. Own additions to the paper: the tree (GUMMI's idea), and cells within `settings.tolerance` sigma of their target
+    stay as they are. No record ever holds a forbidden combination, at the start, in between or at the end.
+
+    Shards share the marginals and their order; each has its own start and its own rounding to whole records.
+
+    Args:
+        measurements: consistent marginals (`make_consistent`) that together hold every attribute; those inside others
+            only serve the start.
+        sizes: number of codes of each attribute, a missing value included.
+        settings: the same settings and marginals make the same records.
+        masks: structural zeros.
+
+    Raises:
+        InputError: an attribute in no marginal, or a shape other than `sizes` say.
+    """
+
+    def __init__(
+        self,
+        measurements: Sequence[Measurement],
+        sizes: Sequence[int],
+        settings: GumSynthesis,
+        masks: Sequence[Mask] = (),
+    ) -> None:
+        check_marginals(measurements, sizes, masks)
+        self._marginals, self._settings, self._masks = _Marginals(measurements), settings, masks
+        cliques = maximal([m.attributes for m in measurements])
+        self._graph = plan_graph(len(sizes), cliques, [mask.attributes for mask in masks])
+        self._one_way = [self._marginals.counts((a,)) for a in range(len(sizes))]
+        pairs: list[Clique] = [pair for clique in cliques for pair in itertools.combinations(clique, 2)]
+        self._pairs = {pair: self._marginals.counts(pair) for pair in pairs}
+        core = {p: counts for p, counts in self._pairs.items() if self._graph.core.issuperset(p)}
+        self._tree = spanning_tree(len(sizes), core) if settings.start == "tree" else ()
+        self._zeros = Zeros.of(masks)
+
+    def sample(self, records: int, generator: np.random.Generator) -> Records:
+        """Records, shape (records, attributes), in random order. DP: post-processing.
+
+        Raises:
+            InputError: the masks leave no record.
+        """
+        drawing = Drawing(
+            records=np.zeros((records, len(self._one_way)), np.int32, order="F"),  # the kernel reads column by column
+            one_way=self._one_way,
+            masks=self._masks,
+            generator=generator,
+            pairs=self._pairs,
+        )
+        if records:
+            draw_tree(drawing, sorted(self._graph.core), self._tree)
+            replace_dead(drawing.records, drawing.dead, self._one_way, self._masks, generator)
+            self._update(drawing.records, generator)
+            for attribute, parent in self._graph.appended:
+                drawing.draw(attribute, parent)
+        return drawing.records
+
+    def _update(self, records: Records, generator: np.random.Generator) -> None:
+        """Update every marginal once a round, the farthest first, until a round moves nothing."""
+        settings, code = self._settings, np.empty(len(records), np.int64)
+        targets = [self._target(clique, len(records), generator) for clique in self._graph.cliques]
+        for done in range(settings.rounds):
+            distances = np.array([residual(records, target, code) for target in targets])
+            pace = Pace(update_rate(settings.schedule, done), settings.duplicate[done % len(settings.duplicate)])
+            order = np.argsort(-distances, kind="stable")
+            if not sum(update(records, targets[i], self._zeros, pace, code, generator) for i in order):
+                break
+
+    def _target(self, clique: Clique, records: int, generator: np.random.Generator) -> Target:
+        """The marginal in whole records. Rounding once, by chance, is what lets cells of less than half a record exist."""
+        counts, sigma = self._marginals.counts(clique), self._marginals.source(clique).deviation
+        return Target(
+            attributes=np.array(clique, np.int64),
+            strides=strides(counts.shape),
+            sizes=np.array(counts.shape, np.int64),
+            counts=apportion(counts.ravel(), records, generator),
+            margin=float(self._settings.tolerance * sigma * (records / counts.sum())),
+            columns=np.array(sorted(next(part for part in self._graph.components if clique[0] in part)), np.int64),
+        )
+
+
+def update_rate(schedule: str, done: int) -> float:
+    """Alpha after `done` rounds, at most 1: an under-full cell of n records takes at most alpha n more.
+
+    PrivSyn, appendix J, alpha_0 = 1: step k^floor(t/s), exponential e^(-kt), linear 1/(1 + kt), root 1/sqrt(1 + kt), with the
+    constants of PrivSyn's code.
+    """
+    return {
+        "step": 0.84 ** (done // 20),
+        "exponential": math.exp(-0.008 * done),
+        "linear": 1 / (1 + 0.02 * done),
+        "root": 1 / math.sqrt(1 + 0.12 * done),
+    }[schedule]
+
+
+class _Marginals:
+    """Counts of any clique inside a measurement."""
+
+    def __init__(self, measurements: Sequence[Measurement]) -> None:
+        self._all, self._holders = measurements, Holders([m.attributes for m in measurements])
+
+    def source(self, clique: Clique) -> Measurement:
+        """The marginal of this clique, or the one around it that needs the fewest cells summed."""
+        holders = (self._all[i] for i in self._holders.of(clique))
+        return min(holders, key=lambda m: (m.counts.size, m.deviation))
+
+    def counts(self, clique: Clique) -> Floats:
+        """Counts with none negative; ones where all are zero."""
+        source = self.source(clique)
+        others = tuple(axis for axis, a in enumerate(source.attributes) if a not in clique)
+        counts = np.maximum(source.counts.sum(axis=others, dtype=np.float64), 0.0)
+        return counts if counts.any() else np.ones_like(counts)

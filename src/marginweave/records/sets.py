@@ -1,0 +1,107 @@
+"""Sets in synthesis: each released value becomes an attribute, present or absent; afterwards they are joined to one set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from marginweave.base.arrays import Codes, Integers, Records, Words
+from marginweave.columns.category import cut_sets, pad_sets
+from marginweave.configuration.attributes import Attribute
+from marginweave.configuration.release import Configuration
+from marginweave.measurements.combinations import Aggregates, Domain
+
+
+class SetLayout:
+    """Where the attributes of a domain are once sets are expanded: attribute j begins at column `starts[j]`.
+
+    A set of s released values has s columns, each with one value, whose missing value says that the set lacks it. For each
+    column, `optional` says whether a record can lack it, and `sets` the number of the set that it is a value of, or -1.
+    """
+
+    def __init__(self, attributes: Sequence[Attribute], sizes: Sequence[int]) -> None:
+        self.attributes, self.sizes = attributes, sizes
+        self.is_set = np.array([attribute.is_set for attribute in attributes])
+        widths = np.where(self.is_set, sizes, 1)
+        self.starts = np.concatenate([[0], np.cumsum(widths)])
+        self.optional = np.repeat([attribute.optional for attribute in attributes], widths).tolist()
+        self.sets = np.repeat(np.where(self.is_set, np.cumsum(self.is_set) - 1, -1), widths).tolist()
+
+    def place(self, attribute: int, value: int) -> tuple[int, int]:
+        """Column and value of a value of an attribute."""
+        start = int(self.starts[attribute])
+        return (start + value, 0) if self.attributes[attribute].is_set else (start, value)
+
+
+def expand_sets(aggregates: Aggregates, layout: SetLayout) -> Aggregates:
+    """Released counts with a column for each value of every set.
+
+    A combination has at most one value of a set, so no two columns of one set are in a combination. DP: post-processing.
+    """
+    if not layout.is_set.any():
+        return aggregates
+    levels = []
+    for level in aggregates.levels:
+        sets = layout.is_set[level.columns]
+        columns = layout.starts[level.columns] + np.where(sets, level.values, 0)
+        values = np.where(sets, 0, level.values)
+        order = np.lexsort((*values.T[::-1], *columns.T[::-1]))
+        levels.append(replace(level, columns=columns, values=values).select(order))
+    names: list[str] = []
+    labels: list[tuple[str, ...]] = []
+    for attribute, known in zip(layout.attributes, aggregates.domain.labels, strict=True):
+        names += [f"{attribute.name}={label}" for label in known] if attribute.is_set else [attribute.name]
+        labels += [(label,) for label in known] if attribute.is_set else [known]
+    return replace(aggregates, domain=Domain(names=tuple(names), labels=tuple(labels)), levels=tuple(levels))
+
+
+def join_sets(records: Records, layout: SetLayout, rng: np.random.Generator) -> tuple[Codes, ...]:
+    """Codes of each attribute from records over the expanded columns; a set keeps at most its public cap of values.
+
+    Shapes (n,), and (n, width) for a set. DP: post-processing.
+    """
+    found: list[Codes] = []
+    for attribute, size, (start, stop) in zip(layout.attributes, layout.sizes, pairwise(layout.starts), strict=True):
+        if attribute.is_set:
+            kept = _cut(records, slice(start, stop), attribute.width, rng)
+            found.append(pad_sets(*kept, attribute.width, size))
+        else:
+            found.append(np.ascontiguousarray(records[:, start]))
+    return tuple(found)
+
+
+def cap_values(records: Records, configuration: Configuration, rng: np.random.Generator) -> None:
+    """Take values out of records that have more of a set than its public cap, in place: a uniform choice of them stays.
+
+    `records` has shape (n, attributes); of an attribute that is a value of a set (`Attribute.of_set`) code 0 has the value and
+    1 lacks it. DP: post-processing.
+    """
+    for name, column in configuration.columns.items():
+        places = [j for j, a in enumerate(configuration.attributes) if a.of_set and name in a.columns]
+        if places:  # otherwise the column is no set, or one attribute, which `join_sets` caps
+            owners, values, _ = _cut(records, places, column.width, rng)
+            records[:, places] = 1
+            records[owners, np.array(places)[values]] = 0
+
+
+def _cut(
+    records: Records, places: slice | list[int], cap: int, rng: np.random.Generator
+) -> tuple[Integers, Integers, Integers]:
+    """At most `cap` values of a set for each record, as `cut_sets` returns them; code 0 at a place has its value."""
+    owners, values = np.nonzero(records[:, places] == 0)
+    lengths = np.bincount(owners, minlength=len(records))
+    return cut_sets(owners, values, lengths, cap, _Words(rng))
+
+
+@dataclass(frozen=True)
+class _Words:
+    """A generator as words, fresh ones each time that they are asked for."""
+
+    rng: np.random.Generator
+
+    def words_of(self, records: Integers, slots: Integers | int = 0) -> Words:  # noqa: ARG002
+        """A word for each record."""
+        return self.rng.integers(0, 2**64, len(records), dtype=np.uint64)

@@ -1,0 +1,75 @@
+"""What every file of a release has in common: JSON by a contract that is named in it."""
+
+from __future__ import annotations
+
+import json
+from textwrap import indent
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from marginweave.base.shown import Shown
+
+_MOST_SHOWN = 8
+
+
+class Described(Shown, BaseModel):
+    """A part of a released file; each field's description says its unit."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        hide_input_in_errors=True,
+        validate_by_name=True,
+        validate_by_alias=True,
+        serialize_by_alias=True,
+        defer_build=True,
+    )
+
+    def __repr__(self) -> str:
+        lines = (f"  {name}: {_short(value)}" for name, value in self if value not in (None, ()))
+        return "\n".join([type(self).__name__, *lines])
+
+    __str__ = __repr__
+
+
+class ReleasedFile(Described):
+    """A JSON file that names its contract: `schema_` of each kind, with the JSON Schema beside this module."""
+
+    def to_json(self) -> bytes:
+        """The file: indented JSON, the same bytes for equal content; a key that was not given is left out."""
+        content = self.model_dump(mode="json", exclude_unset=True)
+        written = {"$schema": type(self).model_fields["schema_"].default, **content}
+        return (json.dumps(written, indent=2, ensure_ascii=False) + "\n").encode()
+
+    @classmethod
+    def from_json(cls, content: str | bytes) -> Self:
+        """What `to_json` wrote, in this version or in 0.1.0.
+
+        Raises:
+            ValueError: it has another form.
+        """
+        return cls.model_validate_json(content)
+
+
+def _short(value: Any) -> str:
+    """The value, or how many there are of them where they are many, or not plain."""
+    if isinstance(value, tuple | dict) and (
+        len(value) > _MOST_SHOWN or not all(isinstance(x, str | int | float) for x in value)
+    ):
+        return f"{len(value)} entries"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, tuple):
+        return "; ".join(map(str, value))
+    return indent(str(value), "  ").strip()
+
+
+def contract(name: str) -> Any:
+    """The key `$schema` of a file, whose contract has this name."""
+    return Field(default=name, alias="$schema", description="Identifier of this contract.")
+
+
+def optional(description: str) -> Any:
+    """A key that is left out where it has nothing to say."""
+    return Field(default=None, exclude_if=lambda value: value is None, description=description)

@@ -1,0 +1,90 @@
+"""Which marginals of an earlier release of the same rows a new release can use: those whose attributes are the same in both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from marginweave.base.errors import InputError
+from marginweave.configuration.release import Configuration
+from marginweave.released.statement import MarginalStatement, PrivacyStatement
+
+_WORDS = {"confirm", "public", "label", "description", "titles"}  # of a column, which change no code
+
+
+def usable_marginals(configuration: Configuration, statement: PrivacyStatement) -> tuple[MarginalStatement, ...]:
+    """The marginals of the release that `statement` is of, whose counts tell of the attributes of `configuration`, as declared.
+
+    Attributes of private domains, bounds or bins are left out: what was bought differs between releases, and so are marginals
+    in coarser bins, which tell of no cell here. Both count rows as they are, prepared by the same public rules.
+
+    Raises:
+        InputError: another account or unit, records that differ, a shared attribute that is declared differently, or nothing
+            that can be used.
+    """
+    earlier = Configuration.from_canonical(statement.configuration)
+    named = f"known.release: run {statement.run}"
+    if statement.dataset != configuration.dataset:
+        raise InputError(
+            f"{named} is charged to account {statement.dataset!r} and this release to {configuration.dataset!r}; releases of "
+            "the same rows have one account: correct dataset, or leave the earlier release out"
+        )
+    for what in ("unit_key", "neighbors"):
+        of_theirs, own = getattr(earlier.privacy, what), getattr(configuration.privacy, what)
+        if of_theirs != own:
+            raise InputError(
+                f"{named} has privacy.{what.removesuffix('_key')} {of_theirs!r}, and this configuration {own!r}, which must be "
+                "the same; leave the earlier release out"
+            )
+    if earlier.resize is not None or earlier.privacy.subject is not None:
+        raise InputError(
+            f"{named} counted records that were chosen by chance (subjects, or resize): its rows are others"
+        )
+    theirs, ours = _declarations(earlier), _declarations(configuration)
+    for name in sorted(ours.keys() & theirs.keys()):
+        if ours[name] != theirs[name]:
+            differing = ", ".join(key for key, value in ours[name].items() if theirs[name][key] != value)
+            raise InputError(
+                f"{named} declares {name!r} differently ({differing}); declare it as that release did, or leave the release out"
+            )
+    bought = {*configuration.bought_before, *configuration.private_columns}
+    same = (ours.keys() & theirs.keys()) - bought
+    found = tuple(m for m in statement.marginals or () if same.issuperset(m.attributes) and not m.joined)
+    if not found:
+        raise InputError(
+            f"{named} has no marginal whose columns are all declared here, with public values; leave it out"
+        )
+    return found
+
+
+def earlier_words(configuration: Configuration) -> str:
+    """How earlier releases of the same rows compose with this one; nothing where none is used."""
+    runs = ", ".join(known.release.run for known in configuration.earlier)
+    words = (
+        f". Counts of {runs} are used again: they were charged to the account when they were drawn and cost nothing here; what "
+        "all of them tell together is bounded by the account's total"
+    )
+    return words if runs else ""
+
+
+def _declarations(configuration: Configuration) -> dict[str, Mapping[str, Any]]:
+    """By attribute, what decides which code a row has: its columns, its values, and the rules that name it.
+
+    A repair goes through the columns in their order.
+    """
+    names, structure = [attribute.name for attribute in configuration.attributes], configuration.structure
+    rules = [frozenset((names[j], labels) for j, labels in box) for box in configuration.forbidden]
+    found: dict[str, Mapping[str, Any]] = {}
+    for attribute in configuration.attributes:
+        columns = [configuration.columns[name].model_dump(mode="json") for name in attribute.columns]
+        mine = {rule for rule in rules if any(name == attribute.name for name, _ in rule)}
+        found[attribute.name] = {
+            "columns": [{key: value for key, value in column.items() if key not in _WORDS} for column in columns],
+            "missing": [configuration.missing_texts(name) for name in attribute.columns],
+            "values": replace(attribute, bins=0),  # which say only what larger marginals may join
+            "structure": mine,
+            "repair": (structure.repair, names) if structure and mine else None,
+            "difference": [structure.difference_of(name) if structure else None for name in attribute.columns],
+        }
+    return found

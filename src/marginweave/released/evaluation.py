@@ -1,0 +1,258 @@
+"""evaluation.json, field by field: how far synthetic records are from the released counts, or from the sensitive table.
+
+S is the reference count of a combination of values, Y its synthetic one; N and n are the numbers of records of both. A
+distance is a total variation distance (TVD): half the sum of the differences of the shares of all cells, from 0 (best) to 1.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from marginweave.released.contract import Described, ReleasedFile, contract, optional
+from marginweave.released.numbers import ExactSummary, NumberSummary
+from marginweave.released.paid import PaidEvaluation
+from marginweave.released.verdict import Verdict, VerdictSummary
+
+Matrix = tuple[tuple[float | None, ...], ...]
+
+
+class LengthMetrics(Described):
+    """Agreement at one length k, over all sets of k attributes; null where there is nothing to average.
+
+    The names that begin with `sds_` are SDS's numbers as it prints them; the others count every combination.
+    """
+
+    length: int = Field(description="Attributes in a combination, k.")
+    combinations: int = Field(description="Combinations with S > 0.")
+    preservation: float | None = Field(description="Mean of min(Y / S, 1) over {S > 0}, from 0 to 1, which is best.")
+    suppressed: float | None = Field(description="100 |{S > 0, Y = 0}| / |{S > 0}|, in percent, as in SDS.")
+    fabricated: float | None = Field(description="100 |{Y > 0, S = 0}| / |{Y > 0}|, in percent, at most 100.")
+    mean_error: float | None = Field(description="Mean of |S - Y| over {S > 0 or Y > 0}, in records.")
+    proportional_error: float | None = Field(description="Mean of |S - Y| / S over {S > 0}; suppressed ones count 1.")
+    weighted_error: float | None = Field(description="Sum of |S - Y| over {S > 0}, divided by the sum of S.")
+    frequent_error: float | None = Field(description="Mean of |S - Y| / S over {S >= 10}.")
+    frequent_suppressed: float | None = Field(description="100 |{S >= 10, Y = 0}| / |{S >= 10}|, in percent.")
+    shown_preservation: float | None = Field(description="Mean over {Y > 0} of min(Y / S, 1), or 0 where S = 0.")
+    shown_proportional_error: float | None = Field(description="Mean over {Y > 0} of |S - Y| / S, or 1 where S = 0.")
+    sds_preservation: float | None = Field(description="As shown_preservation, over {S > 0 or Y > 0}, as in SDS.")
+    sds_proportional_error: float | None = Field(description="As shown_proportional_error, over {S > 0 or Y > 0}.")
+    sds_fabricated: float | None = Field(description="100 |{Y > 0, S = 0}| / |{S > 0}|, in percent; can exceed 100.")
+    sds_mean_error: float | None = Field(description="Mean of |S - Y| over {S > 0 and Y > 0}, in records.")
+    tvd: float | None = Field(
+        description="Mean distance over attribute sets with some S > 0: the cells with S > 0, and one more for all the rest."
+    )
+    tvd_missing: float | None = Field(
+        description="Mean distance, missing as a value, over sets without set columns; null against released counts."
+    )
+    l1_missing: float | None = Field(description="Twice tvd_missing: mean sum of the differences of shares.")
+
+
+class CountBucket(Described):
+    """Combinations of every length, {S > 0 or Y > 0}, whose synthetic count lies in one of SDS's bins (…, `at_most`].
+
+    The bins end at 10, 20, 40, …; the first holds the suppressed ones as well. Means are null in an empty bin.
+    """
+
+    at_most: int = Field(description="Largest synthetic count of the bin, in records.")
+    combinations: int = Field(description="Combinations in the bin.")
+    mean_count: float | None = Field(description="Mean synthetic count, in records.")
+    mean_length: float | None = Field(description="Mean number of attributes of a combination.")
+    preservation: float | None = Field(description="Mean of min(Y / S, 1), or 0 where S = 0; 1 is best.")
+    proportional_error: float | None = Field(description="Mean of |S - Y| / S, or 1 where S = 0.")
+
+
+class BucketMeans(Described):
+    """The two numbers that SDS makes of its bins: plain means over all of them, an empty bin counting 0."""
+
+    sds_combination_loss: float = Field(description="Mean of 1 - preservation.")
+    sds_proportional_error: float = Field(description="Mean of the proportional error.")
+
+
+class MarginalDistance(Described):
+    """Distance of one marginal, and the part of it that noise alone implies."""
+
+    attributes: tuple[str, ...] = Field(description="Names of its attributes.")
+    tvd: float = Field(description="Distance, from 0 to 1.")
+    noise: float | None = Field(
+        description="Distance that the noise of its counts implies; null where there is no noise."
+    )
+
+
+class Measure(Described):
+    """One measure of association: a symmetric matrix a side."""
+
+    names: tuple[str, ...] = Field(description="Attributes of rows and columns, in this order.")
+    reference: Matrix = Field(description="Of the reference; null where a pair is not known, or within its noise.")
+    synthetic: Matrix = Field(description="Of the synthetic records; null where they have no number.")
+    mean_difference: float | None = Field(description="Mean of |reference - synthetic| over pairs with both numbers.")
+
+
+class Association(Described):
+    """Measures over pairs of attributes that have one value a record."""
+
+    cramers_v: Measure = Field(description="Cramér's V, from 0 to 1.")
+    mutual_information: Measure = Field(description="Normalized mutual information, from 0 to 1.")
+    spearman: Measure = Field(
+        description="Spearman's rank correlation, from -1 to 1, of attributes with ordered values."
+    )
+    within_noise: int | None = optional(
+        "Pairs whose reference has no number, as independent columns look like them by chance and noise once in 1,000 times or "
+        "more often; null of an internal evaluation, whose reference has no noise."
+    )
+
+
+class BrokenRule(Described):
+    """How many records break one declared rule; 0 of the synthetic ones do, by construction."""
+
+    rule: str = Field(description="structural zeros, group, max_values, determined, difference, sum or never missing.")
+    subject: str = Field(description="The group or column of the rule; empty for structural zeros.")
+    records: int = Field(description="Records that break it.")
+    share: float = Field(description="Their share of all records, from 0 to 1.")
+
+
+class ErrorParts(Described):
+    """The distance `tvd` of a length, cut in two by the fitted model: D(S, Y) <= D(S, model) + D(model, Y)."""
+
+    length: int = Field(description="Attributes in a combination.")
+    model_error: float | None = Field(description="Mean D(S, model): what the fit did not follow, mostly noise.")
+    sampling_error: float | None = Field(description="Mean D(model, Y): rounding to whole records, rules and caps.")
+
+
+class MarginalBound(Described):
+    """How far the synthetic records are from a marginal as it was drawn, and can be from it without noise."""
+
+    attributes: tuple[str, ...] = Field(description="Names of its attributes.")
+    distance: float = Field(description="Sum of |count as drawn - synthetic count|, in records.")
+    bound: float | None = Field(description="Bound of the same sum without noise, in records; null where not known.")
+    noise: float | None = optional("What noise alone would make of the same sum, and what was suppressed, in records.")
+    deviation: float | None = optional("Standard deviation of the noise of one of these counts.")
+
+
+class DistanceBounds(Described):
+    """Confidence bounds of the distance from the counts without noise."""
+
+    level: float = Field(description="Confidence of each bound by itself, from 0 to 1.")
+    about: str = Field(description="What is summed, in words.")
+    marginals: tuple[MarginalBound, ...] = Field(description="One entry a marginal.")
+
+
+class RecordAgreement(Described):
+    """What is known of synthetic records against any reference."""
+
+    records: int = Field(description="Synthetic records, n.")
+    reference_records: int = Field(description="Records of the reference, N; of a release their noisy number.")
+    expansion: float | None = Field(description="100 (n / N - 1), in percent, as SDS prints it; null for N = 0.")
+    lengths: tuple[LengthMetrics, ...] = Field(description="Combinations of length 1, 2, …, an entry each.")
+    by_count: tuple[CountBucket, ...] = Field(description="Combinations of all lengths by their synthetic count.")
+    by_count_means: BucketMeans = Field(description="Means over these bins.")
+    marginals: tuple[MarginalDistance, ...] = Field(description="The ten marginals of the largest distance.")
+    association: Association = Field(description="Pairs of attributes; against released counts without missing values.")
+    rules: tuple[BrokenRule, ...] = Field(description="Declared rules, and how many synthetic records break each.")
+
+
+class Evaluation(ReleasedFile, RecordAgreement):
+    """evaluation.json: synthetic records against the released counts they were made from; post-processing."""
+
+    schema_: Literal["urn:marginweave:evaluation:1"] = contract("urn:marginweave:evaluation:1")
+    verdict: Verdict | None = optional("What the release is good for; files of 0.1.0 have none.")
+    bounds: DistanceBounds = Field(description="How far the records can be from the counts without noise.")
+    model: tuple[ErrorParts, ...] | None = optional("Distance by length, of the model and of its records.")
+    numbers: tuple[NumberSummary, ...] | None = optional("Means and quantiles of the number columns, if there are any.")
+    paid: PaidEvaluation | None = Field(
+        default=None,
+        description="The comparison that was bought, if any; null where it was bought for other records than these.",
+    )
+
+    @property
+    def summary(self) -> VerdictSummary | None:
+        """What the release is good for, in words; None of files of 0.1.0."""
+        return None if self.verdict is None else self.verdict.summary
+
+    @property
+    def mean_distances(self) -> dict[str, float]:
+        """Mean distance of synthetic records from released counts by the attributes of a combination, rounded."""
+        return {str(row.length): round(row.tvd, 4) for row in self.lengths if row.tvd is not None}
+
+    @property
+    def beyond_noise(self) -> int:
+        """How many of `marginals` are farther from their counts than noise alone implies, of those where that is known."""
+        return sum(row.noise is not None and row.tvd > row.noise for row in self.marginals)
+
+
+class MeanDistance(Described):
+    """Mean distance over marginals of one length, missing as a value."""
+
+    length: int = Field(description="Attributes of a marginal.")
+    sets: int = Field(description="Marginals that were compared.")
+    of: int = Field(description="Marginals that there are.")
+    tvd: float = Field(description="Mean distance, from 0 to 1.")
+    l1: float = Field(description="Twice tvd.")
+
+
+class Scores(Described):
+    """How well a classifier predicts the target of the sensitive test records."""
+
+    accuracy: float = Field(description="Share of records predicted right, from 0 to 1.")
+    balanced_accuracy: float = Field(description="Mean of that share over the values of the target.")
+    auc: float | None = Field(
+        description="Mean area under the ROC curve, a value against the rest; null for one value."
+    )
+
+
+class ModelScores(Described):
+    """One kind of classifier, trained on synthetic records and on sensitive ones, tested on the same sensitive records."""
+
+    model: str = Field(
+        description="boosting (trees on codes) or logistic (regression on indicators, penalty 1/2 |w|^2)."
+    )
+    trained_on_synthetic: Scores = Field(description="Scores after training on synthetic records.")
+    trained_on_sensitive: Scores = Field(description="Scores after training on sensitive records.")
+
+
+class Downstream(Described):
+    """Train on synthetic, test on real (C. Esteban, S. Hyland, G. Rätsch, 2017), beside training on real."""
+
+    target: str = Field(description="The attribute that is predicted.")
+    test_records: int = Field(description="Sensitive records that the classifiers were tested on.")
+    majority_accuracy: float = Field(description="Share of the most common value among them: what a guess reaches.")
+    models: tuple[ModelScores, ...] = Field(description="One entry a classifier.")
+
+
+class Propensity(Described):
+    """How far the propensity scores p_i of N records, sensitive and synthetic, are from c = n_synthetic / N.
+
+    pMSE is 1/N sum (p_i - c)^2, 0 where nothing tells the tables apart and c (1 - c) where everything does (M. Woo et al.,
+    Global Measures of Data Utility for Microdata Masked for Disclosure Limitation, 2009). Where the synthesis is right it has
+    the expectation E = (k - 1) (1 - c)^2 c / N for a regression with k coefficients (J. Snoke et al., General and Specific
+    Utility Measures for Synthetic Data, 2018, theorem 1).
+    """
+
+    records: int = Field(description="N: at most 50000 of each table.")
+    logistic_pmse: float = Field(description="pMSE of an unpenalized logistic regression on main effects.")
+    logistic_ratio: float | None = Field(description="pMSE / E of this regression: 1 is best.")
+    logistic_standardized: float | None = Field(
+        description="(pMSE - E) / (sqrt(2 (k - 1)) (1 - c)^2 c / N): 0 is best."
+    )
+    tree_pmse: float = Field(description="pMSE of a tree of depth 5 on the records it was grown from, as in SDNist.")
+    tree_auc: float = Field(
+        description="Area under the ROC curve of such a tree on other records, five folds: 0.5 is best."
+    )
+
+
+class InternalEvaluation(ReleasedFile, RecordAgreement):
+    """internal/evaluation.json: exact functions of sensitive rows, never for release."""
+
+    schema_: Literal["urn:marginweave:internal-evaluation:1"] = contract("urn:marginweave:internal-evaluation:1")
+    distances: tuple[MeanDistance, ...] = Field(
+        description="Mean distance of all marginals of one to three attributes, and of 100 sampled ones of four and of five."
+    )
+    k_marginal_score: float | None = Field(
+        description="The NIST k-marginal score, k = 3, from 0 to 1000, which is best."
+    )
+    sensitive_rules: tuple[BrokenRule, ...] = Field(description="Sensitive rows that break rules, before preparation.")
+    propensity: Propensity | None = Field(description="Classifiers that tell the tables apart; null if not computed.")
+    downstream: Downstream | None = Field(description="Prediction of evaluate.target; null if none is declared.")
+    numbers: tuple[ExactSummary, ...] | None = optional("Means and quantiles of the number columns, if there are any.")
+    absent: tuple[str, ...] = Field(description="What could not be computed, and what it takes.")

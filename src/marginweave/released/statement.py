@@ -1,0 +1,272 @@
+"""privacy.json, field by field: what is guaranteed, by which mechanisms, under which assumptions, and what was spent.
+
+Amounts are exact decimals in texts, as the ledger adds them up; everything that follows from them is a number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, Self, get_args
+
+from pydantic import Field, JsonValue, model_validator
+
+from marginweave.base.budget import NoiseName
+from marginweave.configuration.columns.scales import BoughtBins
+from marginweave.configuration.earlier import KnownRelease
+from marginweave.released.account import AccountStatement, Amounts, EpsilonDelta
+from marginweave.released.contract import Described, ReleasedFile, contract, optional
+from marginweave.released.manifest import Correction
+from marginweave.released.program import Program
+from marginweave.released.verdict import VerdictSummary
+
+
+class Guarantee(Described):
+    """The promise by which the release was admitted."""
+
+    unit: str = Field(description="Whose data is protected: row, or all rows with one value of a column.")
+    neighbors: Literal["add-remove", "replace-one"] = Field(description="How neighboring tables differ in one unit.")
+    epsilon: float = Field(description="Epsilon, a bound of the privacy loss in natural logarithms.")
+    delta: float = Field(description="Delta, a probability.")
+    weak_delta: str | None = optional("The steward's reason for a delta above .001.")
+    epsilon_of_the_draws: float = Field(description="Epsilon of all draws together, at delta.")
+    on_the_sampled_table: EpsilonDelta | None = Field(
+        description="What the draws are towards the sampled table of an amplified resize; null without one."
+    )
+    mu: float | None = Field(description="mu of all draws; null where part of the cost is (epsilon, delta) alone.")
+    rho: float | None = Field(description="rho of all draws; null where mu is.")
+    delta_threshold: float = Field(description="The part of delta that pays for thresholds, a probability.")
+    accountant: str = Field(description="Which accountant calibrated the noise: gdp, zcdp, joint or sds.")
+    fabrication: str = Field(
+        description="possible: counts of combinations that no record has may be released; or none."
+    )
+
+
+class PlannedMechanism(Described):
+    """A draw as it was planned, and whether it was made."""
+
+    draw: str = Field(description="Name of the draw, as in the ledger.")
+    mechanism: str = Field(description=f"{', '.join(get_args(NoiseName))} or exponential.")
+    length: int = Field(
+        description="Attributes of the combinations it is for; 0 for single numbers and many marginals."
+    )
+    noise_multiplier: float | None = optional("Standard deviation of the noise divided by the L2 sensitivity.")
+    epsilon: float | None = optional("Epsilon of a pure mechanism.")
+    state: Literal["drawn", "returned"] = Field(description="returned: it was never made, and its cost was given back.")
+
+
+class DrawNoise(Described):
+    """The noise of a draw, as far as it has one standard deviation; that of each marginal is in `marginals`."""
+
+    sensitivity: int | None = optional("How far one unit moves what is chosen by or measured, in records.")
+    threshold: int | None = optional("Smallest noisy count of a released value, in records.")
+    sigma: float | None = optional("Standard deviation of the noise, in records.")
+    step: float | None = optional("Grid of the scores, in records.")
+
+
+class Mechanism(DrawNoise, Amounts, PlannedMechanism):
+    """A draw: what was planned, what it costs, and the noise it had."""
+
+
+class LevelNoiseStatement(Described):
+    """The noise of all combinations of one length (k-tuples)."""
+
+    length: int = Field(description="Attributes of a combination.")
+    contribution_bound: int = Field(description="Combinations of this length that one record adds at most.")
+    deviation: float = Field(description="Standard deviation of the noise of a count, in records.")
+    threshold: int = Field(description="Smallest noisy count that was published, in records.")
+    private_threshold: int = Field(description="The same for values of private domains, in records; 0 where not used.")
+    candidates: int | None = Field(description="Combinations that noise was drawn for; null where that is not public.")
+    raised_from: int | None = Field(
+        description="The threshold before it was raised to publish fewer; null if it was not."
+    )
+    stopped: bool = Field(description="Whether the length was left out because too many might have been published.")
+
+
+class MarginalStatement(Described):
+    """One measured marginal."""
+
+    draw: str = Field(description="The draw that measured it; rounds: several draws, merged.")
+    attributes: tuple[str, ...] = Field(description="Names of its attributes.")
+    cells: int = Field(description="Number of its cells, missing values included.")
+    deviation: float = Field(description="Standard deviation of the noise of a cell, in records.")
+    noise: NoiseName = Field(description="Kind of this noise.")
+    joined: dict[str, int] | None = optional(
+        "By attribute in coarser bins, how many neighboring bins are counted as one."
+    )
+
+
+class ReleasedBins(Described):
+    """Bins that are quantiles, and the noisy fine marginal that they were computed from."""
+
+    edges: tuple[float, ...] = Field(description="Edges of the bins, in the column's unit.")
+    cells: tuple[float, ...] = Field(description="Edges of the public fine cells, in the column's unit.")
+    counts: tuple[int, ...] = Field(description="Noisy counts of the fine cells, as drawn, in records.")
+    deviation: float = Field(description="Standard deviation of the noise of such a count, in records.")
+    smallest: float | None = Field(
+        description="Smallest magnitude above 0 of the cells' logarithmic scale, in the column's unit; null of a linear one."
+    )
+
+
+class CountsStatement(Described):
+    """What was computed from draws."""
+
+    bounds: dict[str, tuple[float, float]] = Field(description="By column, the bounds that were bought, in its unit.")
+    bins: dict[str, ReleasedBins] | None = optional("By column, the bins that were bought as quantiles.")
+    domain: dict[str, tuple[str, ...]] = Field(description="By attribute, the labels of its values, in order.")
+    noise: tuple[LevelNoiseStatement, ...] = Field(description="The noise of each length; empty for marginals.")
+
+
+class MarginalsStatement(Described):
+    """What was measured, where a release is made of marginals."""
+
+    marginals: tuple[MarginalStatement, ...] | None = optional("Every marginal, as rows of measurements.parquet.")
+    measured_together: dict[str, tuple[tuple[str | None, ...], ...]] | None = optional(
+        "By attribute, values that were measured as one; null is a missing value."
+    )
+    not_measured: tuple[tuple[str, ...], ...] | None = optional("Marginals left out because they had too many cells.")
+
+
+class BoundingBias(Described):
+    """How far a bounded count of a length may fall short of the count of the rows as prepared."""
+
+    length: int = Field(description="Attributes of a combination.")
+    records: int | None = Field(description="At most by so many records; null where that is not known.")
+    confidence: float | None = Field(
+        description="Probability that this holds, 1 where public facts say so; null likewise."
+    )
+    words: str = Field(description="The same, for a reader.")
+
+
+class Confidence(Described):
+    """What the intervals of released counts mean."""
+
+    level: float = Field(description="Confidence of each interval by itself, from 0 to 1.")
+    intervals: tuple[str, ...] = Field(description="What the intervals cover, in words.")
+    bounding: tuple[BoundingBias, ...] = Field(description="What bounding contributions may have taken from a count.")
+
+
+class Programs(Described):
+    """The programs that worked on the release."""
+
+    reserved: Program | None = Field(description="The program that reserved the budget; null for 0.1.0.")
+    drew: tuple[Program, ...] = Field(description="The programs that began draws.")
+
+
+class ReleaseIdentity(Described):
+    """Which release it is."""
+
+    dataset: str = Field(description="Name of the account.")
+    run: str = Field(description="Name of the run.")
+    release: str = Field(description="Identifier of the release in the ledger.")
+    begun: str | None = optional("Day on which its run was begun, in UTC, YYYY-MM-DD.")
+    supersedes: Correction | None = optional("The release that this one corrects.")
+    programs: Programs = Field(description="The programs that reserved and drew it.")
+    code_version: str | None = optional("Written by 0.1.0 alone: its version.")
+    selected_after_internal_evaluation: bool = Field(
+        description="Whether somebody had compared an earlier release with the sensitive table before this one was made."
+    )
+    configured_after_check: bool = Field(
+        default=False,
+        description="Whether columns, domains, bounds or bins are known to have been changed after somebody had looked at the "
+        "table with check or init, or a run had stopped for its rows. False: none is known in the home of this run.",
+    )
+
+
+class StatementFile(ReleasedFile):
+    """A file that states a guarantee."""
+
+    format: Literal[2] = Field(description="Version of this contract; 1 was written by 0.1.0, without $schema.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleaseFacts:
+    """Who a release is, its planned draws that were not made, and whether anybody compared a release with the same rows."""
+
+    identity: ReleaseIdentity
+    returned: tuple[str, ...] = ()
+    evaluated_until_now: bool = False
+
+
+class Invariant(Described):
+    """An exact table of these rows that was published elsewhere."""
+
+    attributes: tuple[str, ...] = Field(description="Names of its columns.")
+    records: int = Field(description="What its counts add up to, in records.")
+    published: str = Field(description="Where it is published, by the steward's word.")
+
+
+class EarlierStatement(Described):
+    """An earlier release of the same rows whose noisy counts are used again, at no further cost."""
+
+    release: str = Field(description="Identifier of that release in the ledger.")
+    run: str = Field(description="Name of its run.")
+    files: dict[str, str] = Field(description="SHA-256 of its files that were used, by name.")
+    same_rows: str = Field(description="How it is known that the rows are the same, by the steward's word.")
+
+    @classmethod
+    def of(cls, known: KnownRelease) -> Self:
+        """What a configuration says of it."""
+        used = known.release
+        return cls(release=used.id, run=used.run, files=used.files, same_rows=known.same_rows)
+
+
+class Promise(Described):
+    """What follows from configuration, plan and ledger; nothing that was computed from a draw."""
+
+    guarantee: Guarantee = Field(description="The guarantee of this release.")
+    observer: float = Field(
+        description="Largest probability that a best guess whether one unit is in the data is right, from 0.5 to 1."
+    )
+    preparation: tuple[str, ...] = Field(description="What was done to the rows before they were counted, in words.")
+    mechanisms: tuple[Mechanism, ...] = Field(description="Every draw, in the order of the plan.")
+    composition: str = Field(description="How the draws compose, in words.")
+    assumptions: tuple[str, ...] = Field(description="What the guarantee rests on, in words.")
+    not_covered: tuple[str, ...] = Field(description="What the guarantee does not cover, in words.")
+    invariants: tuple[Invariant, ...] | None = optional(
+        "Exact counts of these rows, published elsewhere, that the synthetic records keep and the guarantee does not cover."
+    )
+    earlier: tuple[EarlierStatement, ...] | None = optional(
+        "Releases of the same rows, charged to the account before, whose counts this one uses beside its own."
+    )
+    account: AccountStatement = Field(description="The account when the release was made.")
+    configuration: str = Field(description="The resolved configuration, canonical JSON in a text.")
+
+
+class PrivacyStatement(MarginalsStatement, CountsStatement, Promise, ReleaseIdentity, StatementFile):
+    """privacy.json of a published release."""
+
+    schema_: Literal["urn:marginweave:privacy:2"] = contract("urn:marginweave:privacy:2")
+    confidence: Confidence = Field(description="What the intervals mean.")
+    verdict: VerdictSummary | None = optional(
+        "What the release is good for, in words; evaluation.json has the numbers."
+    )
+    types: dict[str, str] | None = optional("By column, its type in the source's schema; in brackets that of pandas.")
+    synthesis: dict[str, JsonValue] | None = optional("Settings of later synthetic records, as in a configuration.")
+
+    @property
+    def bought_bins(self) -> dict[str, BoughtBins]:
+        """The bins that were bought, as a configuration has them."""
+        return {name: BoughtBins(**dict(bins)) for name, bins in (self.bins or {}).items()}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_format_1(cls, content: Any) -> Any:
+        """A statement of 0.1.0: nothing is known of its programs but a version."""
+        if isinstance(content, dict) and content.get("format") == 1:
+            programs: dict[str, Any] = {"reserved": None, "drew": []}
+            return {**content, "$schema": "urn:marginweave:privacy:2", "format": 2, "programs": programs}
+        return content
+
+
+class Rejection(Described):
+    """Who rejected a release, and why."""
+
+    by: str = Field(description="Who decided.")
+    reason: str = Field(description="Why, in their words.")
+
+
+class RejectedStatement(Promise, ReleaseIdentity, StatementFile):
+    """privacy.json in the handover of a rejected release: what it would have promised; nothing of it is published."""
+
+    schema_: Literal["urn:marginweave:privacy-of-rejected:2"] = contract("urn:marginweave:privacy-of-rejected:2")
+    rejected: Rejection = Field(description="The decision.")

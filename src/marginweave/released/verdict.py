@@ -1,0 +1,65 @@
+"""What a release is good for, in words that a reader of any file of it finds."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from marginweave.released.contract import Described
+
+Grade = Literal["good", "with care", "not"]
+GOOD, CARE = 0.05, 0.15
+"""Largest expected distances of a set that is good, and of one that is to be used with care."""
+
+Publication = Literal["good", "with care", "not for publication"]
+
+
+def grade(error: float | None) -> Grade:
+    """What a distance allows; a set that nothing measured is never better than with care."""
+    if error is None:
+        return "with care"
+    return "good" if error <= GOOD else "with care" if error <= CARE else "not"
+
+
+class SetVerdict(Described):
+    """What the counts of a column, or of a pair, are good for."""
+
+    attributes: tuple[str, ...] = Field(description="Names of its attributes.")
+    error: float | None = Field(
+        description="Expected distance (TVD) from the rows as prepared, at most 1; null where nothing measured the set."
+    )
+    grade: Grade = Field(description="What that allows: good, with care, not.")
+
+
+class LengthVerdict(Described):
+    """How many sets of so many columns have which grade."""
+
+    length: int = Field(description="Attributes of a set, k.")
+    good: int = Field(description="Sets whose expected distance is at most .05.")
+    with_care: int = Field(description="Sets whose expected distance is at most .15, or that nothing measured.")
+    bad: int = Field(description="Sets whose expected distance is larger.")
+    least_group: int | None = Field(
+        description="A group of fewer records has a count whose noise is above a quarter of it; no less than that of fewer "
+        "columns. Above the number of records no group of the table is seen. null where not known."
+    )
+
+
+class VerdictSummary(Described):
+    """The verdict in words."""
+
+    publication: Publication = Field(description="Whether the release is fit to be published, by its accuracy alone.")
+    says: tuple[str, ...] = Field(description="What it is good for, with care, and not for: one sentence each.")
+    advice: tuple[str, ...] = Field(description="What would make a better release: one sentence each.")
+
+
+class Verdict(VerdictSummary):
+    """The verdict, and what it follows from."""
+
+    lengths: tuple[LengthVerdict, ...] = Field(description="An entry a number of columns.")
+    sets: tuple[SetVerdict, ...] = Field(description="Every column, and every pair.")
+
+    @property
+    def summary(self) -> VerdictSummary:
+        """The words alone."""
+        return VerdictSummary(publication=self.publication, says=self.says, advice=self.advice)

@@ -1,0 +1,169 @@
+"""The manifest, the lock of a run, and what the ledger says of an account: bookkeeping around the stages."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import ParamSpec, TypeVar
+
+from marginweave.accounting.accounts import Account
+from marginweave.accounting.records import ReleaseRecord, State
+from marginweave.base.errors import StageError
+from marginweave.checkpoints.run_folder import RunFolder, holds, staged_release
+from marginweave.draws.references import RunReference, StageResult
+from marginweave.ledger.boxes import account_sums
+from marginweave.ledger.rules import NO_GUARANTEE, period_epsilon, period_spent
+from marginweave.released.account import AccountStatement, LargestCap, LostDrawCost, PolicyStatement
+from marginweave.released.manifest import StageEntry
+from marginweave.released.program import Program
+from marginweave.released.statement import Programs, ReleaseFacts, ReleaseIdentity
+from marginweave.runs.continuity import sync_with_ledger
+from marginweave.runs.looks import configured_after_look
+from marginweave.runs.progress import reporter
+
+CAP_WAS_CHANGED = (
+    "The cap was changed after noise had been drawn. If results had a part in that, the guarantee of the account is that of "
+    "the largest cap that it could have been raised to in view of them. The numbers here are the largest cap so far: take "
+    "epsilon and delta of the account to be at least these."
+)
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Bookkeeper:
+    """Runs stages one after the other and writes each into the manifest."""
+
+    folder: RunFolder
+    stages: int
+
+    def __post_init__(self) -> None:
+        reporter().begin(self.stages)
+
+    def step(self, name: str, task: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run a task that leaves no checkpoint."""
+        reporter().started(name)
+        begun = time.monotonic()
+        result = task(*args, **kwargs)
+        charged = result.charged if isinstance(result, StageResult) else ()
+        reporter().finished(name, charged, time.monotonic() - begun)
+        return result
+
+    def stage(self, name: str, task: Callable[P, StageResult], *args: P.args, **kwargs: P.kwargs) -> StageResult:
+        """Run a task and enter its checkpoint into the manifest."""
+        result = self.step(name, task, *args, **kwargs)
+        manifest = self.folder.present_manifest()
+        entry = StageEntry(
+            file=result.file,
+            digest=result.digest,
+            address=result.address,
+            charged=result.charged,
+            finished=datetime.now(UTC),
+        )
+        if manifest.stages.get(name) is None or manifest.stages[name].digest != entry.digest:
+            self.folder.write_manifest(manifest.with_stage(name, entry))
+        return result
+
+    def finish(self, reference: RunReference, outputs: dict[str, str]) -> None:
+        """Book the files, bring them to their place, mark the run, and purge what is private.
+
+        They are published; or, where that has to be approved, submitted, and the run ends at `awaiting approval`.
+
+        Raises:
+            StageError: the files are not those that were made.
+        """
+        settings, release = reference.configuration.publish, reference.manifest.release
+        if not holds(staged := staged_release(self.folder, reference.lease), outputs):
+            raise StageError(f"{staged} was changed since it was written; the same command makes it again")
+        if settings.approval is None:
+            reference.ledger.releases.publish(release, reference.lease, outputs)
+        else:
+            reference.ledger.approvals.submit(release, reference.lease, outputs)
+        sync_with_ledger(self.folder, self.folder.present_manifest(), reference.ledger)
+        if not settings.keep_private:
+            self.folder.purge_private()
+
+
+def return_unused_draws(reference: RunReference) -> None:
+    """Give back what was never begun, and destroy every seed that is left, before anything is published.
+
+    Raises:
+        BudgetError: another attempt has taken over: it publishes nothing.
+    """
+    release = reference.manifest.release
+    reference.ledger.draws.check_lease(release, reference.lease)
+    record = reference.ledger.releases.find(release)
+    reserved = [draw.name for draw in record.draws if draw.state == State.RESERVED] if record else []
+    reference.ledger.draws.return_unused(release, reserved)
+    for name in reference.secrets.left():  # also where private files are kept
+        reference.secrets.destroy(name)
+
+
+def is_charged(reference: RunReference, lease: str | None) -> bool:
+    """Whether the attempt under `lease` has begun a draw of the release; another process may have begun others."""
+    record = reference.ledger.releases.find(reference.manifest.release)
+    return lease is not None and record is not None and any(draw.lease == lease for draw in record.draws)
+
+
+def account_statement(reference: RunReference) -> AccountStatement:
+    """What the account of the dataset has spent and lost, for privacy.json and the operator."""
+    dataset, accounts = reference.configuration.dataset, reference.ledger.accounts
+    total, releases = accounts.total(dataset), reference.ledger.releases.of(dataset)
+    own = next((record for record in releases if record.release == reference.manifest.release), None)
+    caps = accounts.cap_changes(dataset)
+    largest = max((cap.epsilon for cap in caps), default=0.0), max((cap.delta for cap in caps), default=0.0)
+    changed = LargestCap(epsilon=largest[0], delta=largest[1], meaning=CAP_WAS_CHANGED) if len(caps) > 1 else None
+    return AccountStatement(
+        **dict(account_sums(total)),
+        caps_since_the_first_draw=caps if changed else None,
+        largest_cap=changed,
+        lost_draws=tuple(
+            LostDrawCost(release=draw.release, draw=draw.replaces or draw.name, **draw.cost.texts)
+            for record in releases
+            for draw in record.draws
+            if draw.state == State.CHARGED_LOST
+        ),
+        policy=_policy_statement(total.account, releases, own.created if own else datetime.now(UTC)),
+    )
+
+
+def _policy_statement(account: Account, releases: Sequence[ReleaseRecord], moment: datetime) -> PolicyStatement | None:
+    """What the account's policy says of the period of the release, after the total to date; None without a policy."""
+    policy = account.policy
+    if policy is None:
+        return None
+    return PolicyStatement(
+        per=policy.per,
+        epsilon=float(policy.epsilon),
+        delta=float(policy.delta),
+        since=policy.start(moment).isoformat(),
+        spent_epsilon=period_epsilon(policy, period_spent(policy, account.dataset, releases, moment)),
+        meaning=NO_GUARANTEE,
+    )
+
+
+def release_facts(reference: RunReference) -> ReleaseFacts:
+    """Who the release is, for privacy.json; of 0.1.0 the rows know neither of the programs."""
+    manifest, ledger = reference.manifest, reference.ledger
+    record = ledger.releases.find(manifest.release)
+    draws = record.draws if record else ()
+    drew = {draw.facts["program"]: draw.facts["version"] for draw in draws if "program" in draw.facts}
+    return ReleaseFacts(
+        identity=ReleaseIdentity(
+            dataset=manifest.dataset,
+            run=manifest.run,
+            release=manifest.release,
+            begun=f"{manifest.created:%Y-%m-%d}",
+            supersedes=manifest.supersedes,
+            programs=Programs(
+                reserved=record.program if record else None,
+                drew=tuple(Program(version=version, digest=digest) for digest, version in drew.items()),
+            ),
+            selected_after_internal_evaluation=ledger.evaluations.precede(manifest.dataset, manifest.release),
+            configured_after_check=configured_after_look(reference.folder.home, manifest, reference.source),
+        ),
+        returned=tuple(draw.name for draw in draws if draw.state == State.RETURNED),
+        evaluated_until_now=ledger.evaluations.precede(manifest.dataset, None),
+    )

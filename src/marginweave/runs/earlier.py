@@ -1,0 +1,85 @@
+"""Earlier releases of the same rows: what a configuration can use of them, whether they were published so, and a copy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from marginweave.base.durable import read_file, replace_file
+from marginweave.base.errors import InputError
+from marginweave.configuration.earlier import EARLIER_FILES, KnownRelease, earlier_name, release_folders
+from marginweave.configuration.release import Configuration
+from marginweave.configuration.yaml_source import read_yaml
+
+if TYPE_CHECKING:  # what a refusal, or a run that is found finished, need not wait for
+    from marginweave.ledger import Ledger
+    from marginweave.released.statement import MarginalStatement
+
+
+@dataclass(frozen=True, kw_only=True)
+class EarlierRelease:
+    """An earlier release: the folder of its files, what the configuration says of it, and the marginals that are used."""
+
+    folder: Path
+    known: KnownRelease
+    marginals: tuple[MarginalStatement, ...]
+
+
+def earlier_releases(path: Path, configuration: Configuration) -> tuple[EarlierRelease, ...]:
+    """The earlier releases that the configuration file at `path` names.
+
+    Raises:
+        InputError: one whose files cannot be read, or that cannot be used here (`usable_marginals`).
+    """
+    if not configuration.earlier:
+        return ()
+    from marginweave.released.earlier import usable_marginals
+    from marginweave.released.statement import PrivacyStatement
+
+    folders = release_folders(read_yaml(path), path.resolve().parent)
+    if len(folders) < len(configuration.earlier):
+        raise InputError("known.release must be the folder of an earlier release, not what takes its place")
+    found = []
+    for folder, known in zip(folders, configuration.earlier, strict=True):
+        try:
+            statement = PrivacyStatement.from_json(read_file(folder / "privacy.json") or b"")
+        except ValueError:
+            raise InputError(
+                f"known.release ({folder}) has a privacy.json of another version; it cannot be used"
+            ) from None
+        marginals = usable_marginals(configuration, statement)
+        found.append(EarlierRelease(folder=folder, known=known, marginals=marginals))
+    return tuple(found)
+
+
+def check_earlier(configuration: Configuration, ledger: Ledger) -> None:
+    """Refuse earlier releases that the ledger does not have as they are.
+
+    Raises:
+        InputError: a release of another account, one that is not published, or a file that is not the published one.
+    """
+    for known in configuration.earlier:
+        record, named = ledger.releases.find(known.release.id), f"known.release: run {known.release.run}"
+        if record is None or record.dataset != configuration.dataset:
+            raise InputError(
+                f"{named} is not a release of account {configuration.dataset} in the ledger {ledger.location}; only what was "
+                "charged to this account can be used again for nothing"
+            )
+        for name, digest in known.release.files.items():
+            if record.outputs.get(f"release/{name}") != digest:
+                raise InputError(
+                    f"{named} was not published with this {name}: its digest is not the one in the ledger; name the folder of "
+                    "a published release that was not changed"
+                )
+
+
+def keep_earlier(releases: Sequence[EarlierRelease], place: Path) -> None:
+    """Copy the files of earlier releases to a run's derived folder, where `normalize` and `publish` find them.
+
+    Whether they are the declared ones is checked wherever they are read.
+    """
+    for number, release in enumerate(releases, 1):
+        for name in EARLIER_FILES:
+            replace_file(place / earlier_name(number, name), read_file(release.folder / name) or b"")

@@ -1,0 +1,180 @@
+"""Whether a plan can be carried out: cells and noise, from public facts and before any draw."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from marginweave.base.errors import InputError
+from marginweave.configuration.attributes import most_forbidden
+from marginweave.configuration.marginals import AdaptiveCliques, AllCliques, MarginalSettings
+from marginweave.configuration.release import Configuration
+from marginweave.configuration.synthesis import MAX_MODEL, MixtureSynthesis, PgmSynthesis, SynthesisSettings
+from marginweave.configuration.values import MAX_CELLS, MAX_KEY
+from marginweave.counts.graphical import check_model_size
+from marginweave.counts.marginals import all_cliques, cells
+from marginweave.counts.noise import counted_sizes, planned_sigmas, public_sizes
+from marginweave.counts.selection import declared_cliques
+from marginweave.domain.zeros import structural_masks
+from marginweave.estimate.totals import exact_parts
+from marginweave.measurements.plan import DrawKind
+from marginweave.measurements.tables import Clique
+from marginweave.mechanisms.catalogue import pure_noise
+from marginweave.mechanisms.gaussian import marginal_sigma
+from marginweave.mechanisms.noise_table import MAX_SIGMA
+from marginweave.planning.marginals import rounds_of
+from marginweave.planning.split import plan_budget
+from marginweave.prepare.repair import Repair
+
+_MAX_FORBIDDEN = 1_000_000
+# Each set of columns costs about a millisecond, whatever it holds.
+_MAX_SETS = 200_000
+# Every round of consistency and synthesis goes over all marginals.
+_MAX_MARGINALS = 20_000
+
+
+def check_size(configuration: Configuration) -> None:
+    """Refuse, from public facts and before any draw, a release with more cells or more noise than can be handled."""
+    sizes, forbidden = public_sizes(configuration), configuration.forbidden
+    listed = configuration.marginals is None or isinstance(configuration.synthesize, SynthesisSettings)
+    if (listed or configuration.totals) and most_forbidden(forbidden) > _MAX_FORBIDDEN:
+        raise InputError(
+            f"structure forbids more than {_MAX_FORBIDDEN} combinations of values, which k-tuples, aggregate-seeded "
+            "records and known tables list one by one; use marginals and another method, coarser bins or fewer values"
+        )
+    cliques: tuple[Clique, ...] = ()
+    shared: dict[DrawKind, int] = {}
+    if configuration.marginals is None:
+        _check_combinations(configuration)
+    else:
+        cliques, number = _check_marginals(configuration, configuration.marginals, sizes)
+        shared = {DrawKind.ONE_WAY: len(sizes), DrawKind.MARGINALS: number}
+    _check_models(configuration, sizes, cliques)
+    for part in exact_parts(configuration, [attribute.labels for attribute in configuration.attributes]):
+        part.counts()
+    if forbidden:
+        Repair(configuration, [attribute.labels for attribute in configuration.attributes])
+    _check_paid(configuration)
+    _check_noise(configuration, shared)
+
+
+def _check_marginals(
+    configuration: Configuration, settings: MarginalSettings, sizes: tuple[int, ...]
+) -> tuple[tuple[Clique, ...], int]:
+    """The declared marginals, and how many there are at most; raises InputError where they have too many cells."""
+    chosen = settings.cliques if isinstance(settings.cliques, AllCliques) else AllCliques(all=2)
+    number = len(settings.cliques) if isinstance(settings.cliques, tuple) else chosen.looked_at(len(sizes))
+    adaptive = rounds_of(configuration)  # its candidates have a limit of their own
+    if number > _MAX_MARGINALS and adaptive is None:
+        raise InputError(
+            f"aggregate.cliques makes {number} marginals, more than {_MAX_MARGINALS}; use fewer columns or smaller marginals"
+        )
+    selects = settings.selects(configuration.distinct)
+    cliques: tuple[Clique, ...] = ()
+    if adaptive is not None:
+        together = _batch_cells(adaptive, sizes)
+    elif selects:
+        together = math.prod(sorted(sizes)[-2:])
+    else:
+        if settings.has_larger(configuration.distinct):
+            cliques = declared_cliques(settings, configuration.attributes, sizes)
+            if not cliques:
+                raise InputError("aggregate.cliques.max_cells leaves no marginal to measure; use a larger one")
+        together = sum(cells(clique, counted_sizes(configuration)) for clique in cliques)
+    if together > MAX_CELLS:
+        raise InputError(
+            f"the marginals have {together} cells together, more than {MAX_CELLS}; use coarser bins, fewer values, fewer "
+            "marginals or a smaller aggregate.cliques.max_cells"
+        )
+    noise = pure_noise(plan_budget(configuration).draws)
+    most = sum(cells(pair, sizes) for pair in all_cliques(sizes, 2)) if noise and selects else together
+    if noise and most > noise.most_cells:
+        raise InputError(
+            f"the marginals may have {most} cells together, and {noise.title} noise is drawn for at most {noise.most_cells}; "
+            "use aggregate.noise: gaussian, coarser bins, fewer values or fewer marginals"
+        )
+    return cliques, max(number, len(cliques))
+
+
+def _check_noise(configuration: Configuration, shared: Mapping[DrawKind, int]) -> None:
+    """Refuse noise without a table; so many marginals of a kind as `shared` says may have equal parts of their draw."""
+    plan = plan_budget(configuration)
+    instead = "a smaller aggregate.reporting_length" if configuration.marginals is None else "fewer marginals"
+    for draw in plan.draws:
+        sigmas = list(planned_sigmas(configuration, plan, draw))
+        if draw.mechanism == "rounded-gaussian" and draw.kind in shared:  # what an unequal split falls back to
+            equal = draw.noise_multiplier * math.sqrt(shared[draw.kind])
+            sigmas.append(marginal_sigma(equal, configuration.stability))
+        if max(sigmas, default=0) > MAX_SIGMA:
+            evaluates = draw.kind is DrawKind.EVALUATION
+            raise InputError(
+                f"the noise of {draw} may have a standard deviation above {MAX_SIGMA}; raise privacy.epsilon, or use fewer "
+                f"columns, {'a larger evaluate.paid.share' if evaluates else instead}, or fewer records a subject"
+            )
+
+
+def _check_models(configuration: Configuration, sizes: tuple[int, ...], cliques: Sequence[Clique]) -> None:
+    """Refuse a model that no memory holds: it would end a run whose counts are paid for, and whose settings are fixed.
+
+    A graphical one is too large for its declared marginals and structural zeros.
+    """
+    settings = configuration.synthesize
+    if isinstance(settings, PgmSynthesis):
+        masks = structural_masks(configuration, [attribute.labels for attribute in configuration.attributes])
+        zeros = [mask.attributes for mask in masks]
+        check_model_size(sizes, zeros, cliques, settings.model_size)
+    elif isinstance(settings, MixtureSynthesis):
+        needed = 8 * settings.fits * settings.components * sum(sizes) + 4 * settings.components**2 * len(sizes)
+        if needed > MAX_MODEL:
+            raise InputError(
+                f"synthesize.fits ({settings.fits}) times synthesize.components ({settings.components}) makes a model of "
+                f"{needed / 1e9:.3g} GB, more than {MAX_MODEL / 1e9:g} GB; use fewer of them, coarser bins or fewer values"
+            )
+
+
+def _batch_cells(adaptive: AdaptiveCliques, sizes: tuple[int, ...]) -> int:
+    """The most cells of the marginals of one round. Raises InputError for more candidates than can be looked at."""
+    lengths = range(2, min(adaptive.adaptive, len(sizes)) + 1)
+    candidates = sum(math.comb(len(sizes), length) for length in lengths)
+    if candidates > _MAX_SETS:
+        raise InputError(
+            f"aggregate.cliques.adaptive ({adaptive.adaptive}) makes {candidates} candidates, more than {_MAX_SETS}; use fewer "
+            "attributes a marginal, or fewer columns"
+        )
+    return adaptive.batch * min(adaptive.max_cells, math.prod(sorted(sizes)[-lengths[-1] :]))
+
+
+def _check_paid(configuration: Configuration) -> None:
+    """Refuse a bought comparison of too many marginals."""
+    paid = configuration.evaluate.paid
+    if paid is None:
+        return
+    number = math.comb(sum(not attribute.is_set for attribute in configuration.attributes), paid.length)
+    if number > _MAX_MARGINALS:
+        raise InputError(
+            f"evaluate.paid.length ({paid.length}) makes {number} marginals, more than {_MAX_MARGINALS}; use a smaller one"
+        )
+
+
+def _check_combinations(configuration: Configuration) -> None:
+    length = configuration.reporting_length
+    sets = max(math.comb(len(configuration.attributes), k) for k in range(1, length + 1))
+    if sets > _MAX_SETS:
+        raise InputError(
+            f"aggregate.reporting_length ({length}) makes {sets} sets of columns, more than {_MAX_SETS}; "
+            "use a smaller one, or fewer columns"
+        )
+    sizes = sorted(((len(a.labels), a.name) for a in configuration.attributes), reverse=True)
+    values, most = sum(size for size, _ in sizes), configuration.tuples.max_combinations
+    if values > most:
+        raise InputError(
+            f"the columns have {values} values together, more than aggregate.max_combinations ({most}), and every one of them "
+            "may be released; use coarser bins, fewer values or fewer columns"
+        )
+    largest = sizes[:length]
+    if len(largest) > 1 and math.prod(size + 1 for size, _ in largest) > MAX_KEY:
+        names = ", ".join(name for _, name in largest)
+        raise InputError(
+            f"columns {names} have more than 2^63 combinations; use coarser bins, fewer values or a smaller "
+            "aggregate.reporting_length"
+        )

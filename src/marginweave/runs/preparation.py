@@ -1,0 +1,264 @@
+"""From a request to a run: everything that can be refused is refused here, before Prefect is even imported."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import secrets
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import replace
+from datetime import UTC, datetime
+from decimal import Decimal
+from functools import partial
+
+from marginweave.accounting.accounts import Account
+from marginweave.accounting.records import State
+from marginweave.base.durable import write_once
+from marginweave.base.errors import BudgetError, InputError
+from marginweave.configuration.release import Configuration
+from marginweave.draws.program import program_identity
+from marginweave.draws.references import RunReference
+from marginweave.ledger import Ledger, ReleaseRequest, Witness, is_older, opening_for, upgrade
+from marginweave.ledger.keys import SourceDigest
+from marginweave.ledger.releases import check_correction
+from marginweave.ledger.rules import largest_epsilon
+from marginweave.released.manifest import Correction, Manifest, RunState
+from marginweave.runs import continuity
+from marginweave.runs.earlier import check_earlier, keep_earlier
+from marginweave.runs.request import NEW_NAME, STOPPED, Request, remember
+from marginweave.sources.content import content_of
+
+# The account that `run` opens for an example by itself: public data, so its cap only has to leave room for trying.
+_EXAMPLE_EPSILON = Decimal(10)
+
+_ATTENDED: ContextVar[bool] = ContextVar("attended", default=False)
+_TYPES: ContextVar[dict[str, str] | None] = ContextVar("types", default=None)
+
+
+@contextmanager
+def attended(by_person: bool = True, types: dict[str, str] | None = None) -> Iterator[None]:
+    """Inside, a person has started the run: it stops before its first draw where its table is not usable as declared.
+
+    Nobody starts `serve`, a deployment or `--yes`: that these stopped would tell of the rows, and they do not. `types` are
+    those of the data frame that the source was made from.
+    """
+    tokens = _ATTENDED.set(by_person), _TYPES.set(types)
+    try:
+        yield
+    finally:
+        _ATTENDED.reset(tokens[0])
+        _TYPES.reset(tokens[1])
+
+
+def prepare_run(request: Request) -> tuple[RunReference, RunState]:
+    """The run that a request is for, and its state: a new run, one to resume, or a finished one.
+
+    A run that was purged before it was finished cannot be resumed: what it had drawn is gone. Neither can a rejected one.
+
+    Raises:
+        InputError: the source is broken, the name is that of a run with another configuration or other source bytes, or there
+            is nothing that the run could supersede.
+        BudgetError: there is no ledger, key or account; nothing is created.
+        StageError: a finished run whose released files were changed.
+    """
+    present = request.folder.read_manifest()
+    if present is not None:
+        continuity.check_same_configuration(request, present)
+        if present.state == RunState.FAILED:
+            raise InputError(f"run {present.run} was purged before it was finished; {NEW_NAME}")
+    ledger = check_request(request)
+    continuity.check_continuity(request.folder, present, ledger)
+    continuity.check_same_draws(request, present, ledger)
+    supersedes = continuity.check_correction(request, present)
+    digest = ledger.keys.source_digest(content_of(request.source))
+    present = _resume(request, present, ledger, digest) if present else _begin(request, ledger, digest, supersedes)
+    if present.state in {RunState.FINISHED, RunState.AWAITING}:
+        _complete(request, present)
+    reference = RunReference(
+        folder=request.folder,
+        source=request.source,
+        ledger_file=request.ledger_file,
+        lease=uuid.uuid4().hex,
+        suites=request.suites,
+        certificates=request.certificates,
+        stops=_ATTENDED.get() or request.configuration.check == "stop",
+    )
+    return reference, present.state
+
+
+def _begin(request: Request, ledger: Ledger, digest: SourceDigest, supersedes: Correction | None) -> Manifest:
+    """The manifest of a new run, once the ledger would admit its release; makes the run's folder and key."""
+    _check_admission(request, ledger, digest)
+    configuration, release, types = request.configuration, str(uuid.uuid4()), _TYPES.get()
+    if types is None:
+        from marginweave.sources.source import TableSource
+
+        types = TableSource(request.source, configuration.source).types(configuration.output_names)
+    manifest = Manifest(
+        run=request.folder.run,
+        dataset=configuration.dataset,
+        release=release,
+        written=configuration.written,
+        configuration=configuration.canonical(),
+        configuration_digest=configuration.digest,
+        execution=configuration.execution,
+        source=configuration.source.file,
+        source_digest=digest.mark(release),
+        types=types,
+        programs=(program_identity(),),
+        created=datetime.now(UTC),
+        supersedes=supersedes,
+    )
+    request.folder.create()
+    write_once(request.folder.private / "key", secrets.token_bytes(32))
+    remember(request)
+    keep_earlier(request.earlier, request.folder.derived)
+    request.folder.write_manifest(manifest)
+    return manifest
+
+
+def _resume(request: Request, present: Manifest, ledger: Ledger, digest: SourceDigest) -> Manifest:
+    """The manifest of an existing run, brought to where the ledger is.
+
+    From here on, this program computes an unfinished one, as its configuration now says. Where its reservation has expired
+    before anything was drawn, it gets a new release, which the ledger admits or refuses like any other. Where nothing was
+    reserved, as its table was not usable, it begins anew with the table as it is now.
+    """
+    if not digest.matches(present.release, present.source_digest):
+        if present.state == RunState.RUNNING and ledger.releases.find(present.release) is None:
+            request.folder.remove_private()
+            (request.folder.internal / STOPPED).unlink(missing_ok=True)
+            return _begin(request, ledger, digest, present.supersedes)
+        raise InputError(f"run {present.run} was made from other source bytes, or under another ledger; {NEW_NAME}")
+    if present.state in {RunState.RUNNING, RunState.AWAITING}:
+        present = continuity.sync_with_ledger(request.folder, present, ledger)
+    if present.state == RunState.REJECTED:
+        raise InputError(f"run {present.run} was rejected, and its charge stays; for one more charge, {NEW_NAME}")
+    if present.state != RunState.RUNNING:
+        return present
+    changed = present.with_execution(request.configuration.execution).with_program(program_identity())
+    record = ledger.releases.find(present.release)
+    if record is not None and record.draws and all(draw.state == State.RETURNED for draw in record.draws):
+        release = str(uuid.uuid4())
+        changed = changed.with_release(release, digest.mark(release))
+    if changed != present:
+        request.folder.write_manifest(changed)
+    return changed
+
+
+def _complete(request: Request, present: Manifest) -> None:
+    """Check the files of a finished run, and purge what a run that ended before the end of its purge has left."""
+    if present.state == RunState.FINISHED:
+        continuity.check_outputs(request.folder, present)
+    unpurged = any(entry.purged is None for entry in present.stages.values())
+    if unpurged and not request.configuration.publish.keep_private:
+        request.folder.purge_private()
+
+
+def check_request(request: Request) -> Ledger:
+    """Refuse what can be refused before a run leaves any trace, and return the ledger.
+
+    That is the source, a ledger that is not there or not the one in which the runs of this home were charged, a correction
+    of what is not there to be corrected, and a release that the account does not admit: before a row of the table is read.
+
+    Raises:
+        InputError, BudgetError: as `prepare_run`.
+    """
+    present = request.folder.read_manifest()
+    if present is None or present.state == RunState.RUNNING:  # the digest says the rest of a source that was released
+        from marginweave.sources.source import check_source
+
+        check_source(request.source, request.configuration.source_names, request.configuration.source)
+    ledger = open_ledger(request)
+    check_earlier(request.configuration, ledger)
+    if not request.is_example:
+        continuity.check_history(request, ledger)
+    corrected = continuity.check_correction(request, present)
+    if present is None and corrected is not None:
+        check_correction(request.configuration.dataset, corrected.release, ledger.releases.find)
+    if present is None or (present.state == RunState.RUNNING and ledger.releases.find(present.release) is None):
+        _check_admission(request, ledger)
+    return ledger
+
+
+def _check_admission(request: Request, ledger: Ledger, source: SourceDigest | None = None) -> None:
+    """What the ledger would refuse when the release is reserved it refuses now; the source where its digest is known."""
+    from marginweave.planning.split import plan_budget
+
+    configuration = request.configuration
+    ledger.releases.check_admission(
+        ReleaseRequest(
+            dataset=configuration.dataset,
+            run=request.folder.run,
+            plan=plan_budget(configuration),
+            plan_digest=configuration.written_digest,
+            source=source,
+            unit=configuration.privacy.unit_key,
+            actor=getpass.getuser(),
+            largest=partial(largest_epsilon, configuration),
+        )
+    )
+
+
+def open_ledger(request: Request) -> Ledger:
+    """The ledger with the dataset's account; for an example both are made where they are missing.
+
+    Raises:
+        BudgetError: no ledger, key or account, or a ledger that lacks what this home has seen of it.
+    """
+    configuration, witness = request.configuration, Witness(request.folder.home)
+    if not request.is_example:
+        try:
+            ledger = Ledger.open(request.ledger_location, witness=witness)
+            ledger.accounts.check(configuration.dataset, "")
+        except BudgetError:  # again, to say which command opens what is missing: that takes a plan
+            from marginweave.planning.split import plan_budget
+
+            path = request.path if request.path.exists() else None  # of a plan in Python
+            command = opening_for(configuration.dataset, plan_budget(configuration), path)
+            ledger = Ledger.open(request.ledger_location, command=command, witness=witness)
+            ledger.accounts.check(configuration.dataset, command)
+        return ledger
+    if request.ledger_file is not None and is_older(request.ledger_file):
+        upgrade(request.ledger_file, os.environ)
+    ledger = Ledger.create(request.ledger_location, witness=witness)
+    if all(total.account.dataset != configuration.dataset for total in ledger.accounts.totals()):
+        account = account_for(configuration)
+        account = replace(account, epsilon=max(_EXAMPLE_EPSILON, account.epsilon))
+        ledger.accounts.open(account, actor="marginweave run (example)")
+    return ledger
+
+
+def account_for(configuration: Configuration) -> Account:
+    """The account that holds one release of a configuration: its cap, its unit, and a box for releases of its plan."""
+    from marginweave.planning.split import plan_budget
+
+    plan, privacy = plan_budget(configuration), configuration.privacy
+    return Account(
+        dataset=configuration.dataset,
+        epsilon=plan.statement.epsilon,
+        delta=plan.statement.delta,
+        unit=privacy.unit_key,
+        neighbors=privacy.neighbors,
+        kind_of_plan=plan.cost,
+        weak_delta=privacy.weak_delta,
+    )
+
+
+def internal_evaluation_due(reference: RunReference) -> bool:
+    """Whether the configuration asks for an internal evaluation that has not been made, or not been written up.
+
+    Never before the release is published, nor while another one about the same people awaits approval: whoever approves has
+    seen nothing but what may leave.
+    """
+    folder = reference.folder
+    manifest = folder.read_manifest()
+    if manifest is None or manifest.state != RunState.FINISHED:
+        return False
+    made = folder.internal_evaluation.exists() and folder.internal_report.exists()
+    if made or not reference.configuration.evaluate.internal:
+        return False
+    return reference.ledger.approvals.awaited(manifest.dataset) is None

@@ -1,0 +1,191 @@
+"""What was asked for: by a command now, or when a run was begun."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from marginweave.base.durable import PRIVATE_MODE, read_file, replace_file
+from marginweave.base.errors import InputError, MarginweaveError, StageError
+from marginweave.base.places import EXAMPLE_PREFIX
+from marginweave.checkpoints.run_folder import RunFolder
+from marginweave.configuration.execution import EngineSettings
+from marginweave.configuration.load import as_read_by_0_1_0, load_configuration
+from marginweave.configuration.release import Configuration
+from marginweave.ledger import LedgerLocation, example_ledger_location, ledger_location
+from marginweave.released.manifest import RunState
+from marginweave.runs.earlier import EarlierRelease, earlier_releases
+from marginweave.sources.kinds import check_kind
+from marginweave.sources.parts import find_from
+
+_REQUEST = "request.json"
+STOPPED = "stopped.txt"
+"""What in `internal/` says why a run stopped before its first draw."""
+NEW_NAME = "give the new release a name with --run, in Python fit(…, run=NAME)"
+"""The advice where a run can never become the release that was asked for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What was asked for, before anything was looked at but the configuration."""
+
+    path: Path
+    configuration: Configuration
+    folder: RunFolder
+    source: str
+    ledger_file: Path | None = None  # of an example; None: where the environment says
+    suites: tuple[Path | None, Path | None] = (None, None)
+    certificates: tuple[Path, ...] = ()  # of the engine: authority, certificate, key
+    supersedes: str | None = None  # the run that is to be corrected
+    earlier: tuple[EarlierRelease, ...] = ()
+
+    @property
+    def is_example(self) -> bool:
+        """Whether the source is public example data."""
+        return self.source.startswith(EXAMPLE_PREFIX)
+
+    @property
+    def ledger_location(self) -> LedgerLocation:
+        """Where the ledger is."""
+        return self.ledger_file or ledger_location(os.environ)
+
+
+def read_request(
+    path: Path, *, run: str | None, source: str | None, home: Path, supersedes: str | None = None
+) -> Request:
+    """The request that a configuration file and the options make.
+
+    Raises:
+        InputError: the configuration, the run's name or a suite of expectations breaks a rule, or an extra is not installed.
+        StageError: the run's manifest is damaged.
+    """
+    configuration = load_configuration(path)
+    if run == "":
+        raise InputError("--run and --source must not be empty")
+    folder = RunFolder.at(home, run or default_run(configuration, home))
+    begun = folder.read_manifest()
+    if begun is None or begun.state == RunState.RUNNING:
+        from marginweave.counts.graphical import check_installed
+        from marginweave.runs.limits import check_size
+
+        check_size(configuration)
+        if configuration.synthesize.method == "pgm":
+            check_installed()
+    below = path.resolve().parent
+    named = configuration.source.file if source is None else source
+    if not named.strip():
+        raise InputError("--run and --source must not be empty")
+    named = find_from(below if source is None else Path.cwd(), named)
+    check_kind(named, configuration.source)
+    expectations = configuration.expectations
+    suites = tuple(None if name is None else below / name for name in (expectations.input, expectations.output))
+    for suite, raw_input in zip(suites, (True, False), strict=True):
+        if suite is not None:
+            from marginweave.sources.suites import read_suite
+
+            read_suite(suite, raw_input=raw_input)
+    return Request(
+        path=path.resolve(),
+        configuration=_as_begun(configuration, folder),
+        folder=folder,
+        source=named,
+        ledger_file=example_ledger_location(home) if named.startswith(EXAMPLE_PREFIX) else None,
+        suites=(suites[0], suites[1]),
+        certificates=_certificates(configuration.engine, below),
+        supersedes=supersedes,
+        earlier=earlier_releases(path, configuration),
+    )
+
+
+def default_run(configuration: Configuration, home: Path, suffix: str = "") -> str:
+    """The default name of a run of `configuration` in `home`: the name by 0.1.0 where such a run exists."""
+    name = f"{configuration.default_run}{suffix}"
+    if RunFolder.at(home, name).read_manifest() is None:
+        read = as_read_by_0_1_0(configuration)
+        former = f"{read.former_run}{suffix}"
+        begun = RunFolder.at(home, former).read_manifest()
+        if begun is not None and begun.plan_digest == read.digest:
+            return former
+    return name
+
+
+def _as_begun(configuration: Configuration, folder: RunFolder) -> Configuration:
+    """The configuration as the version that began the run has resolved it: a run keeps its resolution."""
+    begun = folder.read_manifest()
+    if begun and (begun.is_of(configuration) or begun.is_of(as_read_by_0_1_0(configuration))):
+        return configuration.as_resolved(begun.configuration)
+    return configuration
+
+
+def _certificates(engine: EngineSettings, below: Path) -> tuple[Path, ...]:
+    """The files of certificates; an engine that cannot work is refused."""
+    if engine.dask is not None and importlib.util.find_spec("distributed") is None:
+        raise InputError("engine: dask needs dask.distributed: pip install 'marginweave[dask]'")
+    files = tuple(below / file for file in engine.files if file is not None)
+    for file in files:
+        if not file.is_file():
+            raise InputError(f"engine: {file} does not exist")
+    return files
+
+
+def remember(request: Request) -> None:
+    """Paths on this machine, for `resume`; in `internal/`, which nobody publishes."""
+    content = {"configuration": str(request.path), "source": request.source}
+    replace_file(request.folder.internal / _REQUEST, json.dumps(content).encode(), PRIVATE_MODE)
+
+
+def original_request(home: Path, run: str) -> tuple[Path, str]:
+    """Configuration file and source with which a run was begun.
+
+    Raises:
+        InputError: there is no such run, or it was not begun.
+    """
+    folder = RunFolder.at(home, run)
+    path = folder.internal / _REQUEST
+    content = read_file(path)
+    if content is None and folder.manifest_file.exists():
+        raise InputError(f"run {run} has lost {path.name}; resume it: marginweave run CONFIG --run {run}")
+    if content is None:
+        raise InputError(f"run {run} does not exist in {home / 'runs'}; `marginweave runs` lists the runs")
+    try:
+        request = json.loads(content)
+        return Path(request["configuration"]), str(request["source"])
+    except (ValueError, KeyError, TypeError):
+        raise StageError(f"{path} is damaged; resume the run: marginweave run CONFIG --run {run}") from None
+
+
+def ledger_of(folder: RunFolder, home: Path) -> LedgerLocation:
+    """Where the ledger of an existing run is."""
+    return ledger_file_of(folder, home) or ledger_location(os.environ)
+
+
+def ledger_file_of(folder: RunFolder, home: Path) -> Path | None:
+    """The ledger file of an existing run on example data, or None: the environment says where the ledger is.
+
+    Raises:
+        InputError: there is no such run.
+        StageError: what it was begun with is not there, and its manifest is damaged.
+    """
+    return example_ledger_location(home) if is_example(folder) else None
+
+
+def is_example(folder: RunFolder) -> bool:
+    """Whether a run was begun with public example data, which has a separate ledger.
+
+    Where `internal/` was removed, its source is the one that its configuration names.
+
+    Raises:
+        InputError: there is no such run.
+        StageError: what it was begun with is not there, and its manifest is damaged.
+    """
+    try:
+        source = original_request(folder.home, folder.run)[1]
+    except MarginweaveError:
+        manifest = folder.read_manifest()
+        if manifest is None:
+            raise
+        source = manifest.source
+    return source.startswith(EXAMPLE_PREFIX)

@@ -1,0 +1,76 @@
+"""What kind of file a source is, by its name and what is declared; what cannot be read is refused without looking at it."""
+
+from __future__ import annotations
+
+import re
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from marginweave.base.errors import InputError
+from marginweave.base.places import EXAMPLE_PREFIX
+from marginweave.configuration.execution import SourceFile
+
+Kind: TypeAlias = Literal["example", "text", "parquet", "arrow", "sheet"]
+_KINDS: dict[str, Kind] = {
+    **dict.fromkeys((".csv", ".tsv", ".txt"), "text"),
+    **dict.fromkeys((".parquet", ".pq"), "parquet"),
+    **dict.fromkeys((".feather", ".arrow", ".ipc"), "arrow"),
+    ".xlsx": "sheet",
+}
+_BY_ENDING = {".csv": ",", ".tsv": "\t"}
+_COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
+_ENDING = re.compile(r"\.[a-z][a-z0-9]{0,9}")  # visits.2024 has none
+SUPPORTED = ".csv, .tsv or .txt (also with .gz or .zst), .xlsx, .parquet, .feather or .arrow"
+
+
+def ending_of(source: str) -> str:
+    """The ending of the name in lower case, without that of a compression; nothing where there is none."""
+    name = Path(source.rstrip("/")).name.lower()
+    for ending in _COMPRESSIONS:
+        name = name.removesuffix(ending)
+    ending = Path(name).suffix
+    return ending if _ENDING.fullmatch(ending) else ""
+
+
+def compression_of(source: str) -> str | None:
+    """How the file is compressed as a whole, as pyarrow calls it."""
+    return _COMPRESSIONS.get(Path(source).suffix.lower())
+
+
+def kind_of(source: str, form: SourceFile) -> Kind:
+    """The kind of file; Parquet where nothing tells another one, and for a folder."""
+    if source.startswith(EXAMPLE_PREFIX):
+        return "example"
+    kind = _KINDS.get(ending_of(source))
+    if kind is None or kind == "text":
+        return "parquet" if Path(source).is_dir() or not (kind or form.separator) else "text"
+    return kind
+
+
+def delimiter_of(source: str, form: SourceFile) -> str | None:
+    """The character between two fields of a text file; None for everything that is no text file."""
+    if kind_of(source, form) != "text":
+        return None
+    return form.separator or _BY_ENDING.get(ending_of(source))
+
+
+def check_kind(source: str, form: SourceFile) -> None:
+    """Refuse what cannot be read, from its name alone: before anything is planned, and whether it is there or not.
+
+    Raises:
+        InputError: another kind of file, one that is compressed and no text, a text whose delimiter nothing tells, or a sheet
+            without the library that reads it.
+    """
+    kind, ending = kind_of(source, form), ending_of(source)
+    if kind == "parquet" and ending and ending not in _KINDS and not Path(source).is_dir():
+        raise InputError(
+            f"source ({source}) is of a kind that is not supported ({ending}): save it as {SUPPORTED}. For a text file with "
+            "another ending declare its delimiter: source: {file: …, delimiter: semicolon}"
+        )
+    if compression_of(source) is not None and kind != "text":
+        raise InputError(f"source ({source}) is compressed, which only text files can be; decompress it first")
+    if ending == ".txt" and kind == "text" and form.separator is None:
+        raise InputError(f"source ({source}) needs its delimiter declared: source: {{file: …, delimiter: tab}}")
+    if kind == "sheet" and find_spec("openpyxl") is None:
+        raise InputError(f"source ({source}) needs openpyxl: pip install 'marginweave[xlsx]'")

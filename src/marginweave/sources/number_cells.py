@@ -1,0 +1,41 @@
+"""Texts of number columns in the spelling of configurations, whatever the source's form of numbers is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from marginweave.base.arrow import compute as pc
+from marginweave.base.arrow import is_text
+from marginweave.configuration.number_texts import MARKS, NumberForm
+from marginweave.configuration.values import NUMBER_PATTERN
+
+
+def plain_numbers(table: pa.Table, form: NumberForm, columns: Mapping[str, Sequence[str]]) -> pa.Table:
+    """The table with the texts of `columns` spelled with a decimal point and nothing between thousands.
+
+    A text that is no number in this form and would be read as one is put in quotes, so that it is none; one that means "no
+    value" stays as it is. DP: 1-stable preprocessing, a function of one cell and public constants.
+    """
+    for place, name in enumerate(table.column_names):
+        if name in columns and is_text(table.schema.field(name).type):
+            cells = table.column(name)
+            chunks = [_spelled(chunk, form, columns[name]) for chunk in cells.chunks]
+            table = table.set_column(place, name, pa.chunked_array(chunks, cells.type))
+    return table
+
+
+def _spelled(cells: pa.Array, form: NumberForm, missing: Sequence[str]) -> pa.Array:
+    if pa.types.is_dictionary(cells.type):
+        return pa.DictionaryArray.from_arrays(cells.indices, _spelled(cells.dictionary, form, missing))
+    texts = pc.utf8_trim_whitespace(cells)
+    bare = texts
+    if form.thousands:
+        bare = pc.replace_substring_regex(bare, f"[{MARKS[form.thousands]}]", "")
+    bare = pc.replace_substring(bare, MARKS[form.decimal], ".")
+    quoted = pc.binary_join_element_wise("'", texts, "'", "")
+    kept = pc.is_in(texts, value_set=pa.array([text.strip() for text in missing], pa.string()))
+    other = pc.if_else(pc.match_substring_regex(texts, f"^(?:{NUMBER_PATTERN})$"), quoted, cells)
+    spelled = pc.if_else(pc.match_substring_regex(texts, f"^(?:{form.pattern})$"), bare, other)
+    return pc.if_else(kept, cells, spelled)

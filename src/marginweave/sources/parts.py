@@ -1,0 +1,207 @@
+"""The files that a source is read from: on this machine, or objects on S3, which pyarrow's own file system reads.
+
+Whoever reads S3 is told by the environment or the files of AWS, never by a configuration. No message of S3 is passed on but its
+code. An object's ETag is a digest of rows without a key: it is compared in memory and written nowhere.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, BinaryIO, TypeAlias, cast
+from urllib.parse import urlsplit
+
+from marginweave.base.errors import InputError
+from marginweave.base.places import S3_PREFIX, is_path
+from marginweave.configuration.execution import check_place
+
+State: TypeAlias = tuple[object, ...]
+_BUFFER = 1 << 23  # each read of an object is a request
+_LOOPBACK = {"127.0.0.1", "::1", "localhost"}
+
+
+@dataclass(frozen=True)
+class LocalFile:
+    """A file of this machine."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """The last part of its path."""
+        return self.path.name
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return self.path.stat().st_size
+
+    @property
+    def state(self) -> State:
+        """Inode, size and times: another one if the file was written to, even if it was written back."""
+        now = self.path.stat()
+        return self.name, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns
+
+    def open(self) -> BinaryIO:
+        """Its bytes, from the beginning."""
+        return self.path.open("rb")
+
+    def for_arrow(self) -> Any:
+        """What pyarrow opens by itself."""
+        return self.path
+
+
+@dataclass(frozen=True)
+class S3Object:
+    """An object on S3; its key begins with the name of the bucket."""
+
+    key: str
+
+    @property
+    def name(self) -> str:
+        """The last part of its key."""
+        return self.key.rpartition("/")[2]
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        with self.for_arrow() as file:
+            return int(file.size())
+
+    @property
+    def state(self) -> State:
+        """Size, ETag and time: another one if the object was replaced."""
+        with self.for_arrow() as file:
+            told = {key.lower(): value for key, value in file.metadata().items()}
+        return self.name, *(told.get(key) for key in ("content-length", "etag", "last-modified"))
+
+    def open(self) -> BinaryIO:
+        """Its bytes, from the beginning, some megabytes a request."""
+        return cast("BinaryIO", io.BufferedReader(self.for_arrow(), _BUFFER))
+
+    def for_arrow(self) -> Any:
+        """What pyarrow reads without Python between."""
+        return _s3().open_input_file(self.key)
+
+
+Part: TypeAlias = LocalFile | S3Object
+
+
+def find_from(below: Path, source: str) -> str:
+    """The source that is meant in the folder `below`, as it is found from any other folder.
+
+    Raises:
+        InputError: it is another URL than that of an object on S3.
+    """
+    refuse_url(source)
+    return str(below / source) if is_path(source) else source
+
+
+def refuse_url(source: str) -> None:
+    """Refuse what is neither a path, an object on S3 nor an example; raises InputError."""
+    try:
+        check_place(source)
+    except ValueError as error:
+        raise InputError(f"source {error}") from None
+
+
+def parts_of(source: str) -> list[Part]:
+    """The one file of a source, or its Parquet parts in the order of their names.
+
+    Raises:
+        InputError: there is none, it cannot be read, or `source` is another URL than that of an object on S3.
+    """
+    refuse_url(source)
+    with reading(source):
+        parts = _objects(source) if source.startswith(S3_PREFIX) else _files(source)
+    if not parts:
+        raise InputError(f"source ({source}) is a folder without parquet files")
+    return parts
+
+
+def _files(source: str) -> list[Part]:
+    path = Path(source)
+    if path.is_dir():
+        parts = sorted(p for p in path.iterdir() if p.suffix.lower() == ".parquet" and p.is_file())
+        return [LocalFile(part) for part in parts]
+    if not path.exists():
+        raise InputError(f"source ({path}) does not exist")
+    if not path.is_file():
+        raise InputError(f"source ({path}) must be a file or a folder of Parquet files")
+    return [LocalFile(path)]
+
+
+def _objects(source: str) -> list[Part]:
+    from pyarrow.fs import FileSelector, FileType
+
+    key, files = source.removeprefix(S3_PREFIX).rstrip("/"), _s3()
+    found = files.get_file_info(key)
+    if found.type == FileType.Directory:
+        parts = sorted(f.path for f in files.get_file_info(FileSelector(key)) if f.type == FileType.File)
+        return [S3Object(part) for part in parts if part.lower().endswith(".parquet")]
+    if found.type != FileType.File:
+        raise InputError(f"source ({source}) does not exist: no such bucket, or no such object in it")
+    return [S3Object(key)]
+
+
+@contextmanager
+def reading(source: str) -> Iterator[None]:
+    """Say what is wrong with `source` where it cannot be read."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(
+            fault_of(source, error) or f"source ({source}) cannot be read: {_reason(source, error)}"
+        ) from None
+
+
+def _reason(source: str, error: OSError) -> str:
+    if error.strerror is None and source.lower().endswith((".gz", ".zst")):
+        return "its compression is damaged, or it is not whole"
+    return error.strerror or "input error"
+
+
+def fault_of(source: str, error: Exception) -> str | None:
+    """The sentence about what S3 refuses; None if it was not S3 that refused."""
+    code = re.search(r"AWS Error ([A-Z_]+)", str(error))
+    if code is None:
+        return None
+    if code[1] in {"NETWORK_CONNECTION", "REQUEST_TIMEOUT"}:
+        why = "S3 cannot be reached; for a server other than AWS's, AWS_ENDPOINT_URL names it"
+    elif "HTTP status 301" in str(error) or "configured region" in str(error):
+        why = "the bucket is in another region; AWS_REGION names it"
+    elif code[1] == "NO_SUCH_BUCKET":
+        why = "there is no such bucket"
+    else:
+        why = (
+            f"S3 refuses it ({code[1]}); AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, must name somebody "
+            "who may read it"
+        )
+    return f"source ({source}) cannot be read: {why}"
+
+
+def _s3() -> Any:
+    names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+    endpoint = next((os.environ[name] for name in names if os.environ.get(name)), None)
+    if endpoint is not None:
+        place = urlsplit(endpoint)
+        if place.scheme != "https" and not (place.scheme == "http" and place.hostname in _LOOPBACK):
+            raise InputError("AWS_ENDPOINT_URL must begin with https://: rows leave no machine unencrypted")
+    return _file_system(endpoint, os.environ.get("AWS_CA_BUNDLE"))
+
+
+@cache
+def _file_system(endpoint: str | None, authorities: str | None) -> Any:
+    """What reads S3: of AWS, or of the server at `endpoint`, whose certificate one of `authorities` has signed."""
+    try:
+        from pyarrow.fs import S3FileSystem
+    except ImportError:
+        raise InputError("source on S3 needs a pyarrow that was built with S3: pip install 'pyarrow>=20'") from None
+    trust = {} if authorities is None else {"tls_ca_file_path": authorities}
+    return S3FileSystem(endpoint_override=endpoint, **trust)

@@ -1,0 +1,257 @@
+"""Reads the declared columns of a source as Arrow tables of one type, and nothing else of it.
+
+pyarrow's own messages quote values, so none of them is ever passed on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from marginweave.base.arrow import cell_type, is_text, schema_types
+from marginweave.base.errors import InputError
+from marginweave.base.places import EXAMPLE_PREFIX
+from marginweave.checkpoints.codecs import plain_table
+from marginweave.configuration.columns import NumberColumn
+from marginweave.configuration.execution import SourceFile
+from marginweave.configuration.release import Configuration
+from marginweave.sources.arrow_file import arrow_batches, arrow_schema
+from marginweave.sources.content import content_of, read_example
+from marginweave.sources.kinds import SUPPORTED, check_kind, delimiter_of, kind_of
+from marginweave.sources.number_cells import plain_numbers
+from marginweave.sources.parts import Part, State, fault_of, parts_of, reading
+from marginweave.sources.sheet import read_sheet, sheet_header
+from marginweave.sources.text_source import check_columns, other_delimiter, read_header, read_text
+
+_ROWS = 1 << 17
+
+
+def read_parquet(source: str, parts: Sequence[Part], columns: Sequence[str]) -> Iterator[pa.Table]:
+    """The named columns in that order, some rows at a time; at least one table, if without rows.
+
+    Raises:
+        InputError: a part is no Parquet or Arrow file, parts do not fit, or a column is lacking or of an unusable type.
+    """
+    types = declared_types(_common_schema(source, parts, columns), columns)
+    yield types.empty_table()
+    for number, part in enumerate(parts, 1):
+        for batch in _batches(source, part, columns):
+            table, cells = pa.Table.from_batches([batch]), {}
+            for name in columns:
+                values, kind = table.column(name), types.field(name).type
+                with suppress(pa.ArrowException):  # its message has values
+                    # Arrow's plain layout of texts alone can be put behind a dictionary
+                    plain = values.cast(pa.string()) if pa.types.is_string_view(values.type) else values
+                    cells[name] = plain.cast(kind)
+                if name not in cells:
+                    raise InputError(_UNFIT.format(source=source, column=name, number=number, part=part.name))
+            yield pa.table(cells, schema=types)
+
+
+def declared_types(present: pa.Schema, columns: Sequence[str]) -> pa.Schema:
+    """The types in which the declared columns are read: texts behind dictionaries, everything else as it is.
+
+    Raises:
+        InputError: a column is lacking, repeated, or of a type that has no text.
+    """
+    check_columns(present.names, columns)
+    for name in columns:
+        if not _is_cell(cell_type(present.field(name).type)):
+            raise InputError(f"source has the column {name!r} with a type that is neither text nor number nor date")
+    return pa.schema([(name, _read_as(present.field(name).type)) for name in columns])
+
+
+def column_schema(source: str, part: Part) -> pa.Schema:
+    """Names and types of a part; raises InputError if it is no Parquet file, or no Arrow file where its name says so."""
+    try:
+        return arrow_schema(part) if _is_arrow(source) else pq.read_schema(part.for_arrow())
+    except (pa.ArrowException, OSError) as error:
+        reason = fault_of(source, error) or _unreadable(source)
+    raise InputError(reason)
+
+
+def _is_arrow(source: str) -> bool:
+    return kind_of(source, SourceFile(file=source)) == "arrow"
+
+
+def _unreadable(source: str) -> str:
+    if _is_arrow(source):
+        return f"source ({source}) is no Arrow file (Feather of version 2); save it again, or as Parquet"
+    return f"source ({source}) is neither Parquet nor a text file; supported are {SUPPORTED}"
+
+
+_UNFIT = "source ({source}) has the column {column!r} with a type in part {number} ({part}) that does not fit the parts before"
+
+
+def _common_schema(source: str, parts: Sequence[Part], columns: Sequence[str]) -> pa.Schema:
+    """The declared columns, found by their names in every part, with types that hold what all parts have."""
+    kinds: dict[str, pa.Schema] = {}
+    for number, part in enumerate(parts, 1):
+        present = column_schema(source, part)
+        if number == 1:
+            check_columns(present.names, columns)
+        elif any(present.names.count(name) != 1 for name in columns):
+            raise InputError(
+                f"source ({source}) has parts with different columns: part {number} ({part.name}) lacks a declared column, or "
+                "repeats it"
+            )
+        for name in columns:
+            kind = present.field(name).type
+            alone = pa.schema([(name, pa.string() if is_text(kind) else kind)])
+            try:
+                kinds[name] = pa.unify_schemas([kinds.get(name, alone), alone], promote_options="permissive")
+            except pa.ArrowException:
+                raise InputError(_UNFIT.format(source=source, column=name, number=number, part=part.name)) from None
+    return pa.schema([kinds[name].field(0) for name in columns])
+
+
+def _batches(source: str, part: Part, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Batches of one part; columns of texts come as the dictionaries that the file has."""
+    reason = None
+    try:
+        if _is_arrow(source):
+            yield from arrow_batches(part, columns, _ROWS)
+            return
+        with pq.ParquetFile(part.for_arrow()) as file:
+            texts = [name for name in columns if is_text(file.schema_arrow.field(name).type)]
+        with pq.ParquetFile(part.for_arrow(), read_dictionary=texts, memory_map=False, pre_buffer=False) as file:
+            yield from file.iter_batches(batch_size=_ROWS, columns=list(columns))
+    except (pa.ArrowException, OSError) as error:
+        reason = fault_of(source, error) or _unreadable(source)
+    if reason is not None:
+        raise InputError(reason)
+
+
+def _read_as(kind: pa.DataType) -> pa.DataType:
+    """Texts of any layout, and columns without a single value, behind a dictionary of plain texts."""
+    inner = cell_type(kind)
+    return pa.dictionary(pa.int32(), pa.string()) if is_text(inner) or pa.types.is_null(inner) else inner
+
+
+def _is_cell(kind: pa.DataType) -> bool:
+    """Whether cells of this type have a text: numbers, texts, booleans, dates and times."""
+    bytes_of = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary, pa.types.is_binary_view)
+    others = (pa.types.is_nested, pa.types.is_interval, pa.types.is_duration)
+    return not any(test(kind) for test in (*bytes_of, *others))
+
+
+_SMALL = 1 << 26
+
+
+@dataclass(frozen=True)
+class TableSource:
+    """A source that is read some rows at a time, as often as it is asked for."""
+
+    name: str
+    form: SourceFile
+    numbers: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The columns whose texts are numbers in the form of the source, and the texts that mean "no value" in each."""
+
+    @classmethod
+    def of(cls, place: str, configuration: Configuration) -> TableSource:
+        """The source at `place`, as the configuration says that it is written."""
+        declared = configuration.columns.items()
+        numbers = {
+            name: configuration.missing_texts(name) for name, column in declared if isinstance(column, NumberColumn)
+        }
+        return cls(place, configuration.source, {} if configuration.source.numbers.is_usual else numbers)
+
+    def tables(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """The declared `columns` in declared order, piece by piece, all of the same types; at least one, if without rows.
+
+        Texts stand behind dictionaries, which may have entries that no row has; Parquet's other types as they are. Numbers
+        that are texts are spelled as configurations spell them.
+
+        Raises:
+            InputError: no header, a declared column that is lacking, repeated or of a type that cannot be used, bytes that
+                are not in the declared encoding, or a row with another number of fields than the header.
+        """
+        for table in self._as_written(columns):
+            yield plain_numbers(table, self.form.numbers, self.numbers)
+
+    def _as_written(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        kind = kind_of(self.name, self.form)
+        if kind == "example":
+            example = read_example(self.name)
+            yield example.select(list(columns)).cast(declared_types(example.schema, columns))
+            return
+        with reading(self.name):
+            parts = parts_of(self.name)
+            if kind == "text":
+                delimiter = delimiter_of(self.name, self.form) or ","
+                yield from read_text(self.name, parts[0], delimiter, columns, self.form)
+            elif kind == "sheet":
+                check_columns(sheet_header(self.name, parts[0]), columns)
+                yield from read_sheet(self.name, parts[0], columns, self.form.numbers)
+            else:
+                yield from read_parquet(self.name, parts, columns)
+
+    def types(self, columns: Sequence[str]) -> dict[str, str]:
+        """The types that columns have in its schema, as `schema_types`; none in a text, a sheet or an example.
+
+        A column whose type is not the same in all parts has none. Raises InputError as `column_schema`.
+        """
+        if kind_of(self.name, self.form) not in {"parquet", "arrow"}:
+            return {}
+        with reading(self.name):
+            first, *others = (schema_types(column_schema(self.name, part), columns) for part in parts_of(self.name))
+        return {name: kind for name, kind in first.items() if all(other.get(name) == kind for other in others)}
+
+    def table(self, columns: Sequence[str]) -> pa.Table:
+        """All of it at once, without dictionaries. Raises InputError as `tables`."""
+        return plain_table(pa.concat_tables(self.tables(columns)))
+
+    def chunks(self) -> Iterator[bytes]:
+        """The bytes of the source, as `content_of`."""
+        return content_of(self.name)
+
+    def state(self) -> tuple[State, ...]:
+        """What tells of every part whether it was written to meanwhile."""
+        if self.name.startswith(EXAMPLE_PREFIX):
+            return ()
+        with reading(self.name):
+            return tuple(part.state for part in parts_of(self.name))
+
+    @contextmanager
+    def unchanged(self, otherwise: str) -> Iterator[None]:
+        """The source is in the end what it was in the beginning, or else an InputError that says `otherwise`."""
+        state = self.state()
+        yield
+        if self.state() != state:
+            raise InputError(otherwise)
+
+
+def check_source(source: str, columns: Sequence[str], form: SourceFile) -> None:
+    """Refuse a source before a run begins: at once what its header tells, and, unless it is large, all of it.
+
+    Raises:
+        InputError: as `TableSource.tables`, or a kind of file that is not supported.
+    """
+    check_kind(source, form)
+    check_columns(source_columns(source, form), columns, lambda: _advice(source, form))
+    if not source.startswith(EXAMPLE_PREFIX) and sum(part.size for part in parts_of(source)) <= _SMALL:
+        for _ in TableSource(source, form).tables(columns):
+            pass
+
+
+def source_columns(source: str, form: SourceFile) -> tuple[str, ...]:
+    """Column names that the source has, in its own order; raises InputError as `TableSource.tables` does."""
+    if source.startswith(EXAMPLE_PREFIX):
+        return tuple(read_example(source).column_names)
+    first, delimiter = parts_of(source)[0], delimiter_of(source, form)
+    with reading(source):
+        if delimiter:
+            return read_header(source, first, delimiter, form)
+        if kind_of(source, form) == "sheet":
+            return sheet_header(source, first)
+    return tuple(column_schema(source, first).names)
+
+
+def _advice(source: str, form: SourceFile) -> str:
+    delimiter = delimiter_of(source, form)
+    with reading(source):
+        return "" if delimiter is None else other_delimiter(source, parts_of(source)[0], delimiter, form)

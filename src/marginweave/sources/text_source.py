@@ -1,0 +1,214 @@
+"""Reads a text source, compressed or not, into Arrow: every cell as it stands, every fault named without a value.
+
+pyarrow's own messages quote rows, so none of them is ever passed on.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from codecs import BOM_UTF8
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, BinaryIO, cast
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+
+from marginweave.base.errors import InputError
+from marginweave.base.text_files import DELIMITERS, recognise_delimiter, recognise_encoding
+from marginweave.configuration.execution import SourceFile
+from marginweave.sources.kinds import compression_of
+from marginweave.sources.parts import Part
+
+_SAMPLE = 1 << 16
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_BLOCK = 1 << 23  # a row that fits is read wherever it stands: it lies in two blocks at most
+csv.field_size_limit(_BLOCK)
+
+
+def arrow_stream(source: str, part: Part, form: SourceFile) -> Any:
+    """The text of a part as UTF-8, decompressed and decoded some megabytes at a time, for pyarrow."""
+    stream = pa.BufferedInputStream(pa.input_stream(part.for_arrow(), compression=None), _BLOCK)
+    compression = compression_of(source)
+    stream = stream if compression is None else pa.CompressedInputStream(stream, compression)
+    return stream if form.encoding == "utf-8" else pa.transcoding_input_stream(stream, form.encoding, "utf-8")
+
+
+def byte_stream(source: str, part: Part, form: SourceFile) -> BinaryIO:
+    """The same for Python."""
+    return cast("BinaryIO", io.BufferedReader(arrow_stream(source, part, form), 1 << 20))
+
+
+def check_quotes(file: BinaryIO, delimiter: str, width: int | None = None) -> None:
+    """Refuse quotes with which pyarrow would take rows for a part of one value, losing them in silence.
+
+    A quote opens at the beginning of a field and nowhere else; inside, two stand for one; after the one that closes, a
+    delimiter or a line end follows (RFC 4180, section 2). Anything else is not read as it was meant: a quote that opens by
+    mistake swallows every row up to the next quote, and whatever stands after that one is taken as text without a word. The
+    text is in any encoding that has ASCII in it, without its byte order mark. Where `width` is given, every row that is not
+    empty must have so many fields.
+
+    Raises:
+        InputError: something follows a closing quote, or a quote is open at the end, or a row is of another width; the message
+            has no data in it but the number of a line.
+    """
+    csv.field_size_limit(_BLOCK)  # other libraries lift it, for all of the process
+    rows = csv.reader(io.TextIOWrapper(file, "latin-1", newline=""), delimiter=delimiter, strict=True)
+    try:
+        for row in rows:
+            if width is not None and len(row) != width and row:
+                first = rows.line_num - sum(len(_LINE_END.findall(cell)) for cell in row)
+                raise InputError(f"line {first} has {_fields(len(row))}, the header has {width}")
+    except csv.Error as error:
+        fault = str(error)
+    else:
+        return
+    if "expected after" in fault:
+        raise InputError("has a quote that is closed inside a field; a quote that is meant is written twice")
+    if "field limit" in fault:
+        raise InputError(f"has a row of more than {_BLOCK >> 20} MiB, or a quote that is never closed")
+    raise InputError("has a quote that is never closed")
+
+
+def _fields(number: int) -> str:
+    return "1 field" if number == 1 else f"{number} fields"
+
+
+def check_columns(present: Sequence[str], columns: Sequence[str], advice: Callable[[], str] = str) -> None:
+    """Names of the source that were not declared are never repeated: a file without a header has data there.
+
+    Where one is lacking, `advice` says what else may be wrong.
+
+    Raises:
+        InputError: a declared column is lacking or stands there twice.
+    """
+    missing = [name for name in columns if name not in present]
+    if missing:
+        names = ", ".join(repr(name) for name in missing)
+        plural = "s" if len(missing) > 1 else ""
+        raise InputError(
+            f"source lacks the declared column{plural} {names}; its first line must hold the column names, separated by "
+            f"commas in .csv, by tabs in .tsv, or as source: {{file: …, delimiter: semicolon}} says{advice()}"
+        )
+    repeated = [name for name in columns if list(present).count(name) > 1]
+    if repeated:
+        raise InputError(f"source has the column {', '.join(map(repr, repeated))} more than once")
+
+
+def read_header(source: str, part: Part, delimiter: str, form: SourceFile) -> tuple[str, ...]:
+    """Trimmed column names in the first line of a text file.
+
+    Raises:
+        InputError: there is none, or it is not in the declared encoding.
+    """
+    try:
+        with byte_stream(source, part, form) as file:
+            header = next(csv.reader(io.TextIOWrapper(file, "utf-8-sig", newline=""), delimiter=delimiter), None)
+    except UnicodeError:
+        raise InputError(_not_encoded(source, part, form)) from None
+    except csv.Error:
+        raise InputError(f"source ({source}) has a header that cannot be parsed") from None
+    if not header:
+        raise InputError(f"source ({source}) has no header: its first line must hold the column names")
+    return tuple(name.strip() for name in header)
+
+
+def read_text(source: str, part: Part, delimiter: str, columns: Sequence[str], form: SourceFile) -> Iterator[pa.Table]:
+    """The named columns as texts behind dictionaries, in that order, some megabytes at a time; at least one table.
+
+    Raises:
+        InputError: no header, a column that is lacking or repeated, another encoding, quotes that do not open and close
+            where they may, or a row with another number of fields than the header.
+    """
+    header = read_header(source, part, delimiter, form)
+    check_columns(header, columns, lambda: other_delimiter(source, part, delimiter, form))
+    _check_rows(source, part, delimiter, form, len(header))
+    # Positions as names: a repeated name among the ignored columns must not stop the run.
+    positions, wanted = [str(i) for i in range(len(header))], [str(header.index(name)) for name in columns]
+    reason, first = None, True
+    try:
+        with pa_csv.open_csv(
+            arrow_stream(source, part, form),
+            read_options=pa_csv.ReadOptions(column_names=positions, block_size=_BLOCK),
+            parse_options=pa_csv.ParseOptions(
+                delimiter=delimiter, newlines_in_values=True, ignore_empty_lines=len(header) > 1
+            ),
+            convert_options=pa_csv.ConvertOptions(
+                column_types=dict.fromkeys(wanted, pa.dictionary(pa.int32(), pa.string())),
+                include_columns=wanted,
+                strings_can_be_null=False,
+            ),
+        ) as reader:
+            for batch in reader:
+                table = pa.Table.from_batches([batch]).slice(first and batch.num_rows > 0)  # without the header
+                first = first and batch.num_rows == 0
+                yield table.rename_columns(list(columns))
+    except UnicodeError:
+        reason = _not_encoded(source, part, form)
+    except pa.ArrowException as error:
+        reason = _reason(str(error), source, part, form)
+    if reason is not None:
+        raise InputError(reason)
+
+
+def _check_rows(source: str, part: Part, delimiter: str, form: SourceFile, width: int) -> None:
+    """Refuse quotes and rows as `check_quotes`, with what is likely meant."""
+    try:
+        with byte_stream(source, part, form) as file:
+            start = cast("io.BufferedReader", file).peek(len(BOM_UTF8))
+            file.read(len(BOM_UTF8) if start.startswith(BOM_UTF8) else 0)
+            check_quotes(file, delimiter, width)
+    except InputError as error:
+        reason = f"source ({source}) {error}{other_delimiter(source, part, delimiter, form)}"
+    except UnicodeError:
+        reason = _not_encoded(source, part, form)
+    else:
+        return
+    raise InputError(reason)
+
+
+def sample_of(source: str, part: Part, form: SourceFile) -> tuple[str, bool]:
+    """The beginning of a text file, and whether it is all of it; raises UnicodeError where it is in another encoding."""
+    with byte_stream(source, part, form) as file:
+        content = file.read(_SAMPLE)
+        whole = not file.read(1)
+    text = content.decode("utf-8-sig", "strict" if whole else "ignore")
+    return text, whole
+
+
+def other_delimiter(source: str, part: Part, delimiter: str, form: SourceFile) -> str:
+    """Advice where another delimiter than the given one would cut the beginning of the file evenly; or nothing."""
+    try:
+        text, whole = sample_of(source, part, form)
+    except UnicodeError:
+        return ""
+    likely = recognise_delimiter(text, whole=whole)
+    if likely is None or DELIMITERS[likely] == delimiter:
+        return ""
+    return f". Its delimiter is more likely the {likely}: source: {{file: …, delimiter: {likely}}}"
+
+
+def encoding_of(source: str, part: Part, form: SourceFile) -> str | None:
+    """The encoding that all of the file is in, recognised; None where it is none that is known."""
+    plain = form.model_copy(update={"encoding": "utf-8"})
+    with byte_stream(source, part, plain) as file:
+        return recognise_encoding(iter(lambda: file.read(1 << 20), b""))
+
+
+def _not_encoded(source: str, part: Part, form: SourceFile) -> str:
+    likely = encoding_of(source, part, form)
+    hint = f"; for another encoding write source: {{file: …, encoding: {likely}}}"
+    if likely is None or likely == form.encoding:
+        hint = "; it is no text in UTF-16 or windows-1252 either" if form.encoding == "utf-8" else ""
+    return f"source ({source}) must be {form.encoding.upper()}{hint}"
+
+
+def _reason(message: str, source: str, part: Part, form: SourceFile) -> str:
+    if "UTF8" in message:
+        return _not_encoded(source, part, form)
+    if "Expected" in message and "columns" in message:
+        return f"source ({source}) has a row whose number of fields differs from the header's"
+    if "straddl" in message:
+        return f"source ({source}) has a row of more than {_BLOCK >> 20} MiB"
+    return f"source ({source}) cannot be parsed"

@@ -1,0 +1,261 @@
+"""privacy.json and its noise against the rows of the ledger, number by number: a part of verify.py, in every handover.
+
+Every mechanism, parameter and total is compared with the row that reserved it; what follows from rows is computed from them
+again, the epsilon of the draws among it. Rows of 0.1.0 hold less: what they hold is compared.
+"""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+
+from marginweave.verify.bundle_accounting import (
+    AMOUNTS,
+    ROUNDED,
+    SLACK,
+    Content,
+    check_epsilon,
+    exposure,
+    require,
+    share_of_marginals,
+    totals,
+)
+
+# What the rows of one release do not determine, by its path in privacy.json, and why; `ledger verify` has all rows.
+_UNKNOWN = {
+    "released values": ("domain", "bounds", "bins", "measured_together", "marginals.attributes", "marginals.cells"),
+    "follows from released values": (
+        *("not_measured", "confidence"),
+        *("noise.threshold", "noise.raised_from", "noise.candidates", "noise.stopped"),
+    ),
+    "words": ("preparation", "assumptions", "not_covered", "composition", "account.weak_delta"),
+    "the steward's word": ("invariants",),
+    "compared elsewhere": ("configuration", "rejected", "marginals.draw"),
+    "0.1.0 alone; its rows do not have it": ("code_version",),
+    "the rate of the sample is in no row; the draws are checked to be that private": (
+        "guarantee.on_the_sampled_table",
+    ),
+    "the home keeps it, not the ledger": ("configured_after_check", "types"),
+    "rows of other releases": (
+        *(
+            "supersedes.run",
+            "selected_after_internal_evaluation",
+            "account.epsilon",
+            "account.composition",
+            "account.box",
+        ),
+        *("account.spent", "account.releases_before_box", "account.releases", "account.policy"),
+        *("account.purse.spent_epsilon", "account.purse.spent_delta"),
+    ),
+}
+NOT_IN_ROWS = {name: reason for reason, names in _UNKNOWN.items() for name in names}
+
+
+def check_statement(statement: Content, rows: list[Content], release: str) -> None:
+    """Refuse a privacy.json that says of `release` anything else than the rows do.
+
+    `rows` are those of the release and of its account, with bodies as objects, oldest first.
+
+    Raises:
+        Fault: the first thing that differs.
+        KeyError, IndexError, TypeError, ValueError, ArithmeticError: it is not what the program writes.
+    """
+    own = [row for row in rows if row["release"] == release and row["kind"] != "REFUSED"]
+    body = own[0]["body"]
+    draws = _draws(body, own)
+    contract = "privacy-of-rejected" if "rejected" in statement else "privacy"
+    known = statement.get("$schema") == {1: None, 2: f"urn:marginweave:{contract}:2"}.get(statement["format"], "")
+    require(known, "format and $schema in privacy.json are of no known contract")
+    compare("", statement, {"dataset": own[0]["account"], "run": body["run"], "release": release})
+    old = {"release": body["supersedes"]} if "supersedes" in body else None
+    said = {"release": statement["supersedes"]["release"]} if "supersedes" in statement else None
+    require(said == old, "supersedes in privacy.json is not that of the rows")
+    if "program" in body:
+        drew = [row["body"] for row in own if row["kind"] == "DRAWN" and "program" in row["body"]]
+        each = {row["program"]: {"version": row["version"], "digest": row["program"]} for row in drew}
+        compare("programs", statement["programs"], {"reserved": body["program"], "drew": list(each.values())})
+    _check_guarantee(statement, body, draws)
+    _check_mechanisms(statement, body, draws)
+    _check_account(statement["account"], rows, own)
+    check_epsilon(statement["guarantee"], draws, body)
+
+
+def _draws(body: Content, own: list[Content]) -> list[Content]:
+    """The planned draws with their costs as decimals, in the order of the plan, and what has become of each."""
+    costs = {row["draw"]: row for row in own if row["kind"] == "RESERVED" and row["draw"] is not None}
+    last = {row["draw"]: row["kind"] for row in own if row["draw"] is not None}
+    return [
+        {
+            **draw,
+            **{name: Decimal(costs[draw["name"]][name] or 0) for name in AMOUNTS},
+            "state": "returned" if last[draw["name"]] == "RETURNED" else "drawn",
+            "terms": draw.get("terms", {}),
+        }
+        for draw in body["draws"]
+    ]
+
+
+def _check_guarantee(statement: Content, body: Content, draws: list[Content]) -> None:
+    said, total = statement["guarantee"], totals(draws)
+    plain = bool(total["plain_epsilon"] or total["plain_delta"])
+    mu = None if plain else math.sqrt(total["mu2"])
+    fabricated = [draw["terms"]["fabrication"] for draw in draws if "fabrication" in draw["terms"]]
+    booked = {
+        **{name: float(body[name]) for name in ("epsilon", "delta")},
+        **{name: body[name] for name in ("neighbors", "accountant")},
+        **{name: body[name] for name in ("delta_threshold",) if name in body},
+        **({"epsilon_of_the_draws": body["spent_epsilon"]} if "spent_epsilon" in body else {}),
+        **({"fabrication": (fabricated or [None])[0] or "possible"} if any(draw["terms"] for draw in draws) else {}),
+        "mu": mu,
+        "rho": None if plain else float(total["rho"]),
+    }
+    compare("guarantee", said, booked)
+    subject = said["unit"].startswith(f"subject of column {body['unit'].partition(':')[2]!r}, ")
+    require(said["unit"] == body["unit"] or subject, "guarantee.unit in privacy.json is not that of the rows")
+    threshold, epsilon, delta = said["delta_threshold"], said["epsilon"], said["delta"]
+    covered = float(total["delta"]) <= threshold * (1 + SLACK)
+    require(covered, "guarantee.delta_threshold in privacy.json is less than the rows of the draws have")
+    if mu is not None:
+        observer = min(1.0, math.erfc(-mu / 2 / math.sqrt(2)) / 2 + threshold)
+    else:
+        observer = min(1.0, (1 + delta * math.exp(-epsilon)) / (1 + math.exp(-epsilon)))
+    compare("", statement, {"observer": observer})
+
+
+def _check_mechanisms(statement: Content, body: Content, draws: list[Content]) -> None:
+    """Every draw with its parameter, state, cost and noise; the noise of each length and of each marginal."""
+    said, published = statement["mechanisms"], "noise" in statement
+    same = [row["draw"] for row in said] == [draw["name"] for draw in draws]
+    require(same, "the draws in privacy.json are not those of the rows")
+    for row, draw in zip(said, draws):  # noqa: B905 - Python 3.9 runs it
+        named = "noise_multiplier" if draw["mechanism"] == "rounded-gaussian" else "epsilon"
+        place = f"mechanisms.{draw['name']}"
+        planned = {"draw": draw["name"], named: draw["parameter"]}
+        planned |= {name: draw[name] for name in ("mechanism", "length", "state")}
+        compare(place, row, planned)
+        same = all(Decimal(row[name]) == draw[name] for name in AMOUNTS)
+        require(same, f"the cost of {draw['name']} in privacy.json is not that of its row")
+        noise = _stated_noise(statement, body, draw, draws) if published else {}
+        compare(place, row, {name: value for name, value in noise.items() if value is not None})
+        unknown = ", ".join(sorted(set(row) - {*planned, *AMOUNTS, *noise}))
+        require(not unknown, f"{place} in privacy.json has {unknown}, which no row explains")
+    for draw in draws if "marginals" in statement else ():
+        _check_marginals(statement["marginals"], draw, draws)
+    bought = sorted(row["sigma"] for row in said if row["draw"].startswith("bins-")) if published else []
+    same = bought == sorted(bins["deviation"] for bins in statement.get("bins", {}).values())
+    require(same, "the noise of bins in privacy.json is not that of their draws")
+
+
+def _check_account(statement: Content, rows: list[Content], own: list[Content]) -> None:
+    """Account, cap and purse at the time of publication, and the draws of this release that were lost."""
+    account, drawn = own[0]["account"], max(row["seq"] for row in own if row["draw"] is not None)
+    after = [row["seq"] for row in own if row["kind"] in {"SUBMITTED", "PUBLISHED"} and row["seq"] > drawn]
+    rejected, ended = any(row["kind"] == "REJECTED" for row in own), min(after, default=0)
+    caps = [row for row in rows if row["account"] == account and row["kind"] in {"OPENED", "CAP_CHANGED"}]
+    opened = [row["body"] for row in caps if row["kind"] == "OPENED"][-1]
+    before = [row for row in caps if row["seq"] < drawn][-1:]
+    meanwhile = [row for row in caps if row["seq"] > drawn and (rejected or row["seq"] < ended)]
+    compare("account", statement, {"dataset": account})
+    said = statement["cap_epsilon"], statement["delta"]
+    known = [(float(row["body"]["epsilon"]), float(row["body"]["delta"])) for row in before + meanwhile]
+    require(said in known, "the cap of the account in privacy.json is not that of the rows")
+    if "purse" in statement:
+        purse = opened.get("purse", {"epsilon": "0", "delta": "0"})
+        compare("account.purse", statement["purse"], {name: float(purse[name]) for name in ("epsilon", "delta")})
+    costs = {row["draw"]: row for row in own if row["kind"] == "RESERVED"}
+    begun = {row["draw"]: row["body"].get("replaces") or row["draw"] for row in own if row["kind"] == "DRAWN"}
+    names = [row["draw"] for row in own if row["kind"] == "CHARGED_LOST"]
+    lost = [(begun[draw], *(Decimal(costs[draw][name] or 0) for name in AMOUNTS)) for draw in names]
+    mine = [row for row in statement["lost_draws"] if row["release"] == own[0]["release"]]
+    same = sorted(lost) == sorted((row["draw"], *(Decimal(row[name]) for name in AMOUNTS)) for row in mine)
+    require(same, "the lost draws of the release in privacy.json are not those of the rows")
+
+
+def _stated_noise(  # noqa: PLR0911 - one case a kind of draw
+    statement: Content, body: Content, draw: Content, draws: list[Content]
+) -> Content:
+    """The noise that a draw had, by its terms; None where rows of 0.1.0 do not say it."""
+    name, terms = draw["name"], draw["terms"]
+    sigma = float(Fraction(terms["sigma"])) if "sigma" in terms else None
+    unit = _unit(statement, body, draw)
+    if name in {"evaluation", "values"}:
+        other = "sensitivity" if name == "evaluation" else "threshold"
+        return {other: terms.get(other), "sigma": sigma}
+    if name == "selection":
+        steps = terms.get("steps")
+        return {"sigma": steps and sigma / steps, "step": steps and 1 / steps}
+    if name.startswith("select-"):
+        return {"sensitivity": unit and unit[0] * (2 if unit[1] else 1)}
+    if name.startswith(("measure-", "bins-")):
+        batch = sum(other["name"].startswith(f"select-{name.partition('-')[2]}-") for other in draws) or 1
+        return {"sigma": unit and _sigma(draw["parameter"] * math.sqrt(batch), 1, *unit)}
+    if name == "count":
+        return {"sigma": sigma or (unit and _sigma(draw["parameter"], 1, unit[0], False))}
+    if not name.startswith("level-"):
+        return {}
+    level = statement["noise"][draw["length"] - 1]
+    bound = level["contribution_bound"]
+    same = level["length"] == draw["length"] and 1 <= bound <= terms.get("cap", bound)
+    require(same, f"the noise of length {draw['length']} in privacy.json is not that of its row")
+    if unit is not None:
+        compare(f"noise.{name}", level, {"deviation": _sigma(draw["parameter"], bound, *unit)})
+    public = {"contribution_bound": terms["contribution_bound"]} if "contribution_bound" in terms else {}
+    if terms and ("private_threshold" in terms or "private_values" not in terms):
+        public["private_threshold"] = terms.get("private_threshold", 0)
+    compare(f"noise.{name}", level, public)
+    if "threshold_delta" in terms and unit is not None:
+        _check_thresholds(level, terms, unit[0])
+    return {"sigma": level["deviation"]}
+
+
+def _check_thresholds(level: Content, terms: Content, records: int) -> None:
+    """That delta pays for thresholds that follow from a percentile, and the one of private values is the least such."""
+    sigma, bound, delta = level["deviation"], level["contribution_bound"], float(terms["threshold_delta"])
+    fits = terms["fabrication"] != "none" or exposure(level["threshold"], sigma, bound, records) <= delta * (1 + SLACK)
+    require(fits, f"noise.{level['length']}.threshold in privacy.json lets pass more than its delta")
+    if "private_values" not in terms:
+        return
+    threshold, values_each = level["private_threshold"], min(bound, terms["private_values"])
+    at, below = (exposure(least, sigma, values_each, records) for least in (threshold, threshold - 1))
+    fits = at <= delta * (1 + SLACK) and (below > delta * (1 - SLACK) or threshold == level["threshold"])
+    require(fits, f"noise.{level['length']}.private_threshold in privacy.json is not that of its delta")
+
+
+def _unit(statement: Content, body: Content, draw: Content) -> tuple[int, bool] | None:
+    """How many records a unit has, and whether they are replaced; None where rows of 0.1.0 do not say it."""
+    terms = draw["terms"]
+    if "records" in terms:
+        return terms["records"], terms["neighbors"] == "replace-one"
+    plain = body["unit"] == "row" and '"resize":{' not in statement["configuration"]
+    return (1, body["neighbors"] == "replace-one") if plain else None
+
+
+def _sigma(multiplier: float, bound: int, records: int, replaced: bool) -> float:
+    """Multiplier x theta x sqrt(Delta), times sqrt(2) where records are replaced, rounded up to a multiple of 1/1024."""
+    square = (Fraction(multiplier) * ROUNDED) ** 2 * records**2 * bound * (2 if replaced else 1)
+    return (math.isqrt(math.ceil(square) - 1) + 1) / ROUNDED
+
+
+def _check_marginals(marginals: list[Content], draw: Content, draws: list[Content]) -> None:
+    """The sigmas of the marginals of a draw cost what it did together; those of rounds, merged, no more."""
+    shares = [other for other in draws if other["name"].startswith("measure-") and other["state"] == "drawn"]
+    rounds = bool(shares) and draw["name"] == shares[0]["name"]
+    found = [row for row in marginals if row["draw"] == ("rounds" if rounds else draw["name"])]
+    if not found or "records" not in draw["terms"]:
+        return
+    same = all(row["noise"] == draw["mechanism"] for row in found)
+    require(same, f"the noise of the marginals of {draw['name']} in privacy.json is not that of its row")
+    least, most = share_of_marginals(draw, [row["deviation"] for row in found])
+    together = len(shares) if rounds else 1
+    paid = least <= together * (1 + SLACK) and (rounds or most >= 1 - SLACK)
+    require(paid, f"the deviations of the marginals of {draw['name']} in privacy.json are not what its row pays for")
+
+
+def compare(place: str, stated: Content, booked: Content) -> None:
+    """Numbers within 1e-9 of themselves, which is what another library may compute otherwise; everything else exactly."""
+    for name, value in booked.items():
+        said, where = stated[name], f"{place}.{name}".strip(".")
+        number = isinstance(value, float) and isinstance(said, (int, float)) and not isinstance(said, bool)
+        same = math.isclose(said, value, rel_tol=SLACK) if number else said == value
+        require(same, f"{where} in privacy.json is not that of the rows")

@@ -1,1 +1,0 @@
-"""The privacy budget: its price, its split, noise and thresholds, and the ledger that books every draw."""

@@ -1,0 +1,37 @@
+"""The task of the stage: encode the clean records, and complete them; checkpoint the codes.
+
+Missing values become draws, and the table gets a public number of records, once bounds are known and values are codes; a draw
+that is binned is a draw of its bin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from marginweave.configuration.release import Configuration
+from marginweave.draws.references import RunReference, StageResult
+from marginweave.prepare import codes as coding
+from marginweave.prepare.codes import EncodedTable
+from marginweave.prepare.encode import encode_blocks
+
+from ..schemas.contracts import check_codes
+from .preprocess import open_clean
+from .stage import stage_task
+
+
+@stage_task("encode")
+def encode(reference: RunReference, preprocessed: StageResult) -> StageResult:
+    """The encoded table, one small unsigned integer a value; missing values imputed and the table resized where declared."""
+    configuration = reference.resolved
+
+    def compute() -> Iterator[bytes]:
+        clean, key = open_clean(reference, preprocessed), reference.key_file.read_bytes()
+        return coding.pack_blocks(_checked(encode_blocks(clean, configuration, key), configuration))
+
+    return reference.checkpoint_blocks("encode", [preprocessed.digest, configuration.digest], compute)
+
+
+def _checked(tables: Iterator[EncodedTable], configuration: Configuration) -> Iterator[EncodedTable]:
+    for table in tables:
+        check_codes(configuration.attributes, table.sizes, table.codes, "encode", complete=True)
+        yield table

@@ -1,0 +1,110 @@
+"""The task of the releasable evaluation: synthetic records against the released counts; it cannot open a private file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from marginweave.base.parallel import LocalEngine
+from marginweave.checkpoints.codecs import Unpacked, unpack_codes, unpack_table
+from marginweave.configuration.release import Configuration
+from marginweave.draws.references import DerivedReference, StageResult
+from marginweave.estimate.intervals import LEVEL
+from marginweave.estimate.marginals import Spread, compression_of
+from marginweave.estimate.mixture.model import unpack_mixture
+from marginweave.evaluate.agreement import error_parts
+from marginweave.evaluate.bounds import combination_bounds, dependent_pairs, marginal_bounds
+from marginweave.evaluate.cells import Records
+from marginweave.evaluate.metrics import evaluate_release
+from marginweave.evaluate.numbers import NumberTallies, number_summaries
+from marginweave.evaluate.paid import bought
+from marginweave.evaluate.rules import add_rules, broken_rules
+from marginweave.evaluate.verdict import merged_shares, release_verdict
+from marginweave.measurements.combinations import Aggregates
+from marginweave.measurements.tables import Marginals
+from marginweave.released.evaluation import BrokenRule, DistanceBounds, Evaluation
+
+from .normalize import load_counts, released_counts
+from .stage import stage_task
+
+_DISTANCE = (
+    "sum of |count - synthetic count| over {cells} of these attributes, in records, the synthetic counts weighted to the "
+    "noisy number of records: distance of the counts as drawn, bound of {counts} without noise, each at this level by itself"
+)
+_RELEASED = (
+    _DISTANCE.format(cells="the released combinations", counts="the bounded counts")
+    + "; what was suppressed is not known and no part of it"
+)
+_MEASURED = _DISTANCE.format(cells="all cells, missing as a value,", counts="those of the rows as prepared")
+
+
+_INPUTS = ("synthesize", "normalize", "decode", "collect", "paid", "fit")
+
+
+@stage_task("evaluate")
+def evaluate(reference: DerivedReference, parts: dict[str, StageResult]) -> StageResult:
+    """How well the synthetic records keep the released counts and the rules, and how far from the sensitive ones they can be.
+
+    `parts` has the results of `collect`, `normalize`, `synthesize` and `decode`; of `paid`, what was bought of the distance
+    from the rows, if anything; and of `fit`, where there is a model: its error is listed apart from that of the records.
+    DP: post-processing.
+    """
+    synthesized = parts["synthesize"]
+
+    def compute() -> bytes:
+        configuration, whole = reference.resolved, load_counts(reference, parts["normalize"])
+        counts = released_counts(whole, configuration)
+        blocks = Unpacked(unpack_codes, reference.load_blocks(synthesized))
+        records = Records(blocks, counts.domain, configuration.memory)
+        rules, tallies = _rules_and_numbers(reference, parts["decode"])
+        more: dict[str, Any] = {}
+        drawn = load_counts(reference, parts["collect"])
+        marginals_drawn = drawn if isinstance(drawn, Marginals) else None
+        pooled = whole if isinstance(whole, Marginals) else None
+        compression = None if pooled is None else compression_of(pooled, configuration)[1]
+        numbers = number_summaries(configuration, counts, marginals_drawn, tallies.statistics())
+        if numbers:
+            more["numbers"] = numbers
+        if (fitted := parts.get("fit")) is not None:
+            model = unpack_mixture(reference.load(fitted)).conditioned()
+            spread = None if compression is None else Spread.of(compression)
+            more["model"] = error_parts(records, counts, model, spread)
+        if (paid := parts.get("paid")) is not None:
+            more["paid"] = bought(reference, paid, synthesized, counts.record_count)
+        bounds = _bounds(drawn, records, configuration)
+        merged = {} if compression is None else merged_shares(compression, counts.domain.names)
+        # The verdict is on what is known, earlier releases included; bounds are of the counts as drawn.
+        together = marginal_bounds(pooled, records, configuration) if pooled and pooled.pooled else bounds.marginals
+        dependent = None if pooled is None else dependent_pairs(pooled)
+        agreement = evaluate_release(records, counts, ordered=configuration.ordered, rules=rules, dependent=dependent)
+        judged = release_verdict(together, counts, configuration, merged, agreement.association.cramers_v)
+        return Evaluation(**dict(agreement) | more, verdict=judged, bounds=bounds).to_json()
+
+    inputs = [parts[name] for name in _INPUTS if name in parts]
+    return reference.checkpoint("evaluate", inputs, compute)
+
+
+def _rules_and_numbers(
+    reference: DerivedReference, decoded: StageResult
+) -> tuple[tuple[BrokenRule, ...], NumberTallies]:
+    """Synthetic records that break what is declared, and tallies of their numbers, block by block."""
+    configuration, blocks = reference.resolved, reference.load_blocks(decoded)
+
+    def of_block(block: int) -> tuple[tuple[tuple[BrokenRule, ...], int], NumberTallies]:
+        table, tallies = unpack_table(blocks[block]), NumberTallies(configuration)
+        tallies.add(table)
+        return (broken_rules(table, configuration), table.num_rows), tallies
+
+    rules, whole = [], NumberTallies(configuration)
+    for broken, tallies in LocalEngine().map(of_block, range(len(blocks))):
+        rules.append(broken)
+        whole.join(tallies)
+    return add_rules(rules), whole
+
+
+def _bounds(drawn: Aggregates | Marginals, records: Records, configuration: Configuration) -> DistanceBounds:
+    """Bounds of the L1 distance, in records, by the attributes of each marginal; None where one is not known."""
+    if isinstance(drawn, Marginals):
+        about, found = _MEASURED, marginal_bounds(drawn, records, configuration)
+    else:
+        about, found = _RELEASED, combination_bounds(drawn, records, configuration)
+    return DistanceBounds(level=LEVEL, about=about, marginals=found)

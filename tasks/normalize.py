@@ -1,0 +1,42 @@
+"""The task of the stage: consistent counts from the collected ones."""
+
+from __future__ import annotations
+
+from marginweave.configuration.release import Configuration
+from marginweave.counts.payloads import pack_aggregates, pack_marginals, unpack_aggregates, unpack_marginals
+from marginweave.draws.references import DerivedReference, StageResult
+from marginweave.estimate.earlier import with_earlier
+from marginweave.estimate.marginals import marginal_counts, normalize_marginals
+from marginweave.estimate.normalize import normalize
+from marginweave.measurements.combinations import Aggregates
+from marginweave.measurements.tables import Marginals
+
+from ..schemas.contracts import check_aggregates
+from .stage import stage_task
+
+
+def load_counts(reference: DerivedReference, result: StageResult) -> Aggregates | Marginals:
+    """What the checkpoint of `aggregate` or `normalize` has: counts of combinations, or marginals."""
+    payload = reference.load(result)
+    return unpack_aggregates(payload) if reference.configuration.marginals is None else unpack_marginals(payload)
+
+
+def released_counts(counts: Aggregates | Marginals, configuration: Configuration) -> Aggregates:
+    """Counts of combinations, of normalized counts or marginals. DP: post-processing."""
+    return marginal_counts(counts, configuration) if isinstance(counts, Marginals) else counts
+
+
+@stage_task("normalize")
+def normalize_counts(reference: DerivedReference, collected: StageResult) -> StageResult:
+    """Counts that are monotone and closed under sub-combinations, or consistent marginals. DP: post-processing."""
+
+    def compute() -> bytes:
+        counts = load_counts(reference, collected)
+        if isinstance(counts, Marginals):
+            counts = with_earlier(counts, reference.configuration, reference.resolved, reference.read_kept)
+            return pack_marginals(normalize_marginals(counts, reference.resolved))
+        normalized = normalize(counts)
+        check_aggregates(normalized, "normalize")
+        return pack_aggregates(normalized)
+
+    return reference.checkpoint("normalize", [collected], compute)

@@ -1,0 +1,150 @@
+"""The task of the stage: write what becomes `release/`, the only place from which anything may leave."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from marginweave.answers.tables import released_tables
+from marginweave.base.durable import PRIVATE_MODE, at_place, read_file, replace_file
+from marginweave.base.errors import StageError
+from marginweave.base.parallel import LocalEngine
+from marginweave.checkpoints.codecs import Unpacked, unpack_codes, unpack_table
+from marginweave.configuration.release import Configuration
+from marginweave.counts.payloads import unpack_aggregates
+from marginweave.draws.references import DerivedReference, RunReference, StageResult
+from marginweave.estimate.earlier import earlier_files
+from marginweave.estimate.intervals import Intervals, marginal_intervals, release_intervals
+from marginweave.estimate.marginals import listed_counts
+from marginweave.estimate.mixture.model import unpack_mixture
+from marginweave.measurements.combinations import Aggregates
+from marginweave.measurements.plan import BudgetPlan
+from marginweave.measurements.tables import Marginals
+from marginweave.publish.croissant import CROISSANT, croissant
+from marginweave.publish.fitted import MODEL, model_table
+from marginweave.publish.measured_tables import marginal_facts, measurements_table
+from marginweave.publish.pages import internal_report, release_pages
+from marginweave.publish.reader import PublishedRelease, show_records
+from marginweave.publish.statement import privacy_statement, with_types
+from marginweave.publish.synthetic import write_synthetic
+from marginweave.publish.tables import counts_table, csv_bytes, parquet_bytes
+from marginweave.released.account import AccountStatement
+from marginweave.released.evaluation import Evaluation, InternalEvaluation
+from marginweave.released.statement import MarginalsStatement, PrivacyStatement, ReleaseFacts
+
+from .normalize import load_counts, released_counts
+from .stage import stage_task
+
+
+@stage_task("publish", patient=True)
+def publish(
+    reference: DerivedReference,
+    place: Path,
+    plan: BudgetPlan,
+    parts: dict[str, StageResult],
+    account: AccountStatement,
+    release: ReleaseFacts,
+) -> dict[str, str]:
+    """Write the files of the release to `place`, a folder of this attempt, and return their names with their SHA-256.
+
+    They become `release/` once the ledger has booked them. `parts` has the results of `evaluate` and of what it was given;
+    `account` what the ledger says of the dataset, `release` who the release is. DP: post-processing.
+    """
+    configuration, normalized = reference.configuration, load_counts(reference, parts["normalize"])
+    evaluation = Evaluation.from_json(reference.load(parts["evaluate"]))
+    aggregates, intervals, counts, marginals = counts_and_marginals(reference, normalized, parts["collect"])
+    bought = reference.released_bounds
+    statement = privacy_statement(
+        configuration, plan, aggregates, account, release, bought, bins=reference.released_bins, marginals=marginals
+    ).model_copy(update={"verdict": evaluation.summary})
+    statement = with_types(statement, reference.types)
+    published = _read_back(reference, normalized, aggregates, intervals, statement)
+    blocks = Unpacked(unpack_codes, reference.load_blocks(parts["synthesize"]))
+    shown = show_records(blocks, evaluation.records, aggregates.domain, reference.resolved)
+    files = {
+        **counts,
+        **_model_file(reference, parts.get("fit"), normalized),
+        "evaluation.json": evaluation.to_json(),
+        "privacy.json": statement.to_json(),
+        **dict(earlier_files(configuration, reference.read_kept)),
+        **release_pages(published, shown, evaluation),
+    }
+    with at_place(place, "created"):
+        place.mkdir(exist_ok=True)
+    for name, content in files.items():
+        replace_file(place / name, content)
+    digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    decoded = reference.load_blocks(parts["decode"])
+    tables = LocalEngine().map(lambda block: unpack_table(decoded[block]), range(len(decoded)))  # verified on all cores
+    digests |= write_synthetic(place, tables, configuration, reference.types)
+    digests[CROISSANT] = _describe(place, configuration, statement, digests)
+    return {f"release/{name}": digest for name, digest in digests.items()}
+
+
+def _describe(place: Path, configuration: Configuration, statement: PrivacyStatement, digests: dict[str, str]) -> str:
+    about = croissant(configuration, statement, pq.read_schema(place / "synthetic.parquet"), digests)
+    replace_file(place / CROISSANT, about)
+    return hashlib.sha256(about).hexdigest()
+
+
+def _read_back(
+    reference: DerivedReference,
+    normalized: Aggregates | Marginals,
+    aggregates: Aggregates,
+    intervals: tuple[Intervals, ...],
+    statement: PrivacyStatement,
+) -> PublishedRelease:
+    """What its pages are made of, as it is read from its files."""
+    measured, resolved = None, reference.resolved
+    if isinstance(normalized, Marginals):
+        measured, _ = released_tables(normalized, reference.configuration, resolved, reference.read_kept)
+    return PublishedRelease(
+        configuration=resolved, aggregates=aggregates, intervals=intervals, statement=statement, measured=measured
+    )
+
+
+def _model_file(
+    reference: DerivedReference, fitted: StageResult | None, normalized: Aggregates | Marginals
+) -> dict[str, bytes]:
+    if fitted is None:
+        return {}
+    return {MODEL: parquet_bytes(model_table(unpack_mixture(reference.load(fitted)), normalized, reference.resolved))}
+
+
+def counts_and_marginals(
+    reference: DerivedReference, normalized: Aggregates | Marginals, collected: StageResult
+) -> tuple[Aggregates, tuple[Intervals, ...], dict[str, bytes], MarginalsStatement]:
+    """Normalized counts as the pages have them, intervals of k-tuples, one item a length, files and statement of all counts."""
+    configuration, files, statement = reference.resolved, dict[str, bytes](), MarginalsStatement()
+    aggregates = released_counts(normalized, configuration)
+    if not isinstance(normalized, Marginals):
+        intervals = release_intervals(aggregates, unpack_aggregates(reference.load(collected)), configuration)
+        table = counts_table(aggregates, intervals, configuration.longest)
+    else:
+        every, left_out = listed_counts(aggregates)
+        intervals = marginal_intervals(every, normalized, configuration)
+        said = {"earlier": bool(configuration.earlier), "coarse": bool(normalized.coarse)}
+        table = counts_table(
+            every, intervals, configuration.longest, left_out, finer=configuration.finer_places, **said
+        )
+        files = {"measurements.parquet": parquet_bytes(measurements_table(normalized, configuration))}
+        aggregates, statement = listed_counts(aggregates, 1)[0], marginal_facts(normalized, configuration)
+        intervals = ()
+    files |= {"aggregates.parquet": parquet_bytes(table), "aggregates.csv": csv_bytes(table)}
+    return aggregates, intervals, files, statement
+
+
+@stage_task("report internally", patient=True)
+def report_internally(reference: RunReference) -> None:
+    """Write `internal/report.html` (0600) from the release and `internal/evaluation.json`. DP: none.
+
+    Raises:
+        StageError: there is no internal evaluation.
+    """
+    evaluation = read_file(reference.folder.internal_evaluation)
+    if evaluation is None:
+        raise StageError(f"{reference.folder.internal_evaluation} is missing")
+    page = internal_report(reference.folder.release, InternalEvaluation.from_json(evaluation))
+    replace_file(reference.folder.internal_report, page, PRIVATE_MODE)

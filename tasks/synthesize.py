@@ -1,0 +1,49 @@
+"""The task of the stage: synthetic records, as codes, from the normalized counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from marginweave.checkpoints.codecs import pack_codes
+from marginweave.configuration.synthesis import MixtureSynthesis
+from marginweave.draws.references import DerivedReference, StageResult
+from marginweave.estimate.mixture.model import pack_mixture, unpack_mixture
+
+from ..schemas.contracts import check_codes
+from .normalize import load_counts
+from .stage import stage_task
+
+
+@stage_task("fit")
+def fit_model(reference: DerivedReference, normalized: StageResult) -> StageResult:
+    """The mixture that records are sampled from, fitted once, even if the run is interrupted. DP: post-processing."""
+    settings = reference.configuration.synthesize
+    assert isinstance(settings, MixtureSynthesis)
+
+    def compute() -> bytes:
+        from marginweave.records.release import estimation_input, fit_known  # numba
+
+        known, _ = estimation_input(load_counts(reference, normalized), reference.resolved)
+        return pack_mixture(fit_known(known, settings))
+
+    return reference.checkpoint("fit", [normalized], compute)
+
+
+@stage_task("synthesize")
+def synthesize(reference: DerivedReference, normalized: StageResult, fitted: StageResult | None) -> StageResult:
+    """Synthetic records as codes, in blocks of records, of which few are in memory at once. DP: post-processing.
+
+    `fitted` is the model that they are sampled from, of a method that fits one.
+    """
+
+    def compute() -> Iterator[bytes]:
+        from marginweave.records.release import synthesize_blocks  # numba
+
+        configuration, counts = reference.resolved, load_counts(reference, normalized)
+        settings, sizes = configuration.synthesize, counts.domain.sizes
+        model = None if fitted is None else unpack_mixture(reference.load(fitted))
+        for codes in synthesize_blocks(counts, configuration, settings, model):
+            check_codes(configuration.attributes, sizes, codes, "synthesize", complete=settings.complete)
+            yield pack_codes(codes)
+
+    return reference.checkpoint_blocks("synthesize", [normalized, *([fitted] if fitted else [])], compute)
