@@ -10,16 +10,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from marginweave.base import errors
+    from marginweave.flows.notebook import Synthesizer as Synthesizer
     from marginweave.front.configuration import Configuration as Configuration
     from marginweave.front.configuration import Privacy as Privacy
     from marginweave.front.configuration import category as category
     from marginweave.front.configuration import date as date
     from marginweave.front.configuration import number as number
     from marginweave.front.configuration import person as person
-    from marginweave.flows.notebook import Synthesizer as Synthesizer
-    from marginweave.inference.opened import Release as Release
     from marginweave.front.ledger import Ledger as Ledger
-    from marginweave.base import errors
+    from marginweave.inference.opened import Release as Release
 
     __version__: str
 

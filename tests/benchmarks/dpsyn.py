@@ -22,15 +22,15 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
-from marginweave.flows.prefect.environment import prepare_environment
-from marginweave.flows.prefect.servers import prefect_server
 from marginweave.base.budget import Stability
 from marginweave.configuration.synthesis import GumSynthesis
 from marginweave.counts.marginals import all_cliques, measure_marginals, split_noise
-from marginweave.prepare.codes import code_type
+from marginweave.estimate.consistency import make_consistent
+from marginweave.flows.prefect.environment import prepare_environment
+from marginweave.flows.prefect.servers import prefect_server
 from marginweave.mechanisms.gaussian import RoundedGaussian
 from marginweave.mechanisms.randomness import fresh_bits
-from marginweave.estimate.consistency import make_consistent
+from marginweave.prepare.codes import code_type
 from tests.benchmarks.accuracy.measures import mean_l1
 from tests.benchmarks.accuracy.tables import Table
 from tests.support.command_line import CommandLine

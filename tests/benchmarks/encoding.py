@@ -15,11 +15,11 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from marginweave.configuration.release import Configuration
 from marginweave.configuration.load import parse_configuration
-from marginweave.prepare.codes import EncodedTable, encode_table
+from marginweave.configuration.release import Configuration
 from marginweave.mechanisms.randomness import KeyedBits
 from marginweave.prepare.clean import clean_table
+from marginweave.prepare.codes import EncodedTable, encode_table
 from marginweave.sources.source import TableSource
 from tests.benchmarks.adult import measured
 

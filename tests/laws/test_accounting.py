@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.base.errors import InputError
 from marginweave.accounting.accountants import (
     accountant,
     gdp_delta,
@@ -26,8 +25,9 @@ from marginweave.accounting.accountants import (
     zcdp_epsilon,
     zcdp_rho,
 )
-from marginweave.planning.split import plan_budget
+from marginweave.base.errors import InputError
 from marginweave.mechanisms.exponential import selection_epsilon, selection_mu
+from marginweave.planning.split import plan_budget
 from tests.support.budget_plans import configuration
 
 EPSILONS = st.floats(math.log(1e-3), math.log(100)).map(math.exp)

@@ -23,18 +23,18 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.base.budget import BasicAmount, Cost, Stability, amount
-from marginweave.measurements.plan import BudgetPlan, PlannedDraw
 from marginweave.accounting.accountants import gdp_delta
 from marginweave.accounting.amplification import functional_parameters
 from marginweave.accounting.composition import composed_epsilon
-from marginweave.planning.split import plan_budget
-from marginweave.planning.thresholds import private_threshold
+from marginweave.base.budget import BasicAmount, Cost, Stability, amount
+from marginweave.measurements.plan import BudgetPlan, PlannedDraw
 from marginweave.mechanisms.base import l1_sensitivity
 from marginweave.mechanisms.exponential import selection_mu
 from marginweave.mechanisms.gaussian import noise_sigma
 from marginweave.mechanisms.laplace import laplace_scale
 from marginweave.mechanisms.noise_table import noise_table
+from marginweave.planning.split import plan_budget
+from marginweave.planning.thresholds import private_threshold
 from tests.support.budget_plans import configuration
 
 DELTA = 1e-6

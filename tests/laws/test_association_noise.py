@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from marginweave.measurements.combinations import LevelNoise
-from marginweave.released.evaluation import Association
-from marginweave.measurements.tables import Marginals
+from marginweave.estimate.marginals import marginal_counts, normalize_marginals
 from marginweave.evaluate.association_noise import CHANCE, dependence
 from marginweave.evaluate.bounds import dependent_pairs
 from marginweave.evaluate.cells import Records
 from marginweave.evaluate.metrics import evaluate_release
-from marginweave.estimate.marginals import marginal_counts, normalize_marginals
+from marginweave.measurements.combinations import LevelNoise
+from marginweave.measurements.tables import Marginals
+from marginweave.released.evaluation import Association
 from tests.support.configurations import configuration
 from tests.support.known import known
 from tests.support.noisy_counts import SIZES, aggregates_of, domain_of, tally

@@ -11,19 +11,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.flows.check.table import Inspection
-from marginweave.configuration.release import Configuration
 from marginweave.base.errors import InputError
-from marginweave.measurements.combinations import Domain
-from marginweave.records.decode import decode_table
-from marginweave.prepare.codes import EncodedTable, code_type, encode_table
-from marginweave.prepare.repair import Repair
-from marginweave.prepare.encode import encode_blocks
+from marginweave.configuration.release import Configuration
+from marginweave.domain.zeros import broken_records, domain_sizes, structural_masks
 from marginweave.evaluate.rules import broken_rules
+from marginweave.flows.check.table import Inspection
+from marginweave.measurements.combinations import Domain
 from marginweave.mechanisms.randomness import KeyedBits, RecordWords
 from marginweave.prepare.clean import CleanBlocks, clean_table, pack_clean
+from marginweave.prepare.codes import EncodedTable, code_type, encode_table
+from marginweave.prepare.encode import encode_blocks
+from marginweave.prepare.repair import Repair
 from marginweave.prepare.rows import prepare_blocks
-from marginweave.domain.zeros import broken_records, domain_sizes, structural_masks
+from marginweave.records.decode import decode_table
 from tests.support.configurations import configuration
 from tests.support.noisy_marginals import synthesized
 

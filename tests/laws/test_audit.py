@@ -19,12 +19,13 @@ import yaml
 from typer.testing import CliRunner
 
 from marginweave.audit import made_up, marginals, suite, tuples
+from marginweave.audit.findings import Finding, mu_finding, refuted
 from marginweave.audit.suite import Effort, audit, examples
-from marginweave.flows.cli.app import app
 from marginweave.base.budget import Stability
 from marginweave.configuration.release import Configuration
-from marginweave.counts import discovery as domain, level
-from marginweave.audit.findings import Finding, mu_finding, refuted
+from marginweave.counts import discovery as domain
+from marginweave.counts import level
+from marginweave.flows.cli.app import app
 from marginweave.mechanisms import gaussian as mechanisms
 from marginweave.mechanisms import laplace
 from tests.support import configurations

@@ -11,23 +11,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from marginweave.base.errors import InputError
 from marginweave.configuration.attributes import Attribute
 from marginweave.configuration.bin_levels import BinLevels
 from marginweave.configuration.marginals import AllCliques
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.synthesis import MixtureSynthesis
-from marginweave.measurements.plan import DrawKind
-from marginweave.base.errors import InputError
-from marginweave.measurements.combinations import Domain
-from marginweave.measurements.tables import Marginals, Measurement
 from marginweave.counts.discovery import plan_compression
 from marginweave.counts.marginal_rows import by_level
 from marginweave.counts.marginals import count_marginals
 from marginweave.counts.noise import counted_sizes, planned_cliques, public_sizes
 from marginweave.counts.payloads import pack_marginals, unpack_marginals
-from marginweave.estimate.mixture.fit import fit_mixture
 from marginweave.estimate.earlier import read_measurements
 from marginweave.estimate.marginals import compression_of, normalize_marginals
+from marginweave.estimate.mixture.fit import fit_mixture
+from marginweave.measurements.combinations import Domain
+from marginweave.measurements.plan import DrawKind
+from marginweave.measurements.tables import Marginals, Measurement
 from marginweave.publish.measured_tables import marginal_facts, measurements_table
 from marginweave.records.release import estimation_input
 from tests.support.configurations import configuration

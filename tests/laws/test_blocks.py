@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.configuration.release import Configuration
-from marginweave.counts.marginals import all_cliques, count_marginals
 from marginweave.checkpoints.codecs import compact_table, in_blocks
 from marginweave.checkpoints.spill import Spill
+from marginweave.configuration.release import Configuration
+from marginweave.counts.marginals import all_cliques, count_marginals
+from marginweave.prepare.clean import CleanBlocks, pack_clean
 from marginweave.prepare.codes import EncodedBlocks, pack_blocks
 from marginweave.prepare.encode import encode_blocks
-from marginweave.prepare.clean import CleanBlocks, pack_clean
 from marginweave.prepare.rows import prepare_blocks
 from tests.support.configurations import configuration
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from marginweave.configuration.synthesis import MixtureSynthesis
-from marginweave.measurements.tables import Mask, Measurement
 from marginweave.estimate.mixture.blocks import tie
 from marginweave.estimate.mixture.fit import fit_mixture
+from marginweave.measurements.tables import Mask, Measurement
 
 SIZES = (
     2,

@@ -12,17 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.configuration.release import Configuration
 from marginweave.base.errors import InputError
-from marginweave.measurements.combinations import Domain
-from marginweave.records.decode import decode_table
-from marginweave.prepare.codes import encode_table
-from marginweave.prepare.repair import Repair
+from marginweave.configuration.release import Configuration
+from marginweave.domain.zeros import broken_records, domain_sizes, structural_masks
 from marginweave.evaluate.rules import broken_rules
+from marginweave.measurements.combinations import Domain
 from marginweave.mechanisms.randomness import KeyedBits, RecordWords
 from marginweave.prepare.clean import clean_table
+from marginweave.prepare.codes import encode_table
+from marginweave.prepare.repair import Repair
 from marginweave.prepare.rows import prepare_blocks
-from marginweave.domain.zeros import broken_records, domain_sizes, structural_masks
+from marginweave.records.decode import decode_table
 from tests.support.configurations import configuration
 
 DAY = datetime.timedelta(days=1)

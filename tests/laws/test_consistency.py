@@ -13,11 +13,11 @@ from hypothesis.extra.numpy import arrays
 from scipy.optimize import minimize
 
 from marginweave.base.errors import InputError
-from marginweave.measurements.tables import Mask, Measurement
 from marginweave.counts.marginals import estimate_total
-from marginweave.measurements.rounding import project_simplex
 from marginweave.estimate.averages import Shared, Tables, average
 from marginweave.estimate.consistency import Holders, Nearest, make_consistent
+from marginweave.measurements.rounding import project_simplex
+from marginweave.measurements.tables import Mask, Measurement
 
 SIZES = (2, 3, 5, 7)
 SETS = {

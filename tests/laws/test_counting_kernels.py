@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
+from marginweave.base.parallel import LocalEngine
 from marginweave.counts import count_runs, layout
 from marginweave.counts.candidates import CandidateSet
 from marginweave.counts.discovery import ReleasedBlocks
 from marginweave.counts.layout import lay_out, spans
-from marginweave.prepare.codes import EncodedTable, code_type
-from marginweave.base.parallel import LocalEngine
 from marginweave.mechanisms.randomness import KeyedBits
+from marginweave.prepare.codes import EncodedTable, code_type
 from tests.support.counting import (
     AMPLE,
     as_counter,

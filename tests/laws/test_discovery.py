@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 from marginweave.configuration.release import Configuration
-from marginweave.planning.split import plan_budget
 from marginweave.counts import discovery as domain
 from marginweave.counts.discovery import count_values, discover_labels, discovery
 from marginweave.mechanisms.noise_table import noise_table
 from marginweave.mechanisms.randomness import fresh_bits
+from marginweave.planning.split import plan_budget
 from tests.support.configurations import PRIVATE, configuration
 from tests.support.level_draws import clopper_pearson, table_of
 

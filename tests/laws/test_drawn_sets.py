@@ -10,8 +10,8 @@ from scipy.stats import binom, chi2, norm
 from scipy.stats import t as student
 
 from marginweave.answers.least_squares import NotMeasuredError
-from marginweave.inference.several_sets import LARGER, DrawnTables, combined
 from marginweave.answers.tables import Part
+from marginweave.inference.several_sets import LARGER, DrawnTables, combined
 from tests.support.dense_least_squares import Survey
 
 FALSE_ALARM = 1e-6

@@ -12,10 +12,10 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from marginweave.measurements.tables import Clique, Measurement
 from marginweave.counts.discovery import Compression
 from marginweave.estimate.earlier import EarlierTable, pool
 from marginweave.estimate.marginals import Spread, compression_of
+from marginweave.measurements.tables import Clique, Measurement
 from marginweave.records.release import expand_records
 from tests.support import noisy_marginals
 

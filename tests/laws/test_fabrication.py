@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.forecast.noise import combinations_forecast, forecast
 from marginweave.base.errors import InputError
-from marginweave.measurements.combinations import Aggregates, Domain, Level
-from marginweave.planning.split import plan_budget
-from marginweave.planning.thresholds import private_threshold
 from marginweave.counts.candidates import CandidateSet
 from marginweave.counts.level import draw_level, level_noise, plan_level, visits_all
+from marginweave.forecast.noise import combinations_forecast, forecast
 from marginweave.ledger.plans import check_plan
+from marginweave.measurements.combinations import Aggregates, Domain, Level
 from marginweave.mechanisms.gaussian import noise_sigma
 from marginweave.mechanisms.noise_table import noise_table
 from marginweave.mechanisms.randomness import fresh_bits
+from marginweave.planning.split import plan_budget
+from marginweave.planning.thresholds import private_threshold
 from tests.support.budget_plans import configuration as planned
 from tests.support.configurations import PRIVATE, configuration
 from tests.support.level_draws import bounded, category, clopper_pearson, table_of

@@ -21,14 +21,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr
 
-from marginweave.base.budget import BasicAmount, Cost, amount
-from marginweave.measurements.plan import BudgetPlan, DrawKind, PlannedDraw
-from marginweave.base.errors import BudgetError
-from marginweave.accounting.accounts import Account, Box, Spent
 from marginweave.accounting.accountants import gdp_delta, gdp_mu
+from marginweave.accounting.accounts import Account, Box, Spent
+from marginweave.base.budget import BasicAmount, Cost, amount
+from marginweave.base.errors import BudgetError
 from marginweave.ledger import Ledger, ReleaseRequest
 from marginweave.ledger.boxes import admitted, box_fault, box_for, box_of_cap
 from marginweave.ledger.replay import Replay, within_old_cap
+from marginweave.measurements.plan import BudgetPlan, DrawKind, PlannedDraw
 from tests.support.releases import PROGRAM, gaussian
 
 EPSILON, DELTA = 1.0, 1e-6

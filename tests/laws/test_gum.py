@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from marginweave.configuration.synthesis import GumSynthesis
 from marginweave.base.errors import InputError
-from marginweave.measurements.tables import Mask, Measurement
+from marginweave.configuration.synthesis import GumSynthesis
 from marginweave.estimate.consistency import make_consistent
+from marginweave.measurements.tables import Mask, Measurement
 from marginweave.records.gum.kernel import Pace, Target, Zeros, _cap, _choose, _rounded, residual, update
 from tests.support.synthesized import synthesize_gum
 

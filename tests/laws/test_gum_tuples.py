@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from marginweave.domain.zeros import structural_masks
 from marginweave.estimate.mixture.targets import expected_below, surprise
 from marginweave.estimate.normalize import normalize
 from marginweave.estimate.tuples import tuple_marginals
-from marginweave.domain.zeros import structural_masks
 from tests.support.configurations import configuration
 from tests.support.noisy_counts import SIZES, aggregates_of, noisy_counts
 from tests.support.released_tuples import WITH_MISSING, four_columns, marginal, random_rows, released, with_noise

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from marginweave.base.budget import BasicAmount, Neighbors, amount
-from marginweave.measurements.plan import Discovery, PlannedDraw
-from marginweave.base.errors import InputError
 from marginweave.accounting.composition import account_epsilon, composed_epsilon
-from marginweave.planning.split import plan_budget
 from marginweave.accounting.sparse_histogram import joint_delta, joint_epsilon, joint_loss, threshold_delta
+from marginweave.base.budget import BasicAmount, Neighbors, amount
+from marginweave.base.errors import InputError
 from marginweave.ledger.plans import draws_fault
+from marginweave.measurements.plan import Discovery, PlannedDraw
+from marginweave.planning.split import plan_budget
 from tests.support.budget_plans import configuration
 from tests.support.configurations import PRIVATE
 from tests.support.configurations import configuration as people

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from marginweave.base.errors import InputError
-from marginweave.measurements.combinations import Level
+from marginweave.base.parallel import LocalEngine
 from marginweave.counts import level as level_module
 from marginweave.counts.bounded_counts import BoundedCounts, bounded_counts
 from marginweave.counts.candidates import CandidateSet
@@ -31,7 +31,7 @@ from marginweave.counts.discovery import discover_labels
 from marginweave.counts.level import LevelMechanism, draw_level
 from marginweave.counts.marginals import measure_marginals
 from marginweave.counts.payloads import counts_digest, level_digest, values_digest
-from marginweave.base.parallel import LocalEngine
+from marginweave.measurements.combinations import Level
 from marginweave.mechanisms import gaussian as mechanisms
 from marginweave.mechanisms import zero_cells
 from marginweave.mechanisms.gaussian import add_noise

@@ -13,20 +13,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from marginweave.runs.limits import check_size
 from marginweave.base.arrays import Records
+from marginweave.base.errors import InputError
 from marginweave.configuration.attributes import forbidden_codes
 from marginweave.configuration.release import Configuration
-from marginweave.base.errors import InputError
-from marginweave.measurements.combinations import Domain
-from marginweave.measurements.tables import Marginals, Measurement
-from marginweave.estimate.totals import dense, exact_parts
+from marginweave.domain.zeros import domain_sizes
 from marginweave.estimate.marginals import compression_of, normalize_marginals
 from marginweave.estimate.normalize import normalize
-from marginweave.domain.zeros import domain_sizes
+from marginweave.estimate.totals import dense, exact_parts
+from marginweave.measurements.combinations import Domain
+from marginweave.measurements.tables import Marginals, Measurement
 from marginweave.records import release
 from marginweave.records.known import ExactCounts, cells_of
 from marginweave.records.shards import RecordSampler, ShardPlan
+from marginweave.runs.limits import check_size
 from tests.support.configurations import configuration
 from tests.support.noisy_counts import collect
 from tests.support.synthesized import synthesize_codes

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from marginweave.accounting.accountants import sds_rho, zcdp_rho
 from marginweave.base.budget import Stability
 from marginweave.base.errors import InputError, StageError
-from marginweave.accounting.accountants import sds_rho, zcdp_rho
 from marginweave.counts.marginals import all_cliques, budget_shares, measure_marginals, split_noise
 from marginweave.mechanisms import laplace as mechanisms
 from marginweave.mechanisms.base import l1_sensitivity

@@ -22,8 +22,8 @@ from prefect.tasks import Task
 import marginweave.tasks
 from marginweave.configuration.synthesis import GumSynthesis
 from marginweave.counts.marginals import count_marginals, measure_marginals
-from marginweave.mechanisms.randomness import fresh_bits
 from marginweave.estimate.consistency import make_consistent
+from marginweave.mechanisms.randomness import fresh_bits
 from tests.support.draws import GAUSSIAN
 from tests.support.places import REPOSITORY
 from tests.support.synthesized import synthesize_gum

@@ -20,13 +20,13 @@ from scipy.special import ndtr
 
 from marginweave.base.budget import Stability
 from marginweave.configuration.release import Configuration
-from marginweave.measurements.combinations import Level
 from marginweave.counts.candidates import CandidateSet
 from marginweave.counts.discovery import recode, released_level
 from marginweave.counts.level import draw_level
-from marginweave.prepare.codes import EncodedTable
+from marginweave.measurements.combinations import Level
 from marginweave.mechanisms.gaussian import noise_sigma
 from marginweave.mechanisms.randomness import fresh_bits
+from marginweave.prepare.codes import EncodedTable
 from tests.support.configurations import PRIVATE, configuration
 from tests.support.level_draws import DELTA, bounded, category, clopper_pearson, planned, surviving_values, table_of
 from tests.support.seeded_bits import SeededBits

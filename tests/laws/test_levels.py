@@ -12,31 +12,31 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from marginweave.base.errors import InputError
 from marginweave.configuration.attributes import Attribute
 from marginweave.configuration.bin_levels import BinLevels
 from marginweave.configuration.marginals import AllCliques
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.synthesis import GumSynthesis, MixtureSynthesis, SynthesisSettings
-from marginweave.measurements.plan import DrawKind
-from marginweave.base.errors import InputError
-from marginweave.measurements.combinations import Domain
-from marginweave.released.earlier import _declarations
-from marginweave.measurements.tables import Marginals, Measurement
-from marginweave.planning.split import plan_budget
 from marginweave.counts.marginals import all_cliques, count_marginals
 from marginweave.counts.noise import planned_cliques
 from marginweave.counts.selection import scored_pairs, selected_cliques
-from marginweave.records.decode import decode_table
-from marginweave.prepare.codes import EncodedTable, code_type, encode_table
-from marginweave.prepare.repair import Repair
-from marginweave.estimate.mixture.blocks import tie
-from marginweave.evaluate.rules import broken_rules
-from marginweave.mechanisms.randomness import KeyedBits, RecordWords
-from marginweave.estimate.marginals import compression_of, marginal_counts, normalize_marginals
-from marginweave.prepare.clean import clean_table
 from marginweave.domain.levels import level_codes
 from marginweave.domain.zeros import domain_sizes, structural_masks
+from marginweave.estimate.marginals import compression_of, marginal_counts, normalize_marginals
+from marginweave.estimate.mixture.blocks import tie
+from marginweave.evaluate.rules import broken_rules
+from marginweave.measurements.combinations import Domain
+from marginweave.measurements.plan import DrawKind
+from marginweave.measurements.tables import Marginals, Measurement
+from marginweave.mechanisms.randomness import KeyedBits, RecordWords
+from marginweave.planning.split import plan_budget
+from marginweave.prepare.clean import clean_table
+from marginweave.prepare.codes import EncodedTable, code_type, encode_table
+from marginweave.prepare.repair import Repair
+from marginweave.records.decode import decode_table
 from marginweave.records.release import synthesize_blocks
+from marginweave.released.earlier import _declarations
 from tests.support.configurations import configuration
 from tests.support.noisy_marginals import measure_merged
 

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from marginweave.base.budget import Stability
+from marginweave.base.errors import InputError, StageError
 from marginweave.configuration.bin_levels import BinLevels
 from marginweave.configuration.marginals import AllCliques
-from marginweave.base.errors import InputError, StageError
 from marginweave.counts.marginals import all_cliques, budget_shares, cells, measure_marginals, split_noise
 from marginweave.counts.selection import (
     indif_score,

@@ -13,9 +13,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.special import log_ndtr
 
-from marginweave.configuration.synthesis import MixtureSynthesis
 from marginweave.base.errors import InputError
-from marginweave.measurements.tables import CensoredMeasurement, Clique, Mask, Measurement
+from marginweave.configuration.synthesis import MixtureSynthesis
+from marginweave.domain.boxes import allowed_boxes
+from marginweave.domain.zeros import broken_records
 from marginweave.estimate.mixture.blocks import tie
 from marginweave.estimate.mixture.descent import Descent
 from marginweave.estimate.mixture.fit import fit_mixture
@@ -23,8 +24,7 @@ from marginweave.estimate.mixture.model import Mixture, pack_mixture, unpack_mix
 from marginweave.estimate.mixture.objective import Objective
 from marginweave.estimate.mixture.targets import F32, FeatureLayout
 from marginweave.measurements.rounding import round_shares, to_simplex
-from marginweave.domain.boxes import allowed_boxes
-from marginweave.domain.zeros import broken_records
+from marginweave.measurements.tables import CensoredMeasurement, Clique, Mask, Measurement
 from marginweave.records.mixture import sample_mixture, sample_stratified, swap_refine
 from marginweave.records.shards import RecordSampler
 from tests.support.synthesized import every_record

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from marginweave.configuration.synthesis import MixtureSynthesis
-from marginweave.measurements.tables import Measurement
 from marginweave.answers.least_squares import NotMeasuredError
 from marginweave.answers.model import WIDER, ModelAnswers, Stack, _contrasts, _tau, misfit
 from marginweave.answers.tables import NoisyTables
+from marginweave.configuration.synthesis import MixtureSynthesis
 from marginweave.estimate.mixture.model import Mixture
+from marginweave.measurements.tables import Measurement
 
 FALSE_ALARM = 1e-6
 SIZES, RECORDS = (3, 4, 2), 1000.0

@@ -7,9 +7,9 @@ from itertools import combinations
 import numpy as np
 
 from marginweave.configuration.synthesis import MixtureSynthesis
-from marginweave.measurements.tables import CensoredMeasurement, Measurement
 from marginweave.estimate.mixture.draws import draw_models, expected_counts
 from marginweave.estimate.mixture.fit import fit_mixture
+from marginweave.measurements.tables import CensoredMeasurement, Measurement
 
 SIZES, SIGMA, RECORDS = (3, 4, 2), 20.0, 3000
 SETTINGS = MixtureSynthesis(components=20, fits=2)

@@ -15,13 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marginweave.base.budget import Neighbors, Stability
-from marginweave.configuration.evaluation import PaidSettings
-from marginweave.measurements.combinations import Domain
 from marginweave.checkpoints.codecs import pack_arrays, pack_codes
+from marginweave.configuration.evaluation import PaidSettings
+from marginweave.draws.references import DerivedReference, StageResult
 from marginweave.evaluate.paid import bought, compared_marginals, mean_count_error, paid_evaluation
+from marginweave.measurements.combinations import Domain
 from marginweave.mechanisms.base import l1_sensitivity
 from marginweave.mechanisms.gaussian import add_noise, error_sigma
-from marginweave.draws.references import DerivedReference, StageResult
 from tests.support.configurations import configuration
 from tests.support.samples import every
 from tests.support.seeded_bits import SeededBits

@@ -16,12 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ByteSize
 
-from marginweave.configuration.synthesis import PgmSynthesis
 from marginweave.base.errors import InputError
-from marginweave.measurements.tables import Measurement
-from marginweave.counts.graphical import fit_tree, model_cells
 from marginweave.base.progress import LISTENER
+from marginweave.configuration.synthesis import PgmSynthesis
+from marginweave.counts.graphical import fit_tree, model_cells
 from marginweave.domain.zeros import broken_records
+from marginweave.measurements.tables import Measurement
 from tests.support.graphical_tables import MASKS, PAIRS, SIZES, decomposable, marginal, mask, measurements_of
 from tests.support.released_tuples import WITH_MISSING, four_columns, random_rows, released
 from tests.support.released_tuples import marginal as cell_counts

@@ -24,25 +24,25 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from marginweave.base.budget import Stability
+from marginweave.base.parallel import LocalEngine
+from marginweave.columns.number import NumberValues
 from marginweave.configuration.columns import NumberColumn
 from marginweave.configuration.release import Configuration
 from marginweave.counts import bounded_counts as counting
 from marginweave.counts.candidates import CandidateSet
 from marginweave.counts.discovery import ReleasedBlocks, count_values, recode
 from marginweave.counts.marginals import all_cliques, count_marginals
-from marginweave.columns.number import NumberValues
-from marginweave.prepare.codes import EncodedBlocks, pack_blocks
-from marginweave.prepare.encode import encode_blocks
-from marginweave.base.parallel import LocalEngine
+from marginweave.domain.zeros import domain_sizes
 from marginweave.mechanisms.base import l1_sensitivity
 from marginweave.mechanisms.gaussian import count_sigma, marginal_sigma, noise_sigma
 from marginweave.mechanisms.percentile import rank_scores, score_sensitivity
 from marginweave.mechanisms.randomness import KeyedBits
 from marginweave.prepare import rows as preparing
 from marginweave.prepare.clean import CleanBlocks, pack_clean
+from marginweave.prepare.codes import EncodedBlocks, pack_blocks
+from marginweave.prepare.encode import encode_blocks
 from marginweave.prepare.rows import prepare_blocks
 from marginweave.tasks.preprocess import candidate_histogram
-from marginweave.domain.zeros import domain_sizes
 from tests.support.configurations import configuration
 from tests.support.counting import as_counter, count_blocks, histogram_of
 from tests.support.tables import level_from

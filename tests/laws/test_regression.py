@@ -9,8 +9,8 @@ import pytest
 import statsmodels.api as sm
 from scipy.stats import binom
 
-from marginweave.base.errors import InputError
 from marginweave.answers.least_squares import NotMeasuredError
+from marginweave.base.errors import InputError
 from marginweave.inference.normal_regression import Calibrated, Kind, Term
 from tests.support.dense_least_squares import Survey
 

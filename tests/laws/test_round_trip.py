@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.configuration.columns.periods import parse_instant
-from marginweave.schemas.contracts import check_codes
 from marginweave.base.errors import StageError
-from marginweave.measurements.combinations import Domain
 from marginweave.checkpoints.codecs import pack_table, unpack_table
-from marginweave.records.decode import decode_table
-from marginweave.prepare.codes import encode_table
+from marginweave.configuration.columns.periods import parse_instant
+from marginweave.measurements.combinations import Domain
 from marginweave.prepare.clean import clean_table
+from marginweave.prepare.codes import encode_table
+from marginweave.records.decode import decode_table
+from marginweave.schemas.contracts import check_codes
 from tests.support.column_kinds import KINDS
 from tests.support.configurations import configuration
 from tests.support.tables import FixedWords, prepare_rows

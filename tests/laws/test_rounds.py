@@ -15,16 +15,17 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from marginweave.base.budget import Stability
-from marginweave.configuration.marginals import AdaptiveCliques
 from marginweave.base.errors import InputError
-from marginweave.measurements.tables import Clique
-from marginweave.tasks.aggregate import marginals as marginals_task, rounds as rounds_task
+from marginweave.configuration.marginals import AdaptiveCliques
 from marginweave.counts.marginals import count_marginals, measure_marginals, split_noise
 from marginweave.counts.payloads import unpack_measurements, unpack_pick
 from marginweave.counts.rounds import STEPS, candidate_scores, candidate_sets, merge_measurements, score_sensitivity
+from marginweave.draws.references import StageResult
+from marginweave.measurements.tables import Clique
 from marginweave.mechanisms.gaussian import RoundedGaussian, select_candidate
 from marginweave.mechanisms.randomness import DrawBits, fresh_bits
-from marginweave.draws.references import StageResult
+from marginweave.tasks.aggregate import marginals as marginals_task
+from marginweave.tasks.aggregate import rounds as rounds_task
 from tests.support.draws import GAUSSIAN
 from tests.support.stage_draws import ENCODED, SIZES, Stages, assert_noise, marginal_stages
 

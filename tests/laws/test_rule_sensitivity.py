@@ -24,19 +24,19 @@ from hypothesis import strategies as st
 
 from marginweave.base.budget import Stability
 from marginweave.configuration.release import Configuration
-from marginweave.measurements.plan import DrawKind
-from marginweave.planning.split import plan_budget
 from marginweave.counts.marginals import all_cliques, count_marginals
 from marginweave.counts.noise import planned_cliques, planned_sigmas, public_sizes
-from marginweave.prepare.codes import EncodedTable
-from marginweave.prepare.encode import encode_blocks
-from marginweave.evaluate.internal import joined_tables
-from marginweave.mechanisms.base import l1_sensitivity
-from marginweave.mechanisms.gaussian import marginal_sigma
-from marginweave.prepare.clean import CleanBlocks, pack_clean
-from marginweave.prepare.rows import prepare_blocks
 from marginweave.domain.levels import level_codes
 from marginweave.domain.zeros import broken_records, domain_sizes, structural_masks
+from marginweave.evaluate.internal import joined_tables
+from marginweave.measurements.plan import DrawKind
+from marginweave.mechanisms.base import l1_sensitivity
+from marginweave.mechanisms.gaussian import marginal_sigma
+from marginweave.planning.split import plan_budget
+from marginweave.prepare.clean import CleanBlocks, pack_clean
+from marginweave.prepare.codes import EncodedTable
+from marginweave.prepare.encode import encode_blocks
+from marginweave.prepare.rows import prepare_blocks
 from tests.support.configurations import configuration
 from tests.support.ruled_table import LEVELED, ROWS, SETTINGS, SOURCE
 

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from marginweave.configuration.release import Configuration
 from marginweave.base.errors import InputError
+from marginweave.configuration.release import Configuration
+from marginweave.domain.zeros import broken_records, rule_masks
+from marginweave.mechanisms.randomness import KeyedBits, RecordWords
 from marginweave.prepare.codes import EncodedTable
 from marginweave.prepare.repair import Repair
-from marginweave.mechanisms.randomness import KeyedBits, RecordWords
-from marginweave.domain.zeros import broken_records, rule_masks
 from tests.support.configurations import configuration
 
 SEX = {"type": "category", "values": ["f", "m"], "missing": []}

@@ -12,21 +12,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.runs.limits import check_size
+from marginweave.base.errors import InputError
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.synthesis import GumSynthesis, MixtureSynthesis
-from marginweave.base.errors import InputError
+from marginweave.domain.zeros import broken_records, domain_sizes, structural_masks
+from marginweave.estimate.marginals import compression_of, normalize_marginals
+from marginweave.evaluate.rules import broken_rules
 from marginweave.measurements.combinations import Domain
 from marginweave.measurements.tables import Marginals, allowed_cells
-from marginweave.records.decode import decode_table
+from marginweave.mechanisms.randomness import KeyedBits, RecordWords
+from marginweave.prepare.clean import clean_table
 from marginweave.prepare.codes import EncodedTable, code_type, encode_table
 from marginweave.prepare.repair import Repair
-from marginweave.evaluate.rules import broken_rules
-from marginweave.mechanisms.randomness import KeyedBits, RecordWords
-from marginweave.estimate.marginals import compression_of, normalize_marginals
-from marginweave.prepare.clean import clean_table
-from marginweave.domain.zeros import broken_records, domain_sizes, structural_masks
+from marginweave.records.decode import decode_table
 from marginweave.records.release import synthesize_blocks
+from marginweave.runs.limits import check_size
 from tests.support.configurations import configuration
 from tests.support.noisy_marginals import METHODS, measure_merged, noisy_counts, synthesized
 from tests.support.ruled_table import check_method

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.base.budget import BasicAmount, amount
 from marginweave.accounting.accountants import gdp_delta, gdp_mu
-from marginweave.planning.split import plan_budget
 from marginweave.accounting.selection_composition import _selection_masses, mixed_delta, release_delta, release_epsilon
 from marginweave.accounting.sparse_histogram import sparse_delta
+from marginweave.base.budget import BasicAmount, amount
 from marginweave.ledger.plans import draws_fault
 from marginweave.mechanisms.exponential import selection_mu
+from marginweave.planning.split import plan_budget
 from tests.support.budget_plans import configuration
 
 

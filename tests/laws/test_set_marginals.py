@@ -14,20 +14,20 @@ from hypothesis import strategies as st
 from scipy.stats import chi2
 
 from marginweave.configuration.attributes import forbidden_codes
-from marginweave.measurements.combinations import Domain
-from marginweave.measurements.tables import Marginals, Measurement
-from marginweave.released.statement import PrivacyStatement
 from marginweave.counts.marginals import all_cliques
-from marginweave.records.decode import decode_table
-from marginweave.prepare.codes import encode_table
+from marginweave.domain.zeros import domain_sizes
 from marginweave.estimate.intervals import marginal_intervals
 from marginweave.estimate.marginals import compression_of, marginal_counts, normalize_marginals
+from marginweave.measurements.combinations import Domain
+from marginweave.measurements.tables import Marginals, Measurement
 from marginweave.prepare.clean import clean_table
+from marginweave.prepare.codes import encode_table
 from marginweave.publish.best import distributions
 from marginweave.publish.measured_tables import measurements_table
 from marginweave.publish.reader import PublishedRelease, record_codes, show_records
-from marginweave.domain.zeros import domain_sizes
+from marginweave.records.decode import decode_table
 from marginweave.records.sets import cap_values
+from marginweave.released.statement import PrivacyStatement
 from tests.support.configurations import configuration
 from tests.support.counting import count_marginal
 from tests.support.noisy_counts import counts_of

@@ -17,9 +17,9 @@ from scipy.stats import chi2
 from marginweave.configuration.attributes import most_combinations
 from marginweave.configuration.synthesis import SynthesisSettings
 from marginweave.counts.discovery import recode
-from marginweave.prepare.codes import EncodedTable, encode_table
 from marginweave.estimate.normalize import normalize
 from marginweave.prepare.clean import clean_table
+from marginweave.prepare.codes import EncodedTable, encode_table
 from tests.support.candidates import all_candidates, counted
 from tests.support.configurations import configuration
 from tests.support.counting import contributions, count_bounded, histogram

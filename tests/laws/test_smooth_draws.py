@@ -9,10 +9,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from marginweave.base.arrays import Floats
-from marginweave.configuration.columns import NumberColumn
 from marginweave.columns import values_of
 from marginweave.columns.draws import BelowCurve
 from marginweave.columns.shapes import number_shape
+from marginweave.configuration.columns import NumberColumn
 from marginweave.prepare.quantiles import bought_bins
 from tests.support.configurations import configuration
 

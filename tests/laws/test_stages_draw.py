@@ -20,15 +20,16 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from marginweave.base.budget import Stability
+from marginweave.checkpoints.codecs import unpack_arrays, unpack_number
 from marginweave.configuration.columns import NumberColumn
-from marginweave.planning.prices import BOUND_KINDS, column_position
-from marginweave.tasks.aggregate import marginals as marginals_task, combinations as task
 from marginweave.counts.payloads import unpack_level, unpack_measurements
 from marginweave.counts.selection import scoring
-from marginweave.checkpoints.codecs import unpack_arrays, unpack_number
 from marginweave.mechanisms.percentile import rank_scores, score_sensitivity
-from marginweave.tasks import preprocess as preprocess_task
+from marginweave.planning.prices import BOUND_KINDS, column_position
 from marginweave.prepare.clean import HIGH_PERCENTILE, LOW_PERCENTILE
+from marginweave.tasks import preprocess as preprocess_task
+from marginweave.tasks.aggregate import combinations as task
+from marginweave.tasks.aggregate import marginals as marginals_task
 from tests.support.configurations import configuration
 from tests.support.counting import count_marginal
 from tests.support.level_draws import category, clopper_pearson, table_of

@@ -11,19 +11,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from marginweave.base.errors import InputError
 from marginweave.configuration.attributes import combinations_of, forbidden_codes
 from marginweave.configuration.synthesis import GumSynthesis, MixtureSynthesis, SynthesisSettings
-from marginweave.base.errors import InputError
-from marginweave.measurements.combinations import Domain
-from marginweave.measurements.tables import Marginals, Measurement
 from marginweave.counts.candidates import CandidateSet
-from marginweave.records.decode import decode_table
-from marginweave.prepare.codes import EncodedTable, encode_table
-from marginweave.evaluate.rules import broken_rules
+from marginweave.domain.zeros import domain_sizes
 from marginweave.estimate.marginals import compression_of, normalize_marginals
 from marginweave.estimate.normalize import normalize
+from marginweave.evaluate.rules import broken_rules
+from marginweave.measurements.combinations import Domain
+from marginweave.measurements.tables import Marginals, Measurement
 from marginweave.prepare.clean import clean_table
-from marginweave.domain.zeros import domain_sizes
+from marginweave.prepare.codes import EncodedTable, encode_table
+from marginweave.records.decode import decode_table
 from tests.support.candidates import named_cells
 from tests.support.configurations import configuration
 from tests.support.counting import histogram

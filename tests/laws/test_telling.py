@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.configuration.synthesis import MixtureSynthesis
-from marginweave.measurements.tables import CensoredMeasurement, Clique, Measurement
 from marginweave.configuration.default_records import fitting_seconds
+from marginweave.configuration.synthesis import MixtureSynthesis
 from marginweave.estimate.mixture.fit import calibrate_one_way, fit_mixture
 from marginweave.estimate.mixture.model import Mixture
-from marginweave.measurements.rounding import nearest_column
 from marginweave.estimate.tuples import InformativeTables
+from marginweave.measurements.rounding import nearest_column
+from marginweave.measurements.tables import CensoredMeasurement, Clique, Measurement
 
 SIZES = (2, 3, 5, 7)
 TOTAL = 4200.0

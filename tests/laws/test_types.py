@@ -15,16 +15,16 @@ import pyarrow.parquet as pq
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from marginweave.runs.frames import frame_types
+from marginweave.base.arrow import named_type, schema_types
 from marginweave.configuration.execution import SourceFile
 from marginweave.configuration.release import Configuration
-from marginweave.schemas.contracts import check_contract, output_schema
 from marginweave.measurements.combinations import Domain
-from marginweave.base.arrow import named_type, schema_types
-from marginweave.records.decode import decode_table, typed_table
-from marginweave.prepare.codes import encode_table
 from marginweave.prepare.clean import clean_table
+from marginweave.prepare.codes import encode_table
 from marginweave.publish.synthetic import write_synthetic
+from marginweave.records.decode import decode_table, typed_table
+from marginweave.runs.frames import frame_types
+from marginweave.schemas.contracts import check_contract, output_schema
 from marginweave.sources.source import TableSource
 from tests.support.configurations import configuration
 

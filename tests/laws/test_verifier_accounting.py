@@ -11,6 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from marginweave.accounting.accountants import gdp_delta, zcdp_delta
+from marginweave.accounting.selection_composition import release_delta
+from marginweave.accounting.sparse_histogram import joint_delta, joint_loss
+from marginweave.configuration.load import parse_configuration
+from marginweave.measurements.plan import BudgetPlan
+from marginweave.mechanisms.exponential import selection_mu
+from marginweave.planning.split import plan_budget
 from marginweave.verify.bundle_accounting import (
     concentrated_delta,
     draws_hold,
@@ -19,13 +26,6 @@ from marginweave.verify.bundle_accounting import (
     mixed_total_delta,
     selection_covered,
 )
-from marginweave.measurements.plan import BudgetPlan
-from marginweave.accounting.accountants import gdp_delta, zcdp_delta
-from marginweave.planning.split import plan_budget
-from marginweave.configuration.load import parse_configuration
-from marginweave.accounting.selection_composition import release_delta
-from marginweave.accounting.sparse_histogram import joint_delta, joint_loss
-from marginweave.mechanisms.exponential import selection_mu
 from tests.support.configurations import raw
 
 K_TUPLES = {"method": "k-tuples", "reporting_length": 3}

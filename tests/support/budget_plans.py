@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from marginweave.configuration.release import Configuration
 from marginweave.configuration.load import parse_configuration
+from marginweave.configuration.release import Configuration
 
 
 def configuration(

@@ -10,10 +10,10 @@ from functools import cache
 import numpy as np
 
 from marginweave.base.arrays import Counts
-from marginweave.measurements.combinations import Level
-from marginweave.measurements.tables import Marginals, Measurement
 from marginweave.estimate.intervals import marginal_intervals, release_intervals
 from marginweave.estimate.marginals import compression_of, listed_counts, marginal_counts, normalize_marginals
+from marginweave.measurements.combinations import Level
+from marginweave.measurements.tables import Marginals, Measurement
 from marginweave.publish.reader import PublishedRelease
 from tests.support.configurations import configuration
 from tests.support.published import published

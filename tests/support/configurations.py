@@ -5,9 +5,9 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from marginweave.configuration.release import Configuration
 from marginweave.base.errors import InputError
 from marginweave.configuration.load import parse_configuration
+from marginweave.configuration.release import Configuration
 
 BASE: dict[str, Any] = {
     "dataset": "people",

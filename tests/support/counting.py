@@ -15,15 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.base.arrays import Counts
-from marginweave.measurements.tables import Clique
+from marginweave.base.parallel import Engine, LocalEngine
 from marginweave.counts.bounded_counts import BoundedCounts, bounded_counts, contribution_histogram
 from marginweave.counts.candidates import CandidateSet
 from marginweave.counts.count_runs import CountRun, MemoryBudget, SortedCounts
 from marginweave.counts.layout import Blocks
 from marginweave.counts.marginals import count_marginals
-from marginweave.prepare.codes import Codes, EncodedBlocks, EncodedTable, pack_blocks
-from marginweave.base.parallel import Engine, LocalEngine
+from marginweave.measurements.tables import Clique
 from marginweave.mechanisms.randomness import NumberedWords
+from marginweave.prepare.codes import Codes, EncodedBlocks, EncodedTable, pack_blocks
 
 Cell = tuple[tuple[int, ...], tuple[int, ...]]
 _MASK = (1 << 64) - 1

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from marginweave.measurements.tables import Clique, Measurement
 from marginweave.answers.least_squares import LeastSquares
 from marginweave.answers.tables import tables_of
 from marginweave.estimate.earlier import EarlierTable
+from marginweave.measurements.tables import Clique, Measurement
 
 Array = np.ndarray[Any, Any]
 

@@ -6,12 +6,12 @@ import hashlib
 from collections.abc import Callable
 
 from marginweave.base.budget import Stability
-from marginweave.released.program import Program
 from marginweave.draws.files import DrawSecrets, DrawStore
 from marginweave.draws.protocol import Attempt, PreparedDraw, reconcile, run_draw
 from marginweave.ledger import Ledger
 from marginweave.mechanisms.gaussian import RoundedGaussian
 from marginweave.mechanisms.randomness import DrawBits
+from marginweave.released.program import Program
 from tests.support.releases import PROGRAM
 
 GAUSSIAN = RoundedGaussian(Stability(records=1, neighbors="add-remove"))

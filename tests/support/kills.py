@@ -14,15 +14,15 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from marginweave.base.budget import Cost
-from marginweave.configuration.release import Configuration
 from marginweave.accounting.accounts import Account
 from marginweave.accounting.records import Event, EventKind, ReleaseRecord, State
-from marginweave.released.manifest import RunState
-from marginweave.draws.files import DrawStore
+from marginweave.base.budget import Cost
 from marginweave.checkpoints.run_folder import RunFolder
+from marginweave.configuration.release import Configuration
+from marginweave.draws.files import DrawStore
 from marginweave.ledger import Ledger, LedgerLocation, ledger_location
 from marginweave.ledger.records import releases_of
+from marginweave.released.manifest import RunState
 from tests.support.places import REPOSITORY
 
 LOST = re.compile(r"draw (\S+) of release \S+ was charged and lost")

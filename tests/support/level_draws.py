@@ -10,11 +10,11 @@ import numpy as np
 from scipy.stats import beta
 
 from marginweave.configuration.release import Configuration
-from marginweave.measurements.combinations import Level
 from marginweave.counts.candidates import CandidateSet
 from marginweave.counts.level import LevelMechanism, plan_level
-from marginweave.prepare.codes import EncodedTable, code_type
+from marginweave.measurements.combinations import Level
 from marginweave.mechanisms.randomness import KeyedBits
+from marginweave.prepare.codes import EncodedTable, code_type
 from tests.support.counting import WholeCounts, count_bounded
 from tests.support.tables import level_from
 

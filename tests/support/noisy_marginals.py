@@ -12,11 +12,11 @@ import numpy as np
 from marginweave.base.arrays import Codes
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.synthesis import AnySynthesis, GumSynthesis, MixtureSynthesis, SynthesisSettings
+from marginweave.counts.discovery import Compression
+from marginweave.domain.zeros import domain_sizes
+from marginweave.estimate.marginals import compression_of, normalize_marginals
 from marginweave.measurements.combinations import Domain
 from marginweave.measurements.tables import Marginals, Measurement
-from marginweave.counts.discovery import Compression
-from marginweave.estimate.marginals import compression_of, normalize_marginals
-from marginweave.domain.zeros import domain_sizes
 from marginweave.records.release import synthesize_blocks
 from tests.support.configurations import configuration
 

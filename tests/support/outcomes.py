@@ -14,16 +14,16 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from marginweave.flows import release  # noqa: F401 - first: its module has its name
-from marginweave.runs import bookkeeping, continuity, preparation
 from marginweave.accounting import records
-from marginweave.tasks.aggregate import combinations as aggregate
-from marginweave.draws.files import DrawSecrets, DrawStore
 from marginweave.base.durable import StagedFile
 from marginweave.checkpoints.run_folder import RunFolder
+from marginweave.draws.files import DrawSecrets, DrawStore
+from marginweave.flows import release  # noqa: F401 - first: its module has its name
 from marginweave.ledger.draws import Draws
 from marginweave.ledger.ledger import Keys
 from marginweave.ledger.releases import Releases
+from marginweave.runs import bookkeeping, continuity, preparation
+from marginweave.tasks.aggregate import combinations as aggregate
 
 FLOW = sys.modules["marginweave.flows.release"]
 DRAW = "level-1"

@@ -9,11 +9,23 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from marginweave.answers.codes import Codes as AnswerCodes
+from marginweave.answers.least_squares import LeastSquares
+from marginweave.answers.marginals import MarginalAnswers
+from marginweave.answers.tables import axes_of, noisy_tables
 from marginweave.configuration.evaluation import PaidSettings
 from marginweave.configuration.release import Configuration
-from marginweave.measurements.plan import BudgetPlan
-from marginweave.released.account import AccountStatement
+from marginweave.domain.zeros import domain_sizes
+from marginweave.estimate.intervals import marginal_intervals, release_intervals
+from marginweave.estimate.marginals import listed_counts, marginal_counts, normalize_marginals
+from marginweave.evaluate.paid import paid_evaluation
 from marginweave.measurements.combinations import Aggregates, Domain, Level, LevelNoise
+from marginweave.measurements.plan import BudgetPlan
+from marginweave.planning.split import plan_budget
+from marginweave.publish.reader import PublishedRelease, ShownRecords, show_records
+from marginweave.publish.statement import privacy_statement
+from marginweave.records.decode import decode_table
+from marginweave.released.account import AccountStatement
 from marginweave.released.evaluation import (
     Association,
     BrokenRule,
@@ -30,18 +42,6 @@ from marginweave.released.evaluation import (
     RecordAgreement,
 )
 from marginweave.released.statement import PrivacyStatement, Programs, ReleaseFacts, ReleaseIdentity
-from marginweave.planning.split import plan_budget
-from marginweave.answers.codes import Codes as AnswerCodes
-from marginweave.answers.least_squares import LeastSquares
-from marginweave.answers.marginals import MarginalAnswers
-from marginweave.answers.tables import axes_of, noisy_tables
-from marginweave.records.decode import decode_table
-from marginweave.estimate.intervals import marginal_intervals, release_intervals
-from marginweave.evaluate.paid import paid_evaluation
-from marginweave.estimate.marginals import listed_counts, marginal_counts, normalize_marginals
-from marginweave.publish.reader import PublishedRelease, ShownRecords, show_records
-from marginweave.publish.statement import privacy_statement
-from marginweave.domain.zeros import domain_sizes
 from tests.support import noisy_marginals
 from tests.support.configurations import configuration
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, cast
 
-from marginweave.base.budget import Cost, amount
-from marginweave.measurements.plan import BudgetPlan, DrawKind, PlannedDraw
+from marginweave.accounting.accountants import gdp_mu
 from marginweave.accounting.accounts import Account
 from marginweave.accounting.records import ReleaseRecord
-from marginweave.released.program import Program
-from marginweave.accounting.accountants import gdp_mu
+from marginweave.base.budget import Cost, amount
 from marginweave.ledger import Ledger, ReleaseRequest
+from marginweave.measurements.plan import BudgetPlan, DrawKind, PlannedDraw
+from marginweave.released.program import Program
 
 ACCOUNT = Account(dataset="affairs", epsilon=Decimal(1), delta=Decimal("1e-6"), unit="row", neighbors="add-remove")
 PROGRAM = Program(version="1", digest="1" * 64)

@@ -11,13 +11,13 @@ import numpy as np
 import pyarrow as pa
 
 from marginweave.configuration.synthesis import AnySynthesis
+from marginweave.domain.zeros import broken_records, domain_sizes, structural_masks
+from marginweave.estimate.marginals import compression_of, normalize_marginals
 from marginweave.measurements.combinations import Domain
 from marginweave.measurements.tables import Marginals, Measurement
-from marginweave.records.decode import decode_table
-from marginweave.prepare.codes import encode_table
-from marginweave.estimate.marginals import compression_of, normalize_marginals
 from marginweave.prepare.clean import clean_table
-from marginweave.domain.zeros import broken_records, domain_sizes, structural_masks
+from marginweave.prepare.codes import encode_table
+from marginweave.records.decode import decode_table
 from tests.support.configurations import configuration
 from tests.support.noisy_marginals import measure_merged
 from tests.support.synthesized import synthesize_codes

@@ -25,38 +25,38 @@ from typing import Any
 
 import pyarrow as pa
 
-from marginweave.flows import release
-from marginweave.runs import continuity
-from marginweave.flows.prefect import records as prefect_records
-from marginweave.runs.lookup import decide
-from marginweave.configuration.synthesis import MixtureSynthesis
-from marginweave.base.errors import MarginweaveError
-from marginweave.released.program import Program
-from marginweave.draws import draw as drawing
-from marginweave.draws import references
-from marginweave.counts import marginal_rows, selection
-from marginweave.tasks.aggregate import marginals as marginals_task
-from marginweave.tasks.aggregate import rounds as adaptive
-from marginweave.tasks.aggregate import combinations as aggregate
-from marginweave.tasks import budget as budget_stage
-from marginweave.draws import files as draw_files
 from marginweave.base import durable as files
+from marginweave.base.durable import StagedFile
+from marginweave.base.errors import MarginweaveError
 from marginweave.checkpoints import store
 from marginweave.checkpoints.codecs import unpack_table
-from marginweave.draws.files import DrawSecrets, DrawStore
-from marginweave.base.durable import StagedFile
 from marginweave.checkpoints.run_folder import RunFolder
 from marginweave.checkpoints.store import Store
-from marginweave.tasks import paid
+from marginweave.configuration.synthesis import MixtureSynthesis
+from marginweave.counts import marginal_rows, selection
+from marginweave.draws import draw as drawing
+from marginweave.draws import files as draw_files
+from marginweave.draws import references
+from marginweave.draws.files import DrawSecrets, DrawStore
+from marginweave.flows import release
+from marginweave.flows.prefect import records as prefect_records
 from marginweave.ledger.draws import Draws
 from marginweave.ledger.releases import Approvals, Releases
 from marginweave.mechanisms import laplace
 from marginweave.mechanisms.randomness import DrawBits
-from marginweave.tasks.normalize import load_counts
-from marginweave.tasks import preprocess as preprocess_stage
 from marginweave.publish import pages
-from marginweave.tasks import publish as publish_stage
 from marginweave.publish.tables import csv_bytes
+from marginweave.released.program import Program
+from marginweave.runs import continuity
+from marginweave.runs.lookup import decide
+from marginweave.tasks import budget as budget_stage
+from marginweave.tasks import paid
+from marginweave.tasks import preprocess as preprocess_stage
+from marginweave.tasks import publish as publish_stage
+from marginweave.tasks.aggregate import combinations as aggregate
+from marginweave.tasks.aggregate import marginals as marginals_task
+from marginweave.tasks.aggregate import rounds as adaptive
+from marginweave.tasks.normalize import load_counts
 from marginweave.tasks.publish import counts_and_marginals
 from tests.support.outcomes import Injected
 

@@ -12,17 +12,19 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from marginweave.configuration.release import Configuration
-from marginweave.measurements.plan import PlannedDraw
 from marginweave.accounting.records import State
-from marginweave.draws import draw
-from marginweave.planning.split import plan_budget
+from marginweave.configuration.release import Configuration
 from marginweave.counts import marginal_rows
-from marginweave.tasks.aggregate import marginals as marginals_task, rounds as rounds_task, combinations as task
+from marginweave.draws import draw
 from marginweave.draws.protocol import PreparedDraw
-from marginweave.prepare.codes import EncodedTable
-from marginweave.mechanisms.randomness import fresh_bits
 from marginweave.draws.references import StageResult
+from marginweave.measurements.plan import PlannedDraw
+from marginweave.mechanisms.randomness import fresh_bits
+from marginweave.planning.split import plan_budget
+from marginweave.prepare.codes import EncodedTable
+from marginweave.tasks.aggregate import combinations as task
+from marginweave.tasks.aggregate import marginals as marginals_task
+from marginweave.tasks.aggregate import rounds as rounds_task
 from tests.support.configurations import configuration
 from tests.support.counting import blocks_of
 from tests.support.level_draws import category, table_of

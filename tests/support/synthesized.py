@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marginweave.base.arrays import Records
+from marginweave.base.parallel import LocalEngine
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.synthesis import AnySynthesis, GumSynthesis, PgmSynthesis, SynthesisSettings
 from marginweave.measurements.combinations import Aggregates
 from marginweave.measurements.tables import Marginals, Mask, Measurement
-from marginweave.base.parallel import LocalEngine
 from marginweave.records import synthesize
 from marginweave.records.gum.synthesize import Gum
 from marginweave.records.release import EstimationInput, sampler, synthesize_blocks

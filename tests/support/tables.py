@@ -13,12 +13,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from marginweave.configuration.release import Configuration
-from marginweave.measurements.combinations import Level
-from marginweave.prepare.codes import EncodedTable, encode_table, encoded_labels, with_labels
-from marginweave.prepare.encode import complete_blocks
 from marginweave.evaluate.internal import joined_tables
+from marginweave.measurements.combinations import Level
 from marginweave.mechanisms.randomness import CellWords, KeyedBits
 from marginweave.prepare.clean import clean_table
+from marginweave.prepare.codes import EncodedTable, encode_table, encoded_labels, with_labels
+from marginweave.prepare.encode import complete_blocks
 from marginweave.prepare.rows import prepare_blocks
 
 

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from marginweave.runs.retention import purge_older
-from marginweave.verify.files import audit_files
 from marginweave.accounting.records import EventKind, State
-from marginweave.released.manifest import RunState
 from marginweave.ledger.audit import audit_ledger
 from marginweave.ledger.keys import load_key
+from marginweave.released.manifest import RunState
+from marginweave.runs.retention import purge_older
+from marginweave.verify.files import audit_files
 from tests.support.command_line import CommandLine
 from tests.support.kills import ForkServer, Victim
 from tests.support.people_table import people

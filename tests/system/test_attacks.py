@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from marginweave.flows.internal import attack_release
 from marginweave.base.errors import InputError
+from marginweave.flows.internal import attack_release
 from tests.support.command_line import CommandLine
 from tests.support.people_table import people
 from tests.support.release_checks import contents, opened

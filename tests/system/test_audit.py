@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from marginweave.verify.files import audit_files
 from marginweave.base.errors import AuditError
 from marginweave.ledger.audit import audit_ledger
 from marginweave.ledger.keys import load_key
+from marginweave.verify.files import audit_files
 from tests.support.command_line import CommandLine
 from tests.support.people_table import people
 from tests.support.release_checks import opened

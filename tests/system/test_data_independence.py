@@ -30,14 +30,14 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
-from marginweave.flows.prefect.session import prefect_session
-from marginweave.runs.progress import reporting
 from marginweave.accounting.accounts import Account
 from marginweave.checkpoints.run_folder import RunFolder
+from marginweave.draws.references import RunReference
+from marginweave.flows.prefect.session import prefect_session
 from marginweave.ledger import Ledger
 from marginweave.mechanisms import randomness
 from marginweave.mechanisms.randomness import DrawBits
-from marginweave.draws.references import RunReference
+from marginweave.runs.progress import reporting
 from tests.support.configurations import quick, raw
 from tests.support.prefect_artifacts import noted_artifacts
 from tests.support.release_checks import unpacked

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from marginweave.base.errors import BudgetError
 from marginweave.accounting.records import State
+from marginweave.base.errors import BudgetError
 from marginweave.ledger import Ledger
 from tests.support.command_line import CommandLine, settle
 from tests.support.kills import ForkServer, Victim

@@ -14,21 +14,21 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from marginweave.accounting.accounts import Account
+from marginweave.base.errors import EXIT_BAD_INPUT, InputError
+from marginweave.configuration.load import load_configuration, parse_configuration
+from marginweave.estimate.earlier import with_earlier
+from marginweave.estimate.marginals import compression_of, measured_marginals
 from marginweave.forecast.account import account_forecast
 from marginweave.forecast.earlier import earlier_forecast
-from marginweave.runs.preparation import check_request
-from marginweave.runs.request import Request, read_request
-from marginweave.verify.files import audit_files
-from marginweave.base.errors import EXIT_BAD_INPUT, InputError
-from marginweave.accounting.accounts import Account
-from marginweave.released.earlier import usable_marginals
-from marginweave.configuration.load import load_configuration, parse_configuration
 from marginweave.ledger import Ledger
 from marginweave.ledger.audit import audit_ledger
 from marginweave.ledger.keys import load_key
-from marginweave.estimate.earlier import with_earlier
-from marginweave.estimate.marginals import compression_of, measured_marginals
 from marginweave.publish.reader import PublishedRelease
+from marginweave.released.earlier import usable_marginals
+from marginweave.runs.preparation import check_request
+from marginweave.runs.request import Request, read_request
+from marginweave.verify.files import audit_files
 from tests.support import noisy_marginals
 from tests.support.configurations import BASE, raw
 from tests.support.fixed_noise import drawn_facts, fixed_noise

@@ -21,16 +21,16 @@ import psutil
 import pytest
 from distributed import Client
 
-from marginweave.configuration.execution import EngineSettings
 from marginweave.base.errors import MachineError, StageError
-from marginweave.counts.candidates import CandidateSet
-from marginweave.counts.layout import Blocks
-from marginweave.checkpoints.store import open_blocks, write_blocks
-from marginweave.prepare.codes import EncodedBlocks, EncodedTable, pack_blocks
-from marginweave.counts import cluster as cluster_module
-from marginweave.counts.cluster import DaskEngine, check_workers, dask_engine
 from marginweave.base.parallel import Engine, LocalEngine
+from marginweave.checkpoints.store import open_blocks, write_blocks
+from marginweave.configuration.execution import EngineSettings
+from marginweave.counts import cluster as cluster_module
+from marginweave.counts.candidates import CandidateSet
+from marginweave.counts.cluster import DaskEngine, check_workers, dask_engine
+from marginweave.counts.layout import Blocks
 from marginweave.mechanisms.randomness import KeyedBits
+from marginweave.prepare.codes import EncodedBlocks, EncodedTable, pack_blocks
 from tests.support.command_line import CommandLine
 from tests.support.counting import AMPLE, count_blocks, histogram_of, same_counts
 from tests.support.fatal_workers import Failing, FatalBlocks, Slow, Square

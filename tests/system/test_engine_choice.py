@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from marginweave.flows.cli.app import _invoke
 from marginweave.counts import cluster
+from marginweave.flows.cli.app import _invoke
 from tests.support.command_line import CommandLine
 from tests.support.places import EXAMPLES, INSTALLED
 

@@ -13,9 +13,9 @@ import yaml
 
 from marginweave.configuration.columns import MeasuredColumn
 from marginweave.configuration.execution import SourceFile
+from marginweave.configuration.load import load_configuration
 from marginweave.configuration.release import Configuration
 from marginweave.schemas.contracts import check_contract, input_schema
-from marginweave.configuration.load import load_configuration
 from marginweave.sources.source import TableSource
 from tests.support.command_line import CommandLine
 from tests.support.places import DATA, EXAMPLES

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from marginweave.configuration.question import read_question
 from marginweave.answers.answer import Answer
 from marginweave.answers.codes import Codes as AnswerCodes
 from marginweave.answers.marginals import MarginalAnswers
 from marginweave.answers.tuples import TupleAnswers
+from marginweave.configuration.question import read_question
 from marginweave.estimate.intervals import record_interval
 from marginweave.publish.best import tuple_intervals
 from marginweave.publish.explorer import render_explorer

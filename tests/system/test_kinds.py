@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from marginweave.schemas.contracts import check_contract, input_schema
 from marginweave.configuration.load import load_configuration
+from marginweave.schemas.contracts import check_contract, input_schema
 from tests.support.command_line import CommandLine
 from tests.support.configurations import raw
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from marginweave.base.errors import InputError
 from marginweave.accounting.accounts import Account
+from marginweave.base.errors import InputError
 from marginweave.ledger import Ledger
 from tests.support.fixed_noise import drawn_facts, fixed_noise
 from tests.support.people_table import people

@@ -12,15 +12,15 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from marginweave.audit.suite import Effort, audit
-from marginweave.flows.cli.app import app
-from marginweave.configuration.release import Configuration
-from marginweave.measurements.plan import DrawKind
 from marginweave.accounting.accounts import Account
-from marginweave.configuration.load import load_configuration
-from marginweave.counts.noise import planned_cliques
 from marginweave.audit.findings import refuted
+from marginweave.audit.suite import Effort, audit
+from marginweave.configuration.load import load_configuration
+from marginweave.configuration.release import Configuration
+from marginweave.counts.noise import planned_cliques
+from marginweave.flows.cli.app import app
 from marginweave.ledger import Ledger
+from marginweave.measurements.plan import DrawKind
 from tests.support.people_table import people
 from tests.support.plain_runs import run_plainly
 

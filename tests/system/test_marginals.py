@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from marginweave.base.budget import Cost
 from marginweave.accounting.records import State
-from marginweave.planning.split import plan_budget
+from marginweave.base.budget import Cost
 from marginweave.configuration.load import load_configuration
+from marginweave.planning.split import plan_budget
 from marginweave.publish.reader import PublishedRelease
 from tests.support.command_line import CommandLine
 from tests.support.configurations import PRIVATE

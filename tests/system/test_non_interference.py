@@ -24,12 +24,12 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from marginweave.flows.prefect.session import prefect_session
-from marginweave.runs.progress import reporting
 from marginweave.accounting.accounts import Account
 from marginweave.checkpoints.run_folder import RunFolder
-from marginweave.ledger import Ledger
 from marginweave.draws.references import RunReference
+from marginweave.flows.prefect.session import prefect_session
+from marginweave.ledger import Ledger
+from marginweave.runs.progress import reporting
 from tests.support.command_line import CommandLine
 from tests.support.opened_files import opened_files, within
 from tests.support.people_table import people, visits

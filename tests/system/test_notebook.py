@@ -13,10 +13,10 @@ import pandas as pd
 import pytest
 
 from marginweave import Synthesizer
-from marginweave.runs.lookup import run_lock
 from marginweave.base.errors import BudgetError, InputError, StageError
 from marginweave.checkpoints.run_folder import RunFolder
 from marginweave.publish.statement import TYPED
+from marginweave.runs.lookup import run_lock
 from tests.support.command_line import CommandLine
 from tests.support.configurations import quick, raw
 from tests.support.people_table import people_frame

@@ -13,14 +13,14 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from marginweave.configuration.columns import NumberColumn
 from marginweave.accounting.accounts import Account
-from marginweave.released.evaluation import Evaluation, InternalEvaluation
-from marginweave.released.statement import PrivacyStatement
-from marginweave.planning.split import plan_budget
+from marginweave.configuration.columns import NumberColumn
 from marginweave.configuration.load import parse_configuration
 from marginweave.ledger import Ledger
+from marginweave.planning.split import plan_budget
 from marginweave.publish.reader import PublishedRelease
+from marginweave.released.evaluation import Evaluation, InternalEvaluation
+from marginweave.released.statement import PrivacyStatement
 from tests.support.plain_runs import run_plainly
 
 pytestmark = pytest.mark.system

@@ -14,22 +14,22 @@ from typing import Any
 
 import pytest
 
-from marginweave.runs import continuity
-from marginweave.base.budget import Stability
-from marginweave.configuration.release import Configuration
-from marginweave.measurements.plan import BudgetPlan
-from marginweave.base.errors import InputError, MarginweaveError
 from marginweave.accounting.accounts import Account
 from marginweave.accounting.records import State
-from marginweave.released.program import Program
+from marginweave.base.budget import Stability
+from marginweave.base.errors import InputError, MarginweaveError
+from marginweave.checkpoints.run_folder import RunFolder
+from marginweave.configuration.release import Configuration
+from marginweave.counts import noise as terms
 from marginweave.draws import references
+from marginweave.ledger import Ledger
+from marginweave.measurements.plan import BudgetPlan
 from marginweave.planning import prices as planned
 from marginweave.planning import split
-from marginweave.counts import noise as terms
-from marginweave.tasks.aggregate import combinations as aggregate
+from marginweave.released.program import Program
+from marginweave.runs import continuity
 from marginweave.tasks import budget as budget_stage
-from marginweave.checkpoints.run_folder import RunFolder
-from marginweave.ledger import Ledger
+from marginweave.tasks.aggregate import combinations as aggregate
 from tests.support.people_table import people
 from tests.support.releases import WrittenDraw
 from tests.support.run_fork_server import run_by_stages

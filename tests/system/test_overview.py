@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from marginweave.flows.cli.app import app
-from marginweave.runs.overview import overview_page
-from marginweave.runs.lookup import decide
-from marginweave.runs.metrics import verification_noted
-from marginweave.base.errors import AuditError
 from marginweave.accounting.accounts import Account, Policy
+from marginweave.base.errors import AuditError
+from marginweave.flows.cli.app import app
 from marginweave.ledger import Ledger, LedgerLocation, ledger_location
 from marginweave.ledger.boxes import spent_share
+from marginweave.runs.lookup import decide
+from marginweave.runs.metrics import verification_noted
+from marginweave.runs.overview import overview_page
 from tests.support.browser import Browser
 from tests.support.firefox import Firefox
 from tests.support.opened_files import opened_files, within

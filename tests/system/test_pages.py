@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from marginweave.released.evaluation import MarginalDistance, Measure
 from marginweave.audit.findings import Finding, Interval
 from marginweave.evaluate.verdict import verdict
 from marginweave.publish.comparison import compare_releases, render_comparison
 from marginweave.publish.pages import release_pages, render_audit, render_explorer, render_report
 from marginweave.publish.reader import PublishedRelease
+from marginweave.released.evaluation import MarginalDistance, Measure
 from tests.support.browser import Browser, need
 from tests.support.changed_releases import truth, tuples_of
 from tests.support.firefox import Firefox

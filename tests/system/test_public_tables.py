@@ -12,8 +12,8 @@ import pytest
 import yaml
 from statsmodels.datasets import anes96
 
-from marginweave.configuration.yaml_source import parse_yaml
 from marginweave.configuration.load import load_configuration
+from marginweave.configuration.yaml_source import parse_yaml
 from tests.support.command_line import CommandLine
 from tests.support.configurations import quick
 from tests.support.drafts import answered

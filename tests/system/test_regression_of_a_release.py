@@ -15,11 +15,11 @@ from scipy.stats import ttest_1samp
 from statsmodels.discrete.discrete_model import MNLogit
 
 from marginweave import Release
-from marginweave.front.inference import analyse, combine, regression, synthetic_sets
-from marginweave.base.errors import InputError
 from marginweave.accounting.accounts import Account
-from marginweave.released.statement import PrivacyStatement
+from marginweave.base.errors import InputError
+from marginweave.front.inference import analyse, combine, regression, synthetic_sets
 from marginweave.ledger import Ledger
+from marginweave.released.statement import PrivacyStatement
 from tests.support.command_line import CommandLine
 from tests.support.people_table import people
 from tests.support.plain_runs import run_plainly

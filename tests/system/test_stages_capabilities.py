@@ -14,15 +14,15 @@ from unittest import mock
 import pytest
 from prefect import Task
 
+from marginweave.checkpoints.run_folder import RunFolder
+from marginweave.checkpoints.store import Store
+from marginweave.draws.references import DerivedReference
+from marginweave.ledger import Ledger
 from marginweave.runs.preparation import prepare_run
 from marginweave.runs.progress import reporting
 from marginweave.runs.request import read_request
-from marginweave.tasks.aggregate import combinations as aggregate
-from marginweave.checkpoints.run_folder import RunFolder
-from marginweave.checkpoints.store import Store
 from marginweave.tasks import paid
-from marginweave.ledger import Ledger
-from marginweave.draws.references import DerivedReference
+from marginweave.tasks.aggregate import combinations as aggregate
 from tests.support.kills import Victim
 from tests.support.opened_files import opened_files, within
 from tests.support.people_table import people

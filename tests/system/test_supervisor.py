@@ -11,8 +11,8 @@ from prefect.client.orchestration import get_client
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from marginweave.flows.prefect import supervisor as module
-from marginweave.flows.prefect.supervisor import ATTEMPTS, SILENCE, START, Supervisor
 from marginweave.flows.prefect.run_names import FLOW
+from marginweave.flows.prefect.supervisor import ATTEMPTS, SILENCE, START, Supervisor
 from tests.support.prefect_api import ask
 
 pytestmark = pytest.mark.system

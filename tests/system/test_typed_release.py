@@ -11,13 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from marginweave.runs.published import regenerate_records
 from marginweave.accounting.accounts import Account
 from marginweave.base.arrow import schema_types
 from marginweave.evaluate.internal import published_records
 from marginweave.ledger import Ledger
 from marginweave.publish.reader import PublishedRelease
 from marginweave.publish.statement import TYPED
+from marginweave.runs.published import regenerate_records
 from tests.support.configurations import quick, raw
 from tests.support.people_table import people_frame
 from tests.support.plain_runs import run_plainly

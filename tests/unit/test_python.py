@@ -26,19 +26,19 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 
 import marginweave as mw
+from marginweave.accounting.accounts import Account
+from marginweave.base.errors import InputError
+from marginweave.base.places import FRAME
+from marginweave.checkpoints.run_folder import RunFolder
+from marginweave.configuration.load import load_configuration, parse_configuration
+from marginweave.drafts.tally import Usability
 from marginweave.flows import notebook
 from marginweave.flows.cli.run import resume
-from marginweave.runs.retention import list_runs
+from marginweave.ledger import Ledger
 from marginweave.runs import lookup
 from marginweave.runs.frames import as_table, frame_types
 from marginweave.runs.looks import looks_file
-from marginweave.base.errors import InputError
-from marginweave.accounting.accounts import Account
-from marginweave.base.places import FRAME
-from marginweave.configuration.load import load_configuration, parse_configuration
-from marginweave.checkpoints.run_folder import RunFolder
-from marginweave.ledger import Ledger
-from marginweave.drafts.tally import Usability
+from marginweave.runs.retention import list_runs
 from tests.support.column_kinds import KINDS
 from tests.support.configurations import raw
 from tests.support.homes import unpack_home

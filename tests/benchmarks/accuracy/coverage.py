@@ -24,13 +24,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from marginweave.inference.answers import read_answers
-from marginweave.measurements.combinations import Domain
-from marginweave.configuration.load import parse_configuration
 from marginweave.answers.codes import ValueRange
 from marginweave.answers.intervals import Reach, count_interval_of
 from marginweave.answers.least_squares import NotMeasuredError
 from marginweave.answers.marginals import MarginalAnswers, _mean, _quantile
+from marginweave.configuration.load import parse_configuration
+from marginweave.inference.answers import read_answers
+from marginweave.measurements.combinations import Domain
 from tests.benchmarks.accuracy.coverage_page import write_section
 from tests.benchmarks.accuracy.figures import Cell
 from tests.benchmarks.accuracy.in_process import release_here

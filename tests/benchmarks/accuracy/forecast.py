@@ -22,9 +22,9 @@ import numpy as np
 from platformdirs import user_cache_path
 from scipy.optimize import least_squares
 
-from marginweave.forecast.expected import LAWS, Law, count_noise_alone, error_by_law, unmeasured
 from marginweave.configuration.load import parse_configuration
 from marginweave.counts.noise import public_sizes
+from marginweave.forecast.expected import LAWS, Law, count_noise_alone, error_by_law, unmeasured
 from tests.benchmarks.accuracy.figures import Cell, Figure, append, current, is_done, read
 from tests.benchmarks.accuracy.methods import DEFAULT, configuration, default_method, settings
 from tests.benchmarks.accuracy.tables import SAMPLED, sample_name, table

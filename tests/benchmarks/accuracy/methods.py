@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from marginweave.configuration.release import Configuration
 from marginweave.base.errors import InputError
 from marginweave.configuration.load import parse_configuration
+from marginweave.configuration.release import Configuration
 from marginweave.counts.graphical import check_installed
 from tests.benchmarks.accuracy.figures import Cell
 from tests.benchmarks.accuracy.tables import delta, is_known, table

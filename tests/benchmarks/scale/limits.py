@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 
 from marginweave.base.budget import Stability
 from marginweave.configuration.synthesis import MixtureSynthesis
-from marginweave.measurements.tables import Measurement
 from marginweave.counts.marginals import Clique, all_cliques, count_marginals, measure_marginals
+from marginweave.estimate.consistency import make_consistent
+from marginweave.measurements.tables import Measurement
 from marginweave.mechanisms.gaussian import RoundedGaussian
 from marginweave.mechanisms.randomness import fresh_bits
-from marginweave.estimate.consistency import make_consistent
 from marginweave.records.release import EstimationInput, sampler
 from marginweave.records.shards import RecordSampler
 from tests.benchmarks.scale.figures import Figure, figure

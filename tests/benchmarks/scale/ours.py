@@ -13,11 +13,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.csv
 
-from marginweave.configuration.release import Configuration
 from marginweave.configuration.load import load_configuration
-from marginweave.prepare.codes import EncodedTable, encode_table
+from marginweave.configuration.release import Configuration
 from marginweave.estimate.normalize import normalize
 from marginweave.prepare.clean import clean_table
+from marginweave.prepare.codes import EncodedTable, encode_table
 from tests.benchmarks.adult import aggregate
 from tests.benchmarks.scale.peer import memory
 from tests.support.synthesized import synthesize_codes

@@ -19,15 +19,15 @@ from pathlib import Path
 import numpy as np
 from distributed import LocalCluster
 
+from marginweave.base.parallel import Engine, LocalEngine
+from marginweave.checkpoints.spill import set_aside
 from marginweave.configuration.execution import EngineSettings, Execution
 from marginweave.counts.bounded_counts import bounded_counts
 from marginweave.counts.candidates import CandidateSet
-from marginweave.counts.count_runs import MemoryBudget
-from marginweave.checkpoints.spill import set_aside
-from marginweave.prepare.codes import EncodedBlocks, EncodedTable, pack_blocks
 from marginweave.counts.cluster import dask_engine
-from marginweave.base.parallel import Engine, LocalEngine
+from marginweave.counts.count_runs import MemoryBudget
 from marginweave.mechanisms.randomness import KeyedBits
+from marginweave.prepare.codes import EncodedBlocks, EncodedTable, pack_blocks
 from tests.benchmarks.adult import every_combination
 from tests.benchmarks.scale.tables import adult
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from marginweave.base.errors import InputError
 from marginweave.accounting.amplification import functional_parameters
+from marginweave.base.errors import InputError
 
 FORMULAS = ("printed", "tight")
 HALF_MORE = 2, Fraction(3, 4)  # p = 1.5

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.base.budget import AccountantName, BasicAmount
-from marginweave.base.errors import InputError
 from marginweave.accounting.accountants import accountant, gdp_epsilon, gdp_mu, sds_rho
 from marginweave.accounting.composition import account_epsilon
-from marginweave.planning.prices import check_uncharged, uncharged_delta
-from marginweave.planning.split import level_multipliers, plan_budget
+from marginweave.base.budget import AccountantName, BasicAmount
+from marginweave.base.errors import InputError
 from marginweave.mechanisms.exponential import selection_mu
 from marginweave.mechanisms.noise_table import MAX_SIGMA
+from marginweave.planning.prices import check_uncharged, uncharged_delta
+from marginweave.planning.split import level_multipliers, plan_budget
 from tests.support.budget_plans import configuration
 
 # R, epsilon, delta, Qp, Np, p, rho, eps_Q, sigma, with the square

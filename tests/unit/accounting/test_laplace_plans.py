@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.forecast.noise import forecast, noise_forecast
-from marginweave.runs.limits import check_size
-from marginweave.base.budget import BasicAmount
-from marginweave.configuration.release import Configuration
-from marginweave.measurements.plan import BudgetPlan
-from marginweave.base.errors import InputError
 from marginweave.accounting.accountants import gdp_epsilon
-from marginweave.planning.split import plan_budget
+from marginweave.base.budget import BasicAmount
+from marginweave.base.errors import InputError
+from marginweave.configuration.release import Configuration
 from marginweave.counts.noise import planned_sigmas
+from marginweave.forecast.noise import forecast, noise_forecast
 from marginweave.ledger.plans import check_plan
+from marginweave.measurements.plan import BudgetPlan
 from marginweave.mechanisms.laplace import laplace_scale, laplace_sigma
+from marginweave.planning.split import plan_budget
+from marginweave.runs.limits import check_size
 from tests.support.configurations import PRIVATE, configuration
 
 BOUGHT = {"type": "number", "bounds": "private", "within": [0, 200], "bins": 5}

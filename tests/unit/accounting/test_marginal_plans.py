@@ -11,18 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marginweave.forecast.noise import forecast, rounds_forecast
-from marginweave.runs.limits import check_size
-from marginweave.base.budget import AccountantName, Stability
-from marginweave.base.errors import InputError
 from marginweave.accounting.accountants import accountant as accountant_of
 from marginweave.accounting.composition import composed_epsilon
-from marginweave.planning.split import plan_budget
 from marginweave.accounting.selection_composition import release_epsilon
+from marginweave.base.budget import AccountantName, Stability
+from marginweave.base.errors import InputError
 from marginweave.counts.marginals import all_cliques, split_noise
 from marginweave.counts.noise import planned_sigmas, public_sizes
+from marginweave.forecast.noise import forecast, rounds_forecast
 from marginweave.ledger.plans import check_plan
 from marginweave.mechanisms.gaussian import RoundedGaussian
+from marginweave.planning.split import plan_budget
+from marginweave.runs.limits import check_size
 from tests.support.configurations import PRIVATE, configuration
 
 SIZES = (2, 3, 5, 7)

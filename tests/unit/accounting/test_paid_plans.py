@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from marginweave.forecast.noise import forecast
-from marginweave.runs.limits import check_size
-from marginweave.configuration.release import Configuration
-from marginweave.base.errors import InputError
-from marginweave.measurements.combinations import Aggregates, Domain
 from marginweave.accounting.composition import composed_epsilon
-from marginweave.planning.split import plan_budget
 from marginweave.accounting.selection_composition import release_epsilon
+from marginweave.base.errors import InputError
+from marginweave.configuration.release import Configuration
+from marginweave.forecast.noise import forecast
 from marginweave.ledger.plans import check_plan
+from marginweave.measurements.combinations import Aggregates, Domain
 from marginweave.mechanisms.gaussian import error_sigma
+from marginweave.planning.split import plan_budget
+from marginweave.runs.limits import check_size
 from tests.support.configurations import configuration
 from tests.support.published import stated
 

@@ -13,23 +13,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.base.budget import Cost, Stability
-from marginweave.configuration.release import Configuration
-from marginweave.base.errors import InputError
 from marginweave.accounting.accountants import gdp_mu
 from marginweave.accounting.amplification import functional_parameters
 from marginweave.accounting.composition import composed_epsilon
-from marginweave.planning.split import plan_budget
 from marginweave.accounting.selection_composition import release_epsilon
-from marginweave.tasks.aggregate import combinations as aggregate
+from marginweave.base.budget import Cost, Stability
+from marginweave.base.errors import InputError
+from marginweave.base.parallel import LocalEngine
+from marginweave.configuration.release import Configuration
 from marginweave.counts.candidates import CandidateSet
 from marginweave.counts.count_runs import MemoryBudget
 from marginweave.counts.discovery import ReleasedBlocks
 from marginweave.draws.protocol import PreparedDraw
-from marginweave.base.parallel import LocalEngine
 from marginweave.mechanisms.exponential import selection_mu
 from marginweave.mechanisms.randomness import DrawBits, fresh_bits
+from marginweave.planning.split import plan_budget
 from marginweave.tasks import preprocess
+from marginweave.tasks.aggregate import combinations as aggregate
 from tests.support.configurations import configuration
 from tests.support.counting import AMPLE, blocks_of
 from tests.support.tables import encoded

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from marginweave.base.arrays import Integers
 from marginweave.base.errors import StageError
+from marginweave.checkpoints.store import BlockFile
 from marginweave.counts import count_runs
 from marginweave.counts.count_runs import CountRun, MemoryBudget, SparseCounts, add_pieces, add_runs, make_run
-from marginweave.checkpoints.store import BlockFile
 
 KEYS = st.lists(st.integers(0, 30), max_size=25)
 STREAM = st.dictionaries(st.integers(0, 40), st.integers(1, 5), max_size=20)

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marginweave.counts.candidates import CandidateSet
-from marginweave.prepare.codes import EncodedTable
 from marginweave.mechanisms.randomness import KeyedBits
+from marginweave.prepare.codes import EncodedTable
 from tests.support.candidates import SIZES, all_candidates, counted, from_codes, named_cells
 from tests.support.configurations import letters
 from tests.support.counting import contributions, count_bounded, histogram

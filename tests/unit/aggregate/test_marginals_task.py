@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from marginweave.tasks.aggregate import marginals as marginals_task
 from marginweave.counts.payloads import unpack_marginals
 from marginweave.draws.references import StageResult
+from marginweave.tasks.aggregate import marginals as marginals_task
 from tests.support.configurations import configuration
 from tests.support.stage_draws import ENCODED, Stages
 from tests.support.tables import encoded

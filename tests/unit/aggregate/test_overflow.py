@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 from scipy.stats import binom
 
-from marginweave.measurements.combinations import Level, LevelNoise
 from marginweave.counts import overflow
 from marginweave.counts.candidates import CandidateSet
 from marginweave.counts.level import LevelMechanism
 from marginweave.counts.overflow import Expectation, keep_most, raise_threshold
 from marginweave.estimate.intervals import selected_interval
+from marginweave.measurements.combinations import Level, LevelNoise
 from marginweave.mechanisms.gaussian import add_noise
 from tests.support.seeded_bits import SeededBits
 from tests.support.tables import level_from

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from marginweave.configuration.marginals import AdaptiveCliques
 from marginweave.configuration.synthesis import MixtureSynthesis
-from marginweave.measurements.tables import Mask, Measurement
 from marginweave.counts.payloads import pack_pick, pack_tables, unpack_pick, unpack_tables
 from marginweave.counts.rounds import (
     Round,
@@ -26,6 +25,7 @@ from marginweave.counts.rounds import (
 )
 from marginweave.estimate.mixture.fit import fit_mixture
 from marginweave.estimate.mixture.model import pack_mixture, unpack_mixture
+from marginweave.measurements.tables import Mask, Measurement
 
 SIZES = (2, 3, 5, 7)
 

@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marginweave.base.budget import Stability
-from marginweave.configuration.marginals import MarginalSettings
-from marginweave.measurements.plan import DrawKind, PlannedDraw
 from marginweave.base.errors import InputError
-from marginweave.measurements.tables import Mask, Measurement
-from marginweave.planning.prices import gaussian_draw, priced_draw
+from marginweave.configuration.marginals import MarginalSettings
 from marginweave.counts.discovery import compress_codes, compress_mask, compress_measurement, plan_compression
 from marginweave.counts.marginals import cells
 from marginweave.counts.selection import fitting, merge_pairs, most_cells, scored_pairs, selected_cliques
+from marginweave.measurements.plan import DrawKind, PlannedDraw
+from marginweave.measurements.tables import Mask, Measurement
 from marginweave.mechanisms.laplace import DiscreteLaplace
+from marginweave.planning.prices import gaussian_draw, priced_draw
 from marginweave.records.release import expand_records
 
 SIZES = (2, 3, 5, 7)

@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from marginweave.configuration.release import Configuration
-from marginweave.base.errors import InputError
-from marginweave.configuration.question import read_condition, read_question
-from marginweave.measurements.combinations import Domain
-from marginweave.measurements.tables import Marginals, Measurement
 from marginweave.answers.codes import Codes
 from marginweave.answers.least_squares import LeastSquares
 from marginweave.answers.marginals import MarginalAnswers
 from marginweave.answers.tables import axes_of, noisy_tables
-from marginweave.estimate.marginals import compression_of
+from marginweave.base.errors import InputError
+from marginweave.configuration.question import read_condition, read_question
+from marginweave.configuration.release import Configuration
 from marginweave.domain.zeros import domain_sizes
+from marginweave.estimate.marginals import compression_of
+from marginweave.measurements.combinations import Domain
+from marginweave.measurements.tables import Marginals, Measurement
 from tests.support.configurations import configuration
 from tests.support.noisy_marginals import measure_merged
 

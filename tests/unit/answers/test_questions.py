@@ -10,10 +10,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from marginweave.configuration.rules.conditions import Condition, labels_of
 from marginweave.base.errors import InputError
-from marginweave.configuration.question import read_condition, read_question, read_questions
 from marginweave.configuration.load import parse_configuration
+from marginweave.configuration.question import read_condition, read_question, read_questions
+from marginweave.configuration.rules.conditions import Condition, labels_of
 from tests.support.configurations import raw
 
 NAMES = st.text(alphabet="abcxyz_0123456789", min_size=1, max_size=8)

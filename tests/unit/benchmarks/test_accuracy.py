@@ -17,10 +17,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marginweave.forecast.accuracy import MEASURED
-from marginweave.forecast.expected import COLUMNS, LAWS, ROWS, VALUES
 from marginweave.configuration.defaults import counts_words, pair_noise
 from marginweave.configuration.load import parse_configuration
+from marginweave.forecast.accuracy import MEASURED
+from marginweave.forecast.expected import COLUMNS, LAWS, ROWS, VALUES
 from tests.benchmarks.accuracy import __main__ as program
 from tests.benchmarks.accuracy import forecast, methods
 from tests.benchmarks.accuracy.environments import PLACE, pinned

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from marginweave.runs.limits import check_size
 from marginweave.configuration.load import parse_configuration
+from marginweave.runs.limits import check_size
 from tests.benchmarks.accuracy import nist, nist_page
 from tests.benchmarks.accuracy.figures import Cell, Figure, current, read
 from tests.benchmarks.accuracy.methods import DEFAULT, configuration, settings

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from marginweave.draws.files import DrawStore
 from marginweave.checkpoints.run_folder import RunFolder
 from marginweave.checkpoints.store import Store
+from marginweave.draws.files import DrawStore
 from marginweave.ledger import Ledger
 from tests.support.draws import KEY
 from tests.support.releases import ACCOUNT, reserve_release, small_plan

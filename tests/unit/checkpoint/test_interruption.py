@@ -7,9 +7,9 @@ import signal
 import pytest
 
 from marginweave.accounting.records import State
+from marginweave.base.interruption import Interruption, Stopped
 from marginweave.draws import protocol as draws
 from marginweave.draws.files import DrawStore
-from marginweave.base.interruption import Interruption, Stopped
 from marginweave.ledger import Ledger
 from marginweave.mechanisms.randomness import DrawBits
 from tests.support.draws import draw_of_bits, prepared_draw, take_part

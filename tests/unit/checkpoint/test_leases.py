@@ -6,11 +6,11 @@ import os
 
 import pytest
 
-from marginweave.base.errors import BudgetError, MachineError
 from marginweave.accounting.records import State
+from marginweave.base.durable import StagedFile
+from marginweave.base.errors import BudgetError, MachineError
 from marginweave.draws.files import DrawStore
 from marginweave.draws.protocol import Attempt, PreparedDraw, run_draw
-from marginweave.base.durable import StagedFile
 from marginweave.ledger import Ledger
 from marginweave.mechanisms.randomness import DrawBits
 from tests.support.draws import draw_of_bits, never_made, prepared_draw, secrets_of, settle_begun, take_part

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from marginweave.base.errors import BudgetError, InputError, StageError
 from marginweave.accounting.records import Event, EventKind, State
-from marginweave.draws.files import DrawSecrets, DrawStore
 from marginweave.base.durable import StagedFile
+from marginweave.base.errors import BudgetError, InputError, StageError
+from marginweave.draws.files import DrawSecrets, DrawStore
 from marginweave.ledger import Ledger
 from marginweave.ledger.draws import Draws
 from marginweave.mechanisms.randomness import DrawBits

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from marginweave.base.errors import InputError, StageError
-from marginweave.released.manifest import Manifest, RunState, StageEntry
 from marginweave.base import durable as files
+from marginweave.base.errors import InputError, StageError
 from marginweave.checkpoints.run_folder import RunFolder
+from marginweave.released.manifest import Manifest, RunState, StageEntry
 
 NOW = datetime(2026, 11, 20, 12, 0, 0, 123456, tzinfo=UTC)
 DIGEST = "ab" * 32

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import pytest
 
 from marginweave.base.errors import BudgetError
-from marginweave.draws.files import DrawSecrets, DrawStore, SystemSeeds
 from marginweave.checkpoints.run_folder import RunFolder
+from marginweave.draws.files import DrawSecrets, DrawStore, SystemSeeds
 from marginweave.ledger import Ledger
 from tests.support.draws import never_made, prepared_draw, secrets_of, take_part
 

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marginweave.base.errors import StageError
-from marginweave.draws.files import DrawStore
 from marginweave.checkpoints.run_folder import RunFolder
 from marginweave.checkpoints.store import Store, address, open_seal, seal
+from marginweave.draws.files import DrawStore
 from tests.support.draws import stage_draw
 
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marginweave.configuration.columns import DateColumn, NumberColumn
-from marginweave.configuration.values import ValueMatcher
 from marginweave.columns import values_of
 from marginweave.columns.base import Judged
+from marginweave.configuration.columns import DateColumn, NumberColumn
+from marginweave.configuration.values import ValueMatcher
 from marginweave.drafts.tally import Unusable, unusable
 from tests.support.column_kinds import KINDS
 from tests.support.configurations import configuration

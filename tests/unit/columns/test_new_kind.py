@@ -14,17 +14,17 @@ from hypothesis import strategies as st
 from pydantic import Field
 
 from marginweave.base.arrays import Codes
+from marginweave.base.errors import InputError
+from marginweave.columns import KINDS
+from marginweave.columns.base import ColumnValues, Uniform, binned
 from marginweave.configuration.columns import Column, MeasuredColumn
 from marginweave.configuration.columns.base import RULE_BOUNDS, Rule
 from marginweave.configuration.release import Configuration
-from marginweave.schemas.contracts import check_codes, check_contract, clean_schema, input_schema, output_schema
-from marginweave.base.errors import InputError
 from marginweave.measurements.combinations import Domain
-from marginweave.columns import KINDS
-from marginweave.columns.base import ColumnValues, Uniform, binned
-from marginweave.records.decode import decode_table
 from marginweave.mechanisms.randomness import CellWords
 from marginweave.prepare.clean import clean_frame
+from marginweave.records.decode import decode_table
+from marginweave.schemas.contracts import check_codes, check_contract, clean_schema, input_schema, output_schema
 from tests.support.configurations import raw
 from tests.support.tables import encoded, prepare_rows
 

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from marginweave.base.errors import InputError
 from marginweave.configuration.columns import NumberColumn
+from marginweave.configuration.load import parse_configuration
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.yaml_source import parse_yaml
-from marginweave.schemas.contracts import broken_rules, clean_schema, output_schema
-from marginweave.base.errors import InputError
 from marginweave.measurements.combinations import Domain
-from marginweave.configuration.load import parse_configuration
-from marginweave.records.decode import decode_table
+from marginweave.prepare.clean import clean_frame, clean_table
 from marginweave.prepare.codes import encode_table
 from marginweave.prepare.encode import imputation_weights
-from marginweave.prepare.clean import clean_frame, clean_table
+from marginweave.records.decode import decode_table
+from marginweave.schemas.contracts import broken_rules, clean_schema, output_schema
 from marginweave.tasks.preprocess import _without_codes
 from tests.support.configurations import configuration, raw
 

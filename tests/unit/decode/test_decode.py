@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from scipy.stats import chi2
 
-from marginweave.configuration.columns import NumberColumn
 from marginweave.base.errors import InputError
+from marginweave.configuration.columns import NumberColumn
 from marginweave.measurements.combinations import Domain
 from marginweave.records.decode import decode_table
 from tests.support.configurations import configuration

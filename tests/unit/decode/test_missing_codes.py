@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from scipy.stats import chi2
 
+from marginweave.base.errors import InputError
 from marginweave.configuration.columns import NumberColumn
 from marginweave.configuration.columns.binned import longest_gap
-from marginweave.base.errors import InputError
 from marginweave.measurements.combinations import Domain
-from marginweave.records.decode import decode_table
-from marginweave.prepare.codes import encode_table
 from marginweave.prepare.clean import clean_table
+from marginweave.prepare.codes import encode_table
+from marginweave.records.decode import decode_table
 from tests.support.column_kinds import KINDS
 from tests.support.configurations import configuration
 from tests.support.tables import FixedWords

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import ndtr
 
-from marginweave.base.budget import Stability
 from marginweave.audit.findings import (
     Finding,
     Hits,
@@ -26,6 +25,7 @@ from marginweave.audit.findings import (
     split_cut,
     worst_pair,
 )
+from marginweave.base.budget import Stability
 from marginweave.mechanisms.percentile import rank_scores, score_sensitivity
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marginweave.configuration.columns import NumberColumn
 from marginweave.columns import values_of
+from marginweave.configuration.columns import NumberColumn
 from marginweave.prepare.codes import code_type
 from tests.support.configurations import configuration
 from tests.support.tables import encoded

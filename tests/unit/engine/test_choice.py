@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from marginweave.base.errors import StageError
-from marginweave.released.manifest import Manifest
 from marginweave.checkpoints.run_folder import RunFolder
 from marginweave.counts.engine import prepare_engine
 from marginweave.draws.references import RunReference
+from marginweave.released.manifest import Manifest
 from tests.support.configurations import configuration
 
 

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from marginweave.configuration.release import Configuration
 from marginweave.base.errors import InputError
+from marginweave.configuration.release import Configuration
+from marginweave.estimate.intervals import marginal_intervals
+from marginweave.estimate.marginals import marginal_counts, normalize_marginals
+from marginweave.evaluate.bounds import bounding_biases, distance_bound, marginal_bounds, most_cut_records
+from marginweave.evaluate.cells import Records
+from marginweave.evaluate.verdict import verdict
 from marginweave.measurements.combinations import Aggregates, Domain, Level, LevelNoise
 from marginweave.measurements.tables import Marginals, Measurement
 from marginweave.planning.split import plan_budget
-from marginweave.evaluate.bounds import bounding_biases, distance_bound, marginal_bounds, most_cut_records
-from marginweave.evaluate.cells import Records
-from marginweave.estimate.intervals import marginal_intervals
-from marginweave.evaluate.verdict import verdict
-from marginweave.estimate.marginals import marginal_counts, normalize_marginals
 from marginweave.publish.wording import stated_confidence
 from tests.support.configurations import configuration
 

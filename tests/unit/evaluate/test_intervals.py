@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marginweave.base.errors import InputError
-from marginweave.measurements.combinations import Aggregates, LevelNoise
 from marginweave.estimate.intervals import Intervals, count_interval, release_intervals, selected_interval
-from marginweave.mechanisms.noise_table import noise_table
 from marginweave.estimate.normalize import normalize
+from marginweave.measurements.combinations import Aggregates, LevelNoise
+from marginweave.mechanisms.noise_table import noise_table
 from marginweave.publish.tables import counts_table, csv_bytes, read_counts
 from tests.support.configurations import PRIVATE, configuration
 from tests.support.noisy_counts import domain_of

@@ -12,18 +12,18 @@ import pytest
 
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.synthesis import MixtureSynthesis
-from marginweave.measurements.combinations import Domain
-from marginweave.released.evaluation import ErrorParts
 from marginweave.counts.payloads import pack_aggregates, pack_marginals
-from marginweave.tasks.decode import decode
+from marginweave.draws.references import DerivedReference, StageResult
+from marginweave.estimate.marginals import Spread, normalize_marginals
 from marginweave.estimate.mixture.model import Mixture
 from marginweave.evaluate.agreement import error_parts, expected_shares
 from marginweave.evaluate.cells import Records
 from marginweave.evaluate.metrics import evaluate_release
-from marginweave.tasks.evaluate import evaluate
-from marginweave.estimate.marginals import Spread, normalize_marginals
-from marginweave.draws.references import DerivedReference, StageResult
+from marginweave.measurements.combinations import Domain
 from marginweave.records import release
+from marginweave.released.evaluation import ErrorParts
+from marginweave.tasks.decode import decode
+from marginweave.tasks.evaluate import evaluate
 from marginweave.tasks.synthesize import fit_model, synthesize
 from tests.support.noisy_counts import aggregates_of, domain_of
 from tests.support.noisy_marginals import config, marginals

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from marginweave.configuration.release import Configuration
-from marginweave.prepare.codes import encode_table
 from marginweave.evaluate.internal import published_records
 from marginweave.evaluate.rules import broken_rules
 from marginweave.prepare.clean import clean_table
+from marginweave.prepare.codes import encode_table
 from marginweave.publish.synthetic import write_synthetic
 from tests.support.configurations import configuration
 from tests.support.published import COLUMNS, made_records, published, table_of

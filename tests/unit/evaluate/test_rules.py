@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from marginweave.evaluate.rules import add_rules, broken_rules
 from marginweave.measurements.combinations import Domain
 from marginweave.records.decode import decode_table
-from marginweave.evaluate.rules import add_rules, broken_rules
 from tests.support.configurations import configuration
 
 SURE = {"missing": [], "outside": "error"}

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marginweave.configuration.columns import NumberColumn
-from marginweave.measurements.combinations import Aggregates, Domain, Level, LevelNoise
-from marginweave.released.evaluation import MarginalBound
-from marginweave.released.verdict import CARE, GOOD, grade
 from marginweave.counts.discovery import Compression
 from marginweave.evaluate.doubts import ColumnFacts, column_facts, doubts, mean_doubt
 from marginweave.evaluate.verdict import expected_errors, merged_shares, verdict
+from marginweave.measurements.combinations import Aggregates, Domain, Level, LevelNoise
+from marginweave.released.evaluation import MarginalBound
+from marginweave.released.verdict import CARE, GOOD, grade
 from tests.support.configurations import configuration
 
 NAMES = ("sex", "region", "age", "grade")

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marginweave.flows.cli.ask import answered, parsed
 from marginweave.configuration.execution import SourceFile
-from marginweave.configuration.yaml_source import parse_yaml
 from marginweave.configuration.load import parse_configuration
+from marginweave.configuration.yaml_source import parse_yaml
 from marginweave.drafts.draft import draft_configuration, flow
+from marginweave.flows.cli.ask import answered, parsed
 
 YES, WHERE = "yes", "the questionnaire"
 PATIENTS = ["patient_id,sex,age,level", *(f"p{i // 3},{'fm'[i % 2]},{i % 90},{'xy'[i % 2]}" for i in range(200))]

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from marginweave.flows.prefect import records as prefect_records
-from marginweave.flows.prefect.records import MachineFailed, announce, announced, warn_of_exhaustion
+from marginweave.accounting.accounts import Account, AccountTotal, Box, Spent
 from marginweave.base.budget import BasicAmount, Cost
 from marginweave.base.errors import BudgetError, InputError, MachineError, OperatorError, UnreachableLedger
-from marginweave.accounting.accounts import Account, AccountTotal, Box, Spent
+from marginweave.flows.prefect import records as prefect_records
+from marginweave.flows.prefect.records import MachineFailed, announce, announced, warn_of_exhaustion
 from marginweave.ledger.boxes import spent_share
 
 SECRET = "a value of the table"

@@ -9,10 +9,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from marginweave.base.errors import InputError
 from marginweave.flows.cli.app import app
 from marginweave.flows.cli.console import LocalCommand
 from marginweave.runs.home import home_directory
-from marginweave.base.errors import InputError
 
 
 def commands(group: Any) -> list[Any]:

@@ -9,11 +9,11 @@ from typing import Any, cast
 
 import pytest
 
-from marginweave.flows.cli.init import init
-from marginweave.runs.looks import configured_after_look, looks_file, record_look, stops_are_looks
-from marginweave.configuration.yaml_source import canonical_written
 from marginweave.base.errors import OperatorError, StageError
 from marginweave.configuration.load import load_configuration
+from marginweave.configuration.yaml_source import canonical_written
+from marginweave.flows.cli.init import init
+from marginweave.runs.looks import configured_after_look, looks_file, record_look, stops_are_looks
 from tests.support.configurations import raw
 from tests.support.drafts import answered
 

@@ -16,14 +16,14 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from marginweave.accounting.accounts import Account
+from marginweave.base.errors import AuditError, BudgetError, InputError, OperatorError
+from marginweave.base.interruption import Stopped
+from marginweave.ledger import Ledger
+from marginweave.released.manifest import RunState
 from marginweave.runs import metrics
 from marginweave.runs.metrics import Metric, counted, metrics_file, verification_noted, write_metrics
 from marginweave.runs.progress import Ending
-from marginweave.base.errors import AuditError, BudgetError, InputError, OperatorError
-from marginweave.accounting.accounts import Account
-from marginweave.released.manifest import RunState
-from marginweave.base.interruption import Stopped
-from marginweave.ledger import Ledger
 from tests.support.places import REPOSITORY
 
 SECRET = "a value of the table"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from marginweave.base.errors import InputError
 from marginweave.forecast.noise import combinations_forecast
 from marginweave.runs.limits import check_size
-from marginweave.base.errors import InputError
 from tests.support.configurations import configuration
 
 LARGE = {name: {"type": "category", "values": list(range(5_000))} for name in "abcdefghij"}

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from marginweave.flows.cli.app import app
-from marginweave.base.budget import BasicAmount
-from marginweave.base.errors import BudgetError
 from marginweave.accounting.accounts import Account
 from marginweave.accounting.records import CHARGED
+from marginweave.base.budget import BasicAmount
+from marginweave.base.errors import BudgetError
+from marginweave.flows.cli.app import app
 from marginweave.ledger import Ledger, Witness, upgrade
 from marginweave.ledger.audit import audit_ledger
 from marginweave.ledger.keys import load_key

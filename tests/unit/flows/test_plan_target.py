@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from marginweave.base.errors import InputError
+from marginweave.configuration.release import Configuration
 from marginweave.forecast.expected import (
     LAWS,
     ROWS,
@@ -31,8 +33,6 @@ from marginweave.forecast.target import (
     target_forecast,
     with_epsilon,
 )
-from marginweave.configuration.release import Configuration
-from marginweave.base.errors import InputError
 from tests.support.configurations import PRIVATE, configuration
 
 SIZES = (2, 3, 4, 4, 5, 6, 7, 9, 12, 3)

@@ -13,13 +13,13 @@ import pytest
 import typer
 from rich.console import Console
 
+from marginweave.base.errors import BudgetError, InputError, OperatorError, StageError
+from marginweave.base.interruption import INTERRUPTION, Stopped
+from marginweave.base.progress import listener
 from marginweave.flows.cli.console import Commands
 from marginweave.runs import progress
 from marginweave.runs.progress import reporting
 from marginweave.runs.stopping import UNFINISHED
-from marginweave.base.errors import BudgetError, InputError, OperatorError, StageError
-from marginweave.base.interruption import INTERRUPTION, Stopped
-from marginweave.base.progress import listener
 
 
 def lines(monkeypatch: pytest.MonkeyPatch, error: BaseException | None) -> list[dict[str, Any]]:

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from marginweave.flows.prefect import records as prefect_records
-from marginweave.runs.preparation import internal_evaluation_due
 from marginweave.base.errors import BudgetError
+from marginweave.flows.prefect import records as prefect_records
 from marginweave.released.manifest import RunState
+from marginweave.runs.preparation import internal_evaluation_due
 from tests.support.configurations import FAIR
 
 

@@ -14,9 +14,9 @@ from prefect.client import orchestration
 from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.schedules import CronSchedule
 
-from marginweave.flows.prefect.schedules import Schedule
 from marginweave.flows.prefect import run_names
 from marginweave.flows.prefect.run_names import run_name
+from marginweave.flows.prefect.schedules import Schedule
 from tests.support.configurations import FAIR
 
 DUE = datetime(2026, 11, 20, 23, 30, tzinfo=UTC)

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from marginweave.runs.home import home_directory
-from marginweave.runs.published import rewrite_report
-from marginweave.runs.retention import list_runs, purge_older, purge_run
-from marginweave.runs.lookup import decide, describe_progress, record_stop_reason
-from marginweave.runs.request import ledger_file_of, ledger_of
 from marginweave.base.errors import BudgetError, InputError, OperatorError
-from marginweave.released.manifest import Manifest, RunState
 from marginweave.checkpoints.run_folder import RunFolder
 from marginweave.ledger import Ledger
+from marginweave.released.manifest import Manifest, RunState
+from marginweave.runs.home import home_directory
+from marginweave.runs.lookup import decide, describe_progress, record_stop_reason
+from marginweave.runs.published import rewrite_report
+from marginweave.runs.request import ledger_file_of, ledger_of
+from marginweave.runs.retention import list_runs, purge_older, purge_run
 from tests.support.releases import ACCOUNT, DRAWS, reserve_release, small_plan
 
 

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.forecast.account import MOST_RUNS, Outlook, _words, outlook
-from marginweave.flows.prefect.schedules import Schedule
-from marginweave.base.budget import BasicAmount, Cost
-from marginweave.measurements.plan import BudgetPlan
-from marginweave.base.errors import InputError
 from marginweave.accounting.accounts import Account, Box, Policy, Spent
+from marginweave.base.budget import BasicAmount, Cost
+from marginweave.base.errors import InputError
+from marginweave.flows.prefect.schedules import Schedule
+from marginweave.forecast.account import MOST_RUNS, Outlook, _words, outlook
 from marginweave.ledger.boxes import box_for, total_with
 from marginweave.ledger.rules import period_epsilon
+from marginweave.measurements.plan import BudgetPlan
 from tests.support.releases import gaussian, small_plan
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from marginweave.configuration.defaults import automatic_aggregate, counts_words
+from marginweave.counts.noise import planned_cliques, planned_sigmas, public_sizes
 from marginweave.forecast.sizes import SIZES, size_forecast
 from marginweave.measurements.plan import DrawKind
-from marginweave.configuration.defaults import automatic_aggregate, counts_words
 from marginweave.planning.split import plan_budget
-from marginweave.counts.noise import planned_cliques, planned_sigmas, public_sizes
 from tests.support.configurations import configuration
 
 MARGINALS = {"aggregate": {"method": "marginals", "cliques": {"all": 3}}, "synthesize": {"method": "mixture"}}

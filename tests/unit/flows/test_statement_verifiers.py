@@ -17,17 +17,17 @@ from typing import Any
 
 import pytest
 
+from marginweave.accounting.accounts import Account
+from marginweave.accounting.records import ReleaseRecord
+from marginweave.base.errors import AuditError
+from marginweave.ledger import Ledger, ledger_location, upgrade
+from marginweave.ledger.audit import AuditedLedger, audit_ledger
+from marginweave.ledger.keys import Keyring, load_key
 from marginweave.verify.bundle import _row_hash, verify
 from marginweave.verify.bundle_accounting import Fault
 from marginweave.verify.bundle_statement import NOT_IN_ROWS
 from marginweave.verify.files import StatementAudit, audit_files
 from marginweave.verify.handover import hand_over, verifier
-from marginweave.base.errors import AuditError
-from marginweave.accounting.accounts import Account
-from marginweave.accounting.records import ReleaseRecord
-from marginweave.ledger import Ledger, ledger_location, upgrade
-from marginweave.ledger.audit import AuditedLedger, audit_ledger
-from marginweave.ledger.keys import Keyring, load_key
 from tests.support.homes import HOMES, unpack_home
 from tests.support.people_table import people
 from tests.support.plain_runs import run_plainly

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from sqlalchemy import URL, make_url
 
-from marginweave.base.budget import Neighbors
-from marginweave.measurements.plan import BudgetPlan
 from marginweave.accounting.accounts import Account
 from marginweave.accounting.records import ReleaseRecord
+from marginweave.base.budget import Neighbors
 from marginweave.ledger import Ledger, LedgerLocation, ledger_location, upgrade
+from marginweave.measurements.plan import BudgetPlan
 from tests.support.postgres import Server, postgres_server
 from tests.support.releases import ACCOUNT, DRAWS, gaussian, reserve_release, small_plan
 

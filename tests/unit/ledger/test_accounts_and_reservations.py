@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.base.errors import BudgetError, InputError
+from marginweave.accounting.accountants import gdp_epsilon, gdp_mu
 from marginweave.accounting.accounts import Account
 from marginweave.accounting.records import State
-from marginweave.accounting.accountants import gdp_epsilon, gdp_mu
+from marginweave.base.errors import BudgetError, InputError
 from marginweave.ledger import Ledger, ReleaseRequest
 from marginweave.ledger.boxes import box_for
 from tests.support.releases import ALONE, FULL, PROGRAM, gaussian, small_plan

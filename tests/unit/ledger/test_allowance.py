@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.base.budget import BasicAmount, Cost, amount
-from marginweave.measurements.plan import BudgetPlan, DrawKind, PlannedDraw
-from marginweave.base.errors import AuditError, BudgetError, InputError
+from marginweave.accounting.accountants import gdp_mu
 from marginweave.accounting.accounts import Account, Box
 from marginweave.accounting.records import Event, EventKind, ReleaseRecord, now
-from marginweave.accounting.accountants import gdp_mu
+from marginweave.base.budget import BasicAmount, Cost, amount
+from marginweave.base.errors import AuditError, BudgetError, InputError
 from marginweave.ledger import Ledger, accounts
 from marginweave.ledger.audit import audit_ledger
 from marginweave.ledger.keys import load_key
 from marginweave.ledger.tables import columns_of, event_of
+from marginweave.measurements.plan import BudgetPlan, DrawKind, PlannedDraw
 
 ALLOWANCE = BasicAmount(epsilon=Decimal("0.5"), delta=Decimal("1e-7"))
 Ask = Callable[..., ReleaseRecord]

@@ -8,9 +8,9 @@ from decimal import Decimal
 
 import pytest
 
-from marginweave.base.errors import AuditError, BudgetError, InputError
 from marginweave.accounting.accounts import Account
 from marginweave.accounting.records import Event, EventKind, ReleaseRecord, now
+from marginweave.base.errors import AuditError, BudgetError, InputError
 from marginweave.ledger import Ledger
 from marginweave.ledger.audit import audit_ledger
 from marginweave.ledger.keys import load_key

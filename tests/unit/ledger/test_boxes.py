@@ -9,20 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from marginweave.runs.preparation import open_ledger
-from marginweave.runs.request import read_request
-from marginweave.base.budget import BasicAmount
-from marginweave.base.errors import AuditError, BudgetError, InputError
 from marginweave.accounting.accounts import Account, Box
 from marginweave.accounting.records import Event, EventKind, now
-from marginweave.planning.split import plan_budget
+from marginweave.base.budget import BasicAmount
+from marginweave.base.errors import AuditError, BudgetError, InputError
 from marginweave.ledger import Ledger, ReleaseRequest, is_older, releases, upgrade
 from marginweave.ledger.audit import audit_ledger
 from marginweave.ledger.boxes import admitted
 from marginweave.ledger.keys import load_key
 from marginweave.ledger.replay import Replay
 from marginweave.ledger.rules import largest_epsilon
+from marginweave.planning.split import plan_budget
 from marginweave.publish.statement import ASSUMPTIONS, old_releases
+from marginweave.runs.preparation import open_ledger
+from marginweave.runs.request import read_request
 from tests.support.budget_plans import configuration
 from tests.support.places import REPOSITORY
 from tests.support.releases import FULL, gaussian, reserve_release, small_plan

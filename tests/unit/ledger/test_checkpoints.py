@@ -17,10 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from marginweave.flows.cli.app import app
-from marginweave.base.errors import AuditError, BudgetError
 from marginweave.accounting.accounts import Policy
 from marginweave.accounting.records import Event, EventKind
+from marginweave.base.errors import AuditError, BudgetError
+from marginweave.flows.cli.app import app
 from marginweave.ledger import Ledger, LedgerLocation
 from marginweave.ledger.audit import audit_ledger
 from marginweave.ledger.journal import Journal

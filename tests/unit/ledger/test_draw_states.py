@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from marginweave.accounting.records import State
 from marginweave.base.budget import Cost
 from marginweave.base.errors import BudgetError
-from marginweave.accounting.records import State
 from marginweave.ledger import Ledger
 from tests.support.releases import ACCOUNT, reserve_release, small_plan
 

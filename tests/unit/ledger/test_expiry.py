@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from marginweave.base.errors import BudgetError, InputError
 from marginweave.accounting.records import State
+from marginweave.base.errors import BudgetError, InputError
 from tests.support.databases import on_both
 from tests.support.releases import gaussian, small_plan
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from marginweave.base.errors import BudgetError, InputError, StageError
 from marginweave.accounting.records import Event, EventKind, now
+from marginweave.base.errors import BudgetError, InputError, StageError
 from marginweave.ledger import Ledger, LedgerLocation, keys
 from marginweave.ledger.audit import audit_ledger
 from marginweave.ledger.journal import Journal

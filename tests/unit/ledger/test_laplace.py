@@ -12,22 +12,22 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from marginweave.flows.cli.app import app
-from marginweave.forecast.account import account_forecast
-from marginweave.flows.prefect.schedules import Schedule
-from marginweave.runs.preparation import open_ledger
-from marginweave.runs.request import Request, read_request
-from marginweave.base.budget import BasicAmount, Cost, amount
-from marginweave.measurements.plan import BudgetPlan
-from marginweave.base.errors import AuditError, BudgetError
-from marginweave.accounting.accounts import Account, Policy
 from marginweave.accounting.accountants import gdp_mu
-from marginweave.planning.split import plan_budget
+from marginweave.accounting.accounts import Account, Policy
+from marginweave.base.budget import BasicAmount, Cost, amount
+from marginweave.base.errors import AuditError, BudgetError
+from marginweave.flows.cli.app import app
+from marginweave.flows.prefect.schedules import Schedule
+from marginweave.forecast.account import account_forecast
 from marginweave.ledger import Ledger, LedgerLocation, opening_for, releases
 from marginweave.ledger.audit import audit_ledger
 from marginweave.ledger.boxes import admitted
 from marginweave.ledger.keys import load_key
 from marginweave.ledger.rules import largest_epsilon
+from marginweave.measurements.plan import BudgetPlan
+from marginweave.planning.split import plan_budget
+from marginweave.runs.preparation import open_ledger
+from marginweave.runs.request import Request, read_request
 from tests.support.configurations import configuration, raw
 from tests.support.databases import on_both
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import URL, make_url
 
-from marginweave.base.errors import BudgetError, LostConnection
 from marginweave.accounting.records import Event
+from marginweave.base.errors import BudgetError, LostConnection
 from marginweave.ledger import Ledger, journal, ledger_location
 from tests.support.commit_proxy import CommitProxy, Mode, commit_proxy
 from tests.support.releases import ACCOUNT, reserve_release, small_plan

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from marginweave.base.errors import BudgetError, InputError
 from marginweave.accounting.records import State
-from marginweave.planning.split import plan_budget
+from marginweave.base.errors import BudgetError, InputError
 from marginweave.ledger import Ledger
+from marginweave.planning.split import plan_budget
 from tests.support.configurations import configuration
 from tests.support.databases import on_both
 from tests.support.releases import reserve_release

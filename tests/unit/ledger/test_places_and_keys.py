@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from marginweave.base.errors import BudgetError, InputError
 from marginweave.accounting.records import ReleaseRecord
+from marginweave.base.errors import BudgetError, InputError
 from marginweave.ledger import Ledger, creation, example_ledger_location, ledger_location, opening_command
 
 OPENING = "marginweave ledger open affairs --epsilon 1.0 --delta 1e-06"

@@ -12,18 +12,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.base.budget import BasicAmount, Cost, amount
-from marginweave.measurements.plan import BudgetPlan, DrawKind, PlannedDraw
-from marginweave.base.errors import AuditError, InputError
-from marginweave.planning.split import plan_budget
 from marginweave.accounting.sparse_histogram import joint_loss, threshold_delta
+from marginweave.base.budget import BasicAmount, Cost, amount
+from marginweave.base.errors import AuditError, InputError
 from marginweave.ledger import releases
 from marginweave.ledger.audit import audit_ledger
 from marginweave.ledger.keys import load_key
 from marginweave.ledger.plans import check_plan
 from marginweave.ledger.records import stated
 from marginweave.ledger.replay import Replay
+from marginweave.measurements.plan import BudgetPlan, DrawKind, PlannedDraw
 from marginweave.mechanisms.exponential import selection_mu
+from marginweave.planning.split import plan_budget
 from tests.support.budget_plans import configuration
 from tests.support.releases import FULL, WrittenDraw, gaussian, small_plan
 

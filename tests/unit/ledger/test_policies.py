@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from marginweave.flows.cli.app import app
-from marginweave.base.errors import AuditError, BudgetError, InputError
 from marginweave.accounting.accounts import Account, Policy
 from marginweave.accounting.records import EventKind
+from marginweave.base.errors import AuditError, BudgetError, InputError
+from marginweave.flows.cli.app import app
 from marginweave.ledger import Ledger
 from marginweave.ledger.audit import audit_ledger
 from marginweave.ledger.keys import load_key

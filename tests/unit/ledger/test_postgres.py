@@ -10,11 +10,11 @@ import pytest
 from sqlalchemy import make_url
 from sqlalchemy.exc import DBAPIError
 
-from marginweave.measurements.plan import BudgetPlan
-from marginweave.base.errors import BudgetError, InputError
 from marginweave.accounting.accounts import Account
 from marginweave.accounting.records import State
+from marginweave.base.errors import BudgetError, InputError
 from marginweave.ledger import Ledger, connection, creation, ledger_location, opening_command, upgrade
+from marginweave.measurements.plan import BudgetPlan
 from tests.support.releases import reserve_release
 
 pytestmark = pytest.mark.system

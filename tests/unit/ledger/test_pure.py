@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from marginweave.forecast.noise import noise_forecast
-from marginweave.base.budget import BasicAmount, Cost
-from marginweave.configuration.release import Configuration
-from marginweave.base.errors import BudgetError, InputError
 from marginweave.accounting.accounts import Account
 from marginweave.accounting.composition import account_epsilon, composed_epsilon
-from marginweave.planning.split import plan_budget
+from marginweave.base.budget import BasicAmount, Cost
+from marginweave.base.errors import BudgetError, InputError
+from marginweave.configuration.release import Configuration
+from marginweave.forecast.noise import noise_forecast
 from marginweave.ledger import Ledger
 from marginweave.ledger.audit import audit_ledger
 from marginweave.ledger.boxes import epsilon_left
 from marginweave.ledger.keys import load_key
+from marginweave.planning.split import plan_budget
 from tests.support.configurations import PRIVATE, configuration
 
 PAIRS = {"all": 2}

@@ -11,9 +11,9 @@ from multiprocessing.synchronize import Barrier
 
 import pytest
 
-from marginweave.base.errors import BudgetError
-from marginweave.accounting.records import EventKind, State
 from marginweave.accounting.accountants import gdp_epsilon
+from marginweave.accounting.records import EventKind, State
+from marginweave.base.errors import BudgetError
 from marginweave.ledger import Ledger, LedgerLocation
 from tests.support.databases import on_both
 from tests.support.releases import ACCOUNT, ALONE, FULL, reserve_release

@@ -13,18 +13,18 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from marginweave.flows.cli.app import app
+from marginweave.accounting.accountants import gdp_mu
+from marginweave.accounting.records import CHARGED, EventKind, ReleaseRecord, State
 from marginweave.base.budget import BasicAmount, Cost
 from marginweave.base.errors import AuditError, BudgetError, InputError
-from marginweave.accounting.records import CHARGED, EventKind, ReleaseRecord, State
-from marginweave.released.account import EpsilonDelta
-from marginweave.accounting.accountants import gdp_mu
+from marginweave.flows.cli.app import app
 from marginweave.ledger import Ledger, Witness, example_ledger_location, witness
 from marginweave.ledger.audit import AuditedLedger, audit_ledger
 from marginweave.ledger.boxes import unaccounted_cost
 from marginweave.ledger.keys import load_key
 from marginweave.ledger.reconciliation import OtherHomes
 from marginweave.ledger.witness import SEEN, Sighting
+from marginweave.released.account import EpsilonDelta
 from tests.support.releases import ACCOUNT, DRAWS, reserve_release, small_plan
 
 OUTPUTS = {"release/privacy.json": "ab" * 32}

@@ -9,10 +9,10 @@ from decimal import Decimal
 
 import pytest
 
-from marginweave.runs.overview import overview_page
-from marginweave.base.budget import BasicAmount, Cost, amount
 from marginweave.accounting.accountants import gdp_mu
+from marginweave.base.budget import BasicAmount, Cost, amount
 from marginweave.ledger.boxes import epsilon_left, total_with
+from marginweave.runs.overview import overview_page
 
 
 @pytest.mark.parametrize("spent", [0, 1, 3])

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from marginweave.base.errors import AuditError, BudgetError, InputError
 from marginweave.accounting.records import Event, EventKind, now
+from marginweave.base.errors import AuditError, BudgetError, InputError
 from marginweave.ledger import Ledger
 from marginweave.ledger.audit import Anchor, AuditedLedger, audit_ledger
 from marginweave.ledger.keys import Keyring, key_file, load_key

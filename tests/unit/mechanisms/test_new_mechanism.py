@@ -12,21 +12,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from marginweave.forecast.noise import forecast, noise_forecast
 from marginweave.base.arrays import Integers
 from marginweave.base.budget import BasicAmount, Cost
-from marginweave.configuration.release import Configuration
-from marginweave.measurements.plan import DrawKind
 from marginweave.base.errors import InputError
-from marginweave.planning.split import plan_budget
-from marginweave.tasks.aggregate import marginals as marginals_task
+from marginweave.configuration.release import Configuration
 from marginweave.counts.noise import with_terms
 from marginweave.counts.payloads import unpack_measurements
 from marginweave.estimate.intervals import count_interval
+from marginweave.forecast.noise import forecast, noise_forecast
 from marginweave.ledger.plans import check_plan
+from marginweave.measurements.plan import DrawKind
 from marginweave.mechanisms.base import CountNoise, l1_sensitivity
 from marginweave.mechanisms.catalogue import MECHANISMS
 from marginweave.mechanisms.randomness import DrawBits
+from marginweave.planning.split import plan_budget
+from marginweave.tasks.aggregate import marginals as marginals_task
 from tests.support.configurations import configuration
 from tests.support.level_draws import category, table_of
 from tests.support.stage_draws import ENCODED, MARGINALS, Stages

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from marginweave.base.errors import InputError
-from marginweave.measurements.tables import Marginals, Measurement
 from marginweave.counts.discovery import count_values, discover_labels
 from marginweave.counts.payloads import (
     measurement_bytes,
@@ -21,16 +20,17 @@ from marginweave.counts.payloads import (
     unpack_marginals,
     unpack_measurements,
 )
-from marginweave.prepare.codes import EncodedTable
+from marginweave.domain.zeros import structural_masks
+from marginweave.estimate.earlier import read_measurements
 from marginweave.estimate.intervals import marginal_intervals
+from marginweave.estimate.marginals import listed_counts, marginal_counts, normalize_marginals
+from marginweave.measurements.tables import Marginals, Measurement
 from marginweave.mechanisms.gaussian import noise_sigma
 from marginweave.mechanisms.randomness import fresh_bits
-from marginweave.estimate.earlier import read_measurements
-from marginweave.estimate.marginals import listed_counts, marginal_counts, normalize_marginals
+from marginweave.prepare.codes import EncodedTable
 from marginweave.publish.measured_tables import marginal_facts, measurements_table
 from marginweave.publish.tables import counts_table
 from marginweave.publish.wording import reader_warnings
-from marginweave.domain.zeros import structural_masks
 from tests.support.configurations import configuration
 from tests.support.noisy_counts import counts_of, parts
 from tests.support.noisy_marginals import CLIQUES, config, marginals

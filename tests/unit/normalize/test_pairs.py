@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from marginweave.configuration.attributes import forbidden_codes
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.synthesis import SynthesisSettings
+from marginweave.domain.zeros import domain_sizes
+from marginweave.estimate.marginals import all_pairs, marginal_counts, normalize_marginals
 from marginweave.measurements.combinations import Domain
 from marginweave.measurements.tables import Marginals, Measurement
-from marginweave.estimate.marginals import all_pairs, marginal_counts, normalize_marginals
-from marginweave.domain.zeros import domain_sizes
 from tests.support.configurations import configuration
 from tests.support.noisy_counts import counts_of, parts
 from tests.support.synthesized import synthesize_codes

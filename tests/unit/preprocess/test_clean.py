@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marginweave.configuration.columns import Category, NumberColumn
 from marginweave.columns import values_of
+from marginweave.configuration.columns import Category, NumberColumn
 from marginweave.prepare.clean import clean_table
 from tests.support.configurations import configuration
 

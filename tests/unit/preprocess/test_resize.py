@@ -10,10 +10,10 @@ import pytest
 from scipy import stats
 
 from marginweave.base.budget import Neighbors, Stability
-from marginweave.configuration.preparation import ResizeSettings
 from marginweave.base.errors import InputError
-from marginweave.prepare.encode import sampled_rows
+from marginweave.configuration.preparation import ResizeSettings
 from marginweave.mechanisms.randomness import KeyedBits
+from marginweave.prepare.encode import sampled_rows
 from tests.support.configurations import configuration
 from tests.support.tables import completed, encoded, fixed_streams
 

@@ -11,16 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from marginweave.configuration.release import Configuration
-from marginweave.configuration.synthesis import AnySynthesis, GumSynthesis, MixtureSynthesis, SynthesisSettings
 from marginweave.base.errors import InputError
 from marginweave.configuration.load import as_read_by_0_1_0, parse_configuration
-from marginweave.records.decode import decode_table
-from marginweave.prepare.encode import imputation_weights, imputed_codes
+from marginweave.configuration.release import Configuration
+from marginweave.configuration.synthesis import AnySynthesis, GumSynthesis, MixtureSynthesis, SynthesisSettings
+from marginweave.domain.zeros import domain_sizes
 from marginweave.estimate.marginals import normalize_marginals
 from marginweave.prepare.clean import clean_table
+from marginweave.prepare.encode import imputation_weights, imputed_codes
 from marginweave.publish.preparation_words import preparation_words
-from marginweave.domain.zeros import domain_sizes
+from marginweave.records.decode import decode_table
 from tests.support import noisy_marginals
 from tests.support.column_kinds import KINDS
 from tests.support.configurations import configuration, raw

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from marginweave.measurements.combinations import Aggregates, Level, LevelNoise
-from marginweave.planning.split import plan_budget
 from marginweave.mechanisms.percentile import rank_error
+from marginweave.planning.split import plan_budget
 from marginweave.publish.statement import promise
 from marginweave.publish.wording import invented, reader_warnings
 from tests.support.configurations import configuration

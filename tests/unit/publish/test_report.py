@@ -16,17 +16,17 @@ import pyarrow as pa
 import pytest
 
 from marginweave.configuration.question import read_question
-from marginweave.measurements.combinations import Domain, LevelNoise
-from marginweave.released.evaluation import BrokenRule, Evaluation, LengthMetrics, MarginalDistance
-from marginweave.released.verdict import Publication, VerdictSummary
-from marginweave.planning.split import plan_budget
 from marginweave.estimate.intervals import release_intervals
 from marginweave.evaluate.verdict import verdict
+from marginweave.measurements.combinations import Domain, LevelNoise
+from marginweave.planning.split import plan_budget
 from marginweave.publish.best import MOST_ORDERED, MOST_VALUES, Distribution, ValueCounts, distributions
 from marginweave.publish.conclusions import conclusions
 from marginweave.publish.figures import association_figure, distribution_figure, strongest_pairs, worst_marginals_figure
 from marginweave.publish.pages import release_pages, render_explorer, render_report
 from marginweave.publish.reader import PublishedRelease, record_codes
+from marginweave.released.evaluation import BrokenRule, Evaluation, LengthMetrics, MarginalDistance
+from marginweave.released.verdict import Publication, VerdictSummary
 from tests.support.configurations import configuration
 from tests.support.noisy_marginals import LEVELS
 from tests.support.published import (

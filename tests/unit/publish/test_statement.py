@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from marginweave.counts.discovery import discovery
+from marginweave.counts.selection import scoring
 from marginweave.forecast.noise import forecast
 from marginweave.measurements.combinations import Aggregates, Domain
 from marginweave.planning.split import plan_budget
-from marginweave.counts.discovery import discovery
-from marginweave.counts.selection import scoring
 from marginweave.publish.statement import APPROVED, APPROVED_AFTER_A_LOOK, promise
 from tests.support.configurations import configuration
 from tests.support.published import ACCOUNT, FACTS, stated

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.base.errors import MachineError
 from marginweave.base.durable import file_digest, streamed_file
+from marginweave.base.errors import MachineError
 from marginweave.prepare.clean import clean_table
 from marginweave.publish import synthetic, tables
 from marginweave.publish.synthetic import write_synthetic

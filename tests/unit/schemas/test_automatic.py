@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from marginweave.base.errors import InputError
+from marginweave.configuration.default_records import automatic_method, fitting_seconds
 from marginweave.configuration.marginals import AllCliques
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.synthesis import MixtureSynthesis
-from marginweave.base.errors import InputError
-from marginweave.configuration.default_records import automatic_method, fitting_seconds
 from tests.support.configurations import configuration
 
 MARGINALS = {"aggregate__method": "marginals"}

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
+from marginweave.base.errors import InputError
 from marginweave.configuration.code_lists import column_words, with_code_lists
 from marginweave.configuration.columns import Category
-from marginweave.configuration.release import Configuration
-from marginweave.base.errors import InputError
 from marginweave.configuration.load import load_configuration, parse_configuration
+from marginweave.configuration.release import Configuration
 from tests.support.configurations import raw
 
 SEX = {"1": "male", "2": "female", "9": "not known"}

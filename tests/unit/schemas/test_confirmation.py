@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from marginweave.configuration.release import Configuration
 from marginweave.base.errors import InputError
 from marginweave.configuration.load import load_configuration
+from marginweave.configuration.release import Configuration
 from tests.support.configurations import configuration
 
 TOWN = {"type": "category", "domain": "private"}

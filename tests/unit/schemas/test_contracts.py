@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.schemas.contracts import check_aggregates, check_codes, check_contract, clean_schema
 from marginweave.base.errors import StageError
-from marginweave.prepare.codes import encode_table
 from marginweave.estimate.normalize import normalize
 from marginweave.prepare.clean import clean_frame, clean_table
+from marginweave.prepare.codes import encode_table
+from marginweave.schemas.contracts import check_aggregates, check_codes, check_contract, clean_schema
 from tests.support.column_kinds import KINDS
 from tests.support.configurations import configuration
 from tests.support.noisy_counts import aggregates_of

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from marginweave.runs.request import read_request
+from marginweave.base.errors import InputError
 from marginweave.configuration.execution import Execution
 from marginweave.configuration.release import Configuration
-from marginweave.base.errors import InputError
+from marginweave.runs.request import read_request
 from tests.support.configurations import configuration
 
 FILES = {"ca": "ca.pem", "cert": "client.pem", "key": "client-key.pem"}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from marginweave.configuration.release import Configuration
 from marginweave.base.errors import InputError
+from marginweave.configuration.release import Configuration
 from tests.support.configurations import BASE, configuration
 
 COLUMNS = {

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from marginweave.base.errors import InputError
 from marginweave.configuration.columns import NumberColumn
+from marginweave.configuration.load import parse_configuration
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.yaml_source import parse_yaml
-from marginweave.base.errors import InputError
-from marginweave.configuration.load import parse_configuration
 from tests.support.configurations import configuration, raw
 
 SEEDED = {"synthesize__method": "aggregate-seeded"}

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from marginweave.base.errors import InputError
 from marginweave.configuration.marginals import AdaptiveCliques, AllCliques, MarginalSettings
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.synthesis import GumSynthesis, MixtureSynthesis, SynthesisSettings
-from marginweave.base.errors import InputError
 from tests.support.configurations import configuration
 
 MARGINALS = {"aggregate__method": "marginals"}

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from marginweave.configuration.release import Configuration
 from marginweave.base.errors import InputError
+from marginweave.configuration.release import Configuration
 from tests.support.configurations import configuration
 
 

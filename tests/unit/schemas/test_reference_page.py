@@ -23,14 +23,12 @@ from marginweave.configuration.columns import (
 from marginweave.configuration.columns.base import ColumnBase
 from marginweave.configuration.columns.binned import BinSteps, Histogram
 from marginweave.configuration.columns.scales import LogBins, QuantileBins
-from marginweave.configuration.rules.computed import DeterminedColumn, DifferenceColumn, SumColumn
-from marginweave.configuration.rules.conditions import Condition
 from marginweave.configuration.earlier import KnownRelease
 from marginweave.configuration.evaluation import EvaluationSettings, ExpectationSettings, PaidSettings, PublishSettings
 from marginweave.configuration.execution import EngineSettings, SourceFile
 from marginweave.configuration.k_tuples import AdaptiveThresholds, AggregateSettings, FixedThresholds
 from marginweave.configuration.known import KnownTable, TotalsFile
-from marginweave.configuration.rules.levels import LevelColumn
+from marginweave.configuration.load import load_configuration, parse_configuration
 from marginweave.configuration.marginals import AdaptiveCliques, AllCliques, MarginalSettings
 from marginweave.configuration.preparation import (
     GaussianImputation,
@@ -40,10 +38,12 @@ from marginweave.configuration.preparation import (
 )
 from marginweave.configuration.privacy import PrivacySettings, SubjectUnit
 from marginweave.configuration.release import Configuration
+from marginweave.configuration.rules.computed import DeterminedColumn, DifferenceColumn, SumColumn
+from marginweave.configuration.rules.conditions import Condition
+from marginweave.configuration.rules.levels import LevelColumn
 from marginweave.configuration.rules.structure import AppliesRule, AtMostRule, GroupedColumns, OrderedColumns, Structure
 from marginweave.configuration.synthesis import GumSynthesis, MixtureSynthesis, PgmSynthesis, SynthesisSettings
 from marginweave.configuration.yaml_source import parse_yaml
-from marginweave.configuration.load import load_configuration, parse_configuration
 from tests.support.configurations import raw
 
 ROOT = Path(__file__).resolve().parents[3]

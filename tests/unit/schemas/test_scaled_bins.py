@@ -10,8 +10,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from marginweave.configuration.columns import NumberColumn
 from marginweave.base.errors import InputError
+from marginweave.configuration.columns import NumberColumn
 from marginweave.prepare.quantiles import bought_bins
 from tests.support.configurations import configuration
 

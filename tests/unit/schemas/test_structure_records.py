@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from marginweave.base.errors import InputError
 from marginweave.configuration.attributes import Attribute, check_records
 from marginweave.configuration.rules.record_search import find_record
-from marginweave.base.errors import InputError
 from tests.support.configurations import configuration
 
 SURE = {"type": "category", "missing": [], "outside": "error"}

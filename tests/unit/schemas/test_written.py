@@ -11,10 +11,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.configuration.release import Configuration
-from marginweave.configuration.yaml_source import canonical_written, mapping_of, parse_yaml
 from marginweave.configuration import defaults
 from marginweave.configuration.load import as_read_by_0_1_0, load_configuration, parse_configuration, resolve
+from marginweave.configuration.release import Configuration
+from marginweave.configuration.yaml_source import canonical_written, mapping_of, parse_yaml
 from tests.support.configurations import raw
 from tests.support.homes import HOMES, unpack_home
 

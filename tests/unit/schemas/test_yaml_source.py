@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marginweave.configuration.yaml_source import parse_yaml, read_yaml
 from marginweave.base.errors import InputError
+from marginweave.configuration.yaml_source import parse_yaml, read_yaml
 
 
 def test_codes_under_values_are_texts_as_written() -> None:

@@ -14,14 +14,14 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marginweave.runs.limits import check_size
-from marginweave.runs.request import read_request
-from marginweave.configuration.synthesis import PgmSynthesis
 from marginweave.base.errors import InputError
-from marginweave.measurements.tables import Clique, Mask, Measurement
-from marginweave.counts.selection import select_marginals
+from marginweave.configuration.synthesis import PgmSynthesis
 from marginweave.counts import graphical
 from marginweave.counts.graphical import Tree, choose_measurements, model_cells, model_fits, tree_tables
+from marginweave.counts.selection import select_marginals
+from marginweave.measurements.tables import Clique, Mask, Measurement
+from marginweave.runs.limits import check_size
+from marginweave.runs.request import read_request
 from tests.support.configurations import configuration, raw
 from tests.support.synthesized import graphical_sampler
 

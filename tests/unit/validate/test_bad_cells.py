@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from marginweave.configuration.execution import SourceFile
-from marginweave.configuration.yaml_source import parse_yaml
-from marginweave.schemas.contracts import check_contract, input_schema
 from marginweave.base.errors import InputError
+from marginweave.configuration.execution import SourceFile
 from marginweave.configuration.load import parse_configuration
+from marginweave.configuration.yaml_source import parse_yaml
 from marginweave.prepare.clean import clean_table
+from marginweave.schemas.contracts import check_contract, input_schema
 from marginweave.sources.source import TableSource
 from tests.support.configurations import configuration
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from marginweave.schemas.contracts import check_contract, input_schema, output_schema
 from marginweave.base.errors import InputError, StageError
+from marginweave.schemas.contracts import check_contract, input_schema, output_schema
 from marginweave.schemas.expectations import Suite
 from marginweave.sources.suites import read_suite
 from tests.support.configurations import configuration

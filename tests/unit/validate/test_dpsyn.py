@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from marginweave.base.errors import InputError
 from marginweave.configuration.execution import SourceFile
+from marginweave.configuration.load import parse_configuration
 from marginweave.configuration.marginals import AllCliques
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.yaml_source import parse_yaml
-from marginweave.base.errors import InputError
-from marginweave.configuration.load import parse_configuration
 from marginweave.drafts.dpsyn import Conversion, convert_dpsyn
 
 RUN = {"epsilon": 10.0, "delta": 3.4e-11, "max_records": 1000, "max_records_per_individual": 1}

@@ -14,16 +14,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from marginweave.flows.cli.app import app
+from marginweave.base.errors import InputError
 from marginweave.configuration.columns import MeasuredColumn
 from marginweave.configuration.execution import SourceFile
+from marginweave.configuration.load import parse_configuration
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.values import ValueMatcher
 from marginweave.configuration.yaml_source import parse_yaml
-from marginweave.base.errors import InputError
-from marginweave.configuration.load import parse_configuration
 from marginweave.drafts.draft import draft_configuration, flow
 from marginweave.drafts.draft_columns import ColumnDraft, look_at, rounded_outward
+from marginweave.flows.cli.app import app
 
 ROWS = 60
 

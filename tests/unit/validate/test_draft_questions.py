@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from marginweave.base.errors import InputError
 from marginweave.configuration.columns.category import ValuedColumn
 from marginweave.configuration.execution import SourceFile
+from marginweave.configuration.load import load_configuration, parse_configuration
 from marginweave.configuration.values import number
 from marginweave.configuration.yaml_source import parse_yaml
-from marginweave.base.errors import InputError
-from marginweave.configuration.load import load_configuration, parse_configuration
 from marginweave.drafts.draft import draft_configuration
 from marginweave.drafts.draft_columns import ColumnDraft, look_at
 from marginweave.drafts.draft_unit import near_on_grid, on_grid, subject_of

@@ -18,15 +18,15 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from marginweave.base.errors import InputError
+from marginweave.base.text_files import recognise_delimiter, recognise_encoding
 from marginweave.configuration.execution import SourceFile
 from marginweave.configuration.number_texts import MARKS, USUAL, NumberForm
 from marginweave.configuration.values import number
-from marginweave.base.errors import InputError
-from marginweave.base.text_files import recognise_delimiter, recognise_encoding
+from marginweave.drafts.recognise import recognise
 from marginweave.prepare.clean import clean_table
 from marginweave.sources.kinds import check_kind
 from marginweave.sources.number_cells import plain_numbers
-from marginweave.drafts.recognise import recognise
 from marginweave.sources.source import TableSource, check_source, source_columns
 from tests.support.configurations import configuration
 

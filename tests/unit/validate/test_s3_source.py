@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marginweave.configuration.execution import SourceFile, check_place
 from marginweave.base.errors import InputError
 from marginweave.base.places import is_path
+from marginweave.configuration.execution import SourceFile, check_place
 from marginweave.sources import parts
 from marginweave.sources.source import TableSource, check_source, source_columns
 from tests.support.s3_server import SECRET, S3Server, s3_server

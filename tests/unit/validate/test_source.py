@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.configuration.execution import SourceFile
 from marginweave.base.errors import InputError
+from marginweave.configuration.execution import SourceFile
 from marginweave.sources.source import TableSource, source_columns
 from tests.support.configurations import configuration
 from tests.support.tables import prepare_rows
