@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from marginweave.draws.references import RunReference
 from marginweave.runs.lookup import finished_run
 from marginweave.runs.request import ledger_file_of, original_request
 from marginweave.sources.parts import find_from
-
-if TYPE_CHECKING:
-    pass
 
 
 def attack_release(home: Path, run: str, source: str | None, holdout: Path) -> Path:
@@ -36,8 +32,8 @@ def evaluate_internally(home: Path, run: str, source: str | None) -> Path:
     from ..tasks.publish import report_internally
 
     reference = _reference(home, run, source)
-    compare_internally.fn(reference)
-    report_internally.fn(reference)
+    compare_internally(reference)
+    report_internally(reference)
     return reference.folder.internal_report
 
 

@@ -13,14 +13,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, ParamSpec, TypeVar
 
-from prefect import flow
+from prefect import flow, task
+from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import State
 from prefect.context import TagsContext
 from prefect.runtime import flow_run
+from prefect.tasks import Task
 from pydantic import Field
 
-from marginweave.base.errors import BudgetError, InputError, MarginweaveError
+from marginweave.base.errors import BudgetError, InputError, MachineError, MarginweaveError
 from marginweave.base.interruption import INTERRUPTION
 from marginweave.checkpoints.run_folder import staged_release
 from marginweave.configuration.release import Configuration
@@ -54,7 +57,7 @@ from ..tasks.normalize import normalize_counts
 from ..tasks.paid import buy_evaluation
 from ..tasks.preprocess import preprocess, release_bounds
 from ..tasks.publish import publish, report_internally
-from ..tasks.stage import quiet
+from ..tasks.stage import quiet, stage_of
 from ..tasks.synthesize import fit_model, synthesize
 from ..tasks.validate import validate
 from .prefect import records as prefect_records
@@ -65,6 +68,35 @@ from .prefect.records import announced, end_dead_attempts, warn_of_exhaustion
 from .prefect.reporting import report_to_prefect
 from .prefect.servers import end_with
 from .prefect.session import log_to
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+_BACK_OFF_SECONDS = (1.0, 4.0, 16.0)
+
+
+def as_task(function: Callable[P, R]) -> Task[P, R]:
+    """Make a Prefect task of a stage: the one place where a plain function of `tasks/` becomes one.
+
+    No result caching: a cached table would be a copy of private rows outside the checkpoint store. No retries, as a draw may
+    only be repeated through the ledger, except for a patient stage, which draws nothing: it waits out a fault of the machine
+    (`MachineError`), and no other.
+    """
+    stage = stage_of(function)
+    return task(
+        name=stage.name,
+        task_run_name=stage.run_name,
+        retries=len(_BACK_OFF_SECONDS) if stage.patient else 0,
+        retry_delay_seconds=list(_BACK_OFF_SECONDS),
+        retry_condition_fn=_is_machine_fault,
+        cache_policy=NO_CACHE,
+        persist_result=False,
+        log_prints=False,
+    )(function)
+
+
+def _is_machine_fault(_task: object, _run: object, state: State[Any]) -> bool:
+    return isinstance(state.result(raise_on_failure=False), MachineError)
 
 
 def _flow_run_name() -> str:
@@ -127,8 +159,8 @@ def release(
                         # while it writes something else, and is asked again two seconds later.
                         _release(private)
                 if internal_evaluation_due(private):  # reads a release that is fixed, and writes to internal/ only
-                    compare_internally(private)
-                    report_internally(private)
+                    as_task(compare_internally)(private)
+                    as_task(report_internally)(private)
                 place = place_of_files(request.folder)
             waits = place != request.folder.release
             if SERVICE in os.environ:  # a command says more at its end
@@ -181,7 +213,8 @@ def _release(private: RunReference) -> None:
     stages = _counting_stages(configuration, plan)
     bought, paid = bool(configuration.bought_before), configuration.evaluate.paid is not None
     fits = isinstance(configuration.synthesize, MixtureSynthesis)
-    book = Bookkeeper(private.folder, stages=_ALWAYS + bought + fits + paid + len(stages))
+    count = _ALWAYS + bought + fits + paid + len(stages)
+    book = Bookkeeper(private.folder, stages=count, wrap=as_task)
 
     validated = book.stage("validate", validate, private)
     preprocessed = book.stage("preprocess", preprocess, private, validated)
@@ -214,10 +247,10 @@ def _release(private: RunReference) -> None:
 
 @dataclass(frozen=True)
 class _CountingStage:
-    """A stage that counts: its name, the task that it runs, the stage whose result it is given, and its `number`, if any."""
+    """A stage that counts: its name and function, the stage whose result it is given, and its `number`, if any."""
 
     name: str
-    task: Callable[..., StageResult]
+    function: Callable[..., StageResult]
     source: str | None = "encode"
     number: int | None = None
 
@@ -250,8 +283,8 @@ def _count(
     """
     results = {"encode": encoded}
     for stage in stages:
-        if stage.task is not measure_round or rounds_left(private):
+        if stage.function is not measure_round or rounds_left(private):
             given = [results[stage.source]] if stage.source is not None else []
             number = [] if stage.number is None else [stage.number]
-            results[stage.name] = book.stage(stage.name, stage.task, private, *given, *number)
+            results[stage.name] = book.stage(stage.name, stage.function, private, *given, *number)
     return results[stages[-1].name]

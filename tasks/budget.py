@@ -13,10 +13,10 @@ from marginweave.ledger.rules import largest_epsilon
 from marginweave.measurements.plan import BudgetPlan
 from marginweave.sources.source import TableSource
 
-from .stage import stage_task
+from .stage import stage
 
 
-@stage_task("budget")
+@stage("budget")
 def reserve_budget(reference: RunReference, plan: BudgetPlan, actor: str) -> None:
     """Book every planned draw as RESERVED in the account of the dataset; the same release again changes nothing.
 

@@ -16,13 +16,13 @@ from marginweave.records.decode import decode_table, label_counts, typed_table
 from ..schemas.contracts import check_contract, output_schema
 from ..schemas.expectations import Suite
 from .normalize import load_counts, released_counts
-from .stage import stage_task
+from .stage import stage
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-@stage_task("decode")
+@stage("decode")
 def decode(
     reference: DerivedReference, synthesized: StageResult, normalized: StageResult, suite: Path | None
 ) -> StageResult:

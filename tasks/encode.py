@@ -16,10 +16,10 @@ from marginweave.prepare.encode import encode_blocks
 
 from ..schemas.contracts import check_codes
 from .preprocess import open_clean
-from .stage import stage_task
+from .stage import stage
 
 
-@stage_task("encode")
+@stage("encode")
 def encode(reference: RunReference, preprocessed: StageResult) -> StageResult:
     """The encoded table, one small unsigned integer a value; missing values imputed and the table resized where declared."""
     configuration = reference.resolved

@@ -24,7 +24,7 @@ from marginweave.measurements.tables import Marginals
 from marginweave.released.evaluation import BrokenRule, DistanceBounds, Evaluation
 
 from .normalize import load_counts, released_counts
-from .stage import stage_task
+from .stage import stage
 
 _DISTANCE = (
     "sum of |count - synthetic count| over {cells} of these attributes, in records, the synthetic counts weighted to the "
@@ -40,7 +40,7 @@ _MEASURED = _DISTANCE.format(cells="all cells, missing as a value,", counts="tho
 _INPUTS = ("synthesize", "normalize", "decode", "collect", "paid", "fit")
 
 
-@stage_task("evaluate")
+@stage("evaluate")
 def evaluate(reference: DerivedReference, parts: dict[str, StageResult]) -> StageResult:
     """How well the synthetic records keep the released counts and the rules, and how far from the sensitive ones they can be.
 

@@ -1,8 +1,7 @@
-"""The internal comparison and attacks: the one stage right of `aggregate` that reads private rows; never for release."""
+"""The internal comparison: the one stage right of `aggregate` that reads private rows; never for release."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
 
 from marginweave.base.durable import PRIVATE_MODE, replace_file
 from marginweave.checkpoints.codecs import plain_table
@@ -10,7 +9,7 @@ from marginweave.configuration.rules.structure import Structure
 from marginweave.draws.references import RunReference
 from marginweave.evaluate.internal import (
     RawBlocks,
-    _published_configuration,
+    published_configuration,
     check_source,
     encoded_rows,
     joined_tables,
@@ -23,13 +22,10 @@ from marginweave.evaluate.rules import add_rules, broken_rules
 from marginweave.measurements.combinations import Domain
 from marginweave.sources.source import TableSource, source_columns
 
-from .stage import stage_task
-
-if TYPE_CHECKING:
-    pass
+from .stage import stage
 
 
-@stage_task("evaluate internally")
+@stage("evaluate internally")
 def compare_internally(reference: RunReference) -> None:
     """Compare the published synthetic table with the sensitive one and write `internal/evaluation.json` (0600).
 
@@ -39,7 +35,7 @@ def compare_internally(reference: RunReference) -> None:
     Raises:
         InputError: the source is not the one the release was made from.
     """
-    manifest, configuration = reference.manifest, _published_configuration(reference)
+    manifest, configuration = reference.manifest, published_configuration(reference)
     source = TableSource.of(reference.source, configuration)
     with source.unchanged(f"the source was changed while run {manifest.run} was compared with it"):
         check_source(reference, source)

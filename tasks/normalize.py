@@ -12,7 +12,7 @@ from marginweave.measurements.combinations import Aggregates
 from marginweave.measurements.tables import Marginals
 
 from ..schemas.contracts import check_aggregates
-from .stage import stage_task
+from .stage import stage
 
 
 def load_counts(reference: DerivedReference, result: StageResult) -> Aggregates | Marginals:
@@ -26,7 +26,7 @@ def released_counts(counts: Aggregates | Marginals, configuration: Configuration
     return marginal_counts(counts, configuration) if isinstance(counts, Marginals) else counts
 
 
-@stage_task("normalize")
+@stage("normalize")
 def normalize_counts(reference: DerivedReference, collected: StageResult) -> StageResult:
     """Counts that are monotone and closed under sub-combinations, or consistent marginals. DP: post-processing."""
 

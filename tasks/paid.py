@@ -16,16 +16,16 @@ from marginweave.counts.marginal_rows import Rows, open_encoded
 from marginweave.draws.draw import draw_once
 from marginweave.draws.protocol import PreparedDraw
 from marginweave.draws.references import RunReference, StageResult
-from marginweave.evaluate.paid import _compared, _digest, mean_count_error
+from marginweave.evaluate.paid import bought_marginals, mean_count_error, records_digest
 from marginweave.measurements.plan import DrawKind
 from marginweave.mechanisms.base import l1_sensitivity
 from marginweave.mechanisms.gaussian import add_noise, gaussian_terms, query_sigma
 
 from .normalize import load_counts, released_counts
-from .stage import stage_task
+from .stage import stage
 
 
-@stage_task("buy evaluation")
+@stage("buy evaluation")
 def buy_evaluation(
     reference: RunReference, encoded: StageResult, synthesized: StageResult, normalized: StageResult
 ) -> StageResult:
@@ -55,11 +55,11 @@ def _prepared(
     blocks = open_encoded(reference, encoded)
     private = {j: counts.domain.labels[j] for j, attribute in enumerate(configuration.attributes) if attribute.private}
     rows = Rows(encoded=blocks, private=private, sizes=counts.domain.sizes)
-    _, marginals = _compared(configuration)
+    _, marginals = bought_marginals(configuration)
     records = Unpacked(unpack_codes, made)
     error = mean_count_error(rows, records, counts.domain, marginals, counts.record_count, configuration.memory)
     sigma = query_sigma(reference.plan.draw(DrawKind.EVALUATION), configuration.stability)
-    exact, digest = np.array([error], np.int64), _digest(made)
+    exact, digest = np.array([error], np.int64), records_digest(made)
     return PreparedDraw(
         inputs=text_digest([digest, counts_digest([exact])]),
         used={**gaussian_terms(sigma), "sensitivity": l1_sensitivity(configuration.stability)},

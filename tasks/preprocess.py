@@ -36,10 +36,10 @@ from marginweave.prepare.quantiles import bought_bins, fine_counts
 from marginweave.prepare.rows import prepare_blocks
 
 from ..schemas.contracts import check_contract, clean_schema
-from .stage import stage_task
+from .stage import stage
 
 
-@stage_task("preprocess")
+@stage("preprocess")
 def preprocess(reference: RunReference, validated: StageResult) -> StageResult:
     """The clean table: at most theta rows or one record of everybody, missing values explicit, numbers inside bounds."""
     configuration, folder = reference.configuration, reference.folder.private
@@ -59,7 +59,7 @@ def open_clean(reference: RunReference, preprocessed: StageResult) -> CleanBlock
     return CleanBlocks(reference.load_blocks(preprocessed))
 
 
-@stage_task("release bounds")
+@stage("release bounds")
 def release_bounds(reference: RunReference, preprocessed: StageResult) -> StageResult:
     """Private bounds from two quantiles of each column that has them, and the bins of quantiles from a fine marginal of each.
 

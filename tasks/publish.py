@@ -35,10 +35,10 @@ from marginweave.released.evaluation import Evaluation, InternalEvaluation
 from marginweave.released.statement import MarginalsStatement, PrivacyStatement, ReleaseFacts
 
 from .normalize import load_counts, released_counts
-from .stage import stage_task
+from .stage import stage
 
 
-@stage_task("publish", patient=True)
+@stage("publish", patient=True)
 def publish(
     reference: DerivedReference,
     place: Path,
@@ -136,7 +136,7 @@ def counts_and_marginals(
     return aggregates, intervals, files, statement
 
 
-@stage_task("report internally", patient=True)
+@stage("report internally", patient=True)
 def report_internally(reference: RunReference) -> None:
     """Write `internal/report.html` (0600) from the release and `internal/evaluation.json`. DP: none.
 

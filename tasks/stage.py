@@ -1,57 +1,62 @@
-"""What the tasks of all stages share: a Prefect task that never repeats by itself, never caches, and never quotes data."""
+"""What the stages share: a name, and that none of their exceptions quotes data.
+
+A stage is a plain function. `flows/release.py` makes a Prefect task of it; whoever runs stages in process calls it as it is.
+"""
 
 from __future__ import annotations
 
 import functools
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
-
-from prefect import task
-from prefect.cache_policies import NO_CACHE
-from prefect.client.schemas.objects import State
-from prefect.tasks import Task
 
 from marginweave.base.errors import InputError, MachineError, MarginweaveError, OperatorError, StageError, place_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-BACK_OFF_SECONDS = (1.0, 4.0, 16.0)
 
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """What is said of a stage beside its function: what `@stage` was given.
 
-def stage_task(
-    stage: str, run_name: str | None = None, *, patient: bool = False
-) -> Callable[[Callable[P, R]], Task[P, R]]:
-    """Make a function the Prefect task of `stage`.
-
-    No result caching: a cached frame would be a copy of private rows outside the checkpoint store. No retries, as a draw may
-    only be repeated through the ledger, except for a `patient` stage, which draws nothing: it waits out a fault of the machine
-    (`MachineError`), and no other.
+    Attributes:
+        name: Of the stage; its errors and its task have it.
+        run_name: Of one run of it: `{length}` stands for the argument of that name.
+        patient: Whether it may be tried again after a fault of the machine (`MachineError`): it draws nothing.
     """
-    as_task = task(
-        name=stage,
-        task_run_name=run_name or stage,
-        retries=len(BACK_OFF_SECONDS) if patient else 0,
-        retry_delay_seconds=list(BACK_OFF_SECONDS),
-        retry_condition_fn=_is_machine_fault,
-        cache_policy=NO_CACHE,
-        persist_result=False,
-        log_prints=False,
-    )
-    silence = quiet(stage)
 
-    def decorate(function: Callable[P, R]) -> Task[P, R]:
-        return as_task(silence(function))
+    name: str
+    run_name: str
+    patient: bool
+
+
+def stage(
+    name: str, *, run_name: str | None = None, patient: bool = False
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Make a function the stage `name`: quiet, as `quiet` says, and known to `stage_of`. `Stage` has the arguments."""
+    facts = Stage(name=name, run_name=run_name or name, patient=patient)
+    silence = quiet(name)
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        call = silence(function)
+        vars(call)[_FACTS] = facts
+        return call
 
     return decorate
 
 
-def _is_machine_fault(_task: object, _run: object, state: State[Any]) -> bool:
-    return isinstance(state.result(raise_on_failure=False), MachineError)
+_FACTS = "_marginweave_stage"
 
 
-def quiet(stage: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def stage_of(function: Callable[..., Any]) -> Stage:
+    """Return what is said of the stage `function`. Raises KeyError for a function that is none."""
+    facts: Stage = vars(function)[_FACTS]
+    return facts
+
+
+def quiet(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Let no exception pass whose text depends on the data: Prefect stores and logs it.
 
     What a library raised becomes a StageError that names its type and place; a broken rule of the input becomes an
@@ -72,7 +77,7 @@ def quiet(stage: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
                 raise
             except Exception as error:
                 kind = MachineError if isinstance(error, OSError) else StageError
-                replacement = kind(f"{stage} failed: {type(error).__name__} at {place_of(error)}")
+                replacement = kind(f"{name} failed: {type(error).__name__} at {place_of(error)}")
             # Outside the handler, so that the original is not even the context of what Prefect stores and logs.
             raise replacement
 

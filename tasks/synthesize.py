@@ -11,10 +11,10 @@ from marginweave.estimate.mixture.model import pack_mixture, unpack_mixture
 
 from ..schemas.contracts import check_codes
 from .normalize import load_counts
-from .stage import stage_task
+from .stage import stage
 
 
-@stage_task("fit")
+@stage("fit")
 def fit_model(reference: DerivedReference, normalized: StageResult) -> StageResult:
     """The mixture that records are sampled from, fitted once, even if the run is interrupted. DP: post-processing."""
     settings = reference.configuration.synthesize
@@ -29,7 +29,7 @@ def fit_model(reference: DerivedReference, normalized: StageResult) -> StageResu
     return reference.checkpoint("fit", [normalized], compute)
 
 
-@stage_task("synthesize")
+@stage("synthesize")
 def synthesize(reference: DerivedReference, normalized: StageResult, fitted: StageResult | None) -> StageResult:
     """Synthetic records as codes, in blocks of records, of which few are in memory at once. DP: post-processing.
 

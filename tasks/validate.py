@@ -12,10 +12,10 @@ from marginweave.sources.source import TableSource
 
 from ..schemas.contracts import broken_rules, input_schema, refuse
 from ..schemas.expectations import Suite
-from .stage import stage_task
+from .stage import stage
 
 
-@stage_task("validate", patient=True)
+@stage("validate", patient=True)
 def validate(reference: RunReference) -> StageResult:
     """The declared columns of the source as Arrow tables, block by block.
 

@@ -36,10 +36,10 @@ from marginweave.mechanisms.percentile import score_sensitivity
 from marginweave.mechanisms.randomness import DrawBits, KeyedBits
 
 from ...schemas.contracts import check_aggregates
-from ..stage import stage_task
+from ..stage import stage
 
 
-@stage_task("count records")
+@stage("count records")
 def count_records(reference: RunReference, encoded: StageResult) -> StageResult:
     """The protected number of records: n plus rounded Gaussian noise.
 
@@ -57,7 +57,7 @@ def count_records(reference: RunReference, encoded: StageResult) -> StageResult:
     return draw_once(reference, reference.plan.draw(DrawKind.COUNT), prepare)[1]
 
 
-@stage_task("aggregate", run_name="aggregate k={length}")
+@stage("aggregate", run_name="aggregate k={length}")
 def aggregate_level(reference: RunReference, encoded: StageResult, length: int) -> StageResult:
     """Bounded noisy counts of all combinations of `length`, from the survivors of the length below.
 
@@ -117,7 +117,7 @@ def _counted_and_drawn(
     return replace(result, charged=(*charged, str(planned)))
 
 
-@stage_task("collect")
+@stage("collect")
 def collect_draws(reference: RunReference) -> StageResult:
     """One set of aggregates from the committed draws; from here on no stage is given a private file.
 

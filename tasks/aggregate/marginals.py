@@ -24,11 +24,11 @@ from marginweave.measurements.tables import Clique, Marginals, Measurement
 from marginweave.mechanisms.gaussian import gaussian_terms
 from marginweave.planning.marginals import rounds_of
 
-from ..stage import stage_task
+from ..stage import stage
 from .rounds import drawn_in_rounds
 
 
-@stage_task("discover values")
+@stage("discover values")
 def discover_values(reference: RunReference, encoded: StageResult) -> StageResult:
     """The values of private domains. DP: the planned cost of `values`, delta_threshold included; one ledger event."""
 
@@ -46,7 +46,7 @@ def discover_values(reference: RunReference, encoded: StageResult) -> StageResul
     return draw_once(reference, reference.plan.draw(DrawKind.VALUES), prepare)[1]
 
 
-@stage_task("measure one-way")
+@stage("measure one-way")
 def measure_one_way(reference: RunReference, encoded: StageResult) -> StageResult:
     """The marginal of every attribute. DP: the planned cost of `one-way`, one ledger event."""
     draw = reference.plan.draw(DrawKind.ONE_WAY)
@@ -60,7 +60,7 @@ def measure_one_way(reference: RunReference, encoded: StageResult) -> StageResul
     return draw_once(reference, draw, prepare)[1]
 
 
-@stage_task("select marginals")
+@stage("select marginals")
 def score_pairs(reference: RunReference, encoded: StageResult) -> StageResult:
     """Noisy InDif scores of all pairs, rare values merged. DP: the planned cost of `selection`, one ledger event."""
 
@@ -81,7 +81,7 @@ def score_pairs(reference: RunReference, encoded: StageResult) -> StageResult:
     return draw_once(reference, reference.plan.draw(DrawKind.SCORES), prepare)[1]
 
 
-@stage_task("measure marginals")
+@stage("measure marginals")
 def measure_larger(reference: RunReference, encoded: StageResult) -> StageResult:
     """The marginals of two and more attributes, rare values merged.
 
@@ -102,7 +102,7 @@ def measure_larger(reference: RunReference, encoded: StageResult) -> StageResult
     return _larger(reference, prepare)[1]
 
 
-@stage_task("collect")
+@stage("collect")
 def collect_marginals(reference: RunReference) -> StageResult:
     """One set of marginals from the committed draws; from here on no stage is given a private file.
 

@@ -33,7 +33,7 @@ from marginweave.mechanisms.gaussian import marginal_sigma, select_candidate
 from marginweave.mechanisms.randomness import DrawBits
 from marginweave.planning.marginals import rounds_of
 
-from ..stage import stage_task
+from ..stage import stage
 
 # A model that chooses needs less than one that records are made of; each round goes on from the one before.
 _MODEL = MixtureSynthesis(components=200, fits=1, iterations=200)
@@ -49,7 +49,7 @@ class _Finished:
     draws: tuple[StageResult, ...]
 
 
-@stage_task("count candidates")
+@stage("count candidates")
 def count_candidates(reference: RunReference, encoded: StageResult) -> StageResult:
     """Exact marginals of all candidates, by few passes over the rows, as a private checkpoint. DP: none; nothing leaves."""
     rows, known = compressed_rows(reference, encoded), _Rounds(reference)
@@ -61,7 +61,7 @@ def count_candidates(reference: RunReference, encoded: StageResult) -> StageResu
     return reference.checkpoint_blocks("candidates", [encoded.digest, known.one_way_draw.digest], compute)
 
 
-@stage_task("adaptive round", run_name="adaptive round {number}")
+@stage("adaptive round", run_name="adaptive round {number}")
 def measure_round(reference: RunReference, counted: StageResult, number: int) -> StageResult:
     """Round `number`, which follows finished ones: marginals are chosen, then measured with each of its shares.
 

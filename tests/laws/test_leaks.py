@@ -17,18 +17,20 @@ from types import FrameType
 from typing import Any
 
 import numpy as np
-from prefect.tasks import Task
 
 import marginweave.tasks
 from marginweave.configuration.synthesis import GumSynthesis
 from marginweave.counts.marginals import count_marginals, measure_marginals
 from marginweave.estimate.consistency import make_consistent
+from marginweave.flows.release import as_task
 from marginweave.mechanisms.randomness import fresh_bits
 from tests.support.draws import GAUSSIAN
 from tests.support.places import REPOSITORY
+from tests.support.prose import modules as modules_of_product
+from tests.support.stages import is_stage
 from tests.support.synthesized import synthesize_gum
 
-PRODUCT = sorted(p for folder in ("flows", "tasks", "schemas") for p in (REPOSITORY / folder).rglob("*.py"))
+PRODUCT = modules_of_product()
 
 
 def modules() -> list[str]:
@@ -36,15 +38,15 @@ def modules() -> list[str]:
     return [module.name for module in pkgutil.walk_packages(marginweave.tasks.__path__, "marginweave.tasks.")]
 
 
-def stages() -> dict[str, Task[..., Any]]:
-    """Every Prefect task of the stages, by the name of its function."""
+def stages() -> dict[str, Callable[..., Any]]:
+    """Every stage, by the name of its function."""
     found = (vars(import_module(name)).values() for name in modules())
-    return {item.fn.__name__: item for item in itertools.chain.from_iterable(found) if isinstance(item, Task)}
+    return {item.__name__: item for item in itertools.chain.from_iterable(found) if is_stage(item)}
 
 
 def test_only_stages_that_draw_nothing_are_tried_again() -> None:
     """Of all stages that there are, those that read the source and write files alone; none keeps a result anywhere."""
-    every = stages()
+    every = {name: as_task(function) for name, function in stages().items()}
     assert len(every) >= 20
     assert {name for name, stage in every.items() if stage.retries} == {"validate", "publish", "report_internally"}
     assert not any(stage.persist_result or stage.log_prints for stage in every.values())

@@ -184,11 +184,11 @@ class Rounds:
     def run(self) -> int:
         """All rounds; how many they are."""
         reference, number = self.stages.reference, 0
-        marginals_task.measure_one_way.fn(reference, ENCODED)
-        counted = rounds_task.count_candidates.fn(reference, ENCODED)
+        marginals_task.measure_one_way(reference, ENCODED)
+        counted = rounds_task.count_candidates(reference, ENCODED)
         while rounds_task.rounds_left(reference):
             number += 1
-            rounds_task.measure_round.fn(reference, counted, number)
+            rounds_task.measure_round(reference, counted, number)
         return number
 
 

@@ -43,7 +43,7 @@ def test_the_record_count(theta: int, tmp_path: Path, monkeypatch: pytest.Monkey
     unit = "row" if theta == 1 else {"column": "id", "max_records": theta}
     config = configuration(columns={"a": category(3)}, privacy__unit=unit)
     stages = Stages(config, table_of([[1] * 17], [3]), tmp_path, monkeypatch)
-    task.count_records.fn(stages.reference, ENCODED)
+    task.count_records(stages.reference, ENCODED)
     drawn = np.array([unpack_number(stages.makes["count"]()) for _ in range(4000)])
     assert_noise(drawn - 17.0, theta * stages.multiplier("count"))
 
@@ -58,7 +58,7 @@ def test_a_length_of_combinations(percentile: Any, tmp_path: Path, monkeypatch: 
     )
     table = table_of([np.repeat(np.arange(often), 10_000).tolist(), [3] * 10_000 * often], [size, 3])
     stages = Stages(config, table, tmp_path, monkeypatch)
-    task.aggregate_level.fn(stages.reference, ENCODED, 1)
+    task.aggregate_level(stages.reference, ENCODED, 1)
     drawn = unpack_level(stages.drawn["level-1"])
     bound = drawn.noise.contribution_bound
     sd = stages.multiplier("level-1") * math.sqrt(bound)
@@ -101,7 +101,7 @@ def test_a_percentile_has_the_planned_epsilon(theta: int, tmp_path: Path, monkey
     )
     table = table_of([[1] * 70, [3] * 40 + [2] * 30], [2, 3])
     stages = Stages(config, table, tmp_path, monkeypatch)
-    task.aggregate_level.fn(stages.reference, ENCODED, 1)
+    task.aggregate_level(stages.reference, ENCODED, 1)
     epsilon = stages.multiplier("percentile-1")
     right = exponential([0, 40, 30], 50, epsilon, theta)
     assert_chosen(stages.makes["percentile-1"], right)
@@ -125,7 +125,7 @@ def test_private_bounds_have_the_planned_epsilon(theta: int, tmp_path: Path, mon
     stages.reference.derived = SimpleNamespace(checkpoint=lambda *_: ENCODED)
     monkeypatch.setattr(preprocess_task, "draw_once", stages.once)
     monkeypatch.setattr(preprocess_task, "open_clean", lambda *_: [clean])
-    preprocess_task.release_bounds.fn(stages.reference, ENCODED)
+    preprocess_task.release_bounds(stages.reference, ENCODED)
     column = config.columns["age"]
     assert isinstance(column, NumberColumn)
     at = int(np.searchsorted(column.bound_candidates, 50.0)) + 1
@@ -155,7 +155,7 @@ def test_a_fine_marginal_has_the_planned_noise(theta: int, tmp_path: Path, monke
     stages.reference.derived = SimpleNamespace(checkpoint=lambda *_: ENCODED)
     monkeypatch.setattr(preprocess_task, "draw_once", stages.once)
     monkeypatch.setattr(preprocess_task, "open_clean", lambda *_: [clean])
-    preprocess_task.release_bounds.fn(stages.reference, ENCODED)
+    preprocess_task.release_bounds(stages.reference, ENCODED)
     column = config.columns["cost"]
     assert isinstance(column, NumberColumn)
     exact = np.histogram([0.0, 70.0] * 500, column.cells[0])[0]
@@ -178,17 +178,17 @@ def assert_marginals(
 def test_single_attributes_and_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Residuals over 270 and 23,900 cells, zeros included, by their standard deviations: false alarm 4e-7."""
     stages, codes = marginal_stages(tmp_path, monkeypatch, aggregate__cliques={"all": 2})
-    marginals_task.measure_one_way.fn(stages.reference, ENCODED)
+    marginals_task.measure_one_way(stages.reference, ENCODED)
     assert_marginals(stages, "one-way", [(0,), (1,), (2,)], codes)
-    marginals_task.measure_larger.fn(stages.reference, ENCODED)
+    marginals_task.measure_larger(stages.reference, ENCODED)
     assert_marginals(stages, "marginals", list(itertools.combinations(range(3), 2)), codes)
 
 
 def test_scores_of_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """2,000 draws of three scores: the deviation that is told, and every draw another: false alarm 1e-6."""
     stages, _ = marginal_stages(tmp_path, monkeypatch)
-    marginals_task.measure_one_way.fn(stages.reference, ENCODED)
-    marginals_task.score_pairs.fn(stages.reference, ENCODED)
+    marginals_task.measure_one_way(stages.reference, ENCODED)
+    marginals_task.score_pairs(stages.reference, ENCODED)
     scores = np.array([unpack_arrays(stages.makes["selection"]())[0]["scores"] for _ in range(2000)])
     told = scoring(stages.reference.configuration, stages.reference.plan).score_sigma
     assert np.abs(scores.std(axis=0, ddof=1) / told - 1).max() < 0.01 + Z * math.sqrt(1 / (2 * 2000))

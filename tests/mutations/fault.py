@@ -28,7 +28,8 @@ class Fault:
     @property
     def module(self) -> str:
         """The name under which the file is imported."""
-        return "marginweave." + self.file.removesuffix(".py").replace("/", ".")
+        name = self.file.removesuffix(".py").replace("/", ".")
+        return name.removeprefix("src.") if name.startswith("src.") else f"marginweave.{name}"
 
     def planted_in(self, source: str) -> str:
         """The source with the fault in it. What numba compiles of it is not kept.

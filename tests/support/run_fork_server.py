@@ -217,11 +217,10 @@ def _run(order: dict[str, Any]) -> int:
 
 def run_by_stages(order: dict[str, Any]) -> None:
     """The flow with the functions of its stages, without Prefect: an event would start a server where none is named."""
-    names = (*STAGES, "shown_in_prefect")
+    names = ("as_task", "shown_in_prefect")
     originals = {name: getattr(flow_module, name) for name in names}
     emit = prefect_records._emit
-    for name in STAGES:
-        setattr(flow_module, name, originals[name].fn)
+    flow_module.as_task = lambda function: function  # type: ignore[attr-defined]
     flow_module.shown_in_prefect = lambda _: nullcontext()  # type: ignore[attr-defined]
     prefect_records._emit = lambda *_: None
     try:
@@ -240,12 +239,12 @@ def recompute(home: Path, run: str) -> bool:
     reference = references.RunReference(folder=folder, source="", ledger_file=None, lease="none")
     public = reference.derived
     collect = aggregate.collect_draws if reference.configuration.marginals is None else flow_module.collect_marginals
-    collected = collect.fn(reference)
-    normalized = flow_module.normalize_counts.fn(public, collected)
+    collected = collect(reference)
+    normalized = flow_module.normalize_counts(public, collected)
     fits = isinstance(reference.configuration.synthesize, MixtureSynthesis)
-    fitted = flow_module.fit_model.fn(public, normalized) if fits else None
-    synthesized = flow_module.synthesize.fn(public, normalized, fitted)
-    decoded = flow_module.decode.fn(public, synthesized, normalized, None)
+    fitted = flow_module.fit_model(public, normalized) if fits else None
+    synthesized = flow_module.synthesize(public, normalized, fitted)
+    decoded = flow_module.decode(public, synthesized, normalized, None)
     counts = counts_and_marginals(public, load_counts(public, normalized), collected)[2]["aggregates.csv"]
     records = csv_bytes(pa.concat_tables(map(unpack_table, public.load_blocks(decoded))))
     return (counts, records) == tuple((folder.release / f"{t}.csv").read_bytes() for t in ("aggregates", "synthetic"))

@@ -7,6 +7,7 @@ same shape of everything. Nothing here is statistical. A stage that tells someth
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import logging
@@ -316,6 +317,7 @@ def telling(tell: Callable[[RunReference, Any], None]) -> Iterator[None]:
     """After encoding, something more is done."""
     encode = flow_module.encode
 
+    @functools.wraps(encode)  # it is a stage as well
     def more(private: RunReference, preprocessed: Any) -> Any:
         result = encode(private, preprocessed)
         tell(private, preprocessed)

@@ -6,6 +6,7 @@ everything private replaced by that of an unrelated table, and with nothing priv
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import os
@@ -138,7 +139,9 @@ class Flow:
                 shutil.rmtree(place)
                 shutil.copytree(self.kept / place.name, place)
             change(self.folder, self.source)
-            self._observe(replace(private), {name: _repeating(results[name]) for name in LEFT})
+            self._observe(
+                replace(private), {name: _repeating(getattr(flow_module, name), results[name]) for name in LEFT}
+            )
 
     def _observe(self, private: RunReference, left: dict[str, Any]) -> None:
         """One pass: what is printed from the start on, what is logged and opened once everything is measured."""
@@ -147,6 +150,7 @@ class Flow:
         begun = 0
         watching = ExitStack()
 
+        @functools.wraps(normalize)
         def measured(*arguments: Any) -> Any:
             nonlocal begun
             if not self.changes:
@@ -179,6 +183,7 @@ TIME = re.compile(r"^[0-9-]+ [0-9:,]+ ")
 
 
 def _noting(stage: Callable[..., Any], results: list[Any]) -> Callable[..., Any]:
+    @functools.wraps(stage)
     def call(*arguments: Any, **named: Any) -> Any:
         results.append(stage(*arguments, **named))
         return results[-1]
@@ -186,9 +191,9 @@ def _noting(stage: Callable[..., Any], results: list[Any]) -> Callable[..., Any]
     return call
 
 
-def _repeating(results: list[Any]) -> Callable[..., Any]:
+def _repeating(stage: Callable[..., Any], results: list[Any]) -> Callable[..., Any]:
     left = iter(results)
-    return lambda *_, **__: next(left)
+    return functools.wraps(stage)(lambda *_, **__: next(left))
 
 
 def people_of(changes: dict[str, Any]) -> Callable[[Path], Path]:
@@ -277,6 +282,7 @@ def test_a_stage_that_looks_at_private_rows_is_found_out(server: str, tmp_path: 
     """The test above can fail: an evaluation that reads a private checkpoint is seen opening it, and changes the release."""
     evaluate = flow_module.evaluate
 
+    @functools.wraps(evaluate)
     def looking(public: Any, *stages: Any) -> Any:
         encoded = sorted((public.place.parent / "private").glob("encode*"))
         sizes = [len(file.read_bytes()) for file in encoded]

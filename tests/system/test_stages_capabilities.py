@@ -12,7 +12,6 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from prefect import Task
 
 from marginweave.checkpoints.run_folder import RunFolder
 from marginweave.checkpoints.store import Store
@@ -27,6 +26,7 @@ from tests.support.kills import Victim
 from tests.support.opened_files import opened_files, within
 from tests.support.people_table import people
 from tests.support.run_fork_server import STAGES, flow_module
+from tests.support.stages import is_stage
 
 pytestmark = pytest.mark.system
 ROWS = 97
@@ -63,10 +63,10 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Released:
     made = Released(
         victim.folder, home / "people.csv", Ledger.open(victim.ledger_file, environment={}).keys.checkpoint_key
     )
-    stages: dict[str, Any] = {name: made.watched(getattr(flow_module, name).fn) for name in STAGES}
+    stages: dict[str, Any] = {name: made.watched(getattr(flow_module, name)) for name in STAGES}
     with (
         mock.patch.dict(os.environ, {"MARGINWEAVE_LEDGER": str(victim.ledger_file)}),
-        mock.patch.multiple(flow_module, **stages),
+        mock.patch.multiple(flow_module, as_task=lambda function: function, **stages),
         mock.patch.object(aggregate, "add_noise", lambda counts, *_: counts + NOISE),
         mock.patch.object(paid, "add_noise", lambda counts, *_: counts + PAID_NOISE),
         reporting(None),
@@ -78,8 +78,8 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Released:
 
 def test_every_stage_is_watched() -> None:
     """But those of the comparison with the rows, which writes to `internal/`: it is no part of what leaves."""
-    tasks = {name for name, value in vars(flow_module).items() if isinstance(value, Task)}
-    assert tasks - {"compare_internally", "report_internally"} == set(STAGES)
+    stages = {name for name, value in vars(flow_module).items() if is_stage(value)}
+    assert stages - {"compare_internally", "report_internally"} == set(STAGES)
 
 
 def test_the_number_of_records_is_told_with_its_noise(released: Released) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
 import traceback
 import warnings
@@ -12,8 +13,9 @@ import pytest
 
 from marginweave.base.errors import BudgetError, InputError, OperatorError, StageError
 from marginweave.base.parallel import LocalEngine
+from marginweave.flows.release import as_task
 from marginweave.prepare.clean import clean_table
-from marginweave.tasks.stage import quiet, stage_task
+from marginweave.tasks.stage import quiet, stage, stage_of
 from tests.support.configurations import configuration
 
 MARKER = "xq7marker"
@@ -27,7 +29,7 @@ def test_a_fault_is_named_by_type_and_place_alone() -> None:
 
     with pytest.raises(StageError) as raised:
         quiet("preprocess")(fail)()
-    assert str(raised.value).startswith("preprocess failed: KeyError at src/marginweave/prepare/clean.py:")
+    assert str(raised.value).startswith("preprocess failed: KeyError at prepare/clean.py:")
     assert raised.value.__context__ is None
 
     def quote() -> None:
@@ -79,7 +81,23 @@ def test_other_errors_of_ours_pass_as_they_are() -> None:
 
 
 def test_a_stage_neither_retries_nor_caches() -> None:
-    stage = stage_task("encode")(lambda: None)
-    assert stage.retries == 0
-    assert stage.persist_result is False
-    assert type(stage.cache_policy).__name__ == "_None"
+    encode = as_task(stage("encode")(lambda: None))
+    assert encode.retries == 0
+    assert encode.persist_result is False
+    assert type(encode.cache_policy).__name__ == "_None"
+
+
+def test_a_stage_is_a_plain_function_with_a_name() -> None:
+    """It can be called as it is, takes what its function takes, and says what its task is called."""
+
+    @stage("aggregate", run_name="aggregate k={length}", patient=True)
+    def aggregate(length: int) -> int:
+        return 2 * length
+
+    assert inspect.isfunction(aggregate)
+    assert aggregate(length=3) == 6
+    assert stage_of(aggregate).name == "aggregate"
+    task = as_task(aggregate)
+    assert (task.name, task.task_run_name, task.retries) == ("aggregate", "aggregate k={length}", 3)
+    with pytest.raises(KeyError):
+        stage_of(lambda: None)

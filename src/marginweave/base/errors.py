@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import re
 import traceback
-from pathlib import Path
-
-_PACKAGE = Path(__file__).parents[1]
 
 # What happened, in parentheses as a whole, up to a clause that begins as advice does.
 _ADVICE = (
@@ -111,11 +108,13 @@ def printable(text: str) -> str:
 
 
 def place_of(error: BaseException) -> str:
-    """File and line of the innermost frame that is ours: all that is shown of an error whose text may quote data."""
+    """Return file and line of the innermost frame that is ours: all that is shown of an error whose text may quote data.
+
+    A frame is ours by the name of its module, as the folders of the program lie apart in a checkout: `prepare/clean.py:44`.
+    """
     place = "unknown place"
-    for frame in traceback.extract_tb(error.__traceback__):
-        path = Path(frame.filename)
-        inside = path.relative_to(_PACKAGE) if path.is_relative_to(_PACKAGE) else Path()
-        if inside.parts:
-            place = f"{inside}:{frame.lineno}"
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        package, _, module = str(frame.f_globals.get("__name__")).partition(".")
+        if package == "marginweave" and module:
+            place = f"{module.replace('.', '/')}.py:{line}"
     return place

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
 
 from marginweave.configuration.columns import ConstantColumn
 from marginweave.configuration.release import Configuration
-
-if TYPE_CHECKING:
-    pass
 
 
 def has_gaps(configuration: Configuration, name: str) -> bool:

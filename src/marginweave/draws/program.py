@@ -13,25 +13,37 @@ from marginweave.released.program import Program
 
 _PACKAGES = ("marginweave", "marginweave.flows", "marginweave.schemas", "marginweave.tasks")
 # What a wheel installs (pyproject.toml, package-data); caches and what an editor leaves behind are no code.
-_INSTALLED = frozenset({".py", ".typed", ".j2", ".html", ".md", ".css", ".js", ".json", ".yaml"})
+_INSTALLED = frozenset({".py", ".typed", ".j2", ".html", ".md", ".css", ".js", ".json", ".yaml", ".csv"})
 
 
 @cache
 def program_identity() -> Program:
-    """Version, and SHA-256 over name, length and bytes of every installed file of the program, in order of names.
+    """Return version, and SHA-256 over name, length and bytes of every installed file of the program, in order of names.
+
+    A file counts once, under its name in a wheel: there all packages lie below `marginweave/`, in a checkout apart.
 
     Raises:
         StageError: a package of the program is not installed.
     """
-    digest = hashlib.sha256()
+    files: dict[str, Path] = {}
     for package in _PACKAGES:
-        spec = find_spec(package)
-        if spec is None or not spec.submodule_search_locations:
-            raise StageError(f"the program is not installed whole: {package} is missing")
-        root = Path(next(iter(spec.submodule_search_locations)))
-        files = {path.relative_to(root).as_posix(): path for path in root.rglob("*") if path.suffix in _INSTALLED}
-        for name, path in sorted(files.items()):
-            content = path.read_bytes()
-            digest.update(f"{package}/{name}\0{len(content)}\0".encode())
-            digest.update(content)
+        folder = package.replace(".", "/")
+        root = _folder_of(package)
+        files |= {f"{folder}/{path.relative_to(root).as_posix()}": path for path in root.rglob("*") if _is_code(path)}
+    digest = hashlib.sha256()
+    for name, path in sorted(files.items()):
+        content = path.read_bytes()
+        digest.update(f"{name}\0{len(content)}\0".encode())
+        digest.update(content)
     return Program(version=version("marginweave"), digest=digest.hexdigest())
+
+
+def _folder_of(package: str) -> Path:
+    spec = find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        raise StageError(f"the program is not installed whole: {package} is missing")
+    return Path(next(iter(spec.submodule_search_locations)))
+
+
+def _is_code(path: Path) -> bool:
+    return path.suffix in _INSTALLED

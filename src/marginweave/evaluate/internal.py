@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def _published_configuration(reference: RunReference) -> Configuration:
+def published_configuration(reference: RunReference) -> Configuration:
     """With the released bounds, from the release itself: the checkpoints of a finished run are gone."""
     statement = PrivacyStatement.from_json((reference.folder.release / "privacy.json").read_bytes())
     return reference.configuration.with_bounds(statement.bounds, statement.bought_bins)
@@ -121,11 +121,7 @@ def _union(labels: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
 
 # Distances are between all pairs of rows.
 _MOST_ROWS = 2000
-
-
 _FEWEST_ROWS = 8
-
-
 _ABOUT = (
     "Attacks by SynthEval on the synthetic records, with rows that were in no release for comparison. They show what these "
     "attackers find, and no more: that they find nothing proves nothing. The guarantee is what privacy.json states, and "
@@ -147,7 +143,7 @@ def attack_internally(reference: RunReference, holdout: Path) -> Path:
             installed.
     """
     _metrics()
-    configuration = _published_configuration(reference)
+    configuration = published_configuration(reference)
     places = [TableSource.of(place, configuration) for place in (reference.source, str(holdout.resolve()))]
     check_source(reference, places[0])
     if reference.is_source(places[1].chunks()):

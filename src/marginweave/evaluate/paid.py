@@ -37,21 +37,21 @@ def bought(
     DP: post-processing.
     """
     arrays, meta = unpack_arrays(reference.load(paid))
-    if meta["synthesized"] != _digest(reference.load_blocks(synthesized)):
+    if meta["synthesized"] != records_digest(reference.load_blocks(synthesized)):
         return None
     configuration = reference.configuration
-    settings, marginals = _compared(configuration)
+    settings, marginals = bought_marginals(configuration)
     return paid_evaluation(int(arrays["value"][0]), meta["deviation"], record_count, settings, len(marginals))
 
 
-def _compared(configuration: Configuration) -> tuple[PaidSettings, tuple[Attributes, ...]]:
+def bought_marginals(configuration: Configuration) -> tuple[PaidSettings, tuple[Attributes, ...]]:
     """What was bought, and the marginals that it is about."""
     settings = configuration.evaluate.paid
     assert settings is not None
     return settings, compared_marginals(configuration.attributes, settings.length)
 
 
-def _digest(made: Iterable[bytes]) -> str:
+def records_digest(made: Iterable[bytes]) -> str:
     """SHA-256 of the records, block after block."""
     digest = hashlib.sha256()
     for block in made:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from datetime import time as clock
 from itertools import accumulate, repeat, takewhile
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from marginweave.accounting.accounts import Account, AccountTotal, Policy, Spent
 from marginweave.base.budget import BasicAmount, Cost
@@ -25,9 +25,6 @@ from marginweave.runs.earlier import check_earlier
 from marginweave.runs.lookup import describe_progress
 from marginweave.runs.preparation import open_ledger
 from marginweave.runs.request import Request
-
-if TYPE_CHECKING:
-    pass
 
 MOST_RUNS = 10_000
 SEVERAL = 1000  # no steward counts further

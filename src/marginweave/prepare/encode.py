@@ -24,8 +24,6 @@ from marginweave.prepare.codes import Codes, EncodedTable, code_type
 from marginweave.prepare.repair import Repair
 
 _WORD = 1 << 64
-
-
 Numbers = NDArray[np.int64]
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, Protocol, TypeVar
 
 from marginweave.accounting.accounts import Account
 from marginweave.accounting.records import ReleaseRecord, State
@@ -32,28 +32,43 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+class Wrap(Protocol):
+    """Makes of a stage what is called in its place."""
+
+    def __call__(self, function: Callable[P, R], /) -> Callable[P, R]:
+        """Return a function of the same parameters and result."""
+        ...
+
+
 @dataclass(frozen=True)
 class Bookkeeper:
-    """Runs stages one after the other and writes each into the manifest."""
+    """Runs stages one after the other and writes each into the manifest.
+
+    Attributes:
+        folder: Of the run.
+        stages: How many will be run.
+        wrap: Makes of each stage what is called in its place, such as a Prefect task.
+    """
 
     folder: RunFolder
     stages: int
+    wrap: Wrap
 
     def __post_init__(self) -> None:
         reporter().begin(self.stages)
 
-    def step(self, name: str, task: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run a task that leaves no checkpoint."""
+    def step(self, name: str, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run a stage that leaves no checkpoint."""
         reporter().started(name)
         begun = time.monotonic()
-        result = task(*args, **kwargs)
+        result = self.wrap(function)(*args, **kwargs)
         charged = result.charged if isinstance(result, StageResult) else ()
         reporter().finished(name, charged, time.monotonic() - begun)
         return result
 
-    def stage(self, name: str, task: Callable[P, StageResult], *args: P.args, **kwargs: P.kwargs) -> StageResult:
-        """Run a task and enter its checkpoint into the manifest."""
-        result = self.step(name, task, *args, **kwargs)
+    def stage(self, name: str, function: Callable[P, StageResult], *args: P.args, **kwargs: P.kwargs) -> StageResult:
+        """Run a stage and enter its checkpoint into the manifest."""
+        result = self.step(name, function, *args, **kwargs)
         manifest = self.folder.present_manifest()
         entry = StageEntry(
             file=result.file,

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from marginweave.accounting.records import Decision
 from marginweave.base.durable import PRIVATE_MODE, at_place, replace_file
@@ -19,13 +18,6 @@ from marginweave.ledger import Ledger, Witness
 from marginweave.released.manifest import Manifest, RunState
 from marginweave.runs.continuity import check_continuity, check_outputs, sync_with_ledger
 from marginweave.runs.request import NEW_NAME, STOPPED, ledger_of, original_request
-
-if TYPE_CHECKING:
-    pass  # numba
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    pass  # numba
 
 _LOCKED: ContextVar[frozenset[Path]] = ContextVar("locked", default=frozenset())
 

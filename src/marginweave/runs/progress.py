@@ -196,6 +196,12 @@ def reporter() -> Reporter:
     return _REPORTER.get(None) or Reporter()
 
 
+def report_to(chosen: Reporter) -> None:
+    """Report the progress of this run to `chosen` from now on."""
+    _REPORTER.set(chosen)
+    LISTENER.set(chosen.advanced)
+
+
 @contextmanager
 def reporting(to: Console | Reporter | None, run: str = "", dataset: str = "") -> Iterator[Reporter]:
     """Report on a console if it is a terminal, else in JSON lines on standard output; an error that ends the run as well."""

@@ -4,30 +4,22 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from marginweave.base.errors import InputError
 from marginweave.configuration.yaml_source import read_text
-
-if TYPE_CHECKING:
-    pass
-
 
 # Everything else looks at a statistic of the private rows; whether it holds would be published for free.
 _CELLS = (
     *("be_between", "be_in_set", "be_in_type_list", "be_null", "be_of_type", "match_regex", "match_regex_list"),
     *("not_be_in_set", "not_be_null", "not_match_regex"),
 )
-
-
 _ROW_WISE = (
     *(f"expect_column_values_to_{rule}" for rule in _CELLS),
     *("expect_column_value_lengths_to_be_between", "expect_column_value_lengths_to_equal"),
     *(f"expect_column_pair_values_{rule}" for rule in ("a_to_be_greater_than_b", "to_be_equal", "to_be_in_set")),
     *("expect_column_to_exist", "expect_table_columns_to_match_ordered_list", "expect_table_columns_to_match_set"),
 )
-
-
 _ROW_WISE_KEYS = {
     *("column", "column_A", "column_B", "column_set", "column_list", "exact_match"),
     *("value_set", "value_pairs_set", "min_value", "max_value", "strict_min", "strict_max", "value", "or_equal"),

@@ -47,9 +47,9 @@ def test_marginals_are_those_of_attributes(tmp_path: Path, monkeypatch: pytest.M
         return ENCODED
 
     stages.reference.derived = SimpleNamespace(checkpoint=checkpoint)
-    marginals_task.measure_one_way.fn(stages.reference, ENCODED)
-    marginals_task.measure_larger.fn(stages.reference, ENCODED)
-    marginals_task.collect_marginals.fn(stages.reference)
+    marginals_task.measure_one_way(stages.reference, ENCODED)
+    marginals_task.measure_larger(stages.reference, ENCODED)
+    marginals_task.collect_marginals(stages.reference)
     found = unpack_marginals(kept["collect"])
     assert found.domain.names == NAMES
     assert found.domain.labels == tuple(attribute.labels for attribute in CONFIGURATION.attributes)

@@ -106,13 +106,13 @@ class Run:
     def synthesized(self) -> dict[str, StageResult]:
         parts = {"collect": self.collected, "normalize": self.normalized}
         if isinstance(self.reference.configuration.synthesize, MixtureSynthesis):
-            parts["fit"] = fit_model.fn(self.reference, self.normalized)
-        return parts | {"synthesize": synthesize.fn(self.reference, self.normalized, parts.get("fit"))}
+            parts["fit"] = fit_model(self.reference, self.normalized)
+        return parts | {"synthesize": synthesize(self.reference, self.normalized, parts.get("fit"))}
 
     def evaluation(self) -> dict[str, Any]:
         parts = self.synthesized()
-        parts["decode"] = decode.fn(self.reference, parts["synthesize"], self.normalized, None)
-        told = evaluate.fn(self.reference, parts)
+        parts["decode"] = decode(self.reference, parts["synthesize"], self.normalized, None)
+        told = evaluate(self.reference, parts)
         found: dict[str, Any] = json.loads(self.reference.load(told))
         return found
 

@@ -110,7 +110,7 @@ def test_its_noise_is_drawn_as_it_says(tmp_path: Path, monkeypatch: pytest.Monke
     The mean square of so many cells is within 5.1 sqrt(5 / 20000) of itself (kurtosis 6) but for 5e-7.
     """
     stages = Stages(geometric(), table_of([[1], [2]], (SIZE, 3)), tmp_path, monkeypatch)
-    marginals_task.measure_one_way.fn(stages.reference, ENCODED)
+    marginals_task.measure_one_way(stages.reference, ENCODED)
     wide, narrow = unpack_measurements(stages.drawn["one-way"])
     assert wide.noise == narrow.noise == Geometric.name
     assert abs(float((wide.counts**2).mean()) / wide.deviation**2 - 1) < 5.1 * math.sqrt(5 / SIZE)
