@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loads
 # Hundreds of processes import the same modules and rewrite the same asserts: compiled once, whatever the shell has set.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help docs run test test-unit test-long test-versions kernels lint style mypy basedpyright bench bench-accuracy audit-dependencies release clean
+.PHONY: help docs run test test-unit test-long test-versions kernels lint style tree imports types bench bench-accuracy audit-dependencies release clean
 
 help: ## show the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -25,34 +25,37 @@ test-long: $(VENV)/.ready-test ## run what takes longer as well
 	@$(PYTEST) -m "long or not long" --hypothesis-profile=long --kills 1000
 
 bench: $(VENV)/.ready-test ## measure speed and memory: the start of commands, the adult table, encoding, evaluation, the ledger, small releases
-	@$(BIN)/python -m tests.benchmarks.start
-	@$(BIN)/python -m tests.benchmarks.adult
-	@$(BIN)/python -m tests.benchmarks.encoding
-	@$(BIN)/python -m tests.benchmarks.evaluation
-	@$(BIN)/python -m tests.benchmarks.ledger
-	@$(BIN)/python -m tests.benchmarks.dpsyn
-	@$(BIN)/python -m tests.benchmarks.scale --rows 10000
+	@$(BIN)/python -m benchmarks.start
+	@$(BIN)/python -m benchmarks.adult
+	@$(BIN)/python -m benchmarks.encoding
+	@$(BIN)/python -m benchmarks.evaluation
+	@$(BIN)/python -m benchmarks.ledger
+	@$(BIN)/python -m benchmarks.dpsyn
+	@$(BIN)/python -m benchmarks.scale --rows 10000
 
 bench-accuracy: $(VENV)/.ready-test ## measure accuracy beside peers from PyPI: hours, goes on where it stopped
-	@$(BIN)/python -m tests.benchmarks.accuracy --write
+	@$(BIN)/python -m benchmarks.accuracy --write
 
 test-unit: $(VENV)/.ready-test ## run the unit tests, one room at a time
 	@$(PYTEST) tests/unit
 
 # The longest first, where there are several cores (--jobs).
-lint: basedpyright mypy style ## style, types and the import contract
+lint: types imports style ## style, types and the import contracts
 
-basedpyright: $(VENV)/.ready-lint
-	@$(BIN)/basedpyright --level error
+# In a checkout flows, tasks and schemas lie beside src; tools that follow imports get what a wheel has: one tree.
+tree: $(VENV)/.ready-lint
+	@$(BIN)/python -m tests.support.lint tree
 
-mypy: $(VENV)/.ready-lint
-	@$(BIN)/mypy -p marginweave
+types: tree
+	@$(BIN)/python -m tests.support.lint types
+
+imports: tree
+	@$(BIN)/python -m tests.support.lint imports
 
 style: $(VENV)/.ready-lint
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/lint-imports --no-cache
-	@$(BIN)/codespell *.md docs flows schemas tasks src/marginweave/*.py deployments
+	@$(BIN)/codespell *.md docs flows schemas tasks src deployments
 
 # Laws that call nearly every kernel that numba compiles: 100 CPU seconds on a clean checkout, which each worker would spend again.
 KERNELS := tests/laws/test_rules_between_columns.py tests/laws/test_sensitivity.py tests/laws/test_gum.py \
@@ -69,11 +72,11 @@ audit-dependencies: $(VENV)/.ready-test ## ask for known vulnerabilities of the 
 release: $(VENV)/.ready-lint ## build the wheel of this commit, try it in an empty environment, and tag it
 	@$(BIN)/python deployments/release.py
 
-docs: $(VENV)/.ready-lint ## build the documentation site in build/site, with search and a Python reference; a warning fails
-	@$(BIN)/python -m sphinx -q -W --keep-going -b html -c docs . build/site
+docs: tree ## build the documentation site in build/site, with search and a Python reference; a warning fails
+	@PYTHONPATH=build/tree $(BIN)/python -m sphinx -q -W --keep-going -b html -c docs . build/site
 
 clean: ## remove the environment and everything built
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) build dist *.egg-info .ruff_cache .pytest_cache
 
 $(BIN)/python:
 	@echo "Setting up $(VENV) with $(PYTHON) (about two minutes, once)"

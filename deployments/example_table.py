@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-PLACE = Path(__file__).resolve().parents[1] / "flows" / "cli" / "visits.csv"
+PLACE = Path(__file__).resolve().parents[1] / "src" / "marginweave" / "front" / "example" / "visits.csv"
 ROWS = 5000
 
 

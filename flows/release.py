@@ -69,7 +69,6 @@ from .prefect.reporting import report_to_prefect
 from .prefect.servers import end_with
 from .prefect.session import log_to
 
-
 P = ParamSpec("P")
 R = TypeVar("R")
 _BACK_OFF_SECONDS = (1.0, 4.0, 16.0)

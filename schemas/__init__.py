@@ -1,1 +1,4 @@
-"""What passes between stages and over the boundary: frozen, validated, serializable; imports nothing else of ours."""
+"""Contracts of what passes between the stages, and the published JSON Schemas.
+
+Other models are where they are used: `marginweave.configuration`, `marginweave.measurements`, `marginweave.released`.
+"""

@@ -1,1 +1,1 @@
-"""One folder a stage, in the order of the data; `budget` and `checkpoint` serve them all."""
+"""The stages: each opens what the one before has written, checks it, calls the library, and writes what it made."""

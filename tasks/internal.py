@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-
 from marginweave.base.durable import PRIVATE_MODE, replace_file
 from marginweave.checkpoints.codecs import plain_table
 from marginweave.configuration.rules.structure import Structure
 from marginweave.draws.references import RunReference
 from marginweave.evaluate.internal import (
     RawBlocks,
-    published_configuration,
     check_source,
     encoded_rows,
     joined_tables,
     over_one_domain,
+    published_configuration,
     published_records,
 )
 from marginweave.evaluate.metrics import evaluate_internal

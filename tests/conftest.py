@@ -25,11 +25,11 @@ settings.load_profile("default")
 
 # What a property test says of its number of examples is for `make test`: times as many where there is time, or where a
 # planted fault must be found by the same examples every time.
-MORE_EXAMPLES = {"long": 10, "mutations": 4}
+MORE_EXAMPLES = {"long": 10, "faults": 4}
 
 # Files that take minutes begin first, so that no worker is left alone with one at the end: that of the faults is the longest,
 # and works where system tests wait.
-FOLDERS = ("mutations", "system", "laws", "unit")
+FOLDERS = ("faults", "system", "laws", "unit")
 TESTS = Path(__file__).parent
 
 

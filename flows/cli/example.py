@@ -26,7 +26,7 @@ def example(
     if not to.is_dir():
         raise InputError(f"--to ({to}) must be a folder that exists")
     for name in _FILES:
-        if not write_once(to / name, files("marginweave.flows.cli").joinpath(name).read_bytes()):
+        if not write_once(to / name, files("marginweave.front.example").joinpath(name).read_bytes()):
             raise InputError(f"{to / name} exists already and is not overwritten; name another folder with --to")
         out.print(f"Wrote {to / name}")
     config = to / "visits.yaml"

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from marginweave.base import errors
+    from marginweave.base import errors as errors
     from marginweave.flows.notebook import Synthesizer as Synthesizer
     from marginweave.front.configuration import Configuration as Configuration
     from marginweave.front.configuration import Privacy as Privacy

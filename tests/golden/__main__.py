@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -20,6 +19,7 @@ from pathlib import Path
 
 from tests.golden.releases import released_files
 from tests.golden.shapes import SHAPES
+from tests.support.one_tree import unpack_wheel
 from tests.support.places import REPOSITORY
 
 BASE = Path(__file__).parent / "base.txt"
@@ -66,7 +66,7 @@ def compare_with(revision: str, shapes: list[str]) -> int:
         place = Path(name)
         checkout, site = place / "checkout", place / "site"
         unpack_revision(revision, checkout)
-        install_wheel(checkout, site)
+        unpack_wheel(site, checkout)  # whatever this environment has installed
         _write_with(checkout, place / "base", shapes, {"PYTHONPATH": str(site)})
         _write_with(REPOSITORY, place / "this", shapes, {})
         differing = differing_files(place / "base", place / "this")
@@ -85,15 +85,6 @@ def unpack_revision(revision: str, folder: Path) -> None:
     subprocess.run(["git", "archive", "--output", str(archive), revision], cwd=REPOSITORY, check=True)
     with tarfile.open(archive) as tar:
         tar.extractall(folder, filter="tar")
-
-
-def install_wheel(checkout: Path, site: Path) -> None:
-    """Build the wheel of `checkout` and unpack it into `site`: a path of its own, whatever this environment has installed."""
-    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir"]
-    wheels = site.with_name("wheels")
-    subprocess.run([*build, str(wheels), str(checkout)], check=True)
-    (wheel,) = wheels.glob("*.whl")
-    shutil.unpack_archive(wheel, site, "zip")
 
 
 def _write_with(checkout: Path, folder: Path, shapes: list[str], environment: dict[str, str]) -> None:

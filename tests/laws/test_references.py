@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.places import REPOSITORY
 
-FOLDERS = ("flows", "tasks", "schemas", "tests")
+FOLDERS = ("flows", "tasks", "schemas", "src/marginweave", "benchmarks", "tests")
 SOURCES = sorted(
     p
     for folder in FOLDERS
@@ -26,7 +26,7 @@ ELSEWHERE = re.compile(
 )
 """Words for texts that are not in the repository: what is needed of them stands in docs/sources."""
 PATH = re.compile(
-    r"(?<![\w/.-])((?:docs|tests|flows|tasks|schemas|deployments)/[\w./-]*[\w/])(?:#([\w-]+))?(?:::(\w+))?"
+    r"(?<![\w/.-])((?:docs|tests|benchmarks|flows|tasks|schemas|src|deployments)/[\w./-]*[\w/])(?:#([\w-]+))?(?:::(\w+))?"
 )
 STEP = re.compile(r"\bsteps? (\d+)(?: (?:of|in) docs/privacy\.md)|docs/privacy\.md, steps? (\d+)")
 
@@ -103,7 +103,7 @@ def test_what_a_text_refers_to_is_in_the_repository() -> None:
         "see docs/nowhere.md",
         "see docs/privacy.md#no-such-part",
         "`tests/laws/test_noise.py::test_nothing`",
-        "tasks/mechanisms/nothing.py",
+        "src/marginweave/mechanisms/nothing.py",
         "docs/privacy.md, step 99",
         "as notes/privacy.md has it",
         "the review says so",

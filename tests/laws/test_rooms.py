@@ -2,28 +2,73 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from graphlib import CycleError, TopologicalSorter
 
 import pytest
 
-from tests.support.rooms import BLOCK, PAGE, drawing, floors, import_graph, imports_of_rooms
+from tests.support.rooms import (
+    BLOCK,
+    PAGE,
+    drawing,
+    floors,
+    imports_of_modules,
+    imports_of_rooms,
+    is_ours,
+    rooms_that_know,
+)
+
+# A library, and the rooms that may know it.
+MAY_KNOW = {
+    "prefect": {"flows"},
+    "typer": {"flows"},
+    "rich": {"flows", "runs"},
+    "pandera": {"schemas"},
+    "great_expectations": {"schemas"},
+    "pandas": {"schemas", "front", "inference", "forecast", "runs", "flows", "tasks", "prepare", "evaluate"},
+    "sqlalchemy": {"ledger"},
+    "sqlite3": {"ledger"},
+    "opendp": {"mechanisms"},
+    "numba": {"counts", "estimate", "records", "evaluate", "measurements"},
+    "distributed": {"counts"},
+    "jinja2": {"publish"},
+    "prometheus_client": {"runs"},
+}
 
 
 def test_no_circle_is_between_modules() -> None:
     """Also not under TYPE_CHECKING, nor by an import inside a function."""
-    graph = import_graph()
-    imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
-    TopologicalSorter(imports).prepare()
+    TopologicalSorter(imports_of_modules()).prepare()
 
 
 def test_rooms_stand_on_floors() -> None:
-    rooms = floors(imports_of_rooms(import_graph()))
+    rooms = floors(imports_of_rooms(imports_of_modules()))
     assert sum(map(len, rooms)) > 30
 
 
 def test_a_circle_is_found() -> None:
     with pytest.raises(CycleError):
         floors({"one": {"other"}, "other": {"third"}, "third": {"one"}})
+
+
+@pytest.mark.parametrize("library", MAY_KNOW)
+def test_a_library_is_known_where_it_is_needed(library: str) -> None:
+    """Nobody else knows it, and what is listed is true."""
+    assert rooms_that_know(library) == MAY_KNOW[library]
+
+
+def test_stages_run_without_prefect() -> None:
+    """Who imports all of the library and all of the stages has imported neither Prefect nor the command line."""
+    modules = sorted(name for name in imports_of_modules() if not name.startswith("marginweave.flows"))
+    assert len(modules) > 300
+    assert all(map(is_ours, modules))
+    program = (
+        f"import importlib, sys\nfor name in {modules!r}: importlib.import_module(name)\n"
+        "print({name.partition('.')[0] for name in sys.modules} & {'prefect', 'typer'})"
+    )
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "set()"
 
 
 def test_the_page_shows_the_house_as_it_is() -> None:

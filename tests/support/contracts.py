@@ -12,7 +12,7 @@ from marginweave.released.evaluation import Evaluation, InternalEvaluation
 from marginweave.released.manifest import Manifest
 from marginweave.released.statement import PrivacyStatement, RejectedStatement
 
-PLACE = Path(__file__).parents[2] / "schemas" / "released"
+PLACE = Path(__file__).parents[2] / "schemas" / "published"
 CONTRACTS: dict[str, type[BaseModel]] = {
     "privacy": PrivacyStatement,
     "privacy-of-rejected": RejectedStatement,

@@ -122,4 +122,4 @@ def template_text(path: Path) -> str:
 
 def modules() -> list[Path]:
     """Every module of the product."""
-    return sorted(path for part in PARTS for path in (REPOSITORY / part).rglob("*.py") if not path.parent.is_symlink())
+    return sorted(path for part in PARTS for path in (REPOSITORY / part).rglob("*.py"))

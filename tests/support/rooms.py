@@ -2,37 +2,68 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import subprocess
+import sys
 from collections import defaultdict
+from functools import cache
 from graphlib import TopologicalSorter
-from pathlib import Path
 
-from grimp import ImportGraph, build_graph
+from tests.support.one_tree import unpacked_wheel
+from tests.support.places import REPOSITORY
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "architecture.md"
+PAGE = REPOSITORY / "docs" / "architecture.md"
 BLOCK = re.compile(r"(?<=```text rooms\n).*?(?=```)", re.DOTALL)
+# A process that finds the product in one tree: module → what it imports, by the graph of import-linter.
+_GRAPH = """
+import grimp, json
+graph = grimp.build_graph("marginweave", include_external_packages=True, cache_dir=None)
+print(json.dumps({module: sorted(graph.find_modules_directly_imported_by(module)) for module in graph.modules}))
+"""
+Imports = dict[str, set[str]]
 
 
-def import_graph() -> ImportGraph:
-    """Every import between modules, also those under TYPE_CHECKING and inside functions."""
-    return build_graph("marginweave", cache_dir=None)
+@cache
+def imports_of_modules() -> Imports:
+    """Return module → the modules and libraries that it imports, also under TYPE_CHECKING and inside functions."""
+    environment = {**os.environ, "PYTHONPATH": str(unpacked_wheel())}
+    done = subprocess.run([sys.executable, "-c", _GRAPH], env=environment, check=True, capture_output=True, text=True)
+    imports: dict[str, list[str]] = json.loads(done.stdout)
+    return {module: {*names} for module, names in imports.items() if is_ours(module)}
+
+
+def is_ours(module: str) -> bool:
+    """Return whether a module is one of the product."""
+    return module.partition(".")[0] == "marginweave"
 
 
 def room_of(module: str) -> str:
-    """The room of a module: a folder, or a module that stands beside them; `marginweave` is left out."""
-    return ".".join(module.split(".")[1:3])
+    """Return the room of a module: a folder of the library; `flows.cli` and its like; `tasks` and `schemas` whole."""
+    parts = module.split(".")[1:]
+    if parts[0] == "flows" and len(parts) > 1:
+        return ".".join(parts[:2])
+    return parts[0]
 
 
-def imports_of_rooms(graph: ImportGraph) -> dict[str, set[str]]:
-    """room → the other rooms that it imports."""
-    found: dict[str, set[str]] = defaultdict(set)
-    for module in graph.modules - {"marginweave", "marginweave.flows", "marginweave.tasks", "marginweave.schemas"}:
-        found[room_of(module)] |= {room_of(other) for other in graph.find_modules_directly_imported_by(module)}
-    return {room: others - {room} for room, others in found.items()}
+def imports_of_rooms(imports: Imports) -> Imports:
+    """Return room → the other rooms that it imports. The front door and the package of `flows` are no rooms."""
+    rooms: Imports = defaultdict(set)
+    for module, names in imports.items():
+        if module not in {"marginweave", "marginweave.flows"}:
+            others = {name for name in names if is_ours(name)} - {"marginweave", "marginweave.flows"}
+            rooms[room_of(module)] |= {room_of(name) for name in others} - {room_of(module)}
+    return dict(rooms)
 
 
-def floors(imports: dict[str, set[str]]) -> list[list[str]]:
-    """Rooms, the highest floor first; each imports lower floors alone. Raises graphlib.CycleError for a circle."""
+def rooms_that_know(library: str) -> set[str]:
+    """Return the rooms of which a module imports `library`; `flows` counts as one."""
+    return {room_of(module).partition(".")[0] for module, names in imports_of_modules().items() if library in names}
+
+
+def floors(imports: Imports) -> list[list[str]]:
+    """Return the rooms, the highest floor first; each imports lower floors alone. Raises graphlib.CycleError for a circle."""
     sorter, found = TopologicalSorter(imports), list[list[str]]()
     sorter.prepare()
     while sorter.is_active():
@@ -43,14 +74,11 @@ def floors(imports: dict[str, set[str]]) -> list[list[str]]:
 
 
 def drawing() -> str:
-    """A line a floor, and below each room what it imports of its own part of the house."""
-    imports = imports_of_rooms(import_graph())
+    """Return a line a room, the highest floor first, with the rooms that it imports."""
+    imports = imports_of_rooms(imports_of_modules())
     lines = []
     for number, rooms in reversed(list(enumerate(floors(imports)[::-1]))):
-        for room in rooms:
-            part = room.split(".")[0]
-            own = sorted(other.split(".")[-1] for other in imports[room] if other.split(".")[0] == part)
-            lines.append(f"{number:>2}  {room:<24}{' '.join(own)}".rstrip())
+        lines += [f"{number:>2}  {room:<19} {' '.join(sorted(imports[room]))}".rstrip() for room in rooms]
     return "\n".join(lines) + "\n"
 
 

@@ -108,7 +108,7 @@ def test_ma2019(marginweave: CommandLine) -> None:
     assert not ((frame["AGEP"] < 15) & frame["MSP"].notna()).any()
 
 
-@pytest.mark.long  # 31 columns; tests/unit/validate/test_dpsyn.py converts the same files
+@pytest.mark.long  # 31 columns; tests/unit/drafts/test_dpsyn.py converts the same files
 def test_dpsyn_files_as_they_are(marginweave: CommandLine) -> None:
     """parameters.json, column_datatypes.json and a data.yaml in its own words: converted, released, decoded."""
     cli, source = marginweave, table("drug_deaths", "drug_deaths.csv")

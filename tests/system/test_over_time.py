@@ -179,7 +179,7 @@ def _check_missing_rows(file: Path, verify: list[str]) -> None:
     file.write_text(whole)
 
 
-@pytest.mark.long  # thirty commands: tests/unit/flows/test_runs_of_a_home.py looks at the same runs
+@pytest.mark.long  # thirty commands: tests/unit/runs/test_runs_of_a_home.py looks at the same runs
 def test_retention_takes_failed_runs_and_leaves_those_in_progress(marginweave: CommandLine, tmp_path: Path) -> None:
     """By age: runs that stopped, never began, are damaged or have kept their files; not one that is held."""
     cli = marginweave

@@ -1,4 +1,4 @@
-"""`marginweave.front.inference` on finished releases: what values count, several tables, and refusals; no server."""
+"""`marginweave.inference` on finished releases: what values count, several tables, and refusals; no server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from statsmodels.discrete.discrete_model import MNLogit
 from marginweave import Release
 from marginweave.accounting.accounts import Account
 from marginweave.base.errors import InputError
-from marginweave.front.inference import analyse, combine, regression, synthetic_sets
+from marginweave.inference import analyse, combine, regression, synthetic_sets
 from marginweave.ledger import Ledger
 from marginweave.released.statement import PrivacyStatement
 from tests.support.command_line import CommandLine

@@ -51,7 +51,9 @@ def test_the_example_is_what_its_script_makes() -> None:
     }
     exec((REPOSITORY / "deployments" / "example_table.py").read_text(encoding="utf-8"), made)
     pd.testing.assert_frame_equal(
-        pd.read_csv(REPOSITORY / "flows" / "cli" / "visits.csv"), made["visits"](), check_dtype=False
+        pd.read_csv(REPOSITORY / "src/marginweave/front/example/visits.csv"),
+        made["visits"](),
+        check_dtype=False,
     )
 
 

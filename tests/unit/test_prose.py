@@ -31,7 +31,9 @@ CHECKED = [page for page in PAGES if page not in (STYLE, REPOSITORY / "CHANGELOG
 # Notes on published work quote formulas, which are no sentences.
 READ = [page for page in CHECKED if page.parent.name != "sources"]
 PUBLIC = [
-    *(REPOSITORY / "src" / "marginweave").glob("*.py"),
+    REPOSITORY / "src" / "marginweave" / "__init__.py",
+    *(REPOSITORY / "src" / "marginweave" / "front").glob("*.py"),
+    *(REPOSITORY / "src" / "marginweave" / "inference" / name for name in ("__init__.py", "analyses.py")),
     *(REPOSITORY / "flows" / "cli").glob("*.py"),
     *(
         REPOSITORY / name
@@ -50,7 +52,7 @@ def of_the_product() -> Iterator[tuple[str, str]]:
     for path in PUBLIC:
         for line, text in docstrings(path):
             yield f"{path.relative_to(REPOSITORY)}:{line}", text
-    for path in (REPOSITORY / "tasks" / "publish").glob("*.j2"):
+    for path in (REPOSITORY / "src" / "marginweave" / "publish").glob("*.j2"):
         yield path.name, template_text(path)
 
 

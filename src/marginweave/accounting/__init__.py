@@ -1,1 +1,1 @@
-"""Privacy accounting: what mechanisms cost together, and the plan of a release's draws."""
+"""What draws cost together, and what the ledger knows of a draw."""

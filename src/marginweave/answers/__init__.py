@@ -1,1 +1,1 @@
-"""Service: numbers with honest intervals from released measurements alone."""
+"""Least squares over all measurements, and the intervals of answers."""

@@ -1,0 +1,1 @@
+"""Errors, exact amounts, arrays, digests, durable files: what every room may use."""

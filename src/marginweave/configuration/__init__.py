@@ -1,1 +1,1 @@
-"""Configurations of releases: what users write, its rules, and what follows from it."""
+"""What the configuration file says: parsed, completed with defaults, and checked."""

@@ -1,6 +1,6 @@
 """What makes the records where nobody says it: `synthesize.method: auto`.
 
-In our benchmarks (`tests/benchmarks/accuracy`, results in docs/accuracy.md) the mixture is mostly the most accurate;
+In our benchmarks (`benchmarks/accuracy`, results in docs/accuracy.md) the mixture is mostly the most accurate;
 what is public of the domain decides whether one can be fitted, in time and memory.
 """
 

@@ -1,6 +1,6 @@
 """What is counted where nobody says it: `aggregate.method: auto` and `aggregate.sigma: auto`.
 
-The noise that pairs would have if all were counted decides, as far as measured (`tests/benchmarks/accuracy`, results in
+The noise that pairs would have if all were counted decides, as far as measured (`benchmarks/accuracy`, results in
 docs/accuracy.md).
 """
 

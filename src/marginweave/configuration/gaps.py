@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from marginweave.configuration.columns import ConstantColumn
 from marginweave.configuration.release import Configuration
 

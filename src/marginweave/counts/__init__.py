@@ -1,1 +1,1 @@
-"""Stage 4: bounded counts of attribute combinations, noise, thresholds; one draw for the record count and one a length."""
+"""Exact counts of encoded rows, on this machine or on Dask. Private."""

@@ -1,1 +1,1 @@
-"""Service: what public rules between columns leave of the possible records."""
+"""Which cells a table can have: sizes, structural zeros, boxes."""

@@ -1,0 +1,1 @@
+"""Looks at a table and drafts a configuration for its steward."""

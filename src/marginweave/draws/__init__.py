@@ -1,0 +1,1 @@
+"""Charge, draw, commit; and what a stage may open."""

@@ -1,1 +1,1 @@
-"""Estimates of a distribution from noisy counts alone: post-processing."""
+"""Counts that agree with each other, and models that are fitted to them."""

@@ -1,0 +1,1 @@
+"""How well the records keep the counts, and how good the release is."""

@@ -1,1 +1,1 @@
-"""What a release will be like before anything is charged: noise, limits, accuracy, schedule."""
+"""What a release will be like, before any row is read."""

@@ -41,12 +41,15 @@ class Times(Protocol):
     @property
     def timezone(self) -> str:
         """Name of the time zone."""
+        ...
 
     def after(self, start: datetime) -> Iterator[datetime]:
         """The times from `start` on."""
+        ...
 
     def run_name(self, dataset: str, moment: datetime) -> str:
         """The name of the run of `moment`."""
+        ...
 
 
 class AccountForecast(NamedTuple):

@@ -1,0 +1,1 @@
+"""What a script imports as `marginweave`."""

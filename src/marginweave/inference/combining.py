@@ -20,7 +20,7 @@ def combine_results(results: Iterable[Any], level: float) -> tuple[tuple[str, ..
     """Names, estimates with their covariance, and half the width of intervals. DP: post-processing.
 
     Raises:
-        InputError: as `marginweave.front.inference.combine`.
+        InputError: as `marginweave.inference.combine`.
     """
     check_level(level)
     found = [_read(result) for result in results]

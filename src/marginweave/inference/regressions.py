@@ -20,7 +20,7 @@ from marginweave.inference.normal_regression import Calibrated, Kind, Term
 
 @dataclass(frozen=True, kw_only=True)
 class Regression:
-    """What is asked; see `marginweave.front.inference.regression`."""
+    """What is asked; see `marginweave.inference.regression`."""
 
     target: str
     columns: tuple[str, ...]
@@ -34,7 +34,7 @@ def answer_regression(place: Path, asked: Regression) -> tuple[tuple[str, ...], 
     """Names, coefficients, and half the width of their intervals. DP: post-processing.
 
     Raises:
-        InputError: as `marginweave.front.inference.regression`.
+        InputError: as `marginweave.inference.regression`.
     """
     _check(asked)
     opened = open_modelled(place, asked.of, "a regression needs")

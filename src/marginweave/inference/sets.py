@@ -23,7 +23,7 @@ FEWEST_SETS, MOST_SETS = 5, 1000
 def draw_sets(
     place: Path, columns: Sequence[str], sets: int, of: str, seed: int | None = None
 ) -> Iterator[pd.DataFrame]:
-    """So many tables with these columns; see `marginweave.front.inference.synthetic_sets`. DP: post-processing.
+    """So many tables with these columns; see `marginweave.inference.synthetic_sets`. DP: post-processing.
 
     Raises:
         InputError: as there.

@@ -52,7 +52,8 @@ class PlannedDraw:
     `place` are the numbers in the name. `mechanism` says how it draws, with a `parameter`: of Gaussian noise the multiplier,
     by which its sigma is larger than the L2 sensitivity, or epsilon; of several marginals that of all together. One record adds
     1 to at most `width` of the counts; of a length whose contributions a percentile bounds, `width` is the public cap. `terms`
-    are the other public facts that it draws by (`src/marginweave/counts/noise.py`): they are reserved with it, and empty before.
+    are the other public facts that it draws by (`src/marginweave/counts/noise.py`): they are reserved with it, and are empty
+    before.
     """
 
     kind: DrawKind
@@ -128,8 +129,8 @@ class BudgetPlan:
     `delta_threshold` pays for the discovery of private domains (0 when every domain is public) and is part of the cost of
     `level-1`, or of `values`; where nothing is fabricated, of every level, an equal part. `spent_epsilon` is the epsilon at
     `delta` of the draws together, at most `epsilon`. `unit` is the unit of privacy as the account knows it. With
-    `discovery` the statement (epsilon, delta) holds by `src/marginweave/accounting/sparse_histogram.py`; what is charged to the account
-    is the sum of the draws' costs all the same.
+    `discovery` the statement (epsilon, delta) holds by `src/marginweave/accounting/sparse_histogram.py`; what is charged to the
+    account is the sum of the draws' costs all the same.
     """
 
     epsilon: float

@@ -1,1 +1,1 @@
-"""Mechanisms: noise from keyed bits, in integers, and the choices of an exponential mechanism."""
+"""Noise and choices, in integers, from keyed bits."""

@@ -1,1 +1,1 @@
-"""The plan of a release: its draws, and how the budget is split over them."""
+"""Splits the budget of a release among its draws."""

@@ -1,1 +1,1 @@
-"""Stage 2: texts to clean values: trimmed, missing made explicit, clamped to the declared domain."""
+"""Turns raw rows into clean records, and these into codes."""

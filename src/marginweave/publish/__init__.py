@@ -1,1 +1,1 @@
-"""Last stage: what may leave: counts, records, the privacy statement, and two pages for people."""
+"""The files and pages of a release."""

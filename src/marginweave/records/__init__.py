@@ -1,0 +1,1 @@
+"""Synthetic records, as codes and as values."""

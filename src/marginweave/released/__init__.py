@@ -1,1 +1,1 @@
-"""Values that a release consists of: counts, measurements, the manifest of its run."""
+"""The files of a release as models, with units."""

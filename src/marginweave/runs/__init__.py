@@ -1,1 +1,1 @@
-"""One run: its request, its preparation, its progress and its books."""
+"""A run from its request to the purge."""

@@ -1,1 +1,1 @@
-"""Stage 1: read the declared columns of the source and hold them against the configuration."""
+"""Reads tables: CSV, Parquet, Arrow, sheets, S3."""

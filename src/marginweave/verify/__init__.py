@@ -1,1 +1,1 @@
-"""Verification of ledgers, runs and bundles against each other."""
+"""Checks files against the ledger; the verifier that comes with a handover."""

@@ -17,21 +17,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.accuracy import __main__ as program
+from benchmarks.accuracy import forecast, methods
+from benchmarks.accuracy.environments import PLACE, pinned
+from benchmarks.accuracy.figures import Cell, Figure, append, current, read
+from benchmarks.accuracy.measures import ALL, mean_l1, measure
+from benchmarks.accuracy.methods import DEFAULT, OURS, PEERS, configuration, refusal, settings
+from benchmarks.accuracy.page import render
+from benchmarks.accuracy.runs import Runner
+from benchmarks.accuracy.summaries import Spread, summarize, verdict
+from benchmarks.accuracy.tables import Table, fair, table
+from benchmarks.scale.page import NOT_YET
 from marginweave.configuration.defaults import counts_words, pair_noise
 from marginweave.configuration.load import parse_configuration
 from marginweave.forecast.accuracy import MEASURED
 from marginweave.forecast.expected import COLUMNS, LAWS, ROWS, VALUES
-from tests.benchmarks.accuracy import __main__ as program
-from tests.benchmarks.accuracy import forecast, methods
-from tests.benchmarks.accuracy.environments import PLACE, pinned
-from tests.benchmarks.accuracy.figures import Cell, Figure, append, current, read
-from tests.benchmarks.accuracy.measures import ALL, mean_l1, measure
-from tests.benchmarks.accuracy.methods import DEFAULT, OURS, PEERS, configuration, refusal, settings
-from tests.benchmarks.accuracy.page import render
-from tests.benchmarks.accuracy.runs import Runner
-from tests.benchmarks.accuracy.summaries import Spread, summarize, verdict
-from tests.benchmarks.accuracy.tables import Table, fair, table
-from tests.benchmarks.scale.page import NOT_YET
 from tests.support.configurations import configuration as small_configuration
 from tests.support.places import DATA
 
@@ -313,7 +313,7 @@ def tables() -> None:
 def test_the_page_is_made_of_the_figures() -> None:
     """docs/accuracy.md has what the figures beside the benchmark say, and nothing by hand.
 
-    After a change of methods, of the default or of the page: python -m tests.benchmarks.accuracy --seeds 0 --write
+    After a change of methods, of the default or of the page: python -m benchmarks.accuracy --seeds 0 --write
     """
     kept = current(read(program.FIGURES), settings)
     assert program.PAGE.read_text(encoding="utf-8") == render(kept.values(), methods.default_method, *program.SECTIONS)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.benchmarks.accuracy import beyond_page
-from tests.benchmarks.accuracy.beyond_measures import measure_beyond, subgroups
-from tests.benchmarks.accuracy.figures import Cell, Figure
-from tests.benchmarks.accuracy.methods import DEFAULT, ROWS, settings
-from tests.benchmarks.accuracy.small_page import grouped
-from tests.benchmarks.accuracy.tables import delta, table
+from benchmarks.accuracy import beyond_page
+from benchmarks.accuracy.beyond_measures import measure_beyond, subgroups
+from benchmarks.accuracy.figures import Cell, Figure
+from benchmarks.accuracy.methods import DEFAULT, ROWS, settings
+from benchmarks.accuracy.small_page import grouped
+from benchmarks.accuracy.tables import delta, table
 
 
 def test_what_is_tested_on_is_never_released() -> None:

@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from benchmarks.accuracy.coverage import Tally, codes, published
+from benchmarks.accuracy.coverage_page import covered, section
+from benchmarks.accuracy.tables import Table
 from marginweave.measurements.combinations import Domain
-from tests.benchmarks.accuracy.coverage import Tally, codes, published
-from tests.benchmarks.accuracy.coverage_page import covered, section
-from tests.benchmarks.accuracy.tables import Table
 
 TABLE = Table(
     header=("sex", "town"),

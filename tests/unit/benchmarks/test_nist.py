@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from benchmarks.accuracy import nist, nist_page
+from benchmarks.accuracy.figures import Cell, Figure, current, read
+from benchmarks.accuracy.methods import DEFAULT, configuration, settings
+from benchmarks.accuracy.nist_tables import BINNED, EDGES, PREFIX, SETS, Excerpt, label, unbinned
+from benchmarks.accuracy.tables import table
 from marginweave.configuration.load import parse_configuration
 from marginweave.runs.limits import check_size
-from tests.benchmarks.accuracy import nist, nist_page
-from tests.benchmarks.accuracy.figures import Cell, Figure, current, read
-from tests.benchmarks.accuracy.methods import DEFAULT, configuration, settings
-from tests.benchmarks.accuracy.nist_tables import BINNED, EDGES, PREFIX, SETS, Excerpt, label, unbinned
-from tests.benchmarks.accuracy.tables import table
 from tests.support.places import DATA
 
 HERE = pytest.mark.skipif(
@@ -98,6 +98,6 @@ def test_the_page_says_what_was_asked_reached_and_stopped() -> None:
 
 @HERE
 def test_the_page_is_made_of_the_figures() -> None:
-    """After a change of the default, of figures or of the page: python -m tests.benchmarks.accuracy.nist --seeds 0 --write"""
+    """After a change of the default, of figures or of the page: python -m benchmarks.accuracy.nist --seeds 0 --write"""
     kept = current(read(nist.FIGURES), settings)
     assert nist.PAGE.read_text(encoding="utf-8") == nist_page.render(kept.values(), len(nist.cells(nist.ALL)))

@@ -11,13 +11,13 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
+from benchmarks.scale import tables, workers
+from benchmarks.scale.figures import Figure, append, figure, fit_line, read
+from benchmarks.scale.page import NOT_YET, render
+from benchmarks.scale.tables import Table, valued
+from benchmarks.scale.targets import TARGETS
+from benchmarks.scale.watch import Limits, watch
 from marginweave.configuration.load import parse_configuration
-from tests.benchmarks.scale import tables, workers
-from tests.benchmarks.scale.figures import Figure, append, figure, fit_line, read
-from tests.benchmarks.scale.page import NOT_YET, render
-from tests.benchmarks.scale.tables import Table, valued
-from tests.benchmarks.scale.targets import TARGETS
-from tests.benchmarks.scale.watch import Limits, watch
 
 SMALL = {"sex": ("", "f", "m"), "region": ("north", "south", "west", "east", "middle")}
 

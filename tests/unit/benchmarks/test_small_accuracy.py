@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from scipy.stats.contingency import association
 
-from tests.benchmarks.accuracy import small, small_page
-from tests.benchmarks.accuracy.figures import current, read
-from tests.benchmarks.accuracy.methods import settings
-from tests.benchmarks.accuracy.small_measures import cramers_v, measure_small
-from tests.benchmarks.accuracy.tables import sample_name, table
+from benchmarks.accuracy import small, small_page
+from benchmarks.accuracy.figures import current, read
+from benchmarks.accuracy.methods import settings
+from benchmarks.accuracy.small_measures import cramers_v, measure_small
+from benchmarks.accuracy.tables import sample_name, table
 from tests.support.places import DATA
 
 
@@ -47,7 +47,7 @@ def test_samples_of_small_tables_are_parts_of_their_table() -> None:
 
 @pytest.mark.usefixtures("tables")
 def test_the_page_of_small_tables_is_made_of_the_figures() -> None:
-    """After a change of methods, of the default or of the page: python -m tests.benchmarks.accuracy.small --methods --write"""
+    """After a change of methods, of the default or of the page: python -m benchmarks.accuracy.small --methods --write"""
     every = small.cells(small.ALL)
     kept = current(read(small.FIGURES), settings)
     assert small.PAGE.read_text(encoding="utf-8") == small_page.render(kept.values(), len(every))

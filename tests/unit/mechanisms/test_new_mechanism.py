@@ -80,7 +80,10 @@ def known(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def geometric() -> Configuration:
-    """A configuration whose `aggregate.noise` is the new one; the other registration is its name in `src/marginweave/base/budget.py`."""
+    """A configuration whose `aggregate.noise` is the new one.
+
+    The other registration is its name in `src/marginweave/base/budget.py`.
+    """
     columns = {
         name: {**category(size), "impute": {"distribution": "uniform"}} for name, size in (("a", SIZE), ("b", 3))
     }

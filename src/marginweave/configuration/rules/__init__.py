@@ -1,0 +1,1 @@
+"""Rules between columns, and the search for records that keep them."""

@@ -1,0 +1,130 @@
+"""How near the parts of a usual release are to what the machine can do: python -m benchmarks.scale.limits [--check].
+
+All three-column marginals of a made-up table of 14 columns at epsilon 1, counted, measured, made consistent, fitted and
+sampled by the shipped functions, in one process. Each part stands beside numpy's `bincount` of the same marginals, which is
+what counting them costs without this project, and counting also beside a plain copy of the codes that it reads. CPU seconds of
+all threads, the least of a few times. With `--check` a ratio that is half as much again as `RATIOS`, in three measurements one
+after another, ends it with exit code 1: what else the machine does passes, a slower part stays.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.scale.figures import Figure, figure
+from marginweave.base.budget import Stability
+from marginweave.configuration.synthesis import MixtureSynthesis
+from marginweave.counts.marginals import Clique, all_cliques, count_marginals, measure_marginals
+from marginweave.estimate.consistency import make_consistent
+from marginweave.measurements.tables import Measurement
+from marginweave.mechanisms.gaussian import RoundedGaussian
+from marginweave.mechanisms.randomness import fresh_bits
+from marginweave.records.release import EstimationInput, sampler
+from marginweave.records.shards import RecordSampler
+from tests.support.synthesized import every_record
+
+T = TypeVar("T")
+NAME, ROWS, CLASSES, SLOWER, TRIES = "limits", 100_000, 12, 1.5, 3
+SIZES = (9, 8, 16, 12, 7, 14, 6, 5, 2, 7, 6, 9, 30, 2)
+# CPU seconds over those of numpy's bincount of the same marginals, as measured on 2026-11-26.
+RATIOS = {"counts": 0.25, "noise": 0.25, "consistent counts": 4.6, "fit": 13.0, "records": 2.6}
+
+
+def table(rows: int = ROWS) -> list[NDArray[np.uint8]]:
+    """Codes of each column, of rows that fall into a few classes, each with a distribution of its own in every column."""
+    rng = np.random.default_rng(14)
+    group = rng.integers(0, CLASSES, rows)
+    cumulated = [np.cumsum(rng.dirichlet(np.full(size, 0.4), CLASSES), axis=1) for size in SIZES]
+    return [(rng.random((rows, 1)) > c[group, :-1]).sum(axis=1).astype(np.uint8) for c in cumulated]
+
+
+def spent(work: Callable[[], T], times: int = 3) -> tuple[T, float]:
+    """The last result, and the least CPU seconds."""
+    least = math.inf
+    while True:
+        begun = time.process_time()
+        result = work()
+        least, times = min(least, time.process_time() - begun), times - 1
+        if not times:
+            return result, least
+
+
+def bincounts(codes: Sequence[NDArray[np.uint8]], cliques: Sequence[Clique]) -> None:
+    """Count each marginal with numpy alone."""
+    for clique in cliques:
+        shape = tuple(SIZES[a] for a in clique)
+        np.bincount(np.ravel_multi_index([codes[a] for a in clique], shape), minlength=math.prod(shape))
+
+
+def copies(codes: Sequence[NDArray[np.uint8]], cliques: Sequence[Clique]) -> None:
+    """Copy the codes of each marginal, once."""
+    for clique in cliques:
+        for a in clique:
+            codes[a].copy()
+
+
+def fitted(drawn: Sequence[Measurement], rows: int) -> RecordSampler:
+    """The usual mixture."""
+    known = EstimationInput(measurements=drawn, consistent=lambda: drawn, sizes=SIZES, total=rows, masks=())
+    return sampler(known, MixtureSynthesis(method="mixture", seed=1))
+
+
+def measured(rows: int = ROWS) -> Figure:
+    """CPU seconds of each part."""
+    codes, cliques = table(rows), all_cliques(SIZES, 3)
+    noise = RoundedGaussian(Stability(records=1, neighbors="add-remove"))
+    parts = noise.parts(1 / 0.3, [1 / len(cliques)] * len(cliques))
+
+    def draw(counts: Sequence[NDArray[np.int64]]) -> list[Measurement]:
+        return list(measure_marginals(noise, counts, cliques, parts, fresh_bits()))
+
+    few = count_marginals([[column[:1000] for column in codes]], SIZES, cliques)
+    every_record(fitted(draw(few), 1000))  # compiled code is loaded
+    seconds: dict[str, float] = {}
+    _, seconds["copy of the codes"] = spent(lambda: copies(codes, cliques))
+    _, seconds["numpy's bincount"] = spent(lambda: bincounts(codes, cliques))
+    counts, seconds["counts"] = spent(lambda: count_marginals([codes], SIZES, cliques))
+    drawn, seconds["noise"] = spent(lambda: draw(counts))
+    _, seconds["consistent counts"] = spent(lambda: make_consistent(drawn))
+    maker, seconds["fit"] = spent(lambda: fitted(drawn, rows), times=1)
+    _, seconds["records"] = spent(lambda: every_record(maker))
+    return figure(NAME, rows, len(SIZES), 3, seconds=seconds)
+
+
+def ratios(found: Figure) -> dict[str, float]:
+    """CPU seconds of each part over those of numpy's bincount."""
+    seconds: Mapping[str, float] = found["seconds"]
+    return {name: value / seconds["numpy's bincount"] for name, value in seconds.items()}
+
+
+def slower(beside: Mapping[str, float]) -> list[str]:
+    """The parts whose ratio has grown by half."""
+    return [f"{name}: {beside[name]:.2f}, was {was}" for name, was in RATIOS.items() if beside[name] > SLOWER * was]
+
+
+def main() -> None:
+    """Measure, print, and end with 1 where a ratio has grown."""
+    parser = argparse.ArgumentParser(prog="benchmarks.scale.limits", description=__doc__)
+    parser.add_argument("--check", action="store_true")
+    check, least = parser.parse_args().check, dict[str, float]()
+    for _ in range(TRIES):
+        found = measured()
+        beside = ratios(found)
+        for name, ratio in beside.items():
+            print(f"{name:20} {found['seconds'][name]:7.3f} s CPU ({ratio:6.2f} x bincount)")  # noqa: T201 - a benchmark prints
+        least = {name: min(ratio, least.get(name, ratio)) for name, ratio in beside.items()}
+        if not check or not slower(least):
+            return
+    sys.exit("slower than before: " + "; ".join(slower(least)))
+
+
+if __name__ == "__main__":
+    main()

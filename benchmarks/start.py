@@ -1,0 +1,149 @@
+"""How long commands take beside what they cannot do without, in one run: python -m benchmarks.start [--check].
+
+CPU seconds (user and system, servers apart) and wall seconds, each the best of a few. `--help`, `plan` and a run that is found
+finished stand beside the import of the libraries that they need, scripts beside `import pandas`; the example's release beside
+a bare Prefect flow of fifteen tasks, with a server that stands and with one that each starts itself. With `--check` only what
+needs no server of its own is measured, and a ratio of CPU seconds that is half as much again as `RATIOS` ends it with exit
+code 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from benchmarks.scale.figures import Figure, figure
+from marginweave.flows.prefect.standing import start_server, stop_server
+from tests.support.places import EXAMPLES, INSTALLED
+from tests.support.production import free_port
+
+AFFAIRS = str(EXAMPLES / "affairs.yaml")
+# CPU seconds of ours over those of the floor, as measured on 2026-11-26.
+RATIOS = {"--help": 2.2, "plan": 1.7, "run, finished": 1.95, "run, server runs already": 3.0}
+RATIOS |= {"Python: import": 0.1, "Python: plan": 1.35, "Python: fit, finished": 1.35}  # beside pandas
+SLOWER = 1.5
+NAME = "start"
+SHELL = "import rich.console, typer"
+VISITS = "import marginweave as mw; model = mw.Synthesizer('visits.yaml')"
+SCRIPTS = {
+    "Python: import": "import marginweave",
+    "Python: plan": f"{VISITS}; model.plan()",
+    "Python: fit, finished": f"{VISITS}; model.fit('visits.csv')",
+}
+LIBRARIES = "import numpy, pydantic, rich.console, sqlalchemy, typer, yaml"
+BARE = """
+from prefect import flow, task
+
+@task
+def one(x: int) -> int:
+    return x + 1
+
+@flow
+def bare() -> None:
+    x = 0
+    for _ in range(15):
+        x = one(x)
+
+bare()
+"""
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Seconds of a command."""
+
+    cpu: float
+    wall: float
+
+
+def best(command: list[str], environment: dict[str, str], times: int, before: Path | None = None) -> Spent:
+    """The least of a few times, in the home; `before` each, this folder is removed."""
+    found = []
+    for _ in range(times):
+        if before is not None:
+            shutil.rmtree(before, ignore_errors=True)
+        start, used = time.perf_counter(), _children()
+        subprocess.run(command, env=environment, cwd=environment["MARGINWEAVE_HOME"], check=True, capture_output=True)
+        found.append(Spent(_children() - used, time.perf_counter() - start))
+    return Spent(min(one.cpu for one in found), min(one.wall for one in found))
+
+
+def _children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def measured(home: Path, *, servers: bool) -> dict[str, tuple[Spent, Spent]]:
+    """What ours and the floor spend, by what is typed."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "MARGINWEAVE_"))}
+    few = 5 if servers else 3  # a check has to be quick, and allows more
+    environment = {
+        **kept,
+        "MARGINWEAVE_HOME": str(home),
+        "MARGINWEAVE_LEDGER": str(home / "visits.db"),
+        "PREFECT_HOME": str(home / "bare"),
+        "DO_NOT_TRACK": "1",
+    }
+
+    def ours(*words: str, times: int = few, before: Path | None = None) -> Spent:
+        return best([str(INSTALLED), *words], environment, times, before)
+
+    def floor(program: str, times: int = few, **more: str) -> Spent:
+        return best([sys.executable, "-c", program], environment | more, times)
+
+    url = start_server(home, free_port()).url
+    try:
+        ours("run", AFFAIRS, times=1)  # compiled kernels, the ledger
+        found = {
+            "run, server runs already": (ours("run", AFFAIRS, before=home / "runs"), floor(BARE, PREFECT_API_URL=url))
+        }
+        for words in ("example", "ledger open visits --for visits.yaml", "run visits.yaml"):
+            ours(*words.split(), times=1)
+    finally:
+        stop_server(home)
+    found["run, finished"] = ours("run", AFFAIRS), floor(LIBRARIES)
+    found["plan"] = ours("plan", AFFAIRS), floor(LIBRARIES)
+    found["--help"] = ours("--help"), floor(SHELL)
+    pandas = floor("import pandas")
+    found |= {name: (floor(program), pandas) for name, program in SCRIPTS.items()}
+    if servers:
+        found["run, its own server"] = ours("run", AFFAIRS, times=3, before=home / "runs"), floor(BARE, times=3)
+    return found
+
+
+def figure_of_all() -> Figure:
+    """All of it, for docs/benchmarks.md."""
+    with TemporaryDirectory() as home:
+        spent = {name: [asdict(one) for one in pair] for name, pair in measured(Path(home), servers=True).items()}
+    return figure(NAME, 0, 0, 0, spent=spent)
+
+
+def main() -> None:
+    """Measure, print, and end with 1 where a ratio has grown."""
+    parser = argparse.ArgumentParser(prog="benchmarks.start", description=__doc__)
+    parser.add_argument("--check", action="store_true")
+    check = parser.parse_args().check
+    slower = []
+    with TemporaryDirectory() as home:
+        for name, (ours, floor) in measured(Path(home), servers=not check).items():
+            ratio, wall = ours.cpu / floor.cpu, ours.wall - floor.wall
+            text = (
+                f"{name:24} {ours.cpu:6.2f} s CPU ({ratio:4.2f} x the floor) {ours.wall:6.2f} s wall ({wall:+5.2f} s)"
+            )
+            print(text)  # noqa: T201 - a benchmark prints
+            if ratio > SLOWER * RATIOS.get(name, float("inf")):
+                slower.append(f"{name}: {ratio:.2f}, was {RATIOS[name]}")
+    if check and slower:
+        sys.exit("slower than before: " + "; ".join(slower))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""A made-up table of visits and its configuration, which `marginweave example` writes."""

@@ -1,1 +1,0 @@
-"""Speed and memory as tables grow: whole releases, and the ratio to pac-synth (python -m tests.benchmarks.scale --help)."""

@@ -1,0 +1,96 @@
+"""Faults of answers: an estimate that is not the best one, an interval that covers less than it says."""
+
+from __future__ import annotations
+
+from tests.faults.fault import Fault
+
+_DENSE = "tests/laws/test_answers.py::test_estimate_and_variance_are_those_of_the_dense_system"
+
+_SETS = "tests/laws/test_drawn_sets.py::test_sets_vary_around_what_was_measured_as_noise_and_sampling_do"
+
+FAULTS = (
+    Fault(
+        name="a sum of many cells of a table counts for as exact as one cell",
+        file="src/marginweave/answers/least_squares.py",
+        text="weight = size / (table.counts.size * table.variance)",
+        instead="weight = 1 / table.variance",
+        killed_by=(_DENSE,),
+    ),
+    Fault(
+        name="answers forget that the number of records is noisy",
+        file="src/marginweave/answers/least_squares.py",
+        text="covariance=covariance + np.outer(slopes, slopes) * total[1]",
+        instead="covariance=covariance",
+        killed_by=(_DENSE,),
+    ),
+    Fault(
+        name="answers that share a column are taken for independent",
+        file="src/marginweave/answers/least_squares.py",
+        text="covariance[np.ix_(rows, rows)] += np.outer(scale, scale) * own",
+        instead="covariance[rows, rows] += scale * scale * np.diagonal(own)",
+        killed_by=(_DENSE,),
+    ),
+    Fault(
+        name="an interval of a regression forgets half of the noise",
+        file="src/marginweave/inference/normal_regression.py",
+        text="spread = reaction.T @ self.noise @ reaction",
+        instead="spread = reaction.T @ self.noise @ reaction / 4",
+        killed_by=("tests/laws/test_regression.py::test_intervals_cover_as_often_as_they_say",),
+    ),
+    Fault(
+        name="a regression ends where the model is",
+        file="src/marginweave/inference/normal_regression.py",
+        text="weights = start * (1 + (known.values - start * z.sum(axis=1)) @ moved)",
+        instead="weights = np.full(len(records), start)",
+        killed_by=("tests/laws/test_regression.py::test_intervals_cover_as_often_as_they_say",),
+    ),
+    Fault(
+        name="what rounds did not choose is taken to be as far off as what they chose",
+        file="src/marginweave/answers/model.py",
+        text="tau = min(tau, ",
+        instead="tau = max(tau, ",
+        killed_by=("tests/laws/test_model_answers.py::test_a_set_that_was_not_chosen_is_no_farther_than_its_noise",),
+    ),
+    Fault(
+        name="several synthetic tables are drawn around the model",
+        file="src/marginweave/inference/several_sets.py",
+        text="            counts = margin.estimates\n",
+        instead="            counts = margin.estimates * (len(margin.places) == 1)\n",
+        killed_by=(_SETS,),
+    ),
+    Fault(
+        name="several synthetic tables do not vary by noise",
+        file="src/marginweave/inference/several_sets.py",
+        text="targets = self._targets(generator)",
+        instead="targets = self._targets(None)",
+        killed_by=(_SETS,),
+    ),
+    Fault(
+        name="a model's values are taken for those of a table that has them in another order",
+        file="src/marginweave/inference/several_sets.py",
+        text="np.eye(part.size)[_codes(mine[part.axis], part)]",
+        instead="np.eye(part.size)",
+        killed_by=("tests/laws/test_drawn_sets.py::test_codes_of_a_measured_table_in_another_order",),
+    ),
+    Fault(
+        name="the variance inside synthetic tables is not taken off",
+        file="src/marginweave/inference/several_sets.py",
+        text="variances = np.maximum(total - own, own)",
+        instead="variances = np.maximum(total, own)",
+        killed_by=("tests/laws/test_drawn_sets.py::test_a_variance_that_is_less_than_inside_the_sets_is_that",),
+    ),
+    Fault(
+        name="a share that noise took below 0 has an empty interval",
+        file="src/marginweave/answers/intervals.py",
+        text="n = min(max(float(values[0]), limits[0] * d), limits[1] * d)",
+        instead="n = float(values[0])",
+        killed_by=("tests/laws/test_answers.py::test_a_ratio_beyond_its_limits_has_the_interval_of_the_limit",),
+    ),
+    Fault(
+        name="the ends of a count in whole numbers do not move out",
+        file="src/marginweave/answers/intervals.py",
+        text="halves = np.array([reach.of(sigma) + (0.5 if sigma else 0.0) for sigma in sigmas.tolist()])",
+        instead="halves = np.array([reach.of(sigma) for sigma in sigmas.tolist()])",
+        killed_by=("tests/laws/test_answers.py::test_a_count_from_one_cell_covers_what_the_exact_interval_does",),
+    ),
+)

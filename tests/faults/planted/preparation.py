@@ -1,0 +1,133 @@
+"""Faults of what happens to rows before they are counted."""
+
+from __future__ import annotations
+
+from tests.faults.fault import Fault
+
+_ROWS = "tests/unit/prepare/test_subjects.py::test_every_choice_of_rows_is_as_likely"
+_OTHERS = "tests/unit/prepare/test_subjects.py::test_the_words_of_other_rows_do_not_matter"
+_RESIZED = "tests/unit/prepare/test_resize.py::test_90_of_100_at_one_and_a_half"
+_UNDECLARED = "tests/unit/prepare/test_undeclared.py"
+_COMPUTED = "tests/laws/test_computed_columns.py"
+_LEVELS = "tests/laws/test_levels.py"
+_SENSITIVITY = "tests/laws/test_rule_sensitivity.py"
+_DRAWN = "test_a_cell_without_a_value_becomes_a_draw_with_its_own_word"
+
+FAULTS = (
+    Fault(
+        name="of a subject's rows the first in the file are kept",
+        file="src/marginweave/prepare/rows.py",
+        text="lowest_words(subjects[over], word[over], most)",
+        instead="lowest_words(subjects[over], over, most)",
+        killed_by=(_OTHERS,),
+    ),
+    Fault(
+        name="a subject keeps one row more than theta",
+        file="src/marginweave/columns/category.py",
+        text="np.searchsorted(ordered, ordered) < most",
+        instead="np.searchsorted(ordered, ordered) <= most",
+        killed_by=(_ROWS, "tests/laws/test_units.py::test_a_subject_changes_at_most_theta_rows_and_all_its_own"),
+    ),
+    Fault(
+        name="which rows are kept depends on the rows of others",
+        file="src/marginweave/prepare/rows.py",
+        text="lowest_words(subjects[over], word[over], most)",
+        instead="lowest_words(subjects[over], word[: len(over)], most)",
+        killed_by=(_OTHERS,),
+    ),
+    Fault(
+        name="a resized table has max(m, n) records, not min(m, n)",
+        file="tasks/encode.py",
+        text="most = min(math.floor(settings.rate * len(word)), settings.records)",
+        instead="most = max(math.floor(settings.rate * len(word)), settings.records)",
+        killed_by=(_RESIZED,),
+    ),
+    Fault(
+        name="a sample is not cut to the public number of records",
+        file="tasks/encode.py",
+        text="        most = settings.records\n",
+        instead="        most = len(word)\n",
+        killed_by=(_RESIZED,),
+    ),
+    Fault(
+        name="a public domain is what occurs in the rows",
+        file="src/marginweave/columns/category.py",
+        text="    if column.private:\n",
+        instead="    if True:\n",
+        killed_by=("tests/unit/prepare/test_clean.py::test_the_dictionary_is_the_public_domain_whatever_the_data",),
+    ),
+    Fault(
+        name="candidates of private bounds end at the largest value that occurs",
+        file="tasks/preprocess.py",
+        text="return np.bincount(index + 1, minlength=len(candidates) + 1).astype(np.int64)",
+        instead="return np.bincount(index + 1, minlength=2).astype(np.int64)",
+        killed_by=(
+            "tests/unit/tasks/test_release_bounds.py::test_the_histogram_counts_values_at_or_below_each_candidate",
+        ),
+    ),
+    Fault(
+        name="a column in which nothing is declared missing is counted with a missing value",
+        file="src/marginweave/configuration/undeclared.py",
+        text='changed["columns"][name] = {**raw["columns"][name], "impute": _DRAW}',
+        instead='changed["columns"][name] = raw["columns"][name]',
+        killed_by=(f"{_UNDECLARED}::test_a_file_of_0_1_0_is_known_by_what_it_meant", f"{_UNDECLARED}::{_DRAWN}"),
+    ),
+    Fault(
+        name="an empty cell is a value of a private domain",
+        file="src/marginweave/columns/category.py",
+        text="if text and not lacks(text)",
+        instead="if not lacks(text)",
+        killed_by=(f"{_UNDECLARED}::test_what_can_be_missing_all_the_same_says_so",),
+    ),
+    Fault(
+        name="the bounds of a difference are those that occur in the rows",
+        file="src/marginweave/columns/computed.py",
+        text="np.clip(apart, *column.clamp)",
+        instead="np.clip(apart, np.nanmin(apart), column.clamp[1])",
+        killed_by=(f"{_COMPUTED}::test_a_difference_is_computed_of_each_row_and_bounded",),
+    ),
+    Fault(
+        name="a difference may be known where the date since which it counts is missing",
+        file="src/marginweave/configuration/attributes.py",
+        text="    found += [box for rule in structure.difference or () for box in rules.undated(rule.since, rule.column)]\n",
+        instead="",
+        killed_by=(
+            f"{_COMPUTED}::test_nothing_has_passed_since_what_is_missing",
+            f"{_COMPUTED}::test_differences_and_sums_hold_in_every_record",
+        ),
+    ),
+    Fault(
+        name="a set of columns is measured at two levels of one of them",
+        file="src/marginweave/counts/marginals.py",
+        text="len(set(columns_of(c, finer))) == length",
+        instead="len(set(c)) == length",
+        killed_by=(f"{_LEVELS}::test_no_set_has_two_levels_of_a_column",),
+    ),
+    Fault(
+        name="the counts of a column with levels weigh twice",
+        file="src/marginweave/estimate/marginals.py",
+        text="deviation=measured[fine].deviation * math.sqrt(tables)",
+        instead="deviation=measured[fine].deviation",
+        killed_by=(f"{_LEVELS}::test_adjusted_counts_of_a_level_are_sums_of_those_of_its_column",),
+    ),
+    Fault(
+        name="the level of a record is that of another one",
+        file="src/marginweave/prepare/repair.py",
+        text="own[codes[fine]].astype",
+        instead="own[np.sort(codes[fine])].astype",
+        killed_by=(
+            f"{_LEVELS}::test_every_row_has_the_level_of_its_own_column",
+            f"{_SENSITIVITY}::test_every_neighbor_moves_tables_at_levels_by_no_more_than_is_charged",
+        ),
+    ),
+    Fault(
+        name="records of a model may have another level than their column",
+        file="src/marginweave/configuration/attributes.py",
+        text="    found += [box for level in structure.levels or () for box in level.excluded(columns, counted)]\n",
+        instead="",
+        killed_by=(
+            f"{_LEVELS}::test_a_level_adds_no_cells_to_the_model",
+            f"{_LEVELS}::test_rare_values_are_merged_inside_their_level",
+        ),
+    ),
+)

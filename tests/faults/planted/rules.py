@@ -1,0 +1,61 @@
+"""Faults of rules between columns: what they exclude, what becomes of records that break them, and what is decoded."""
+
+from __future__ import annotations
+
+from tests.faults.fault import Fault
+
+_RULES = "tests/laws/test_rules_between_columns.py"
+_ITSELF = f"{_RULES}::test_every_record_becomes_an_allowed_one_by_itself"
+_NEIGHBOR = "tests/laws/test_rule_sensitivity.py::test_every_neighbor_of_every_small_table"
+
+FAULTS = (
+    Fault(
+        name="what a record that breaks a rule becomes depends on the others that break one",
+        file="src/marginweave/prepare/repair.py",
+        text="column[dead], allowed, words.words_of(here[dead], j)",
+        instead="column[dead], allowed, words.words_of(np.arange(len(dead)), j)",
+        killed_by=(_ITSELF, _NEIGHBOR),
+    ),
+    Fault(
+        name="records that break a rule are counted as they are",
+        file="src/marginweave/prepare/repair.py",
+        text="if len(broken):",
+        instead="if not len(broken):",
+        killed_by=(_ITSELF, _NEIGHBOR),
+    ),
+    Fault(
+        name="the last column of a rule wins",
+        file="src/marginweave/prepare/repair.py",
+        text="before[other].add(name)",
+        instead="before[name].add(other)",
+        killed_by=(f"{_RULES}::test_the_first_column_of_a_rule_wins",),
+    ),
+    Fault(
+        name="where a column does not apply it can have any value",
+        file="src/marginweave/configuration/attributes.py",
+        text="            yield from ((self._others(part), self._others(alone)) for part in inside)\n",
+        instead="",
+        killed_by=(f"{_RULES}::test_exactly_what_breaks_a_rule_is_excluded",),
+    ),
+    Fault(
+        name="a value that is too large for a later one is not lowered",
+        file="src/marginweave/records/order.py",
+        text="np.where(values[name] > most[name], most[name], values[name])",
+        instead="values[name]",
+        killed_by=(f"{_RULES}::test_three_dates_stand_in_order_through_each_other",),
+    ),
+    Fault(
+        name="boxes of rules begin with equally many records",
+        file="src/marginweave/estimate/mixture/fit.py",
+        text="return normal(np.maximum(mass, _LEAST_MASS))",
+        instead="return normal(np.ones_like(mass))",
+        killed_by=("tests/laws/test_box_masses.py::test_single_columns_are_met_whatever_the_boxes",),
+    ),
+    Fault(
+        name="columns that apply together are taken for a level of each other",
+        file="src/marginweave/estimate/mixture/blocks.py",
+        text="(mask.allowed @ second <= 1)[first > 0].all()",
+        instead="(mask.allowed.sum(axis=1) <= 1)[first > 0].all()",
+        killed_by=("tests/laws/test_box_masses.py::test_boxes_keep_what_applies_together_however_rules_are_written",),
+    ),
+)
