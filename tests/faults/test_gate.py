@@ -120,13 +120,17 @@ STAGE_TEST = "tests/unit/tasks/test_stage.py::test_a_stage_neither_retries_nor_c
 
 @pytest.mark.parametrize(
     ("instead", "end"),
-    [("log_prints=bool(0),", PASSED), ("log_prints=nothing,", "NameError"), ("log_prints=(,", "error of collection")],
+    [("log_prints=bool(0)", PASSED), ("log_prints=nothing", "NameError"), ("log_prints=(", "error of collection")],
     ids=["nothing", "an error", "no import"],
 )
 def test_the_gate_tells_other_ends_from_kills(judges: Judges, instead: str, end: str) -> None:
     """A change that is no fault survives, and one that only breaks the code has not been noticed by an assertion."""
     changed = Fault(
-        name="change", file="tasks/stage.py", text="log_prints=False,", instead=instead, killed_by=(STAGE_TEST,)
+        name="change",
+        file="flows/release.py",
+        text="log_prints=False,\n",
+        instead=f"{instead},\n",
+        killed_by=(STAGE_TEST,),
     )
     verdict = judges.judge(changed, changed.killed_by)
     assert verdict == {"planted": end != "error of collection", "ends": {STAGE_TEST: end}}

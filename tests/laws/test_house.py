@@ -29,6 +29,8 @@ SEES_PRIVATE_ROWS = {
     *("sources", "prepare", "columns", "counts", "draws", "mechanisms", "ledger", "checkpoints"),
     *("validate", "preprocess", "encode", "budget", "aggregate"),
 }
+# The graphical model is in `counts`, which asks it how large it would be, and reads noisy counts alone.
+FITS_NOISY_COUNTS = {"graphical": {"counts"}}
 TEXTS = {path: path.read_text(encoding="utf-8") for path in PRODUCT}
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
@@ -60,7 +62,8 @@ def test_generators_stand_in_post_processing_only_and_say_so() -> None:
     lines = [(path, line) for path, text in TEXTS.items() for line in text.splitlines() if generator.search(line)]
     assert len(lines) > 5
     for path, line in lines:
-        assert SEES_PRIVATE_ROWS.isdisjoint({*path.relative_to(REPOSITORY).parts, path.stem}), line
+        places = {*path.relative_to(REPOSITORY).parts, path.stem} - FITS_NOISY_COUNTS.get(path.stem, set())
+        assert SEES_PRIVATE_ROWS.isdisjoint(places), line
         assert "# post-processing" in line or "np.random.Generator" in line, line
 
 

@@ -15,7 +15,7 @@ STEPS = {
     int(number): text
     for number, text in re.findall(r"^\*\*(\d+)\. (.*?)(?=^\*\*\d+\. |^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
 }
-CODE = re.compile(r"`((?:tasks|schemas|flows)/[\w/]+\.py):([\w.]+)`")
+CODE = re.compile(r"`((?:tasks|schemas|flows|src)/[\w/]+\.py):([\w.]+)`")
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 # Where a theorem is used, its docstring says whose it is.
 THEOREMS = {

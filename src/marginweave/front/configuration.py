@@ -15,6 +15,7 @@ import datetime
 from collections.abc import Iterable, Mapping
 from copy import copy
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 from warnings import warn
 
@@ -100,7 +101,7 @@ class Configuration(Shown, dict[str, Any]):
     all of it, as `marginweave run` refuses the file. Until then it is as sensitive as the table.
     """
 
-    _remarks: Mapping[str, str] = {}
+    _remarks: Mapping[str, str] = MappingProxyType({})
 
     @classmethod
     def draft(cls, data: Any, dataset: str | None = None, home: str | Path | None = None) -> Configuration:

@@ -1,6 +1,6 @@
 """What draws cost together, with nothing but Python's own library: a part of verify.py, which every handover carries.
 
-The formulas and their proofs stand in `tasks/accounting/` (`accountants`, `selection_composition`, `sparse_histogram`); these
+The formulas and their proofs stand in `src/marginweave/accounting/` (`accountants`, `selection_composition`, `sparse_histogram`); these
 are the same sums, one number at a time. `tests/laws/test_verifier_accounting.py` holds both against each other.
 """
 

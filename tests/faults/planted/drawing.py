@@ -173,9 +173,9 @@ FAULTS = (
     ),
     Fault(
         name="Prefect tries a draw again",
-        file="tasks/stage.py",
-        text="retries=len(BACK_OFF_SECONDS) if patient else 0,",
-        instead="retries=len(BACK_OFF_SECONDS),",
+        file="flows/release.py",
+        text="retries=len(_BACK_OFF_SECONDS) if stage.patient else 0,",
+        instead="retries=len(_BACK_OFF_SECONDS),",
         killed_by=("tests/unit/tasks/test_patience.py::test_stages_that_draw_or_charge_are_never_retried",),
     ),
 )

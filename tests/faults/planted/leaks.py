@@ -31,8 +31,8 @@ FAULTS = (
     Fault(
         name="the text of an exception quotes what a library said",
         file="tasks/stage.py",
-        text='kind(f"{stage} failed: {type(error).__name__} at {place_of(error)}")',
-        instead='kind(f"{stage} failed: {error}")',
+        text='kind(f"{name} failed: {type(error).__name__} at {place_of(error)}")',
+        instead='kind(f"{name} failed: {error}")',
         killed_by=("tests/unit/tasks/test_stage.py::test_a_fault_is_named_by_type_and_place_alone",),
     ),
     Fault(
@@ -60,9 +60,9 @@ FAULTS = (
     ),
     Fault(
         name="Prefect keeps what a stage returns",
-        file="tasks/stage.py",
-        text="persist_result=False,",
-        instead="persist_result=True,",
+        file="flows/release.py",
+        text="persist_result=False,\n",
+        instead="persist_result=True,\n",
         killed_by=("tests/unit/tasks/test_stage.py::test_a_stage_neither_retries_nor_caches",),
     ),
     Fault(

@@ -37,14 +37,14 @@ FAULTS = (
     ),
     Fault(
         name="a resized table has max(m, n) records, not min(m, n)",
-        file="tasks/encode.py",
+        file="src/marginweave/prepare/encode.py",
         text="most = min(math.floor(settings.rate * len(word)), settings.records)",
         instead="most = max(math.floor(settings.rate * len(word)), settings.records)",
         killed_by=(_RESIZED,),
     ),
     Fault(
         name="a sample is not cut to the public number of records",
-        file="tasks/encode.py",
+        file="src/marginweave/prepare/encode.py",
         text="        most = settings.records\n",
         instead="        most = len(word)\n",
         killed_by=(_RESIZED,),
