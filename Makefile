@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loads
 # Hundreds of processes import the same modules and rewrite the same asserts: compiled once, whatever the shell has set.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help docs run test test-unit test-long test-versions kernels lint style tree imports types bench bench-accuracy audit-dependencies release clean
+.PHONY: help docs run test test-unit test-long test-versions kernels golden lint style tree imports types bench bench-accuracy audit-dependencies release clean
 
 help: ## show the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -62,6 +62,9 @@ KERNELS := tests/laws/test_rules_between_columns.py tests/laws/test_sensitivity.
 	tests/laws/test_mixture.py tests/laws/test_level_draw.py
 kernels: $(VENV)/.ready-test ## compile kernels once, before many processes come to them at the same time
 	@$(BIN)/python -m pytest --quiet --no-header $(KERNELS)
+
+golden: $(VENV)/.ready-test ## compare releases with those of the revision in tests/golden/base.txt, byte for byte; SHAPES="gum rounds" for some
+	@$(BIN)/python -m tests.golden compare $(SHAPES)
 
 test-versions: $(VENV)/.ready-test ## try the lowest and the newest versions of dependencies that pyproject.toml allows
 	@$(BIN)/python -m tests.support.versions

@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from benchmarks.scale.figures import Figure, figure
 from marginweave.base.budget import Stability
 from marginweave.configuration.synthesis import MixtureSynthesis
-from marginweave.counts.marginals import Clique, all_cliques, count_marginals, measure_marginals
+from marginweave.counts.marginals import all_cliques, count_marginals, measure_marginals
 from marginweave.estimate.consistency import make_consistent
-from marginweave.measurements.tables import Measurement
+from marginweave.measurements.tables import Clique, Measurement
 from marginweave.mechanisms.gaussian import RoundedGaussian
 from marginweave.mechanisms.randomness import fresh_bits
 from marginweave.records.release import EstimationInput, sampler

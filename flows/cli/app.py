@@ -65,7 +65,7 @@ def main() -> None:
     INTERRUPTION.ours = True
     warnings.simplefilter("ignore")
     code = _invoke()
-    atexit._run_exitfuncs()  # noqa: SLF001 - there is no public way to run them and stop there
+    atexit._run_exitfuncs()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - there is no public way to run them and stop there
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):  # a reader that has gone away
             stream.flush()

@@ -40,7 +40,7 @@ class Overlay(SourceFileLoader):
         """Stand before every other finder, while nothing of the product is imported."""
         early = [name for name in sys.modules if name.partition(".")[0] == "marginweave"]
         assert not early, f"{early} were imported before the fault was planted"
-        sys.meta_path.insert(0, self)  # type: ignore[arg-type]
+        sys.meta_path.insert(0, self)
 
     @property
     def is_imported(self) -> bool:

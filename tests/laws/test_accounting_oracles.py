@@ -259,7 +259,7 @@ def test_noise_grows_with_theta_bound_and_relation(records: int, bound: int, mul
     measures: list[Sensitivity] = [lambda stability: noise_sigma(multiplier, bound, stability), l1_sensitivity]
     for measure in measures:
         for relation in RELATIONS:
-            here, next_ = (measure(Stability(records=n, neighbors=relation)) for n in (records, records + 1))  # type: ignore[arg-type]
+            here, next_ = (measure(Stability(records=n, neighbors=relation)) for n in (records, records + 1))
             assert here < next_
         assert measure(Stability(records=records, neighbors="add-remove")) < measure(
             Stability(records=records, neighbors="replace-one")

@@ -185,7 +185,7 @@ class Extreme(SeededBits):
         if place == (0,):
             left = iter(range(12))
             drawn = real.integer
-            real.integer = lambda bits: (1 << bits) - 1 if next(left, None) is not None else drawn(bits)  # type: ignore[method-assign]
+            real.integer = lambda bits: (1 << bits) - 1 if next(left, None) is not None else drawn(bits)
         return real
 
 

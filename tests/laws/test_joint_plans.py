@@ -140,6 +140,6 @@ def test_a_discovery_must_fit_the_draws() -> None:
     assert (resized.neighbors, resized.discovery and resized.discovery.neighbors) == ("add-remove", "replace-one")
     assert fault(resized.draws, resized.discovery) == ""  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"neighbors\n  Input should be 'add-remove' or 'replace-one'"):
-        replace(discovery, neighbors="nobody")  # type: ignore[arg-type]
+        replace(discovery, neighbors="nobody")
     with pytest.raises(ValueError, match=r"adaptive\n  Input should be a valid boolean"):
-        replace(discovery, adaptive=0)  # type: ignore[arg-type]
+        replace(discovery, adaptive=0)

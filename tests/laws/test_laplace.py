@@ -32,7 +32,7 @@ from marginweave.mechanisms.randomness import fresh_bits
 
 SIZES = (2, 3, 5, 7)
 ONE = Stability(records=1, neighbors="add-remove")
-STABILITIES = [Stability(records=r, neighbors=n) for r in (1, 2, 3) for n in ("add-remove", "replace-one")]  # type: ignore[arg-type]
+STABILITIES = [Stability(records=r, neighbors=n) for r in (1, 2, 3) for n in ("add-remove", "replace-one")]
 DRAWS = 100_000
 FALSE_ALARM = 1e-6
 

@@ -36,7 +36,7 @@ def _answers(**changes: object) -> ModelAnswers:
         "misfit": {"outside": {"2": 0.01}, "inside": {}},
         "noise": None,
     }
-    return ModelAnswers(**{**given, **changes})  # type: ignore[arg-type]
+    return ModelAnswers(**{**given, **changes})
 
 
 def test_an_answer_is_what_the_model_expects_and_its_spread_that_of_drawn_models() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,8 +18,9 @@ FOLDERS = {"marginweave/flows": "flows", "marginweave/tasks": "tasks", "marginwe
 
 @cache
 def unpacked_wheel() -> Path:
-    """Build the wheel of this checkout, and return a folder that has its content; once for a process."""
+    """Build the wheel of this checkout, and return a folder that has its content until this process ends."""
     place = Path(tempfile.mkdtemp(prefix="marginweave-tree-"))
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
     unpack_wheel(place)
     return place
 

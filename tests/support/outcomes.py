@@ -189,7 +189,7 @@ def _newest_hash(ledger: Path) -> int:
 def _set_back(by: timedelta) -> None:
     class Earlier(datetime):
         @classmethod
-        def now(cls, tz: Any = None) -> datetime:  # type: ignore[override]
+        def now(cls, tz: Any = None) -> datetime:
             return datetime.now(tz) - by
 
     true_now = records.now

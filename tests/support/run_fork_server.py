@@ -310,7 +310,7 @@ def _break_disk_at(kind: str, moment: int | list[str], place: str) -> None:
             if seen["calls"] == moment:
                 FAULTS[kind](place)
 
-        Draws.begin = charged  # type: ignore[method-assign]
+        Draws.begin = charged
         return
     staged_file = files.staged_file
 
@@ -320,7 +320,7 @@ def _break_disk_at(kind: str, moment: int | list[str], place: str) -> None:
             FAULTS[kind](place)
         return staged_file(path, *arguments, **named)
 
-    files.staged_file = draw_files.staged_file = store.staged_file = begun  # type: ignore[assignment]
+    files.staged_file = draw_files.staged_file = store.staged_file = begun
 
 
 def _fill(place: str) -> None:

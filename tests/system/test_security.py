@@ -91,7 +91,7 @@ def prefect(cli: CommandLine, *arguments: str, **more: Any) -> str:
     command = [str(Path(sys.executable).parent / "prefect"), "--no-prompt", *arguments]
     done = subprocess.run(
         command, env=cli.variables, cwd=cli.home, capture_output=True, text=True, timeout=180, check=False, **more
-    )  # type: ignore[call-overload]
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return str(done.stdout + done.stderr)
 

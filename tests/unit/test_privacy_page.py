@@ -89,7 +89,7 @@ def test_no_draw_is_left_out() -> None:
     drawing = {str(path.relative_to(REPOSITORY)) for path in modules}
     stages = {
         "tasks/aggregate/marginals.py": "src/marginweave/counts/marginals.py",
-        "tasks/paid.py": "tasks/paid.py",
+        "tasks/paid.py": "src/marginweave/evaluate/paid.py",
     }
     assert {"tasks/aggregate/combinations.py", "tasks/preprocess.py"} <= drawing
     assert {stages.get(file, file) for file in drawing} <= named

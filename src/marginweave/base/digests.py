@@ -10,11 +10,15 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from marginweave.base.arrays import Integers
 from marginweave.base.errors import InputError
+
+if TYPE_CHECKING:
+    from _hashlib import HASH  # what hashlib.sha256 returns has no public name
 
 
 def counts_digest(arrays: Iterable[Integers]) -> str:
@@ -43,7 +47,7 @@ def text_digest(texts: Iterable[str]) -> str:
     return whole.hexdigest()
 
 
-def add_integers(whole: hashlib._Hash, array: Integers) -> None:
+def add_integers(whole: HASH, array: Integers) -> None:
     """Add an array, its shape first; raises InputError unless it is of int64."""
     if array.dtype != np.int64:
         raise InputError(f"counts ({array.dtype}) must be int64")
@@ -51,7 +55,7 @@ def add_integers(whole: hashlib._Hash, array: Integers) -> None:
     whole.update(array.astype("<i8").tobytes())
 
 
-def add_json(whole: hashlib._Hash, facts: Sequence[object]) -> None:
+def add_json(whole: HASH, facts: Sequence[object]) -> None:
     """Add JSON values, their length first."""
     text = json.dumps(facts, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
     whole.update(_length(len(text)) + text)

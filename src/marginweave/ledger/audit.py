@@ -148,10 +148,13 @@ def _checked_texts(row: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _is_text(value: object) -> bool:
+    if not isinstance(value, str):
+        return False
     try:
-        return isinstance(value, str) and value.encode() is not None
+        value.encode()
     except UnicodeEncodeError:  # bytes that are no text, as `_check_database` lets them through
         return False
+    return True
 
 
 def _event(row: Mapping[str, Any]) -> Event:

@@ -37,7 +37,7 @@ def decode_table(
 ) -> pa.Table:
     """Turn codes into the table that the configuration declares: every column but identifiers, in declared order.
 
-    A value of a category is its label, one of a number or date is drawn inside its bin (`tasks/columns`), a combination of a
+    A value of a category is its label, one of a number or date is drawn inside its bin (`columns`), a combination of a
     group gives each of its columns a value, some columns are computed from others, a constant has its value. A missing
     value is null. Encoding a decoded table gives back its codes.
 

@@ -52,4 +52,4 @@ def outlive_the_reader() -> None:
         for stream in (1, 2):
             os.dup2(nowhere, stream)
 
-    Console.on_broken_pipe = drop  # type: ignore[method-assign]
+    Console.on_broken_pipe = drop

@@ -1,7 +1,8 @@
 """What draws cost together, with nothing but Python's own library: a part of verify.py, which every handover carries.
 
-The formulas and their proofs stand in `src/marginweave/accounting/` (`accountants`, `selection_composition`, `sparse_histogram`); these
-are the same sums, one number at a time. `tests/laws/test_verifier_accounting.py` holds both against each other.
+The formulas and their proofs are in `src/marginweave/accounting/` (`accountants`, `selection_composition`,
+`sparse_histogram`); these are the same sums, one number at a time. `tests/laws/test_verifier_accounting.py` holds both
+against each other.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ AMOUNTS = ("mu2", "rho", "delta", "plain_epsilon", "plain_delta")
 # Prices, and epsilons, are rounded to doubles.
 SLACK = 1e-9
 ROUNDED = 1024  # a sigma, or a scale of Laplace noise, is rounded up to a multiple of one part of these
-# As in `tasks/accounting`: steps of a selection's losses, blocks of x, steps and tails of the loss so far.
+# As in `src/marginweave/accounting`: steps of a selection's losses, blocks of x, steps and tails of the loss so far.
 _STEPS, _FEWEST_STEPS, _ALL_STEPS, _BLOCKS, _LOSSES, _TAIL = 64, 8, 1024, 128, 320, 14.0
 _MARGIN = 1 + 1e-8
 _LARGEST = 200.0
@@ -37,7 +38,7 @@ def totals(draws: list[Content]) -> dict[str, Decimal]:
 
 
 def draws_hold(draws: list[Content], epsilon: float, delta: Decimal, discovery: Content | None) -> bool:
-    """Whether draws at these costs are (epsilon, delta)-differentially private together, by a sum of `tasks/accounting`.
+    """Whether draws at these costs are (epsilon, delta)-differentially private together, by the sum of an accountant.
 
     Each draw has its name, mechanism, parameter, and costs as decimals. Sums: the joint one of a `discovery`; otherwise mu^2,
     or rho, with deltas and what is plain beside it; or, where there are selections, their exact curves with mu^2 of the rest.

@@ -45,8 +45,8 @@ def test_every_part_of_an_address_counts() -> None:
         (*base[:3], ["y", "x"]),
         (*base[:3], ["xy"]),
     ]
-    assert len({address(*arguments) for arguments in [base, *others]}) == 6  # type: ignore[arg-type]
-    assert address(*base) == address("encode", "1", {"b": [1, 2], "a": 1}, ["x", "y"])  # type: ignore[arg-type]
+    assert len({address(*arguments) for arguments in [base, *others]}) == 6
+    assert address(*base) == address("encode", "1", {"b": [1, 2], "a": 1}, ["x", "y"])
 
 
 def test_digests_and_names_are_keyed(folder: RunFolder, store: Store) -> None:

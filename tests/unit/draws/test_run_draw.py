@@ -151,18 +151,6 @@ def _halfway(fdopen: Callable[..., object]) -> Callable[..., object]:
     return call
 
 
-def _second(function: Callable[..., object]) -> Callable[..., object]:
-    calls = []
-
-    def call(*arguments: object, **named: object) -> object:
-        calls.append(1)
-        if len(calls) == 2:
-            os._exit(9)
-        return function(*arguments, **named)
-
-    return call
-
-
 def _link_of(ending: str, when: str) -> Callable[[Callable[..., object]], Callable[..., object]]:
     def replacement(link: Callable[..., object]) -> Callable[..., object]:
         def call(source: object, target: object) -> None:

@@ -149,7 +149,7 @@ def test_few_sets_are_counted_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     table = np.random.default_rng(3).integers(0, np.array(SIZES), (500, 4))
     passes = []
 
-    class Blocks(list):  # type: ignore[type-arg]
+    class Blocks(list):
         def __iter__(self) -> Any:
             passes.append(1)
             return super().__iter__()

@@ -232,7 +232,7 @@ def test_a_release_alone_fits_a_cap_of_its_own(epsilon: float, delta: float, dig
         )
         source = ledger.keys.source_digest([b"s"])
         facts = {"dataset": "a", "plan": plan, "plan_digest": "p", "unit": "row", "actor": "s", "program": PROGRAM}
-        request = ReleaseRequest(release="one", run="one", source=source, **facts)  # type: ignore[arg-type]
+        request = ReleaseRequest(release="one", run="one", source=source, **facts)
         ledger.releases.reserve(request)
         with pytest.raises(BudgetError):
             ledger.releases.reserve(replace(request, release="two", run="two"))
