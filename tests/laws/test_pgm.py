@@ -145,7 +145,7 @@ def test_the_size_is_the_one_of_mbi(data: st.DataObject) -> None:
 PROGRAM = """
 import hashlib
 from tests.support.graphical_tables import MASKS, SIZES, decomposable, measurements_of
-from marginweave.schemas.configuration.synthesis import PgmSynthesis
+from marginweave.configuration.synthesis import PgmSynthesis
 from tests.support.synthesized import every_record, graphical_sampler
 measured = measurements_of(decomposable(), noise=5.0)
 maker = graphical_sampler(measured, SIZES, 3000, 1e4, PgmSynthesis(seed=7), MASKS["across"], most=900)

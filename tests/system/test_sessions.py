@@ -30,8 +30,8 @@ ALIVE = {"RUNNING", "PENDING"}
 START = """
 import sys
 from pathlib import Path
-from marginweave.flows.orchestration.environment import prepare_environment
-from marginweave.flows.orchestration.servers import prefect_server
+from marginweave.flows.prefect.environment import prepare_environment
+from marginweave.flows.prefect.servers import prefect_server
 prepare_environment(Path(sys.argv[1]))
 with prefect_server(Path(sys.argv[1]) / f"{sys.argv[2]}.log"):
     pass

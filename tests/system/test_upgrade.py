@@ -23,7 +23,7 @@ _PROGRAM = 'import sys; from marginweave.flows.cli import main; sys.argv[0] = "m
 # In the older program: the process is gone right before, or right after, the second length is charged.
 _DIES = """
 import os, sys
-from marginweave.tasks.ledger.draws import Draws
+from marginweave.ledger.draws import Draws
 begin = Draws.begin
 def dying(draws, release, name, *more, **named):
     if name == "level-2" and "{when}" == "before":
@@ -60,9 +60,10 @@ def _built(place: Path, version: str) -> Path:
 
 def _keep_compiled(package: Path) -> None:
     """Bring along the kernels that numba has compiled here: it knows them by size and time of their source."""
-    for index in REPOSITORY.glob("tasks/**/__pycache__/*.nb[ic]"):
+    library = REPOSITORY / "src" / "marginweave"
+    for index in library.glob("**/__pycache__/*.nb[ic]"):
         source = index.parents[1] / f"{index.name.partition('.')[0]}.py"
-        target = package / index.parents[1].relative_to(REPOSITORY)
+        target = package / index.parents[1].relative_to(library)
         shutil.copy(index, target / "__pycache__")
         times = source.stat()
         os.utime(target / source.name, ns=(times.st_atime_ns, times.st_mtime_ns))
@@ -83,7 +84,7 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     place = tmp_path_factory.mktemp("wheels")
     old = _built(place, "7.1")
     made = {"old": old, "new": _copied(old, "7.2"), "other": _copied(old, "7.3")}
-    rule = made["other"] / "marginweave" / "tasks" / "accounting" / "plan" / "k_tuples.py"
+    rule = made["other"] / "marginweave" / "planning" / "split.py"
     text, before = rule.read_text(), "tuple(p / least * scale for p in proportions)"
     assert text.count(before) == 1
     rule.write_text(text.replace(before, "tuple(p / least * scale * (1 + i) for i, p in enumerate(proportions))"))
