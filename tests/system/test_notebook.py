@@ -92,7 +92,7 @@ KILLED = """
 import os, signal, sys
 import pandas as pd
 from marginweave import Synthesizer
-from marginweave.tasks.validate.source import TableSource
+from marginweave.sources.source import TableSource
 from tests.support.configurations import quick, raw
 from tests.support.people_table import people_frame
 read = TableSource.tables
