@@ -38,16 +38,23 @@ FAULTS = (
     Fault(
         name="a resized table has max(m, n) records, not min(m, n)",
         file="src/marginweave/prepare/encode.py",
-        text="most = min(math.floor(settings.rate * len(word)), settings.records)",
-        instead="most = max(math.floor(settings.rate * len(word)), settings.records)",
+        text='kept = kept[np.argsort(word[kept], kind="stable")[: settings.records]]',
+        instead="kept = np.arange(max(len(kept), settings.records)) % len(word)",
         killed_by=(_RESIZED,),
     ),
     Fault(
         name="a sample is not cut to the public number of records",
         file="src/marginweave/prepare/encode.py",
-        text="        most = settings.records\n",
-        instead="        most = len(word)\n",
+        text="    if len(kept) > settings.records:\n",
+        instead="    if len(kept) > len(word):\n",
         killed_by=(_RESIZED,),
+    ),
+    Fault(
+        name="a fixed share of the copies is sampled, which moves with a unit that vanishes",
+        file="src/marginweave/prepare/encode.py",
+        text="kept = np.arange(len(word)) if limit == _WORD else np.flatnonzero(word < np.uint64(limit))",
+        instead='kept = np.argsort(word, kind="stable")[: math.floor(settings.rate * len(word))]',
+        killed_by=("tests/laws/test_units.py::test_a_copy_is_sampled_whatever_other_rows_there_are",),
     ),
     Fault(
         name="a public domain is what occurs in the rows",
