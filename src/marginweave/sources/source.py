@@ -68,7 +68,7 @@ def declared_types(present: pa.Schema, columns: Sequence[str]) -> pa.Schema:
 def refuse_floats(types: pa.Schema, spelled: Iterable[str]) -> None:
     """Refuse a floating-point type of the `spelled` columns, whatever the rows are; raises InputError.
 
-    Such a type rounds long ids, so that two persons become one, and spells a code as no table of integers or texts does.
+    Such a type rounds long ids, so that two persons become one, and spells large ones as 1e+16.
     DP: a function of the schema, which is public.
     """
     for name in spelled:
