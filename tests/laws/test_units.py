@@ -135,29 +135,45 @@ def test_a_unit_replaces_at_most_c_theta_records_of_a_resized_table(
     config = ResizeSettings(records=records, proportion=proportion)
     unit = Stability(records=theta, neighbors="add-remove")
     before, after = [(0, i) for i in range(others)], [(0, i) for i in range(others)] + [(1, i) for i in range(theta)]
-    assert replaced(before, after, config, unit, seed) <= config.stability(unit).records
+    assert replaced(before, after, config, seed) <= config.stability(unit).records
 
 
-@given(st.integers(1, 9), st.integers(1, 25), st.sampled_from([0.4, 0.75, 1.0, 1.5, 2.7]), st.integers(0, 9))
+@given(
+    st.integers(0, 9),
+    st.integers(1, 3),
+    st.integers(1, 25),
+    st.sampled_from([0.4, 0.75, 1.0, 1.5, 2.7]),
+    st.integers(0, 9),
+)
 @settings(deadline=None, max_examples=40)
-def test_a_replaced_row_replaces_at_most_c_records_of_a_resized_table(
-    others: int, records: int, proportion: float, seed: int
+def test_a_replaced_unit_replaces_at_most_c_theta_records_of_a_resized_table(
+    others: int, theta: int, records: int, proportion: float, seed: int
 ) -> None:
-    """replace-one, a row a unit: what is sampled are positions, floor(s c n~) of them, and a row has c of them at most."""
-    config = ResizeSettings(records=records, proportion=proportion)
-    unit = Stability(records=1, neighbors="replace-one")
-    sample = sampled_rows(others, config, unit, RowWords([(0, i) for i in range(others)], seed))
-    assert len(sample) == min(records, math.floor(config.rate * config.copies * others))
-    assert np.bincount(sample, minlength=1).max() <= config.stability(unit).records
+    """replace-one: theta rows give way to as many, or to fewer, as where a row is left empty."""
+    config, shared = ResizeSettings(records=records, proportion=proportion), [(0, i) for i in range(others)]
+    unit = Stability(records=theta, neighbors="replace-one")
+    for left in range(theta + 1):
+        before, after = ([*shared, *((who, i) for i in range(n))] for who, n in ((1, theta), (2, left)))
+        assert replaced(before, after, config, seed) <= config.stability(unit).records
 
 
-def replaced(
-    before: list[tuple[int, int]], after: list[tuple[int, int]], config: ResizeSettings, unit: Stability, seed: int
-) -> int:
+@given(st.integers(0, 9), st.sampled_from([0.01, 0.4, 0.75, 1.0, 1.5, 2.7]), st.integers(0, 9))
+@settings(deadline=None, max_examples=40)
+def test_a_copy_is_sampled_whatever_other_rows_there_are(others: int, proportion: float, seed: int) -> None:
+    """What amplification needs: the others' part of the sample is the same with a row, without it, and with another one."""
+    config, shared = ResizeSettings(records=100, proportion=proportion), [(0, i) for i in range(others)]
+    parts = []
+    for names in (shared, [*shared, (1, 0)], [*shared, (2, 0)], [(1, 0), *shared]):
+        sample = [names[row] for row in sampled_rows(len(names), config, RowWords(names, seed))]
+        parts.append(sorted(name for name in sample if not name[0]))
+    assert all(part == parts[0] for part in parts)
+
+
+def replaced(before: list[tuple[int, int]], after: list[tuple[int, int]], config: ResizeSettings, seed: int) -> int:
     """How many records of the resized tables are not common, when the records that fill them up are."""
     samples = []
     for names in (before, after):
-        sample = sampled_rows(len(names), config, unit, RowWords(names, seed))
+        sample = sampled_rows(len(names), config, RowWords(names, seed))
         filled = [("filled", i) for i in range(len(sample), config.records)]
         samples.append(Counter([*(names[row] for row in sample), *filled]))
     assert samples[0].total() == samples[1].total() == config.records

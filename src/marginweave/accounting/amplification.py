@@ -23,12 +23,15 @@ def functional_parameters(
     or filling it up, with randomness coupled, turns one sampled record more or less, or another one, into one replacement
     at most, so the mechanism is as private towards the sample of the c copies.
 
-    `tight`, amplify each copy and then group: the c copies of a row come, go or change one after the other. One such step
-    between tables that are sampled at rate s (each record by itself where records come or go, a fixed number without
-    replacement where they are replaced) is (epsilon_1, s delta_f)-DP, epsilon_1 = ln(1 + s (e^epsilon_f - 1)) (Balle,
-    Barthe and Gaboardi 2018, theorems 8 and 9). c steps are (c epsilon_1, s delta_f (e^{c epsilon_1} - 1)/(e^epsilon_1 - 1))-
-    DP (group privacy, Vadhan 2017, lemma 2.2), and e^epsilon_1 - 1 = s (e^epsilon_f - 1). Set equal to (epsilon, delta):
-    epsilon_f = ln(1 + (e^{epsilon/c} - 1)/s), delta_f = delta (e^epsilon_f - 1)/(e^epsilon - 1).
+    `tight`, amplify each copy and then group: the c copies of a row come, go or change one after the other. Every copy stays
+    with probability s by itself, so one such step leads from (1 - s) P + s Q to (1 - s) P + s Q', which are the outputs
+    without this copy, with it, and with another one in its place. Any two of P, Q and Q' differ by one replacement of the
+    resized table at most, and Q' = P where the copy goes. So the step is (epsilon_1, s delta_f)-DP, epsilon_1 =
+    ln(1 + s (e^epsilon_f - 1)), whether a copy comes, goes or changes: advanced joint convexity (Balle, Barthe and Gaboardi
+    2018, theorem 2; theorem 8 is the case that it comes or goes). c steps are
+    (c epsilon_1, s delta_f (e^{c epsilon_1} - 1)/(e^epsilon_1 - 1))-DP (group privacy, Vadhan 2017, lemma 2.2), and
+    e^epsilon_1 - 1 = s (e^epsilon_f - 1). Set equal to (epsilon, delta): epsilon_f = ln(1 + (e^{epsilon/c} - 1)/s),
+    delta_f = delta (e^epsilon_f - 1)/(e^epsilon - 1).
 
     `printed`, group first and then amplify (docs/sources/data-processing.md): epsilon_f = ln(1 + (e^epsilon - 1)/s)/c and
     delta_f = delta / (s sum_{i=0}^{c-1} e^{i epsilon_f}); the sum from 0, for one copy has one term

@@ -23,6 +23,14 @@ def is_text(kind: pyarrow.DataType) -> bool:
     return bool(types.is_string(cell) or types.is_large_string(cell) or types.is_string_view(cell))
 
 
+def is_cell(kind: pyarrow.DataType) -> bool:
+    """Whether cells of this type have a text: numbers, texts, booleans, dates and times."""
+    types = pyarrow.types
+    bytes_of = (types.is_binary, types.is_large_binary, types.is_fixed_size_binary, types.is_binary_view)
+    others = (types.is_nested, types.is_interval, types.is_duration)
+    return not any(test(kind) for test in (*bytes_of, *others))
+
+
 _PARAMETERS = re.compile(
     r"timestamp\[(\w+), tz=(.+)\]|decimal128\((\d+), (\d+)\)|dictionary<values=(.+), indices=int32, ordered=([01])>"
 )

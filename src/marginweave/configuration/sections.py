@@ -220,6 +220,16 @@ class Sections(Execution):
         return self.raw_names if subject is None else (*self.raw_names, subject.column)
 
     @cached_property
+    def spelled_names(self) -> tuple[str, ...]:
+        """Names of the columns whose cells are known by their texts: of private domains, and the one of the privacy unit.
+
+        Their texts are released or tell persons apart, so they need a type in which a cell has one faithful text.
+        """
+        subject = self.privacy.subject
+        private = {name for name in self.raw_names if isinstance(c := self.columns[name], MeasuredColumn) and c.private}
+        return tuple(n for n in self.source_names if n in private or (subject is not None and n == subject.column))
+
+    @cached_property
     def output_names(self) -> tuple[str, ...]:
         """Names of the columns of the synthetic table, in declared order: all but identifiers."""
         return tuple(name for name, column in self.columns.items() if not isinstance(column, IdentifierColumn))

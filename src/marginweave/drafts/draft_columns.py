@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 from pydantic import ValidationError
 
+from marginweave.base.arrow import cell_type
 from marginweave.base.arrow import compute as pc
 from marginweave.configuration.columns import NumberColumn
 from marginweave.configuration.columns.periods import DAY, moment_of, parse_instant
@@ -45,6 +46,9 @@ _ODD = "a text is among the {}; is it no value?"
 _SIGNS = "most cells have a currency sign: remove it from the table, and draft again"
 _SPECIAL = "codes lie far from all other numbers: say what each means, or move it to missing"
 _SKEWED = "few are large: log bins keep the mean; smallest: N says what lies next to 0"
+_FLOATS = (
+    "floats cannot have a private domain: to buy the values, write the column as integers or texts, and draft again"
+)
 _SEPARATORS = (";", "|", ",")
 _IDENTIFIER = re.compile(
     r"(?i)(^|[^a-z])(u?id|uuid|guid|key|ssn|number|nr|no|name|e?mail|phone)([^a-z]|$)|[a-z](ID|Id)$"
@@ -77,8 +81,10 @@ def look_at(name: str, values: pa.ChunkedArray, numbers: NumberForm = USUAL) -> 
     records, gaps = sum(cells.values()) - cells.get("", 0), [text for text in cells if text.casefold() in GAPS]
     present = [text for text in cells if text.casefold() not in GAPS]
     missing = {"missing": sorted(gaps)} if gaps else {}
+    are_floats = pa.types.is_floating(cell_type(values.type))
     if not present:
-        return ColumnDraft("category", {"domain": "private"}, "no value was seen")
+        empty = ColumnDraft("category", {"domain": "private"}, "no value was seen")
+        return ColumnDraft("identifier", remark="no value was seen; it is dropped") if are_floats else empty
     draft = (
         _boolean(present, missing)
         or _date(present, missing)
@@ -87,6 +93,8 @@ def look_at(name: str, values: pa.ChunkedArray, numbers: NumberForm = USUAL) -> 
         or _set(present, missing)
         or _category(present, missing, records)
     )
+    if draft.is_private and are_floats:
+        draft = ColumnDraft("category", {"values": in_order(present), **missing}, _FLOATS)
     return draft if len(present) > 1 or gaps else ColumnDraft("constant", {"value": present[0]})
 
 

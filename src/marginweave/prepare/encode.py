@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from marginweave.base.budget import Stability
 from marginweave.configuration.attributes import Attribute
 from marginweave.configuration.columns import MeasuredColumn, NumberColumn
 from marginweave.configuration.preparation import GaussianImputation, ResizeSettings, WeightedImputation
@@ -86,36 +85,29 @@ def imputed_codes(weights: tuple[float, ...], words: NDArray[np.uint64]) -> NDAr
     return np.searchsorted(reached, words, side="right").astype(np.int64)
 
 
-def sampled_rows(rows: int, settings: ResizeSettings, unit: Stability, words: CellWords) -> NDArray[np.int64]:
+def sampled_rows(rows: int, settings: ResizeSettings, words: CellWords) -> NDArray[np.int64]:
     """Row numbers of the records that stay, each up to c times, at most n of them, in increasing order; private.
 
-    docs/sources/data-processing.md: of c n~ copied rows m are sampled, and n of them where m is larger. Under
-    `replace-one` with one row a unit, m = floor(s c n~) without replacement; otherwise every copy stays with probability s by
-    itself, so m is Binomial(c n~, s). (A subject of several rows may be replaced by one with another number of rows: a fixed
-    share of them all would move with it.) Every copy has a uniform word of its own: the smallest m of them, or those below
-    s 2^64, are a sample, and the smallest n of these are a uniform choice among them.
+    docs/sources/data-processing.md: of c n~ copied rows m are sampled, and n of them where m is larger. Every copy stays with
+    probability s by itself, so m is Binomial(c n~, s), under both neighboring relations: a fixed share of all copies would
+    move with n~, and a replaced unit can leave fewer rows (an empty row of a sheet, a row whose id is dropped). Every copy has
+    a uniform word: those below s 2^64 are the sample, and the smallest n of these are a uniform choice among them.
 
     Stability: take two tables that differ in one unit, theta rows at most, and give all other copies the same words. The
-    samples differ in the unit's own K <= c theta copies, one for one where a fixed number is sampled. Cut to n or filled up
-    with the same imputed records, each copy of the unit stands in the place of one other record: K replacements at most.
-    DP: (c theta)-stable in replacements; what sampling hides is counted in `budget.resize` alone.
+    samples differ in the unit's K <= c theta copies in each table. Cut to n or filled up with the same imputed records, each
+    copy of the unit replaces one other record: K replacements at most.
+    DP: (c theta)-stable in replacements; what sampling hides is counted by `functional_parameters` alone.
 
     Args:
         rows: n~, the number of rows.
         settings: n and p, with c = ceil(p) copies and the rate s = p/c.
-        unit: theta, and the neighboring relation.
         words: secret randomness; each copy of a row has a slot.
     """
     word = np.concatenate([words.words_of(np.arange(rows), copy) for copy in range(settings.copies)])
-    if unit.neighbors == "replace-one" and unit.records == 1:
-        kept = np.arange(len(word))
-        most = min(math.floor(settings.rate * len(word)), settings.records)
-    else:
-        limit = math.floor(settings.rate * _WORD)
-        kept = np.arange(len(word)) if limit == _WORD else np.flatnonzero(word < np.uint64(limit))
-        most = settings.records
-    if len(kept) > most:
-        kept = kept[np.argsort(word[kept], kind="stable")[:most]]
+    limit = math.floor(settings.rate * _WORD)
+    kept = np.arange(len(word)) if limit == _WORD else np.flatnonzero(word < np.uint64(limit))
+    if len(kept) > settings.records:
+        kept = kept[np.argsort(word[kept], kind="stable")[: settings.records]]
     return np.sort(kept % max(rows, 1)).astype(np.int64)
 
 
@@ -181,7 +173,7 @@ def _resized(
     assert settings is not None
     every = np.concatenate(numbers)
     words = streams("resize", every)
-    rows = sampled_rows(len(every), settings, configuration.privacy.stability, words)
+    rows = sampled_rows(len(every), settings, words)
     start, table = 0, None
     for table in tables:
         first, last = np.searchsorted(rows, [start, start + table.records])

@@ -171,7 +171,8 @@ def check_request(request: Request) -> Ledger:
     if present is None or present.state == RunState.RUNNING:  # the digest says the rest of a source that was released
         from marginweave.sources.source import check_source
 
-        check_source(request.source, request.configuration.source_names, request.configuration.source)
+        declared = request.configuration
+        check_source(request.source, declared.source_names, declared.source, declared.spelled_names)
     ledger = open_ledger(request)
     check_earlier(request.configuration, ledger)
     if not request.is_example:

@@ -5,14 +5,14 @@ pyarrow's own messages quote values, so none of them is ever passed on.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from marginweave.base.arrow import cell_type, is_text, schema_types
+from marginweave.base.arrow import cell_type, is_cell, is_text, schema_types
 from marginweave.base.errors import InputError
 from marginweave.base.places import EXAMPLE_PREFIX
 from marginweave.checkpoints.codecs import plain_table
@@ -60,9 +60,23 @@ def declared_types(present: pa.Schema, columns: Sequence[str]) -> pa.Schema:
     """
     check_columns(present.names, columns)
     for name in columns:
-        if not _is_cell(cell_type(present.field(name).type)):
+        if not is_cell(cell_type(present.field(name).type)):
             raise InputError(f"source has the column {name!r} with a type that is neither text nor number nor date")
     return pa.schema([(name, _read_as(present.field(name).type)) for name in columns])
+
+
+def refuse_floats(types: pa.Schema, spelled: Iterable[str]) -> None:
+    """Refuse a floating-point type of the `spelled` columns, whatever the rows are; raises InputError.
+
+    Such a type rounds long ids, so that two persons become one, and spells large ones as 1e+16.
+    DP: a function of the schema, which is public.
+    """
+    for name in spelled:
+        if name in types.names and pa.types.is_floating(kind := cell_type(types.field(name).type)):
+            raise InputError(
+                f"source has the column {name!r} with the type {kind}, which rounds long ids and codes; write the column as "
+                "integers or texts, or declare its values"
+            )
 
 
 def column_schema(source: str, part: Part) -> pa.Schema:
@@ -132,13 +146,6 @@ def _read_as(kind: pa.DataType) -> pa.DataType:
     return pa.dictionary(pa.int32(), pa.string()) if is_text(inner) or pa.types.is_null(inner) else inner
 
 
-def _is_cell(kind: pa.DataType) -> bool:
-    """Whether cells of this type have a text: numbers, texts, booleans, dates and times."""
-    bytes_of = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary, pa.types.is_binary_view)
-    others = (pa.types.is_nested, pa.types.is_interval, pa.types.is_duration)
-    return not any(test(kind) for test in (*bytes_of, *others))
-
-
 _SMALL = 1 << 26
 
 
@@ -150,6 +157,8 @@ class TableSource:
     form: SourceFile
     numbers: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """The columns whose texts are numbers in the form of the source, and the texts that mean "no value" in each."""
+    spelled: Sequence[str] = ()
+    """The columns whose cells are known by their texts, as `Sections.spelled_names`."""
 
     @classmethod
     def of(cls, place: str, configuration: Configuration) -> TableSource:
@@ -158,19 +167,21 @@ class TableSource:
         numbers = {
             name: configuration.missing_texts(name) for name, column in declared if isinstance(column, NumberColumn)
         }
-        return cls(place, configuration.source, {} if configuration.source.numbers.is_usual else numbers)
+        numbers = {} if configuration.source.numbers.is_usual else numbers
+        return cls(place, configuration.source, numbers, configuration.spelled_names)
 
     def tables(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """The declared `columns` in declared order, piece by piece, all of the same types; at least one, if without rows.
 
         Texts stand behind dictionaries, which may have entries that no row has; Parquet's other types as they are. Numbers
-        that are texts are spelled as configurations spell them.
+        that are texts are spelled as configurations spell them. A cell is read the same whatever other rows hold.
 
         Raises:
             InputError: no header, a declared column that is lacking, repeated or of a type that cannot be used, bytes that
                 are not in the declared encoding, or a row with another number of fields than the header.
         """
         for table in self._as_written(columns):
+            refuse_floats(table.schema, self.spelled)
             yield plain_numbers(table, self.form.numbers, self.numbers)
 
     def _as_written(self, columns: Sequence[str]) -> Iterator[pa.Table]:
@@ -225,16 +236,21 @@ class TableSource:
             raise InputError(otherwise)
 
 
-def check_source(source: str, columns: Sequence[str], form: SourceFile) -> None:
+def check_source(source: str, columns: Sequence[str], form: SourceFile, spelled: Sequence[str] = ()) -> None:
     """Refuse a source before a run begins: at once what its header tells, and, unless it is large, all of it.
+
+    `spelled` are the columns whose cells are known by their texts.
 
     Raises:
         InputError: as `TableSource.tables`, or a kind of file that is not supported.
     """
     check_kind(source, form)
     check_columns(source_columns(source, form), columns, lambda: _advice(source, form))
+    if kind_of(source, form) in {"parquet", "arrow"}:
+        with reading(source):
+            refuse_floats(column_schema(source, parts_of(source)[0]), spelled)
     if not source.startswith(EXAMPLE_PREFIX) and sum(part.size for part in parts_of(source)) <= _SMALL:
-        for _ in TableSource(source, form).tables(columns):
+        for _ in TableSource(source, form, spelled=spelled).tables(columns):
             pass
 
 

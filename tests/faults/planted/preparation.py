@@ -11,6 +11,7 @@ _UNDECLARED = "tests/unit/prepare/test_undeclared.py"
 _COMPUTED = "tests/laws/test_computed_columns.py"
 _LEVELS = "tests/laws/test_levels.py"
 _SENSITIVITY = "tests/laws/test_rule_sensitivity.py"
+_CELLS = "tests/laws/test_cells_by_themselves.py"
 _DRAWN = "test_a_cell_without_a_value_becomes_a_draw_with_its_own_word"
 
 FAULTS = (
@@ -38,16 +39,51 @@ FAULTS = (
     Fault(
         name="a resized table has max(m, n) records, not min(m, n)",
         file="src/marginweave/prepare/encode.py",
-        text="most = min(math.floor(settings.rate * len(word)), settings.records)",
-        instead="most = max(math.floor(settings.rate * len(word)), settings.records)",
+        text='kept = kept[np.argsort(word[kept], kind="stable")[: settings.records]]',
+        instead="kept = np.arange(max(len(kept), settings.records)) % len(word)",
         killed_by=(_RESIZED,),
     ),
     Fault(
         name="a sample is not cut to the public number of records",
         file="src/marginweave/prepare/encode.py",
-        text="        most = settings.records\n",
-        instead="        most = len(word)\n",
+        text="    if len(kept) > settings.records:\n",
+        instead="    if len(kept) > len(word):\n",
         killed_by=(_RESIZED,),
+    ),
+    Fault(
+        name="a fixed share of the copies is sampled, which moves with a unit that vanishes",
+        file="src/marginweave/prepare/encode.py",
+        text="kept = np.arange(len(word)) if limit == _WORD else np.flatnonzero(word < np.uint64(limit))",
+        instead='kept = np.argsort(word, kind="stable")[: math.floor(settings.rate * len(word))]',
+        killed_by=("tests/laws/test_units.py::test_a_copy_is_sampled_whatever_other_rows_there_are",),
+    ),
+    Fault(
+        name="pandas spells the cells of a column together, by what other rows hold",
+        file="src/marginweave/runs/frames.py",
+        text="    if isinstance(dtype, pd.CategoricalDtype):\n        codes",
+        instead=(
+            '    if dtype.kind not in native:\n        return pa.array(series.astype("string"), from_pandas=True)\n'
+            "    if isinstance(dtype, pd.CategoricalDtype):\n        codes"
+        ),
+        killed_by=(f"{_CELLS}::test_frames",),
+    ),
+    Fault(
+        name="a dtype without faithful texts is read all the same",
+        file="src/marginweave/runs/frames.py",
+        text="    if line is not None:\n",
+        instead="    if line is not None and native is None:\n",
+        killed_by=(
+            f"{_CELLS}::test_a_time_of_day_in_one_row_renames_no_date",
+            f"{_CELLS}::test_a_gap_in_one_row_renames_no_code",
+            f"{_CELLS}::test_a_dtype_without_faithful_texts_is_refused_whatever_the_rows_are",
+        ),
+    ),
+    Fault(
+        name="ids and hidden values are read from floats, which round them",
+        file="src/marginweave/sources/source.py",
+        text="pa.types.is_floating(kind := cell_type(",
+        instead="pa.types.is_float16(kind := cell_type(",
+        killed_by=(f"{_CELLS}::test_floats_of_files_and_other_libraries_are_refused",),
     ),
     Fault(
         name="a public domain is what occurs in the rows",

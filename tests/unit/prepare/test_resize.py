@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from marginweave.base.budget import Neighbors, Stability
+from marginweave.base.budget import Stability
 from marginweave.base.errors import InputError
 from marginweave.configuration.preparation import ResizeSettings
 from marginweave.mechanisms.randomness import KeyedBits
@@ -17,7 +17,6 @@ from marginweave.prepare.encode import sampled_rows
 from tests.support.configurations import configuration
 from tests.support.tables import completed, encoded, fixed_streams
 
-RELATIONS: tuple[Neighbors, ...] = ("add-remove", "replace-one")
 TRIALS = 3_000
 ROWS = 100
 UNIFORM = {"distribution": "uniform"}
@@ -25,51 +24,37 @@ SEX = {"type": "category", "values": ["f", "m"], "impute": UNIFORM}
 GRADE = {"type": "category", "values": [1, 2, 3], "impute": {"weights": {"1": 1, "3": 2}}}
 
 
-def samples(records: int, proportion: float, neighbors: Neighbors, theta: int = 1) -> list[np.ndarray]:
+def samples(records: int, proportion: float) -> list[np.ndarray]:
     """TRIALS samples of 100 rows under one fixed key: the tests below give the same numbers every time."""
     settings = ResizeSettings(records=records, proportion=proportion)
-    unit = Stability(records=theta, neighbors=neighbors)
-    return [
-        sampled_rows(ROWS, settings, unit, KeyedBits(key=bytes(range(32)), purpose=f"resize {i}"))
-        for i in range(TRIALS)
-    ]
+    return [sampled_rows(ROWS, settings, KeyedBits(key=bytes(range(32)), purpose=f"resize {i}")) for i in range(TRIALS)]
 
 
-@pytest.mark.parametrize("neighbors", RELATIONS)
-def test_150_of_100(neighbors: Neighbors) -> None:
+def test_150_of_100() -> None:
     """The first example of the published notes: all 100 rows once; 50 records are to be imputed."""
-    assert all(sample.tolist() == list(range(ROWS)) for sample in samples(150, 1.0, neighbors)[:20])
+    assert all(sample.tolist() == list(range(ROWS)) for sample in samples(150, 1.0)[:20])
 
 
 def test_100_of_100_at_three_quarters() -> None:
-    """Second example, replace-one: 75 different rows, every row as often (chi-square over 3,000 samples, alarm 1e-6)."""
-    drawn = samples(100, 0.75, "replace-one")
-    assert {len(set(sample.tolist())) for sample in drawn} == {75} == {len(sample) for sample in drawn}
-    held = np.bincount(np.concatenate(drawn), minlength=ROWS)
-    # without replacement a row's count is Bin(trials, 3/4), and the 100 counts sum to a constant
-    statistic = ((held - TRIALS * 0.75) ** 2).sum() / (TRIALS * 0.75 * 0.25) * (ROWS - 1) / ROWS
-    assert stats.chi2(ROWS - 1).sf(statistic) > 1e-6
-    assert stats.chi2(ROWS - 1).cdf(statistic) > 1e-6
-
-
-@pytest.mark.parametrize(("neighbors", "theta"), [("add-remove", 1), ("add-remove", 3), ("replace-one", 3)])
-def test_a_share_of_rows_by_themselves(neighbors: Neighbors, theta: int) -> None:
-    """Second example, where rows come and go: Bin(100, 3/4) different rows (chi-square over 3,000 samples, alarm 1e-6)."""
-    drawn = samples(100, 0.75, neighbors, theta)
+    """Second example: Bin(100, 3/4) different rows, every row as often (chi-square over 3,000 samples, alarm 1e-6)."""
+    drawn = samples(100, 0.75)
     sizes = np.array([len(sample) for sample in drawn])
     assert all(len(set(sample.tolist())) == len(sample) for sample in drawn)
     edges = np.array([0, 69, 71, 73, 75, 77, 79, 81, 101])
     expected = np.diff(stats.binom(ROWS, 0.75).cdf(edges - 1))
     assert stats.chisquare(np.histogram(sizes, edges)[0], expected * TRIALS).pvalue > 1e-6
+    held = np.bincount(np.concatenate(drawn), minlength=ROWS)
+    statistic = ((held - TRIALS * 0.75) ** 2).sum() / (TRIALS * 0.75 * 0.25)
+    assert stats.chi2(ROWS).sf(statistic) > 1e-6
+    assert stats.chi2(ROWS).cdf(statistic) > 1e-6
 
 
-@pytest.mark.parametrize("neighbors", RELATIONS)
-def test_90_of_100_at_one_and_a_half(neighbors: Neighbors) -> None:
+def test_90_of_100_at_one_and_a_half() -> None:
     """Third example: 90 of the 200 copies, min(m, n) and not max, nothing imputed; each row 0, 1 or 2 times as chance says.
 
     Cutting a sample to 90 is a sample of 90: a row's copies are hypergeometric (3,000 samples, false alarm 1e-6).
     """
-    drawn = samples(90, 1.5, neighbors)
+    drawn = samples(90, 1.5)
     assert {len(sample) for sample in drawn} == {90}
     times = Counter[int]()
     for sample in drawn:
