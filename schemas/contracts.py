@@ -124,14 +124,13 @@ def check_codes(
 ) -> None:
     """Check the sizes of public domains, and that codes lie in 0 … size; with `complete`, size only where optional.
 
-    Where no value of a private domain was released, size is the only code. Codes of an attribute have shape (n,), or (n, width) for a set. Raises StageError as `check_contract` does.
+    Codes of an attribute have shape (n,), or (n, width) for a set. Raises StageError as `check_contract` does.
     """
     broken = {("table", RULE_CODES)} if len(set(map(len, codes))) > 1 else set()
     for attribute, size, values in zip(attributes, sizes, codes, strict=True):
         if not attribute.private and size != len(attribute.labels):
             broken.add((attribute.name, RULE_LABELS))
-        can_lack = attribute.optional or not complete or (attribute.private and not size)
-        largest = size if can_lack else size - 1
+        largest = size if attribute.optional or not complete else size - 1
         slots = [values] if values.ndim == 1 else values.T
         if len(slots) != attribute.width or not all(((slot >= 0) & (slot <= largest)).all() for slot in slots):
             broken.add((attribute.name, RULE_CODES))
