@@ -168,8 +168,8 @@ class ReleaseIdentity(Described):
     configured_after_check: bool = Field(
         default=False,
         description="Whether anything that a release depends on is known to have been changed after a look at the table. Looks "
-        "are check, and a run that stopped for its rows or looked for ids that repeat. False: none is known in the home of this "
-        "run.",
+        "are check, and a run that stopped for its rows or looked for ids that repeat. False: none is known in the home of "
+        "this run.",
     )
     drafted_from_table: bool = Field(
         default=False,
