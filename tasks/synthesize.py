@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from marginweave.checkpoints.codecs import pack_codes
 from marginweave.configuration.synthesis import MixtureSynthesis
+from marginweave.domain.zeros import released_attributes
 from marginweave.draws.references import DerivedReference, StageResult
 from marginweave.estimate.mixture.model import pack_mixture, unpack_mixture
 
@@ -41,9 +42,10 @@ def synthesize(reference: DerivedReference, normalized: StageResult, fitted: Sta
 
         configuration, counts = reference.resolved, load_counts(reference, normalized)
         settings, sizes = configuration.synthesize, counts.domain.sizes
+        attributes = released_attributes(configuration, counts.domain.labels)
         model = None if fitted is None else unpack_mixture(reference.load(fitted))
         for codes in synthesize_blocks(counts, configuration, settings, model):
-            check_codes(configuration.attributes, sizes, codes, "synthesize", complete=settings.complete)
+            check_codes(attributes, sizes, codes, "synthesize", complete=settings.complete)
             yield pack_codes(codes)
 
     return reference.checkpoint_blocks("synthesize", [normalized, *([fitted] if fitted else [])], compute)

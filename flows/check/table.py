@@ -74,12 +74,22 @@ _IDS = (
 def id_warnings(request: Request) -> list[str]:
     """What to tell the person at a terminal, and no log, of ids that repeat under `unit: row`. Private.
 
-    Empty for a file that cannot be read, which the run refuses.
+    Where there are columns to look at, that somebody looked is written down before the first row is read. Empty for a file
+    that cannot be read, which the run refuses.
+
+    Raises:
+        MachineError: the look cannot be written down; then nobody looks.
+        StageError: what is known of looks is damaged.
     """
+    configuration, inspection, source = request.configuration, None, None
     with suppress(MarginweaveError):
-        inspection = Inspection(request.configuration, source_columns(request.source, request.configuration.source))
-        source = TableSource.of(request.source, request.configuration)
-        for block in source.tables(tuple(inspection.ids)) if inspection.ids else ():
+        inspection = Inspection(configuration, source_columns(request.source, configuration.source))
+        source = TableSource.of(request.source, configuration)
+    if inspection is None or source is None or not inspection.ids:
+        return []
+    record_look(request.folder.home, "run", configuration.dataset, request.source, configuration.written)
+    with suppress(MarginweaveError):
+        for block in source.tables(tuple(inspection.ids)):
             for name, repetition in inspection.ids.items():
                 repetition.add(block.column(name))
         return [printable(_IDS.format(name=row.subject)) for row in inspection.id_rows()]

@@ -23,8 +23,8 @@ _WIDTH = 160  # where there is no terminal
 _LONGEST = 40
 _STYLES = "bold red", "yellow", "default"
 _AFTER = (
-    "Change the configuration by what is published, never by what this table holds. If you now change columns, values, bounds "
-    "or bins, privacy.json says so (configured_after_check)."
+    "Change the configuration by what is published, never by what this table holds. If you now change anything that a release "
+    "depends on, privacy.json says so (configured_after_check)."
 )
 
 

@@ -15,10 +15,12 @@ from marginweave.base.errors import InputError
 from marginweave.configuration.attributes import Attribute, Forbidden, forbidden_codes
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.values import MAX_CELLS
-from marginweave.domain.boxes import implied_pairs
+from marginweave.domain.boxes import allowed_boxes, implied_pairs
 from marginweave.measurements.tables import Clique, Mask
 
 Labels = Sequence[Sequence[str]]
+# Where rules leave more boxes than that, they leave a record.
+_MOST_BOXES = 256
 
 
 def domain_sizes(attributes: Sequence[Attribute], labels: Labels) -> tuple[int, ...]:
@@ -37,12 +39,39 @@ def structural_masks(configuration: Configuration, labels: Labels) -> tuple[Mask
 
     DP: arithmetic on public or released labels. Raises InputError for a set of attributes with too many combinations.
     """
-    sizes, alone = domain_sizes(configuration.attributes, labels), []
-    for j, attribute in enumerate(configuration.attributes):
-        if attribute.private and not attribute.optional and labels[j]:
-            alone.append(Mask(attributes=(j,), allowed=np.arange(sizes[j]) < len(labels[j])))
+    sizes = domain_sizes(configuration.attributes, labels)
     masks = rule_masks(configuration.forbidden, configuration.attributes, labels)
+    alone = _never_missing(_with_gaps(configuration.attributes, labels, masks), labels)
     return (*masks, *implied_pairs(sizes, masks), *alone)
+
+
+def released_attributes(configuration: Configuration, labels: Labels) -> tuple[Attribute, ...]:
+    """The attributes of a configuration, `optional` as the released domain has it.
+
+    A private domain whose missing values are imputed can be missing all the same: where none of its values was released, and
+    where rules leave no record that has values of all of them. DP: arithmetic on public or released labels.
+    """
+    masks = rule_masks(configuration.forbidden, configuration.attributes, labels)
+    return _with_gaps(configuration.attributes, labels, masks)
+
+
+def _with_gaps(attributes: Sequence[Attribute], labels: Labels, masks: Sequence[Mask]) -> tuple[Attribute, ...]:
+    found = tuple(
+        replace(attribute, optional=True) if attribute.private and not values else attribute
+        for attribute, values in zip(attributes, labels, strict=True)
+    )
+    named = {a for mask in masks for a in mask.attributes}
+    tied = [mask for mask in _never_missing(found, labels) if named.issuperset(mask.attributes)]
+    boxes = allowed_boxes(domain_sizes(attributes, labels), [*masks, *tied], _MOST_BOXES) if tied else None
+    if boxes is None or len(boxes):
+        return found
+    return tuple(replace(a, optional=a.optional or (a.private and j in named)) for j, a in enumerate(found))
+
+
+def _never_missing(attributes: Sequence[Attribute], labels: Labels) -> list[Mask]:
+    """A mask for each private domain that a record has a released value of."""
+    always = [j for j, attribute in enumerate(attributes) if attribute.private and not attribute.optional]
+    return [Mask(attributes=(j,), allowed=np.arange(len(labels[j]) + 1) < len(labels[j])) for j in always]
 
 
 def rule_masks(forbidden: Iterable[Forbidden], attributes: Sequence[Attribute], labels: Labels) -> tuple[Mask, ...]:

@@ -123,6 +123,8 @@ def tuple_marginals(
 def tuple_measurements(aggregates: Aggregates, sizes: Sequence[int]) -> tuple[CensoredMeasurement, ...]:
     """What the released combinations tell of sets of columns, without any estimate: of single columns, and `InformativeTables`.
 
+    Of each single column, also where no value of its private domain was released and nothing is known of it.
+
     Args:
         aggregates: normalized k-tuples, without sets of values.
         sizes: number of codes of each attribute, the missing one included where there is one (`domain_sizes`).
@@ -133,8 +135,10 @@ def tuple_measurements(aggregates: Aggregates, sizes: Sequence[int]) -> tuple[Ce
     found: list[CensoredMeasurement] = []
     informative: InformativeTables | None = None
     for drawn in _tables(aggregates, sizes, ()):
-        tables = (table for table in drawn if (table.released | table.hidden).any())
-        found += tables if informative is None else informative.pick(tables)
+        if informative is None:
+            found += drawn
+        else:
+            found += informative.pick(table for table in drawn if (table.released | table.hidden).any())
         informative = informative or InformativeTables(found, aggregates.record_count, MOST_SECONDS)
     return tuple(found)
 

@@ -74,8 +74,12 @@ APPROVED_AFTER_A_LOOK = (
     "the sensitive table (internal evaluation), and that person may have seen the result."
 )
 CONFIGURED_AFTER_CHECK = (
-    "Columns, domains, bounds or bins were changed after a look at the table with `marginweave check` or `init`, or a run that "
-    "stopped for its rows. What they are now is public knowledge all the same, and was not taken from the table."
+    "The configuration was changed after a look at the table with `marginweave check`, or by a run that stopped for its rows "
+    "or looked for ids that repeat. What it declares now is public knowledge all the same, and was not taken from the table."
+)
+DRAFTED_FROM_TABLE = (
+    "`marginweave init` drafted a configuration from the table, and the steward confirmed or corrected each line of it that "
+    "was read from there: what is declared now is public knowledge."
 )
 DATA_DEPENDENT_STOPS = (
     (
@@ -188,6 +192,7 @@ def _assumptions(configuration: Configuration, account: AccountStatement, releas
         *_stated_facts(configuration),
         *known_words(configuration, own=False),
         *([CONFIGURED_AFTER_CHECK] if release.identity.configured_after_check else []),
+        *([DRAFTED_FROM_TABLE] if release.identity.drafted_from_table else []),
         *([approved] if configuration.publish.approval else []),
     )
 

@@ -25,7 +25,7 @@ from marginweave.configuration.synthesis import (
 )
 from marginweave.counts.discovery import Compression, compress_mask
 from marginweave.counts.graphical import choose_measurements, fit_tree
-from marginweave.domain.zeros import broken_records, domain_sizes, structural_masks
+from marginweave.domain.zeros import broken_records, domain_sizes, released_attributes, structural_masks
 from marginweave.estimate.consistency import make_consistent
 from marginweave.estimate.known import known_marginals, total_of_rows, with_known
 from marginweave.estimate.marginals import all_pairs, compression_of, measured_marginals
@@ -204,7 +204,8 @@ def _exact_counts(
 
 
 def _from_combinations(aggregates: Aggregates, configuration: Configuration, settings: SynthesisSettings) -> Making:
-    layout = SetLayout(configuration.attributes, aggregates.domain.sizes)
+    attributes = released_attributes(configuration, aggregates.domain.labels)
+    layout = SetLayout(attributes, aggregates.domain.sizes)
     rules = combinations_of(forbidden_codes(configuration.forbidden, aggregates.domain.labels))
     forbidden = [[layout.place(*part) for part in rule] for rule in rules]
     maker = SeededSynthesis(expand_sets(aggregates, layout), settings, layout.optional, forbidden, layout.sets)

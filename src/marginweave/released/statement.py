@@ -167,8 +167,14 @@ class ReleaseIdentity(Described):
     )
     configured_after_check: bool = Field(
         default=False,
-        description="Whether columns, domains, bounds or bins are known to have been changed after somebody had looked at the "
-        "table with check or init, or a run had stopped for its rows. False: none is known in the home of this run.",
+        description="Whether anything that a release depends on is known to have been changed after a look at the table. Looks "
+        "are check, and a run that stopped for its rows or looked for ids that repeat. False: none is known in the home of "
+        "this run.",
+    )
+    drafted_from_table: bool = Field(
+        default=False,
+        description="Whether init, or Configuration.draft, is known to have drafted a configuration from the table before this "
+        "run was begun. Its steward has answered its questions and may have corrected it, which is no such change.",
     )
 
 

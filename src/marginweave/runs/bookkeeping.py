@@ -20,7 +20,7 @@ from marginweave.released.manifest import StageEntry
 from marginweave.released.program import Program
 from marginweave.released.statement import Programs, ReleaseFacts, ReleaseIdentity
 from marginweave.runs.continuity import sync_with_ledger
-from marginweave.runs.looks import configured_after_look
+from marginweave.runs.looks import configured_after_look, is_drafted
 from marginweave.runs.progress import reporter
 
 CAP_WAS_CHANGED = (
@@ -178,6 +178,7 @@ def release_facts(reference: RunReference) -> ReleaseFacts:
             ),
             selected_after_internal_evaluation=ledger.evaluations.precede(manifest.dataset, manifest.release),
             configured_after_check=configured_after_look(reference.folder.home, manifest, reference.source),
+            drafted_from_table=is_drafted(reference.folder.home, manifest, reference.source),
         ),
         returned=tuple(draw.name for draw in draws if draw.state == State.RETURNED),
         evaluated_until_now=ledger.evaluations.precede(manifest.dataset, None),

@@ -36,7 +36,7 @@ _UNKNOWN = {
     "the rate of the sample is in no row; the draws are checked to be that private": (
         "guarantee.on_the_sampled_table",
     ),
-    "the home keeps it, not the ledger": ("configured_after_check", "types"),
+    "the home keeps it, not the ledger": ("configured_after_check", "drafted_from_table", "types"),
     "rows of other releases": (
         *(
             "supersedes.run",

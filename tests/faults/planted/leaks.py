@@ -80,6 +80,20 @@ FAULTS = (
         killed_by=("tests/unit/runs/test_looks.py::test_a_change_is_marked_from_the_first_look_on",),
     ),
     Fault(
+        name="the number of rows may follow what was seen of the table",
+        file="src/marginweave/runs/looks.py",
+        text='_FREE_SECTIONS = ("dataset",',
+        instead='_FREE_SECTIONS = ("rows", "dataset",',
+        killed_by=("tests/unit/runs/test_looks.py::test_a_change_is_marked_from_the_first_look_on",),
+    ),
+    Fault(
+        name="the warning of ids reads the table and is no look",
+        file="flows/check/table.py",
+        text='    record_look(request.folder.home, "run", configuration.dataset, request.source, configuration.written)\n',
+        instead="",
+        killed_by=("tests/unit/runs/test_looks.py::test_the_warning_of_ids_is_a_look",),
+    ),
+    Fault(
         name="a run that stopped for its rows is no look at them",
         file="src/marginweave/runs/looks.py",
         text="    except OperatorError:\n",

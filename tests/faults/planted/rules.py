@@ -58,4 +58,25 @@ FAULTS = (
         instead="(mask.allowed.sum(axis=1) <= 1)[first > 0].all()",
         killed_by=("tests/laws/test_box_masses.py::test_boxes_keep_what_applies_together_however_rules_are_written",),
     ),
+    Fault(
+        name="a private domain of which nothing was released must have a value",
+        file="src/marginweave/domain/zeros.py",
+        text="if attribute.private and not values else attribute",
+        instead="if attribute.private and values is None else attribute",
+        killed_by=("tests/laws/test_extreme_draws.py::test_a_column_of_which_no_value_is_released_is_empty",),
+    ),
+    Fault(
+        name="rules leave no record of the values that were released, and no release",
+        file="src/marginweave/domain/zeros.py",
+        text="    if boxes is None or len(boxes):\n",
+        instead="    if boxes is None or len(boxes) >= 0:\n",
+        killed_by=("tests/laws/test_extreme_draws.py::test_rules_that_leave_no_record_of_released_values_leave_gaps",),
+    ),
+    Fault(
+        name="a mixture is fitted to no table of a column of which nothing was released",
+        file="src/marginweave/estimate/tuples.py",
+        text="            found += drawn\n",
+        instead="            found += [table for table in drawn if (table.released | table.hidden).any()]\n",
+        killed_by=("tests/laws/test_extreme_draws.py::test_a_column_of_which_no_value_is_released_is_empty",),
+    ),
 )
