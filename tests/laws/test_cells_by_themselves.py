@@ -217,9 +217,10 @@ def test_sheets(tmp_path_factory: pytest.TempPathFactory, cells: list[Any], othe
 
     def write(cells: list[Any]) -> Path:
         book = openpyxl.Workbook()
-        book.active.append([*ALL, "mark"])
+        sheet: Any = book.active
+        sheet.append([*ALL, "mark"])
         for cell in cells:
-            book.active.append([cell] * len(ALL) + ["x"])
+            sheet.append([cell] * len(ALL) + ["x"])
         book.save(place)
         return place
 

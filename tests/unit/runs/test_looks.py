@@ -51,7 +51,7 @@ UNITS = {
 }
 
 
-def run_of(dataset: str = "people", **changes: Any) -> Any:
+def run_of(dataset: Any = "people", **changes: Any) -> Any:
     """What is asked of a manifest, of a run that begins now."""
     return SimpleNamespace(dataset=dataset, written=canonical_written(raw(**changes)), created=datetime.now(UTC))
 
