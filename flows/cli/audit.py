@@ -135,21 +135,6 @@ def export(
         out.print(f"{len(own) - len(published)} release(s) not published: among the events alone")
 
 
-def alias(
-    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="The account that may release it as well.")],
-    other: Annotated[str, typer.Argument(metavar="OTHER", help="The account under which the source was released.")],
-    reason: Reason,
-    example: Example = False,
-    home: Home = Path(),
-) -> None:
-    """Decide that sources released under OTHER may be released under DATASET too: their people then have two budgets.
-
-    Example: `marginweave ledger alias census-2026-b census-2026 --reason "board decision 14"`
-    """
-    console.ledger_to_change(example, home).accounts.alias(dataset, other, reason, actor=getpass.getuser())
-    out.print(f"Sources of {other} may be released under {dataset}; what {other} has spent is not counted there")
-
-
 @keys.command("rotate", cls=console.LocalCommand)
 def rotate(reason: Reason, example: Example = False, home: Home = Path()) -> None:
     """Seal new rows with a new key; the old keys stay, and verify the old rows.

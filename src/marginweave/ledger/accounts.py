@@ -87,26 +87,6 @@ class Accounts:
                 body["policy"] = policy_body(chosen)
             journal.append(Event(kind=EventKind.CAP_CHANGED, actor=actor, account=dataset, body=body))
 
-    def alias(self, dataset: str, other: str, reason: str, *, actor: str) -> None:
-        """Decide that sources released under `other` may be released under `dataset` as well; a second time does nothing.
-
-        The two accounts do not see each other's spending: people who are in both are protected by the sum of their totals.
-
-        Raises:
-            BudgetError: one of the accounts is not open.
-            InputError: the same account twice, or no reason.
-        """
-        if not reason.strip():
-            raise InputError("reason must say why one source may have two accounts")
-        if dataset == other:
-            raise InputError(f"other ({other}) must be another account than {dataset}")
-        with self.session.writing() as journal:
-            accounts = self.session.sums(journal).accounts
-            account_in(accounts, other)
-            if other not in account_in(accounts, dataset).aliases:
-                body = {"other": other, "reason": reason}
-                journal.append(Event(kind=EventKind.ALIASED, actor=actor, account=dataset, body=body))
-
     def totals(self) -> tuple[AccountTotal, ...]:
         """All accounts with what they have spent, in order of opening."""
         sums = self.session.sums()
