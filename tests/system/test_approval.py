@@ -62,7 +62,7 @@ def _check_awaiting(victim: Victim) -> dict[str, bytes]:
     assert not record.outputs
     assert record.decision is None
     assert list(victim.folder.release.iterdir()) == []
-    assert {file.name for file in victim.folder.proposed.iterdir()} == RELEASED
+    assert {file.name for file in victim.folder.proposed.iterdir()} == RELEASED - {"account.json"}
     assert not victim.folder.private.exists()
     assert victim.folder.staged_releases() == ()
     return contents(victim.folder.proposed)
@@ -163,10 +163,10 @@ def test_a_handover_of_a_rejected_release_has_nothing_of_its_draws(
         assert told["rejected"] == {"by": NO["by"], "reason": NO["reason"]}
         assert full.keys() - told.keys() == {"bounds", "domain", "noise", "confidence", "verdict"}
         assert not any("sigma" in row for row in told["mechanisms"])
-        assert told["$schema"] == "urn:marginweave:privacy-of-rejected:2"
-        same = told.keys() - {"$schema", "rejected", "mechanisms", "preparation", "account"}
+        assert told["$schema"] == "urn:marginweave:privacy-of-rejected:3"
+        same = told.keys() - {"$schema", "rejected", "mechanisms", "preparation"}
         assert {name: told[name] for name in same} == {name: full[name] for name in same}
-        assert told["account"]["epsilon"] == full["account"]["epsilon"]
+        assert "account" not in told
         found = [f'"{label}"'.encode() for label in full["domain"]["region"] if label]
         assert found  # 100 rows and more of each, where the threshold is near 30
         assert not any(label in content for label in found for content in contents(to).values())

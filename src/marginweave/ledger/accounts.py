@@ -16,13 +16,12 @@ from marginweave.configuration.values import check_name
 from marginweave.ledger.boxes import account_total, box_for, box_of_cap, total_with
 from marginweave.ledger.location import opening_command, opening_for
 from marginweave.ledger.plans import check_cap
+from marginweave.ledger.published_account import published_accounts
 from marginweave.ledger.records import account_body, box_body, cap_body, policy_body
 from marginweave.ledger.rules import PeriodForecast, period_forecast, policy_fault
 from marginweave.ledger.session import Session
-from marginweave.ledger.sums import Totals
-from marginweave.ledger.tables import event_of
 from marginweave.measurements.plan import BudgetPlan
-from marginweave.released.account import CapStatement
+from marginweave.released.account import AccountFile
 
 
 @dataclass(frozen=True)
@@ -101,6 +100,10 @@ class Accounts:
         sums = self.session.sums()
         return account_total(account_in(sums.accounts, dataset), sums.spent_of(dataset))
 
+    def as_published(self, release: str) -> AccountFile:
+        """account.json of a published release, from the rows up to its publication: the same whenever it is asked for."""
+        return published_accounts(self.session.events())[release].file
+
     def check(self, dataset: str, command: str) -> None:
         """Refuse a dataset without an account, with the `command` that opens one.
 
@@ -108,19 +111,6 @@ class Accounts:
             BudgetError: no such account.
         """
         account_in(self.session.sums().accounts, dataset, command)
-
-    def cap_changes(self, dataset: str) -> tuple[CapStatement, ...]:
-        """The caps that an account had since its first draw, oldest first: one where none was changed, none before a draw."""
-        with self.session.reading() as journal:
-            numbers = self.session.sums(journal).totals.get(dataset, Totals()).rows
-            rows, drawn = journal.rows_of(numbers), journal.first_draw(dataset)
-        changes: list[CapStatement] = []
-        for row, event in zip(rows, map(event_of, rows), strict=True):
-            if event.kind in {EventKind.OPENED, EventKind.CAP_CHANGED}:
-                epsilon, delta = float(event.body["epsilon"]), float(event.body["delta"])
-                cap = CapStatement(epsilon=epsilon, delta=delta, since=event.created.isoformat())
-                changes = [*changes, cap] if drawn is not None and row["seq"] > drawn else [cap]
-        return tuple(changes) if drawn is not None else ()
 
     def period_spent(self, dataset: str, moment: datetime) -> Spent:
         """What was spent in the period of the account's policy that `moment` is in; nothing without a policy.

@@ -29,7 +29,7 @@ def _properties(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         yield from part.get("properties", {}).items()
 
 
-@pytest.mark.parametrize("name", ["privacy", "privacy-of-rejected", "evaluation", "internal-evaluation"])
+@pytest.mark.parametrize("name", ["privacy", "privacy-of-rejected", "account", "evaluation", "internal-evaluation"])
 def test_every_field_is_described(name: str) -> None:
     """A description each, and a contract's name that ends in its version."""
     schema = json.loads(contract_text(name))
