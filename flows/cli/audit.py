@@ -64,7 +64,8 @@ def verify(
         f"{len(audited.releases)} release(s) of {len(audited.accounts)} account(s), within their caps at every row"
     )
     out.print(
-        f"{files.files} file(s) of {files.runs} run(s) are as the ledger has them, every privacy.json number by number"
+        f"{files.files} file(s) of {files.runs} run(s) are as the ledger has them, every privacy.json and account.json "
+        "number by number"
     )
     for run in files.in_progress:
         out.print(f"run {run} is in progress: its files were not looked at")
@@ -221,7 +222,7 @@ def reconcile(
     """Bring a ledger that was restored from an old copy up to what homes have seen of it; it only ever adds charges.
 
     What is reserved in the old copy is charged as lost. Every account admits nothing until the homes that were not looked at
-    are named, by one of the two options; both are stated in privacy.json from then on.
+    are named, by one of the two options; both are stated in account.json from then on.
 
     Example: `marginweave ledger reconcile --home /srv/census --home /srv/survey --no-other-home "there are two machines"`
     """

@@ -38,7 +38,8 @@ _FILES = """\
   synthetic.csv    synthetic records (also .parquet)
   report.html      what this is and how good it is; evaluation.json has the numbers
   explore.html     look into counts and records, in a browser
-  privacy.json     the guarantee, its mechanisms and assumptions"""
+  privacy.json     the guarantee, its mechanisms and assumptions
+  account.json     the account when it was published: its cap, and what was charged"""
 
 
 def run(

@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from marginweave.ledger import Ledger
@@ -52,7 +52,7 @@ def test_what_a_rejected_release_gave_back_is_not_told(tmp_path: Path) -> None:
     """Two ledgers that differ in nothing but that: the account of the next release is the same, but for its date."""
     told = []
     for number, drawn in enumerate([("count",), ("count", "level-1"), DRAWS]):
-        ledger = Ledger.create(tmp_path / f"{number}.sqlite", environment={})
+        ledger = Ledger.create(tmp_path / f"{number}" / "ledger.sqlite", environment={})
         ledger.accounts.open(ACCOUNT, actor="steward")
         end(ledger, "a", "rejected", *drawn)
         told.append(publish(ledger, "b", "count", "level-1"))
@@ -67,13 +67,13 @@ def test_what_a_rejected_release_gave_back_is_not_told(tmp_path: Path) -> None:
     others=st.lists(st.integers(1, 3), min_size=4, max_size=4),
     place=st.integers(0, 4),
 )
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 def test_no_history_of_unpublished_releases_is_told(ends: list[tuple[str, int]], others: list[int], place: int) -> None:
     """Whatever each of them drew before it gave back the rest, and whether it came before the release or beside it."""
     told = []
     with TemporaryDirectory() as folder:
         for number, drawn in enumerate(([n for _, n in ends], others)):
-            ledger = Ledger.create(Path(folder) / f"{number}.sqlite", environment={})
+            ledger = Ledger.create(Path(folder) / f"{number}" / "ledger.sqlite", environment={})
             ledger.accounts.open(ACCOUNT, actor="steward")
             publish(ledger, "published", "count")
             for i, ((how, _), many) in enumerate(zip(ends, drawn, strict=False)):
