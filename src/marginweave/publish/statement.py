@@ -40,7 +40,7 @@ from marginweave.released.statement import (
 ASSUMPTIONS = (
     "Every statement in the configuration (columns, domains, bounds, bins, caps, seeds) was public before the data was seen.",
     "The operating system's generator is unpredictable, and the machine, the ledger and the private folders are the curator's.",
-    "The bound of all releases about the same people together is the cap of their account; account.json has it, with its date.",
+    "The bound of all releases about the same people together is the cap of their account, which account.json states.",
 )
 COMPOSED = "Gaussian differential privacy: mu^2 of all draws add; delta_threshold is added to delta"
 SELECTED = (
