@@ -139,7 +139,8 @@ def test_whoever_wants_an_approved_release_completes_its_approval(
     )
     assert done.returncode == 0, done.stderr
     if command == "publish":
-        assert contents(tmp_path / "out") == before
+        account = (victim.folder.release / "account.json").read_bytes()
+        assert contents(tmp_path / "out") == before | {"account.json": account}
     victim.check_finished()
     _audit(victim)
     assert _submitted(victim) == before
