@@ -213,7 +213,8 @@ class Synthesizer(Shown):
 
     def _release_now(self, request: Request, reference: RunReference) -> None:
         """Run the flow; what it says is what `marginweave run` says, and of ids that repeat to a person at a terminal alone."""
-        from marginweave.runs.bookkeeping import account_statement, is_charged
+        from marginweave.ledger.boxes import account_sums
+        from marginweave.runs.bookkeeping import is_charged
         from marginweave.runs.lookup import place_of_files
         from marginweave.runs.progress import LogReporter, reporting
         from marginweave.runs.published import outcome_words, released_verdict
@@ -235,7 +236,8 @@ class Synthesizer(Shown):
                 release(str(request.path), run, request.source, str(self._home))
         place, charged = place_of_files(folder), f"epsilon {privacy.epsilon:g} and delta {privacy.delta:g}"
         self._say(_ending(folder, "Released", charged if is_charged(reference, reporter.lease) else "nothing"))
-        for line in outcome_words(account_statement(reference), released_verdict(place)):
+        account = account_sums(reference.ledger.accounts.total(request.configuration.dataset))
+        for line in outcome_words(account, released_verdict(place)):
             self._say(line)
         if place == folder.release:
             self._say(f"To publish it: marginweave publish {run} --to FOLDER")

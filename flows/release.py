@@ -34,7 +34,7 @@ from marginweave.draws.references import RunReference, StageResult
 from marginweave.measurements.plan import BudgetPlan, DrawKind
 from marginweave.planning.split import plan_budget
 from marginweave.released.manifest import RunState
-from marginweave.runs.bookkeeping import Bookkeeper, account_statement, release_facts, return_unused_draws
+from marginweave.runs.bookkeeping import Bookkeeper, release_facts, return_unused_draws
 from marginweave.runs.home import home_directory, service_directory
 from marginweave.runs.looks import stops_are_looks
 from marginweave.runs.lookup import place_of_files, record_stop_reason, run_lock
@@ -238,9 +238,8 @@ def _release(private: RunReference) -> None:
         parts["paid"] = book.stage("buy evaluation", buy_evaluation, private, encoded, synthesized, normalized)
     parts["evaluate"] = book.stage("evaluate", evaluate, public, parts)
     return_unused_draws(private)
-    account, facts = account_statement(private), release_facts(private)
     staged = staged_release(private.folder, private.lease)
-    outputs = book.step("publish", publish, public, staged, private.plan, parts, account, facts)
+    outputs = book.step("publish", publish, public, staged, private.plan, parts, release_facts(private))
     book.finish(private, outputs)
 
 

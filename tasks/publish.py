@@ -30,7 +30,6 @@ from marginweave.publish.reader import PublishedRelease, show_records
 from marginweave.publish.statement import privacy_statement, with_types
 from marginweave.publish.synthetic import write_synthetic
 from marginweave.publish.tables import counts_table, csv_bytes, parquet_bytes
-from marginweave.released.account import AccountStatement
 from marginweave.released.evaluation import Evaluation, InternalEvaluation
 from marginweave.released.statement import MarginalsStatement, PrivacyStatement, ReleaseFacts
 
@@ -44,20 +43,19 @@ def publish(
     place: Path,
     plan: BudgetPlan,
     parts: dict[str, StageResult],
-    account: AccountStatement,
     release: ReleaseFacts,
 ) -> dict[str, str]:
     """Write the files of the release to `place`, a folder of this attempt, and return their names with their SHA-256.
 
     They become `release/` once the ledger has booked them. `parts` has the results of `evaluate` and of what it was given;
-    `account` what the ledger says of the dataset, `release` who the release is. DP: post-processing.
+    `release` says who the release is. DP: post-processing.
     """
     configuration, normalized = reference.configuration, load_counts(reference, parts["normalize"])
     evaluation = Evaluation.from_json(reference.load(parts["evaluate"]))
     aggregates, intervals, counts, marginals = counts_and_marginals(reference, normalized, parts["collect"])
     bought = reference.released_bounds
     statement = privacy_statement(
-        configuration, plan, aggregates, account, release, bought, bins=reference.released_bins, marginals=marginals
+        configuration, plan, aggregates, release, bought, bins=reference.released_bins, marginals=marginals
     ).model_copy(update={"verdict": evaluation.summary})
     statement = with_types(statement, reference.types)
     published = _read_back(reference, normalized, aggregates, intervals, statement)

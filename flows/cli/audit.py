@@ -64,7 +64,8 @@ def verify(
         f"{len(audited.releases)} release(s) of {len(audited.accounts)} account(s), within their caps at every row"
     )
     out.print(
-        f"{files.files} file(s) of {files.runs} run(s) are as the ledger has them, every privacy.json number by number"
+        f"{files.files} file(s) of {files.runs} run(s) are as the ledger has them, every privacy.json and account.json "
+        "number by number"
     )
     for run in files.in_progress:
         out.print(f"run {run} is in progress: its files were not looked at")
@@ -133,21 +134,6 @@ def export(
         out.print(f"The seals of {audited.unchecked} row(s) could not be checked: a key is missing")
     if len(own) > len(published):
         out.print(f"{len(own) - len(published)} release(s) not published: among the events alone")
-
-
-def alias(
-    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="The account that may release it as well.")],
-    other: Annotated[str, typer.Argument(metavar="OTHER", help="The account under which the source was released.")],
-    reason: Reason,
-    example: Example = False,
-    home: Home = Path(),
-) -> None:
-    """Decide that sources released under OTHER may be released under DATASET too: their people then have two budgets.
-
-    Example: `marginweave ledger alias census-2026-b census-2026 --reason "board decision 14"`
-    """
-    console.ledger_to_change(example, home).accounts.alias(dataset, other, reason, actor=getpass.getuser())
-    out.print(f"Sources of {other} may be released under {dataset}; what {other} has spent is not counted there")
 
 
 @keys.command("rotate", cls=console.LocalCommand)
@@ -236,7 +222,7 @@ def reconcile(
     """Bring a ledger that was restored from an old copy up to what homes have seen of it; it only ever adds charges.
 
     What is reserved in the old copy is charged as lost. Every account admits nothing until the homes that were not looked at
-    are named, by one of the two options; both are stated in privacy.json from then on.
+    are named, by one of the two options; both are stated in account.json from then on.
 
     Example: `marginweave ledger reconcile --home /srv/census --home /srv/survey --no-other-home "there are two machines"`
     """

@@ -211,7 +211,7 @@ def list_accounts(as_json: console.Json = False, example: Example = False, home:
 
 
 def _sums(total: AccountTotal) -> dict[str, object]:
-    """What an account has spent, as privacy.json says it, and what is left."""
+    """What an account has spent, and what is left."""
     from marginweave.ledger.boxes import account_sums, epsilon_left
 
     return {**account_sums(total).model_dump(mode="json"), "epsilon_left": float(epsilon_left(total))}

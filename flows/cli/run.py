@@ -19,7 +19,7 @@ from .console import Config, Home, RunName, Source, out
 
 if TYPE_CHECKING:
     from marginweave.draws.references import RunReference
-    from marginweave.released.account import AccountStatement
+    from marginweave.released.account import AccountSums
     from marginweave.runs.request import Request
 
 
@@ -38,7 +38,8 @@ _FILES = """\
   synthetic.csv    synthetic records (also .parquet)
   report.html      what this is and how good it is; evaluation.json has the numbers
   explore.html     look into counts and records, in a browser
-  privacy.json     the guarantee, its mechanisms and assumptions"""
+  privacy.json     the guarantee, its mechanisms and assumptions
+  account.json     the account when it was published: its cap, and what was charged"""
 
 
 def run(
@@ -113,10 +114,12 @@ def execute(request: Request, *, yes: bool = False) -> None:
                 _warn_of_ids(request)
             with attended(not yes):
                 _release(request, reference)
-    from marginweave.runs.bookkeeping import account_statement, is_charged
+    from marginweave.ledger.boxes import account_sums
+    from marginweave.runs.bookkeeping import is_charged
     from marginweave.runs.lookup import place_of_files
 
-    charged, account = is_charged(reference, reporter.lease), account_statement(reference)
+    charged = is_charged(reference, reporter.lease)
+    account = account_sums(reference.ledger.accounts.total(request.configuration.dataset))
     place = place_of_files(request.folder)
     _summarize(request, account, place, is_waiting=place != request.folder.release, fresh=fresh, charged=charged)
 
@@ -145,7 +148,7 @@ def _release(request: Request, reference: RunReference) -> None:
 
 
 def _summarize(
-    request: Request, account: AccountStatement, place: Path, *, is_waiting: bool, fresh: bool, charged: bool
+    request: Request, account: AccountSums, place: Path, *, is_waiting: bool, fresh: bool, charged: bool
 ) -> None:
     """Print where the files are, and what the release guarantees or who decides on it: for a terminal, or as JSON."""
     from marginweave.runs.lookup import what_to_do

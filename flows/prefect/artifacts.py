@@ -17,7 +17,6 @@ from prefect import artifacts
 from marginweave.accounting.records import CHARGED
 from marginweave.base.errors import MarginweaveError
 from marginweave.draws.references import RunReference
-from marginweave.ledger.admission import rounded_up
 from marginweave.measurements.plan import DrawKind
 from marginweave.released.evaluation import Evaluation, LengthMetrics
 from marginweave.released.statement import Mechanism, PrivacyStatement
@@ -110,9 +109,8 @@ def _rounded_row(row: LengthMetrics) -> dict[str, float | int | None]:
 
 def _summary(statement: PrivacyStatement, evaluation: Evaluation, place: Path) -> str:
     """The release on a page, in Markdown."""
-    guarantee, account = statement.guarantee, statement.account
+    guarantee = statement.guarantee
     near = ", ".join(f"{100 * tvd:.2g} % for {columns} column(s)" for columns, tvd in evaluation.mean_distances.items())
-    spent = f"epsilon {rounded_up(account.epsilon)} of {account.cap_epsilon:g} at delta {account.delta:g}"
     lengths = [
         (str(row.length), f"{row.combinations:,}", _number(row.tvd), _number(row.preservation))
         for row in evaluation.lengths
@@ -123,7 +121,6 @@ def _summary(statement: PrivacyStatement, evaluation: Evaluation, place: Path) -
     lines = [
         f"# {statement.run}",
         f"- **Guarantee:** epsilon {guarantee.epsilon:g}, delta {guarantee.delta:g}, for one {guarantee.unit}",
-        f"- **Account {account.dataset}:** {spent} spent, in {account.releases} release(s)",
         f"- **Accuracy:** mean distance (TVD) of synthetic records from released counts: {near or 'unknown'}",
         f"- **Verdict:** {beyond if known else 'unknown, as no marginal has all of its counts released'}",
         f"- **Records:** {evaluation.records:,} synthetic ones, for a noisy count of {evaluation.reference_records:,}",

@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from marginweave.released.account import AccountFile
 from marginweave.released.evaluation import Evaluation, InternalEvaluation
 from marginweave.released.manifest import Manifest
 from marginweave.released.statement import PrivacyStatement, RejectedStatement
@@ -16,6 +17,7 @@ PLACE = Path(__file__).parents[2] / "schemas" / "published"
 CONTRACTS: dict[str, type[BaseModel]] = {
     "privacy": PrivacyStatement,
     "privacy-of-rejected": RejectedStatement,
+    "account": AccountFile,
     "evaluation": Evaluation,
     "internal-evaluation": InternalEvaluation,
     "manifest": Manifest,

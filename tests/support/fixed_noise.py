@@ -30,7 +30,7 @@ def fixed_noise() -> Iterator[None]:
 def drawn_facts(place: Path, method: str) -> dict[str, Any]:
     """What a release tells of its draws: parameters, noisy counts, and the number of records."""
     statement = json.loads((place / "privacy.json").read_text())
-    told = {key: statement.get(key) for key in ("mechanisms", "noise", "marginals", "domain", "guarantee", "account")}
+    told = {key: statement.get(key) for key in ("mechanisms", "noise", "marginals", "domain", "guarantee")}
     whole = pq.read_table(place / "aggregates.parquet").slice(0, 1).to_pylist()[0]
     assert whole["length"] == 0
     told["records"] = {key: whole[key] for key in ("count", "noise_sd", "low", "high")}

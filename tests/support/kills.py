@@ -245,4 +245,5 @@ class Victim:
         statement = json.loads((self.folder.release / "privacy.json").read_text())
         asked = Configuration.from_canonical(manifest.configuration).privacy.epsilon
         assert statement["guarantee"]["epsilon"] == asked
-        assert statement["account"]["lost_draws"] == []
+        account = json.loads((self.folder.release / "account.json").read_text())
+        assert account["as_of"] == f"{record.published:%Y-%m-%dT%H:%M:%SZ}"

@@ -25,7 +25,6 @@ from marginweave.planning.split import plan_budget
 from marginweave.publish.reader import PublishedRelease, ShownRecords, show_records
 from marginweave.publish.statement import privacy_statement
 from marginweave.records.decode import decode_table
-from marginweave.released.account import AccountStatement
 from marginweave.released.evaluation import (
     Association,
     BrokenRule,
@@ -52,9 +51,6 @@ COLUMNS = {
     "signs": {"type": "set", "values": ["cough", "fever", "rash", "ache", "itch"], "max_values": 2},
     "age": {"type": "number", "bounds": [0, 100], "bins": [0, 18, 30, 50, 65, 80, 90, 100], "decimals": 0},
 }
-ACCOUNT = AccountStatement(
-    dataset="people", epsilon=1.5, delta=1e-6, cap_epsilon=3.0, composition="gdp", releases=2, lost_draws=()
-)
 IDENTITY = ReleaseIdentity(
     dataset="people",
     run="people-1",
@@ -231,7 +227,7 @@ def stated(
     config: Configuration, plan: BudgetPlan, aggregates: Aggregates, facts: ReleaseFacts = FACTS
 ) -> PrivacyStatement:
     """The privacy statement of these counts."""
-    return privacy_statement(config, plan, aggregates, ACCOUNT, facts, {})
+    return privacy_statement(config, plan, aggregates, facts, {})
 
 
 def table_of(release: PublishedRelease, codes: Codes) -> pa.Table:

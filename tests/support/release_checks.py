@@ -17,7 +17,15 @@ from tests.support.command_line import CommandLine
 
 RELEASED = {
     *(f"{table}.{kind}" for table in ("aggregates", "synthetic") for kind in ("csv", "parquet")),
-    *("evaluation.json", "privacy.json", "report.html", "explore.html", "model.parquet", "croissant.json"),
+    *(
+        "evaluation.json",
+        "privacy.json",
+        "account.json",
+        "report.html",
+        "explore.html",
+        "model.parquet",
+        "croissant.json",
+    ),
 }
 """What a release of k-tuples with a mixture has."""
 

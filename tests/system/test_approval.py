@@ -62,10 +62,17 @@ def _check_awaiting(victim: Victim) -> dict[str, bytes]:
     assert not record.outputs
     assert record.decision is None
     assert list(victim.folder.release.iterdir()) == []
-    assert {file.name for file in victim.folder.proposed.iterdir()} == RELEASED
+    assert {file.name for file in victim.folder.proposed.iterdir()} == RELEASED - {"account.json"}
     assert not victim.folder.private.exists()
     assert victim.folder.staged_releases() == ()
     return contents(victim.folder.proposed)
+
+
+def _submitted(victim: Victim) -> dict[str, bytes]:
+    """What was published of what was submitted; account.json came with the publication."""
+    found = contents(victim.folder.release)
+    assert json.loads(found.pop("account.json"))["dataset"] == "people"
+    return found
 
 
 @pytest.mark.parametrize(("point", "side"), every(3, itertools.product(ENDING, SIDES)))
@@ -104,7 +111,7 @@ def test_an_approval_killed_anywhere_ends_in_one_publication(
     assert parent.ask(victim.order(decision=YES))["code"] == 0
     victim.check_finished()
     _audit(victim)
-    assert contents(victim.folder.release) == before
+    assert _submitted(victim) == before
     assert not victim.folder.proposed.exists()
     kinds = [event.kind for event in victim.events]
     assert (kinds.count(EventKind.APPROVED), kinds.count(EventKind.PUBLISHED)) == (1, 1)
@@ -132,10 +139,11 @@ def test_whoever_wants_an_approved_release_completes_its_approval(
     )
     assert done.returncode == 0, done.stderr
     if command == "publish":
-        assert contents(tmp_path / "out") == before
+        account = (victim.folder.release / "account.json").read_bytes()
+        assert contents(tmp_path / "out") == before | {"account.json": account}
     victim.check_finished()
     _audit(victim)
-    assert contents(victim.folder.release) == before
+    assert _submitted(victim) == before
 
 
 @pytest.mark.long  # a run and two audits of its files
@@ -163,10 +171,10 @@ def test_a_handover_of_a_rejected_release_has_nothing_of_its_draws(
         assert told["rejected"] == {"by": NO["by"], "reason": NO["reason"]}
         assert full.keys() - told.keys() == {"bounds", "domain", "noise", "confidence", "verdict"}
         assert not any("sigma" in row for row in told["mechanisms"])
-        assert told["$schema"] == "urn:marginweave:privacy-of-rejected:2"
-        same = told.keys() - {"$schema", "rejected", "mechanisms", "preparation", "account"}
+        assert told["$schema"] == "urn:marginweave:privacy-of-rejected:3"
+        same = told.keys() - {"$schema", "rejected", "mechanisms", "preparation"}
         assert {name: told[name] for name in same} == {name: full[name] for name in same}
-        assert told["account"]["epsilon"] == full["account"]["epsilon"]
+        assert "account" not in told
         found = [f'"{label}"'.encode() for label in full["domain"]["region"] if label]
         assert found  # 100 rows and more of each, where the threshold is near 30
         assert not any(label in content for label in found for content in contents(to).values())

@@ -172,15 +172,13 @@ def lose(cli: CommandLine, path: Path, lost: str) -> None:
     assert verified.returncode == (3 if lost in {"ledger", "both"} else 1)
 
 
-def test_a_source_gets_a_second_account_by_decision_only(marginweave: CommandLine, tmp_path: Path) -> None:
-    """Refused with the command that decides otherwise; after it the release is made, and the ledger holds."""
+def test_a_source_gets_no_second_account(marginweave: CommandLine, tmp_path: Path) -> None:
+    """Refused with what to do; under the account that has the source the release is made, and the ledger holds."""
     cli = opened(marginweave)
     assert cli("run", people(tmp_path)).returncode == 0
     assert cli("ledger", "open", "twin", "--epsilon", "1", "--delta", "1e-6").returncode == 0
-    path = people(tmp_path, dataset="twin")
-    refused = cli("run", path)
+    refused = cli("run", people(tmp_path, dataset="twin"))
     assert refused.returncode == 3
-    assert "marginweave ledger alias twin people" in refused.stderr
-    assert cli("ledger", "alias", "twin", "people", "--reason", "decision 14").returncode == 0
-    assert cli("run", path).returncode == 0
+    assert "set `dataset: people` in the configuration" in refused.stderr
+    assert cli("run", people(tmp_path), "--run", "second").returncode == 0
     audit(cli)

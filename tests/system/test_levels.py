@@ -84,7 +84,7 @@ def test_it_is_verified_and_a_forged_level_is_refused(home: Path, declared: Conf
         assert result.exit_code == code, result.output + result.stderr
         return result.output if code == 0 else result.stderr
 
-    assert "every privacy.json number by number" in " ".join(verified(0).split())
+    assert "every privacy.json and account.json number by number" in " ".join(verified(0).split())
     stated = home / "runs" / "many" / "release" / "privacy.json"
     before = stated.read_text()
     for level, other in (("band", "age"), ("half", "grade")):

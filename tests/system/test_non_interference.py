@@ -172,13 +172,15 @@ class Flow:
             SHOWN(private),
         ):
             RELEASE(private)
-        found.release, found.printed = contents(self.folder.release), CLOCK.sub("", printed.getvalue())
+        found.release = {name: TIME_OF.sub(b"", content) for name, content in contents(self.folder.release).items()}
+        found.printed = CLOCK.sub("", printed.getvalue())
         written = self.log.read_bytes()[begun:].decode()
         found.log = [TIME.sub("", line) for line in written.splitlines()]
 
 
 SHOWN, RELEASE = flow_module.shown_in_prefect, flow_module._release
 CLOCK = re.compile(r'"time": "[^"]*", |"seconds": [0-9.]+, ')
+TIME_OF = re.compile(rb'"as_of": "[^"]*"')  # of account.json
 TIME = re.compile(r"^[0-9-]+ [0-9:,]+ ")
 
 

@@ -20,7 +20,16 @@ from tests.support.release_checks import RELEASED, contents
 
 pytestmark = pytest.mark.system
 MARKER = "QZXMARKERVALUE"
-BUNDLE = {"README.md", "plan.json", "privacy.json", "ledger.jsonl", "chain.jsonl", "anchor.json", "verify.py"}
+BUNDLE = {
+    "README.md",
+    "plan.json",
+    "privacy.json",
+    "account.json",
+    "ledger.jsonl",
+    "chain.jsonl",
+    "anchor.json",
+    "verify.py",
+}
 SMALL: dict[str, object] = {"aggregate__reporting_length": 1}
 
 
@@ -59,13 +68,11 @@ def test_a_release_from_its_approval_to_the_auditor(marginweave: CommandLine, tm
     call("run", path, "--run", "first")
     call("approve", "first", "--by", "A. Meier", "--reason", "checked")
     runs = cli.home / "runs"
-    account = _told(runs / "first" / "release" / "privacy.json")["account"]
-    assert isinstance(account, dict)
-    assert list(account)[:2] == ["dataset", "epsilon"]  # the total to date first
-    assert list(account)[-1] == "policy"
-    assert "not a guarantee" in account["policy"]["meaning"]
-    report = (runs / "first" / "release" / "report.html").read_text()
-    assert report.index("So far, all releases") < report.index("per year") < report.index("not a guarantee")
+    assert "account" not in _told(runs / "first" / "release" / "privacy.json")
+    account = _told(runs / "first" / "release" / "account.json")
+    assert (account["dataset"], account["cap"], account["releases"]) == ("people", {"epsilon": 5.0, "delta": 1e-5}, 1)
+    assert "policy" not in account  # a rule of the house
+    assert "its cap is the bound" in (runs / "first" / "release" / "report.html").read_text()
 
     # a new snapshot of the same people shares the account, and corrects the first release
     (tmp_path / "people.csv").write_text((tmp_path / "people.csv").read_text() + f"m,west,44,2,{MARKER}\n")
@@ -78,8 +85,7 @@ def test_a_release_from_its_approval_to_the_auditor(marginweave: CommandLine, tm
     statement = _told(runs / "second" / "release" / "privacy.json")
     old = json.loads((runs / "first" / "manifest.json").read_text())["release"]
     assert statement["supersedes"] == {"run": "first", "release": old}
-    assert isinstance(statement["account"], dict)
-    assert statement["account"]["releases"] == 2
+    assert _told(runs / "second" / "release" / "account.json")["releases"] == 2
     assert "It corrects and replaces run first" in (runs / "second" / "release" / "report.html").read_text()
     call("run", path, "--run", "second", "--supersedes", "other", code=2)
     call("run", path, "--run", "second", "--supersedes", "first")
@@ -146,10 +152,11 @@ def _check_handover(call, place: Path, runs: Path) -> None:
     for arguments in ([], [published]):
         checked = subprocess.run([*verify, *arguments], capture_output=True, text=True, check=False)
         assert checked.returncode == 0, checked.stderr
-    assert f"{len(RELEASED)} of {len(RELEASED)} released file(s)" in checked.stdout
+    assert f"{len(RELEASED) - 1} of {len(RELEASED) - 1} released file(s)" in checked.stdout
     for name, old, new in (
         ("ledger.jsonl", '"actor": "A. Meier"', '"actor": "B. Meier"'),
         ("privacy.json", '"epsilon": 1.0', '"epsilon": 0.1'),
+        ("account.json", '"epsilon": 5.0', '"epsilon": 0.5'),
         ("plan.json", '"epsilon": 1.0', '"epsilon": 0.1'),
         ("plan.json", '"mu2": "0.', '"mu2": "1.'),
         ("plan.json", '"name": "count"', '"name": "other"'),

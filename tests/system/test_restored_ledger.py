@@ -59,5 +59,6 @@ def test_a_copy_from_the_middle_of_a_release_admits_no_other(
     assert parent.ask(victim.order())["code"] == 0  # finds its release
     assert parent.ask({**victim.order(), "run": "r2"})["code"] == 0
     assert cli("ledger", "verify").returncode == 0
-    statement = json.loads((victim.home / "runs" / "r2" / "release" / "privacy.json").read_text())
-    assert [each["no_other_home"] for each in statement["account"]["reconciled"]] == [None, "one machine"]
+    account = json.loads((victim.home / "runs" / "r2" / "release" / "account.json").read_text())
+    assert [each["no_other_home"] for each in account["restored"]] == [None, "one machine"]
+    assert not any("rows_adopted" in each or "draws_charged_as_lost" in each for each in account["restored"])

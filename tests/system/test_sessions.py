@@ -18,10 +18,10 @@ from rich.console import Console
 
 from marginweave.flows.cli import run as run_command
 from marginweave.flows.prefect.servers import SERVER
+from marginweave.released.account import AccountSums
 from tests.support.command_line import CommandLine
 from tests.support.people_table import people
 from tests.support.prefect_api import ask
-from tests.support.published import ACCOUNT
 from tests.support.release_checks import opened
 from tests.support.samples import every
 
@@ -201,7 +201,9 @@ def test_a_terminal_is_told_whether_this_command_charged(
     privacy = SimpleNamespace(epsilon=1.0, delta=1e-6, unit_words="row")
     request: Any = SimpleNamespace(configuration=SimpleNamespace(privacy=privacy), folder=SimpleNamespace(run="spring"))
     place = tmp_path / "release"
-    run_command._summarize(request, ACCOUNT, place, is_waiting=False, fresh=fresh, charged=charged)
+    account = AccountSums(dataset="people", epsilon=1.5, delta=1e-6, cap_epsilon=3.0, composition="gdp", releases=2)
+    run_command._summarize(request, account, place, is_waiting=False, fresh=fresh, charged=charged)
+    assert "no bound under adaptively chosen budgets; the cap is" in shown.getvalue()
     (line,) = [line for line in shown.getvalue().splitlines() if "eleased" in line]
     assert line.startswith(said)
 

@@ -82,7 +82,8 @@ def test_other_theta_and_joined_rows_share_an_account(marginweave: CommandLine, 
         result = marginweave("run", path)
         assert result.returncode == 0, result.stderr
     statements = [json.loads(file.read_text()) for file in (marginweave.home / "runs").glob("*/release/privacy.json")]
-    assert {statement["account"]["releases"] for statement in statements} == {1, 2}
+    accounts = [json.loads(file.read_text()) for file in (marginweave.home / "runs").glob("*/release/account.json")]
+    assert {account["releases"] for account in accounts} == {1, 2}
     (own,) = (s for s in statements if any("joined into one record" in text for text in s["preparation"]))
     assert any("separate subject" in sentence for sentence in own["preparation"])
 
@@ -159,10 +160,10 @@ def test_an_amplified_release_is_charged_as_stated(marginweave: CommandLine, tmp
     assert opened.returncode == 0, opened.stderr
     result = marginweave("run", path)
     assert result.returncode == 0, result.stderr
-    _, statement = released(marginweave, "others")
+    folder, statement = released(marginweave, "others")
     assert statement["guarantee"]["mu"] is None
     assert statement["observer"] == pytest.approx(np.exp(2) / (1 + np.exp(2)), abs=1e-5)
     charged = [(row["mu2"], row["plain_epsilon"], row["plain_delta"]) for row in statement["mechanisms"]]
     assert [tuple(map(float, amounts)) for amounts in charged] == [(0, 2, 1e-6), (0, 0, 0)]
-    assert statement["account"]["spent"]["plain_epsilon"] == "2.0"
-    assert statement["account"]["epsilon"] == 2.0
+    total = json.loads((folder / "account.json").read_text())["total"]
+    assert (total["charged"]["plain_epsilon"], total["epsilon"]) == ("2.0", 2.0)

@@ -84,7 +84,6 @@ class Account:
     for which the box was chosen, if it was. `releases_before` counts those that were made before there was a box, `history`
     is what they had spent then: until the box holds it, nothing is admitted.
     `reconciled` says what was added after its ledger was restored; while nobody has said anything of other homes, it is frozen.
-    `aliases` are the accounts whose sources may, by decision, be released under this one as well.
     """
 
     dataset: str
@@ -98,7 +97,6 @@ class Account:
     releases_before: int = 0
     old_allowance: BasicAmount = NOTHING
     weak_delta: str | None = None
-    aliases: frozenset[str] = frozenset()
     policy: Policy | None = None
     reconciled: tuple[ReconciledStatement, ...] = ()
 

@@ -18,6 +18,11 @@ MOST_EPSILON = 10.0
 """More is never advised: an observer is right four times in five (delta 1e-6), and protection is weak."""
 
 
+def unit_noun(unit: str) -> str:
+    """`subject` or `row`: the noun of an account's unit, which is `row` or `subject:COLUMN`."""
+    return "subject" if unit.startswith(SUBJECT_PREFIX) else "row"
+
+
 class SubjectUnit(FrozenModel):
     """A person with several rows, told apart by `column`; ids compare as trimmed text.
 

@@ -16,13 +16,12 @@ from marginweave.configuration.values import check_name
 from marginweave.ledger.boxes import account_total, box_for, box_of_cap, total_with
 from marginweave.ledger.location import opening_command, opening_for
 from marginweave.ledger.plans import check_cap
+from marginweave.ledger.published_account import published_accounts
 from marginweave.ledger.records import account_body, box_body, cap_body, policy_body
 from marginweave.ledger.rules import PeriodForecast, period_forecast, policy_fault
 from marginweave.ledger.session import Session
-from marginweave.ledger.sums import Totals
-from marginweave.ledger.tables import event_of
 from marginweave.measurements.plan import BudgetPlan
-from marginweave.released.account import CapStatement
+from marginweave.released.account import AccountFile
 
 
 @dataclass(frozen=True)
@@ -87,26 +86,6 @@ class Accounts:
                 body["policy"] = policy_body(chosen)
             journal.append(Event(kind=EventKind.CAP_CHANGED, actor=actor, account=dataset, body=body))
 
-    def alias(self, dataset: str, other: str, reason: str, *, actor: str) -> None:
-        """Decide that sources released under `other` may be released under `dataset` as well; a second time does nothing.
-
-        The two accounts do not see each other's spending: people who are in both are protected by the sum of their totals.
-
-        Raises:
-            BudgetError: one of the accounts is not open.
-            InputError: the same account twice, or no reason.
-        """
-        if not reason.strip():
-            raise InputError("reason must say why one source may have two accounts")
-        if dataset == other:
-            raise InputError(f"other ({other}) must be another account than {dataset}")
-        with self.session.writing() as journal:
-            accounts = self.session.sums(journal).accounts
-            account_in(accounts, other)
-            if other not in account_in(accounts, dataset).aliases:
-                body = {"other": other, "reason": reason}
-                journal.append(Event(kind=EventKind.ALIASED, actor=actor, account=dataset, body=body))
-
     def totals(self) -> tuple[AccountTotal, ...]:
         """All accounts with what they have spent, in order of opening."""
         sums = self.session.sums()
@@ -121,6 +100,10 @@ class Accounts:
         sums = self.session.sums()
         return account_total(account_in(sums.accounts, dataset), sums.spent_of(dataset))
 
+    def as_published(self, release: str) -> AccountFile:
+        """account.json of a published release, from the rows up to its publication: the same whenever it is asked for."""
+        return published_accounts(self.session.events())[release].file
+
     def check(self, dataset: str, command: str) -> None:
         """Refuse a dataset without an account, with the `command` that opens one.
 
@@ -128,19 +111,6 @@ class Accounts:
             BudgetError: no such account.
         """
         account_in(self.session.sums().accounts, dataset, command)
-
-    def cap_changes(self, dataset: str) -> tuple[CapStatement, ...]:
-        """The caps that an account had since its first draw, oldest first: one where none was changed, none before a draw."""
-        with self.session.reading() as journal:
-            numbers = self.session.sums(journal).totals.get(dataset, Totals()).rows
-            rows, drawn = journal.rows_of(numbers), journal.first_draw(dataset)
-        changes: list[CapStatement] = []
-        for row, event in zip(rows, map(event_of, rows), strict=True):
-            if event.kind in {EventKind.OPENED, EventKind.CAP_CHANGED}:
-                epsilon, delta = float(event.body["epsilon"]), float(event.body["delta"])
-                cap = CapStatement(epsilon=epsilon, delta=delta, since=event.created.isoformat())
-                changes = [*changes, cap] if drawn is not None and row["seq"] > drawn else [cap]
-        return tuple(changes) if drawn is not None else ()
 
     def period_spent(self, dataset: str, moment: datetime) -> Spent:
         """What was spent in the period of the account's policy that `moment` is in; nothing without a policy.

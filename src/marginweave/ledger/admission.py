@@ -182,7 +182,7 @@ def _source_refusal(source: SourceDigest | None, account: Account, sums: Sums, j
     """Why a source of another account is refused; the reservations of all others are read, and each has to be there."""
     if source is None:
         return None
-    others = sums.accounts.keys() - {account.dataset, *account.aliases}
+    others = sums.accounts.keys() - {account.dataset}
     rows = journal.account_rows(others, [EventKind.RESERVED])
     found = Counter(row["account"] for row in rows)
     if any(found[other] != sums.spent_of(other).ever for other in others):
@@ -193,8 +193,8 @@ def _source_refusal(source: SourceDigest | None, account: Account, sums: Sums, j
             return Refusal(
                 "source",
                 f"this source was released under account {other}, byte for byte. Releases about the same people share "
-                "one account, also where their sources differ in order, format or a few rows, which nothing here can see. To "
-                f'decide otherwise: marginweave ledger alias {account.dataset} {other} --reason "…"',
+                "one account, also where their sources differ in order, format or a few rows, which nothing here can see. "
+                f"Release it under that account: set `dataset: {other}` in the configuration",
             )
     return None
 

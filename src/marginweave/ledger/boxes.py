@@ -143,7 +143,7 @@ def spent_share(total: AccountTotal) -> float:
 
 
 def account_sums(total: AccountTotal) -> AccountSums:
-    """The part of privacy.json's `account` that follows from the account and its sums: an auditor finds it in the rows."""
+    """What the account and its sums say, for the operator: no released file may have it."""
     account = total.account
     box = AccountBox() if account.box is None else AccountBox(**box_body(account.box))
     return AccountSums(

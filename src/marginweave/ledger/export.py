@@ -14,14 +14,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from marginweave.accounting.records import DrawRecord, ReleaseRecord, State
+from marginweave.configuration.privacy import SUBJECT_PREFIX, unit_noun
 from marginweave.ledger.tables import EVENTS, canonical
 from marginweave.mechanisms.catalogue import MECHANISMS
 
 _OLD_DIGEST = "source_digest"
 _COLUMNS = tuple(column.name for column in EVENTS.columns)
 _NEIGHBORS = {
-    "add-remove": "Two tables are neighbors if one is the other without one record.",
-    "replace-one": "Two tables are neighbors if they have the same number of records and differ in one of them.",
+    "add-remove": "Two tables are neighbors if one is the other without one {unit}.",
+    "replace-one": "Two tables are neighbors if they have the same number of {unit}s and differ in one of them.",
 }
 COMPOSITION = (
     "Adaptive, with budgets that were not chosen from earlier noisy results: Gaussian differential privacy, mu^2 of all "
@@ -98,7 +99,10 @@ def _guarantee(record: ReleaseRecord) -> dict[str, Any]:
     details = f"epsilon {record.epsilon:f} at delta {float(record.delta)!r} as planned; charged {record.charged}"
     if lost:
         details += f"; among it {lost} draw(s) that were charged and lost in a crash, and are in no file"
-    size = "" if record.neighbors == "add-remove" else "Under replace-one the number of records is not protected."
+    unit = unit_noun(record.unit)
+    size = "" if record.neighbors == "add-remove" else f"Under replace-one the number of {unit}s is not protected."
+    column = record.unit.removeprefix(SUBJECT_PREFIX)
+    whose = "row" if unit == "row" else f"subject: all rows with one value of column {column!r}"
     return {
         "dp_variant": {
             "variant_name": "Approximate DP",
@@ -107,7 +111,7 @@ def _guarantee(record: ReleaseRecord) -> dict[str, Any]:
         },
         "privacy_loss": {
             "privacy_unit": record.unit,
-            "privacy_unit_details": f"One {record.unit}. {_NEIGHBORS[record.neighbors]} ({record.neighbors})",
+            "privacy_unit_details": f"One {whose}. {_NEIGHBORS[record.neighbors].format(unit=unit)} ({record.neighbors})",
             "privacy_parameters": {"epsilon": float(record.epsilon), "delta": float(record.delta)},
             "privacy_parameters_details": details,
         },

@@ -135,12 +135,6 @@ class Journal:
         about = EVENTS.c.account == account, EVENTS.c.kind.in_(kinds)
         return self.connection.scalar(select(func.max(EVENTS.c.seq)).where(*about)) or 0
 
-    def first_draw(self, account: str) -> int | None:
-        """The number of the row that began the first draw of an account; None before."""
-        about = EVENTS.c.account == account, EVENTS.c.kind == EventKind.DRAWN
-        first: int | None = self.connection.scalar(select(func.min(EVENTS.c.seq)).where(*about))
-        return first
-
     def newest_releases(self, account: str, most: int) -> list[ReleaseRecord]:
         """The newest releases of an account, at most so many, in order of reservation; raises as `release_events`."""
         rows = self.rows_of(self._numbers(account, EventKind.RESERVED, newest=most))

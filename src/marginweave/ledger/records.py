@@ -29,9 +29,7 @@ from marginweave.released.program import Program
 _FACTS = ("inputs", "program", "version")
 _BOX = ("mu2", "delta_add", "allowance_epsilon", "allowance_delta")
 MOVES = frozenset(target for _, target in TRANSITIONS | RECONCILING)
-ACCOUNT_ROWS = frozenset(
-    {EventKind.OPENED, EventKind.ACCOUNT_BOXED, EventKind.CAP_CHANGED, EventKind.ALIASED, EventKind.RECONCILED}
-)
+ACCOUNT_ROWS = frozenset({EventKind.OPENED, EventKind.ACCOUNT_BOXED, EventKind.CAP_CHANGED, EventKind.RECONCILED})
 
 
 def account_body(account: Account) -> dict[str, Any]:
@@ -109,8 +107,6 @@ def _changed(account: Account, event: Event) -> dict[str, Any]:
             }
         case EventKind.ACCOUNT_BOXED:
             return {"box": _box(body), "history": cost_of(body["spent"]), "releases_before": int(body["releases"])}
-        case EventKind.ALIASED:
-            return {"aliases": account.aliases | {body["other"]}}
     charge = body.get("unaccounted")
     added = ReconciledStatement(
         on=event.created.date().isoformat(),

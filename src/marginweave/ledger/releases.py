@@ -16,7 +16,6 @@ from marginweave.ledger.location import opening_for
 from marginweave.ledger.plans import check_plan, check_same_plan
 from marginweave.ledger.records import decision_of
 from marginweave.ledger.session import Session
-from marginweave.ledger.tables import event_of
 from marginweave.ledger.view import View
 
 _LONGEST = 1000
@@ -168,7 +167,7 @@ class Approvals:
             return decision_of(first)
 
     def awaited(self, dataset: str) -> ReleaseRecord | None:
-        """A release that awaits approval, of the account or of any that an alias ties to it; None where nothing does."""
+        """A release that awaits approval, of the account; None where nothing does."""
         return _awaiting(self.session.view(), dataset)
 
 
@@ -199,22 +198,17 @@ class Evaluations:
     def precede(self, dataset: str, release: str | None) -> bool:
         """Whether an internal evaluation precedes the reservation of `release` (None: precedes now).
 
-        One of the account, or of any that an alias ties to it, whichever of the two was named: they are the same people.
-
         Raises:
             BudgetError: no such release in this account.
         """
         with self.session.reading() as journal:
-            accounts = self.session.view(journal).accounts  # every row is there, and fits
+            self.session.view(journal)  # every row is there, and fits
             rows = journal.release_rows(release) if release is not None else []
             own = [row for row in rows if row["kind"] == EventKind.RESERVED]
             if release is not None and (not own or own[0]["account"] != dataset):
                 raise BudgetError(f"account {dataset} has no release {release}")
-            rows = journal.account_rows(accounts, {EventKind.EVALUATED_INTERNALLY, EventKind.ALIASED})
-            before = [event_of(row) for row in rows if not own or row["seq"] < own[0]["seq"]]
-        evaluated = {str(event.account) for event in before if event.kind == EventKind.EVALUATED_INTERNALLY}
-        pairs = [{str(event.account), str(event.body["other"])} for event in before if event.kind == EventKind.ALIASED]
-        return bool(evaluated & _tied(pairs, dataset))
+            looks = journal.account_rows([dataset], {EventKind.EVALUATED_INTERNALLY})
+        return any(not own or look["seq"] < own[0]["seq"] for look in looks)
 
 
 def check_words(what: str, text: str) -> None:
@@ -230,18 +224,8 @@ def check_words(what: str, text: str) -> None:
 
 
 def _awaiting(view: View, dataset: str) -> ReleaseRecord | None:
-    pairs = [{account.dataset, alias} for account in view.accounts.values() for alias in account.aliases]
-    same = _tied(pairs, dataset)
     undecided = (record for record in view.releases.values() if record.proposed and record.decision is None)
-    return next((record for record in undecided if record.dataset in same), None)
-
-
-def _tied(pairs: list[set[str]], dataset: str) -> set[str]:
-    """The account and all that aliases tie to it, whichever of two was named, also through a third one."""
-    tied = {dataset}
-    while found := [pair for pair in pairs if pair & tied and not pair <= tied]:
-        tied.update(*found)
-    return tied
+    return next((record for record in undecided if record.dataset == dataset), None)
 
 
 def check_draws_ended(record: ReleaseRecord) -> None:

@@ -1,4 +1,4 @@
-"""privacy.json: what is guaranteed, by which mechanisms, under which assumptions, and what the account has spent."""
+"""privacy.json: what is guaranteed, by which mechanisms, and under which assumptions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from marginweave.mechanisms.catalogue import pure_noise
 from marginweave.planning.marginals import rounds_of
 from marginweave.publish.preparation_words import Bounds, preparation_words
 from marginweave.publish.wording import known_words, stated_confidence, unit_assumption
-from marginweave.released.account import AccountStatement, Amounts, EpsilonDelta
+from marginweave.released.account import Amounts, EpsilonDelta
 from marginweave.released.earlier import earlier_words
 from marginweave.released.statement import (
     DrawNoise,
@@ -40,7 +40,7 @@ from marginweave.released.statement import (
 ASSUMPTIONS = (
     "Every statement in the configuration (columns, domains, bounds, bins, caps, seeds) was public before the data was seen.",
     "The operating system's generator is unpredictable, and the machine, the ledger and the private folders are the curator's.",
-    "Anyone who may see several releases about the same people is given the account's total, not only this release.",
+    "The bound of all releases about the same people together is the cap of their account, which account.json states.",
 )
 COMPOSED = "Gaussian differential privacy: mu^2 of all draws add; delta_threshold is added to delta"
 SELECTED = (
@@ -102,7 +102,6 @@ def privacy_statement(
     configuration: Configuration,
     plan: BudgetPlan,
     aggregates: Aggregates,
-    account: AccountStatement,
     release: ReleaseFacts,
     bounds: Bounds,
     *,
@@ -114,7 +113,7 @@ def privacy_statement(
     `bounds` are the released ones of columns with private bounds, `bins` those of quantiles. The first arguments are those of
     `promise`.
     """
-    stated = promise(configuration, plan, account, release)
+    stated = promise(configuration, plan, release)
     mechanisms = tuple(
         row.model_copy(update=dict(_noise(configuration, plan, aggregates, draw)))
         for row, draw in zip(stated.mechanisms, plan.draws, strict=True)
@@ -122,7 +121,7 @@ def privacy_statement(
     preparation = tuple(preparation_words(configuration, bounds))
     domain, noise = aggregates.domain, aggregates.noise if configuration.marginals is None else ()
     return PrivacyStatement(
-        format=2,
+        format=3,
         **dict(release.identity),
         **dict(stated) | {"mechanisms": mechanisms, "preparation": preparation},
         bounds=dict(bounds),
@@ -140,9 +139,7 @@ def with_types(statement: PrivacyStatement, types: Mapping[str, str]) -> Privacy
     return statement.model_copy(update=facts)
 
 
-def promise(
-    configuration: Configuration, plan: BudgetPlan, account: AccountStatement, release: ReleaseFacts
-) -> Promise:
+def promise(configuration: Configuration, plan: BudgetPlan, release: ReleaseFacts) -> Promise:
     """What privacy.json says that follows from configuration, plan and ledger; nothing that was computed from a draw."""
     return Promise(
         guarantee=_guarantee(configuration, plan),
@@ -150,11 +147,10 @@ def promise(
         preparation=tuple(preparation_words(configuration, {})),
         mechanisms=tuple(_planned(draw, returned=draw.name in release.returned) for draw in plan.draws),
         composition=_composition(configuration, plan) + earlier_words(configuration),
-        assumptions=_assumptions(configuration, account, release),
+        assumptions=_assumptions(configuration, release),
         not_covered=(*DATA_DEPENDENT_STOPS, *known_words(configuration, own=True)),
         invariants=_invariants(configuration),
         earlier=tuple(EarlierStatement.of(known) for known in configuration.earlier) or None,
-        account=account,
         configuration=configuration.canonical(),
     )
 
@@ -182,12 +178,12 @@ def _mu(plan: BudgetPlan) -> float | None:
     return None if plan.cost.plain else math.sqrt(plan.cost.mu2)
 
 
-def _assumptions(configuration: Configuration, account: AccountStatement, release: ReleaseFacts) -> tuple[str, ...]:
+def _assumptions(configuration: Configuration, release: ReleaseFacts) -> tuple[str, ...]:
     approved = APPROVED_AFTER_A_LOOK if release.evaluated_until_now else APPROVED
     return (
         unit_assumption(configuration),
         *ASSUMPTIONS,
-        *old_releases(account.releases_before_box or 0),
+        *old_releases(release.releases_before_box),
         *(f"The values of column {name!r} were discovered under the budget." for name in configuration.private_columns),
         *_stated_facts(configuration),
         *known_words(configuration, own=False),

@@ -1,10 +1,15 @@
-"""What a statement says of the account that a release is charged to."""
+"""What is said of the account that a release is charged to: account.json of a release, and sums for the operator."""
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
-from marginweave.released.contract import Described, optional
+from marginweave.base.budget import Neighbors
+from marginweave.released.contract import Described, ReleasedFile, contract, optional
+
+ACCOUNT = "account.json"
 
 
 class Amounts(Described):
@@ -33,22 +38,29 @@ class AccountBox(Described):
     allowance_delta: str | None = optional("Sum of their deltas, at most.")
 
 
-class ReconciledStatement(Described):
-    """What was added to the account after its ledger had been restored from an old copy."""
+class RestoredStatement(Described):
+    """That the ledger of the account was restored from an old copy, and what was decided then."""
 
     on: str = Field(description="Date, YYYY-MM-DD.")
-    rows_adopted: int = Field(description="Rows of the account that were added.")
-    draws_charged_as_lost: int = Field(description="Draws that were charged although their results are gone.")
     homes_looked_at: int = Field(description="Homes whose runs were compared with the ledger.")
     no_other_home: str | None = Field(description="The steward's word that there is no other home; null otherwise.")
     unaccounted: EpsilonDelta | None = Field(description="Charged for homes that could not be looked at; null if none.")
 
 
+class ReconciledStatement(RestoredStatement):
+    """What was added to the account then, for its operator: how many rows and draws can follow from unpublished noise."""
+
+    rows_adopted: int = Field(description="Rows of the account that were added.")
+    draws_charged_as_lost: int = Field(description="Draws that were charged although their results are gone.")
+
+
 class AccountSums(Described):
-    """What follows from the account and its sums: an auditor finds it in the rows of the whole ledger."""
+    """What the account was charged so far, for its operator; what unpublished releases gave back follows from their noise."""
 
     dataset: str = Field(description="Name of the account.")
-    epsilon: float = Field(description="Epsilon of everything spent so far, at delta.")
+    epsilon: float = Field(
+        description="Epsilon of everything spent so far, at delta; no bound if budgets were adaptive."
+    )
     delta: float = Field(description="Delta of the account's cap, a probability.")
     cap_epsilon: float = Field(description="Epsilon of the account's cap.")
     composition: str = Field(description="How the spent epsilon was composed: gdp, zcdp or basic.")
@@ -74,33 +86,32 @@ class LargestCap(EpsilonDelta):
     meaning: str = Field(description="What that means, in words.")
 
 
-class LostDraw(Described):
-    """Which draw was charged and lost."""
+class AccountCost(EpsilonDelta):
+    """What was charged, as one (epsilon, delta)."""
 
-    release: str = Field(description="Its release.")
-    draw: str = Field(description="Its name.")
-
-
-class LostDrawCost(Amounts, LostDraw):
-    """A draw that was charged and lost in a crash: it is in no file, and stays charged."""
+    composition: str = Field(description="How epsilon was composed: gdp, zcdp or basic.")
+    charged: Amounts = Field(description="The sums that it follows from.")
 
 
-class PolicyStatement(Described):
-    """What the account's policy says of the period of the release; a rule of the house, not part of the guarantee."""
+class AccountFile(ReleasedFile):
+    """account.json: the account of everybody in the data when the release was published.
 
-    per: str = Field(description="Length of a period.")
-    epsilon: float = Field(description="Epsilon that may be reserved in a period.")
-    delta: float = Field(description="Delta at which it is counted, a probability.")
-    since: str = Field(description="Start of the period, ISO 8601.")
-    spent_epsilon: float = Field(description="Epsilon reserved in this period so far.")
-    meaning: str = Field(description="What that means, in words.")
+    What releases that are not published gave back follows from their noise, and is not in it.
+    """
 
-
-class AccountStatement(AccountSums):
-    """The account of everybody in the data when the release was made."""
-
+    schema_: Literal["urn:marginweave:account:1"] = contract("urn:marginweave:account:1")
+    as_of: str = Field(description="Moment of the publication, ISO 8601, in UTC.")
+    dataset: str = Field(description="Name of the account.")
+    unit: str = Field(description="Whose data is protected: row, or the column that names a subject.")
+    neighbors: Neighbors = Field(description="How neighboring tables differ in one unit.")
+    cap: EpsilonDelta = Field(description="The bound of everything that is ever released under the account.")
+    releases: int = Field(description="Releases of which something was drawn or is reserved, published or not.")
+    total: AccountCost = Field(
+        description="What published releases were charged, and all that others had reserved, at the cap's delta."
+    )
+    meaning: str = Field(description="What cap and total mean, in words.")
     caps_since_the_first_draw: tuple[CapStatement, ...] | None = optional("Caps since then, if the cap was changed.")
     largest_cap: LargestCap | None = optional("The largest of them.")
-    lost_draws: tuple[LostDrawCost, ...] = Field(description="Draws of all releases that were charged and lost.")
-    policy: PolicyStatement | None = optional("The account's policy, if it has one.")
-    purse: dict[str, float] | None = optional("Written by 0.1.0 alone: an allowance, and what was spent of it.")
+    releases_before_box: int | None = optional("How many releases were made before the account had a box, if any.")
+    weak_delta: str | None = optional("The steward's reason for a delta above .001.")
+    restored: tuple[RestoredStatement, ...] | None = optional("Every restoring of the ledger from an old copy.")

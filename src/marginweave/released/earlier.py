@@ -63,7 +63,7 @@ def earlier_words(configuration: Configuration) -> str:
     runs = ", ".join(known.release.run for known in configuration.earlier)
     words = (
         f". Counts of {runs} are used again: they were charged to the account when they were drawn and cost nothing here; what "
-        "all of them tell together is bounded by the account's total"
+        "all of them tell together is bounded by the account's cap"
     )
     return words if runs else ""
 

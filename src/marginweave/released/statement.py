@@ -1,4 +1,4 @@
-"""privacy.json, field by field: what is guaranteed, by which mechanisms, under which assumptions, and what was spent.
+"""privacy.json, field by field: what is guaranteed, by which mechanisms, and under which assumptions.
 
 Amounts are exact decimals in texts, as the ledger adds them up; everything that follows from them is a number.
 """
@@ -13,7 +13,7 @@ from pydantic import Field, JsonValue, model_validator
 from marginweave.base.budget import NoiseName
 from marginweave.configuration.columns.scales import BoughtBins
 from marginweave.configuration.earlier import KnownRelease
-from marginweave.released.account import AccountStatement, Amounts, EpsilonDelta
+from marginweave.released.account import Amounts, EpsilonDelta
 from marginweave.released.contract import Described, ReleasedFile, contract, optional
 from marginweave.released.manifest import Correction
 from marginweave.released.program import Program
@@ -181,16 +181,19 @@ class ReleaseIdentity(Described):
 class StatementFile(ReleasedFile):
     """A file that states a guarantee."""
 
-    format: Literal[2] = Field(description="Version of this contract; 1 was written by 0.1.0, without $schema.")
+    format: Literal[3] = Field(
+        description="Version of this contract; 1 was written by 0.1.0, without $schema, and 1 and 2 had the account's total."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseFacts:
-    """Who a release is, its planned draws that were not made, and whether anybody compared a release with the same rows."""
+    """What the ledger says of a release: who it is, draws that were not made, who had looked at rows, and older releases."""
 
     identity: ReleaseIdentity
     returned: tuple[str, ...] = ()
     evaluated_until_now: bool = False
+    releases_before_box: int = 0
 
 
 class Invariant(Described):
@@ -234,14 +237,13 @@ class Promise(Described):
     earlier: tuple[EarlierStatement, ...] | None = optional(
         "Releases of the same rows, charged to the account before, whose counts this one uses beside its own."
     )
-    account: AccountStatement = Field(description="The account when the release was made.")
     configuration: str = Field(description="The resolved configuration, canonical JSON in a text.")
 
 
 class PrivacyStatement(MarginalsStatement, CountsStatement, Promise, ReleaseIdentity, StatementFile):
     """privacy.json of a published release."""
 
-    schema_: Literal["urn:marginweave:privacy:2"] = contract("urn:marginweave:privacy:2")
+    schema_: Literal["urn:marginweave:privacy:3"] = contract("urn:marginweave:privacy:3")
     confidence: Confidence = Field(description="What the intervals mean.")
     verdict: VerdictSummary | None = optional(
         "What the release is good for, in words; evaluation.json has the numbers."
@@ -256,11 +258,12 @@ class PrivacyStatement(MarginalsStatement, CountsStatement, Promise, ReleaseIden
 
     @model_validator(mode="before")
     @classmethod
-    def _from_format_1(cls, content: Any) -> Any:
-        """A statement of 0.1.0: nothing is known of its programs but a version."""
-        if isinstance(content, dict) and content.get("format") == 1:
+    def _from_older_format(cls, content: Any) -> Any:
+        """An older statement, without the account's total in it; of the programs of 0.1.0 nothing is known but a version."""
+        if isinstance(content, dict) and content.get("format") in {1, 2}:
             programs: dict[str, Any] = {"reserved": None, "drew": []}
-            return {**content, "$schema": "urn:marginweave:privacy:2", "format": 2, "programs": programs}
+            kept = {name: value for name, value in content.items() if name != "account"}
+            return {"programs": programs, **kept, "$schema": "urn:marginweave:privacy:3", "format": 3}
         return content
 
 
@@ -274,5 +277,5 @@ class Rejection(Described):
 class RejectedStatement(Promise, ReleaseIdentity, StatementFile):
     """privacy.json in the handover of a rejected release: what it would have promised; nothing of it is published."""
 
-    schema_: Literal["urn:marginweave:privacy-of-rejected:2"] = contract("urn:marginweave:privacy-of-rejected:2")
+    schema_: Literal["urn:marginweave:privacy-of-rejected:3"] = contract("urn:marginweave:privacy-of-rejected:3")
     rejected: Rejection = Field(description="The decision.")

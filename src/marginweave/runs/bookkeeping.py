@@ -1,21 +1,17 @@
-"""The manifest, the lock of a run, and what the ledger says of an account: bookkeeping around the stages."""
+"""The manifest, the lock of a run, and what the ledger says of a release: bookkeeping around the stages."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import ParamSpec, Protocol, TypeVar
 
-from marginweave.accounting.accounts import Account
-from marginweave.accounting.records import ReleaseRecord, State
+from marginweave.accounting.records import State
 from marginweave.base.errors import StageError
 from marginweave.checkpoints.run_folder import RunFolder, holds, staged_release
 from marginweave.draws.references import RunReference, StageResult
-from marginweave.ledger.boxes import account_sums
-from marginweave.ledger.rules import NO_GUARANTEE, period_epsilon, period_spent
-from marginweave.released.account import AccountStatement, LargestCap, LostDrawCost, PolicyStatement
 from marginweave.released.manifest import StageEntry
 from marginweave.released.program import Program
 from marginweave.released.statement import Programs, ReleaseFacts, ReleaseIdentity
@@ -23,11 +19,6 @@ from marginweave.runs.continuity import sync_with_ledger
 from marginweave.runs.looks import configured_after_look, is_drafted
 from marginweave.runs.progress import reporter
 
-CAP_WAS_CHANGED = (
-    "The cap was changed after noise had been drawn. If results had a part in that, the guarantee of the account is that of "
-    "the largest cap that it could have been raised to in view of them. The numbers here are the largest cap so far: take "
-    "epsilon and delta of the account to be at least these."
-)
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -122,43 +113,6 @@ def is_charged(reference: RunReference, lease: str | None) -> bool:
     return lease is not None and record is not None and any(draw.lease == lease for draw in record.draws)
 
 
-def account_statement(reference: RunReference) -> AccountStatement:
-    """What the account of the dataset has spent and lost, for privacy.json and the operator."""
-    dataset, accounts = reference.configuration.dataset, reference.ledger.accounts
-    total, releases = accounts.total(dataset), reference.ledger.releases.of(dataset)
-    own = next((record for record in releases if record.release == reference.manifest.release), None)
-    caps = accounts.cap_changes(dataset)
-    largest = max((cap.epsilon for cap in caps), default=0.0), max((cap.delta for cap in caps), default=0.0)
-    changed = LargestCap(epsilon=largest[0], delta=largest[1], meaning=CAP_WAS_CHANGED) if len(caps) > 1 else None
-    return AccountStatement(
-        **dict(account_sums(total)),
-        caps_since_the_first_draw=caps if changed else None,
-        largest_cap=changed,
-        lost_draws=tuple(
-            LostDrawCost(release=draw.release, draw=draw.replaces or draw.name, **draw.cost.texts)
-            for record in releases
-            for draw in record.draws
-            if draw.state == State.CHARGED_LOST
-        ),
-        policy=_policy_statement(total.account, releases, own.created if own else datetime.now(UTC)),
-    )
-
-
-def _policy_statement(account: Account, releases: Sequence[ReleaseRecord], moment: datetime) -> PolicyStatement | None:
-    """What the account's policy says of the period of the release, after the total to date; None without a policy."""
-    policy = account.policy
-    if policy is None:
-        return None
-    return PolicyStatement(
-        per=policy.per,
-        epsilon=float(policy.epsilon),
-        delta=float(policy.delta),
-        since=policy.start(moment).isoformat(),
-        spent_epsilon=period_epsilon(policy, period_spent(policy, account.dataset, releases, moment)),
-        meaning=NO_GUARANTEE,
-    )
-
-
 def release_facts(reference: RunReference) -> ReleaseFacts:
     """Who the release is, for privacy.json; of 0.1.0 the rows know neither of the programs."""
     manifest, ledger = reference.manifest, reference.ledger
@@ -182,4 +136,5 @@ def release_facts(reference: RunReference) -> ReleaseFacts:
         ),
         returned=tuple(draw.name for draw in draws if draw.state == State.RETURNED),
         evaluated_until_now=ledger.evaluations.precede(manifest.dataset, None),
+        releases_before_box=ledger.accounts.total(manifest.dataset).account.releases_before,
     )

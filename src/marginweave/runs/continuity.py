@@ -7,7 +7,7 @@ from pathlib import Path
 
 from marginweave.accounting.records import ReleaseRecord, State
 from marginweave.base.budget import Cost
-from marginweave.base.durable import file_digest
+from marginweave.base.durable import file_digest, replace_file
 from marginweave.base.errors import BudgetError, InputError, StageError
 from marginweave.checkpoints.run_folder import RunFolder, check_proposed, propose_staged, publish_staged
 from marginweave.configuration.load import as_read_by_0_1_0
@@ -17,6 +17,7 @@ from marginweave.draws.files import DrawStore, unknown_draw
 from marginweave.draws.program import program_identity
 from marginweave.ledger import Ledger
 from marginweave.ledger.plans import check_same_plan
+from marginweave.released.account import ACCOUNT
 from marginweave.released.manifest import Correction, Manifest, RunState
 from marginweave.runs.progress import reporter
 from marginweave.runs.request import NEW_NAME, Request, is_example
@@ -116,7 +117,8 @@ def check_continuity(folder: RunFolder, present: Manifest | None, ledger: Ledger
 def sync_with_ledger(folder: RunFolder, present: Manifest, ledger: Ledger) -> Manifest:
     """The manifest of a run that may have ended between the ledger's word on it and its own.
 
-    Published, submitted or rejected: what the ledger says is done, and the files are brought to where they belong.
+    Published, submitted or rejected: what the ledger says is done, and the files are brought to where they belong. With a
+    publication comes account.json, which has no booked digest: it follows from the rows up to the one that published.
 
     Raises:
         StageError: the files are not those that were booked.
@@ -132,6 +134,10 @@ def sync_with_ledger(folder: RunFolder, present: Manifest, ledger: Ledger) -> Ma
     else:
         done = present.with_state(RunState.AWAITING if record.decision is None else RunState.REJECTED)
     if done != present:
+        if (
+            record.outputs
+        ):  # after the row that publishes, and before the manifest ends the run: a kill between repeats it
+            replace_file(folder.release / ACCOUNT, ledger.accounts.as_published(record.release).to_json())
         folder.write_manifest(done)
     return done
 

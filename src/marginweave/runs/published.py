@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from marginweave.base.durable import at_place, read_file, replace_file, sync_folder
 from marginweave.base.errors import InputError
 from marginweave.ledger import Ledger
-from marginweave.released.account import AccountStatement
+from marginweave.released.account import ACCOUNT, AccountSums
 from marginweave.released.evaluation import Evaluation
 from marginweave.released.manifest import RunState
 from marginweave.released.verdict import VerdictSummary
@@ -34,10 +34,13 @@ def released_verdict(release: Path) -> VerdictSummary | None:
     return None if content is None else Evaluation.from_json(content).summary
 
 
-def outcome_words(account: AccountStatement, verdict: VerdictSummary | None) -> list[str]:
+def outcome_words(account: AccountSums, verdict: VerdictSummary | None) -> list[str]:
     """What a run says at its end: what the account has spent, and what the release is good for."""
     spent = f"epsilon {account.epsilon:.4g} of {account.cap_epsilon:g} spent at delta {account.delta:g}"
-    said = [f"Account {account.dataset}: {spent}, {account.releases} release(s)"]
+    said = [
+        f"Account {account.dataset}: {spent}, {account.releases} release(s)",
+        "  This sum is no bound under adaptively chosen budgets; the cap is",
+    ]
     if verdict is not None:
         said += [f"Verdict: {verdict.publication}", *(f"  {each}" for each in (*verdict.says, *verdict.advice))]
     return said
@@ -45,6 +48,8 @@ def outcome_words(account: AccountStatement, verdict: VerdictSummary | None) -> 
 
 def copy_release(home: Path, run: str, to: Path, *, even_so: bool = False) -> tuple[list[str], list[str], str | None]:
     """Copy the files of a published release to the new or empty folder `to`, each checked against its digest in the ledger.
+
+    account.json has none, and is copied as it is.
 
     One whose verdict is "not for publication" is copied `even_so` alone.
 
@@ -68,6 +73,10 @@ def copy_release(home: Path, run: str, to: Path, *, even_so: bool = False) -> tu
         if content is None or hashlib.sha256(content).hexdigest() != digest:
             raise changed(folder.path / name)
         contents[Path(name).name] = content
+    account = read_file(
+        folder.release / ACCOUNT
+    )  # `ledger verify` compares it with the rows; releases of 0.1.0 have none
+    contents |= {} if account is None else {ACCOUNT: account}
     write_folder(check_target(home, to), contents)
     with at_place(folder.release, "read"):
         present = {entry.name for entry in folder.release.iterdir()}

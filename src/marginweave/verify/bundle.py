@@ -1,8 +1,9 @@
 """Checks a handed-over release without marginweave: verify.py is in every bundle, and needs nothing but Python's own library.
 
-Usage: python verify.py [FOLDER], beside ledger.jsonl, chain.jsonl, anchor.json, plan.json and privacy.json. FOLDER is where
-the release was published; without it, privacy.json alone is compared with the ledger. Of a release that was rejected nothing
-is published, and privacy.json says what it would have promised. It ends with 0 if everything fits, with 1 at the first fault.
+Usage: python verify.py [FOLDER], beside ledger.jsonl, chain.jsonl, anchor.json, plan.json, privacy.json and account.json.
+FOLDER is where the release was published; without it, these two alone are compared with the ledger. Of a release that was
+rejected nothing is published, and privacy.json says what it would have promised. It ends with 0 if everything fits, with 1 at
+the first fault.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from marginweave.verify.bundle_accounting import AMOUNTS, Content, Fault, require
-from marginweave.verify.bundle_statement import NOT_IN_ROWS, check_statement
+from marginweave.verify.bundle_statement import NOT_IN_ROWS, check_account, check_statement
 
 # As in the ledger: what is no part of a row's hash, and what is no part of it where it is empty.
 _SEALS = frozenset({"row_hash", "mac", "prev_hash"})
@@ -67,6 +68,8 @@ def verify(bundle: Path, published: Path | None = None) -> list[str]:
     else:
         _check_correction(rows, own[0])
         said = _published(plan, own, bundle, published)
+        if (bundle / "account.json").exists() or statement["format"] > 2:  # the last format that had the account in it
+            said.append(_account(rows, ended, bundle, published))
     return [
         f"{len(rows)} rows of the ledger are unchanged and stand at their places in a chain of {len(chain)} rows",
         f"the chain ends at the anchor: row {anchor['seq']}, {anchor['hash']}",
@@ -99,6 +102,15 @@ def _published(plan: Content, own: list[Content], bundle: Path, published: Path 
         f"row {row['seq']} published it after all draws were completed{approved}",
         f"{len(names)} of {len(outputs)} released file(s) compared with the row that published them",
     ]
+
+
+def _account(rows: list[Content], ended: Content, bundle: Path, published: Path | None) -> str:
+    """account.json, which no row has a digest of, against the rows of the account."""
+    content = (bundle / "account.json").read_bytes()
+    check_account(json.loads(content), rows, ended)
+    same = published is None or (published / "account.json").read_bytes() == content
+    require(same, "account.json is not the one that was published")
+    return f"account.json has the cap of the rows at row {ended['seq']}; its total has releases whose rows are not here"
 
 
 def _rejected(plan: Content, own: list[Content], statement: Content, published: Path | None) -> list[str]:

@@ -1,4 +1,4 @@
-"""The files of the home against the ledger: kept checkpoints, draws, what was released, and what privacy.json says of it."""
+"""The files of the home against the ledger: kept checkpoints, draws, what was released, and what it says."""
 
 from __future__ import annotations
 
@@ -18,19 +18,17 @@ from marginweave.checkpoints.run_folder import RunFolder, published_place
 from marginweave.checkpoints.store import open_blocks, open_seal
 from marginweave.draws.files import DrawStore, unknown_draw
 from marginweave.ledger.audit import AuditedLedger
-from marginweave.ledger.boxes import account_sums, account_total
 from marginweave.ledger.keys import Keyring, subkey
+from marginweave.ledger.published_account import PublishedAccount, published_accounts
 from marginweave.ledger.witness import RECONCILE, SEEN, Sighting
-from marginweave.released.account import AccountStatement, AccountSums
+from marginweave.released.account import ACCOUNT
 from marginweave.released.manifest import Manifest, RunState
-from marginweave.released.statement import PrivacyStatement
 from marginweave.runs.continuity import was_charged
 from marginweave.runs.lookup import shared_lock
 from marginweave.runs.request import is_example
-from marginweave.verify.bundle_accounting import Fault, require
+from marginweave.verify.account import check_account_file
+from marginweave.verify.bundle_accounting import Fault
 from marginweave.verify.bundle_statement import check_statement
-
-_ENDED = frozenset({"SUBMITTED", "PUBLISHED"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,6 +136,8 @@ def _check_released(folder: RunFolder, manifest: Manifest, record: ReleaseRecord
             raise AuditError(f"{folder.path / name} is missing or was changed since it was published")
         if name == "release/privacy.json":
             statements.check(read_file(folder.path / name) or b"", record)
+    if manifest.state == RunState.FINISHED:
+        statements.check_account(read_file(folder.release / ACCOUNT), record)
     return len(record.outputs) + proposed
 
 
@@ -201,9 +201,7 @@ class StatementAudit:
     audited: AuditedLedger
 
     def check(self, content: bytes, record: ReleaseRecord) -> None:
-        """Refuse a privacy.json that says anything else of the release, or of its account when it was published, than the rows.
-
-        What the account was and had spent is compared where this version reserved the release: 0.1.0 had other sums.
+        """Refuse a privacy.json that says anything else of the release than the rows.
 
         Raises:
             AuditError: the first thing that differs.
@@ -211,8 +209,6 @@ class StatementAudit:
         try:
             rows = [*self._rows[None, record.dataset], *self._rows[record.release, None]]
             check_statement(json.loads(content), rows, record.release)
-            if record.program is not None:
-                self._check_account(PrivacyStatement.from_json(content).account, record)
         except Fault as fault:
             raise AuditError(f"run {record.run}: {fault}") from None
         except (ValueError, KeyError, IndexError, TypeError, ArithmeticError, AttributeError):
@@ -227,22 +223,18 @@ class StatementAudit:
             found[place].append({**row, "body": json.loads(row["body"])})
         return found
 
-    def _check_account(self, stated: AccountStatement, record: ReleaseRecord) -> None:
-        """The totals have to be those at some row between last draw and publication: others may have drawn meanwhile."""
-        rows = self._rows[record.release, None]
-        drawn = max(row["seq"] for row in rows if row["draw"] is not None)
-        ended = min(row["seq"] for row in rows if row["kind"] in _ENDED and row["seq"] > drawn)
-        course = self.audited.course[record.dataset]
-        standing = [now for now in course if now.seq <= drawn][-1:] + [now for now in course if drawn < now.seq < ended]
-        said = AccountSums(**{name: value for name, value in stated if name in AccountSums.model_fields})
-        known = any(said == account_sums(account_total(account, spent)) for _, account, spent in standing)
-        require(known, "the totals of the account in privacy.json are not those of the rows when it was published")
-        lost = {
-            (other.release, draw.replaces or draw.name)
-            for other in self.audited.releases.values()
-            if other.dataset == record.dataset
-            for draw in other.draws
-            if draw.state == State.CHARGED_LOST
-        }
-        known = all((row.release, row.draw) in lost for row in stated.lost_draws)
-        require(known, "a lost draw in privacy.json is in no row")
+    def check_account(self, content: bytes | None, record: ReleaseRecord) -> None:
+        """Refuse an account.json that does not follow from the rows up to the publication; releases of 0.1.0 have none.
+
+        Raises:
+            AuditError: it differs, or is missing.
+        """
+        if content is not None:
+            check_account_file(record.run, content, self._accounts[record.release].file)
+        elif record.program is not None:
+            raise AuditError(f"run {record.run}: account.json is missing")
+
+    @cached_property
+    def _accounts(self) -> Mapping[str, PublishedAccount]:
+        """By release, its account when it was published."""
+        return published_accounts(self.audited.events)

@@ -21,18 +21,21 @@ from marginweave.ledger.audit import AuditedLedger, audit_ledger
 from marginweave.ledger.export import json_lines
 from marginweave.ledger.keys import load_key
 from marginweave.ledger.plans import reserved_plan
+from marginweave.ledger.published_account import published_accounts
 from marginweave.ledger.records import release_of
 from marginweave.planning.split import plan_budget
 from marginweave.publish.statement import promise
 from marginweave.publish.templates import render
+from marginweave.released.account import ACCOUNT
 from marginweave.released.manifest import Manifest
 from marginweave.released.statement import RejectedStatement, Rejection
-from marginweave.runs.bookkeeping import account_statement, release_facts
+from marginweave.runs.bookkeeping import release_facts
 from marginweave.runs.continuity import check_outputs
 from marginweave.runs.lookup import decided_run
 from marginweave.runs.published import check_target, write_folder
 from marginweave.runs.request import ledger_file_of, ledger_of
 from marginweave.verify import bundle, bundle_accounting, bundle_statement
+from marginweave.verify.account import check_account_file
 
 _PLANNED = ("epsilon", "delta", "unit", "neighbors", "accountant", "delta_threshold", "spent_epsilon")
 _FUTURE = "from __future__ import annotations\n"
@@ -46,13 +49,14 @@ _COMMON = frozenset({EventKind.LEDGER_CREATED.value, EventKind.KEY_ROTATED.value
 def hand_over(home: Path, run: str, to: Path) -> tuple[str, ...]:
     """Write the bundle of a published or rejected release to `to`, a new .zip or a new or empty folder; its files' names.
 
-    The whole ledger is audited first, and the released files are compared with it. Of a published run privacy.json alone is
-    read into the bundle; of a rejected one no file: what it would have promised is written from its plan and the ledger.
+    The whole ledger is audited first, and the released files are compared with it. Of a published run privacy.json and
+    account.json are read into the bundle; of a rejected one no file: what it would have promised is written from its plan and
+    the ledger.
     DP: what was published, and public facts of the ledger.
 
     Raises:
         InputError: a run that is neither, or a target that is taken or lies among the runs.
-        AuditError: a fault in the ledger.
+        AuditError: a fault in the ledger, or in account.json.
         BudgetError: no ledger or key.
         StageError: a released file was changed.
     """
@@ -67,6 +71,10 @@ def hand_over(home: Path, run: str, to: Path) -> tuple[str, ...]:
     if statement is None:
         raise StageError(f"{folder.release / 'privacy.json'} is missing")
     contents = _contents(manifest, record, audited, statement)
+    account = read_file(folder.release / ACCOUNT) if record.outputs else None  # releases of 0.1.0 have none
+    if account is not None:
+        check_account_file(run, account, published_accounts(audited.events)[record.release].file)
+        contents[ACCOUNT] = account
     place = check_target(home, to)
     if to.suffix.lower() == ".zip":
         _write_archive(place, contents)
@@ -82,9 +90,9 @@ def _rejected(folder: RunFolder, home: Path, record: ReleaseRecord) -> bytes:
     ledger_file, lease = ledger_file_of(folder, home), record.lease or ""
     reference = RunReference(folder=folder, source="", ledger_file=ledger_file, lease=lease)
     facts = release_facts(reference)
-    promised = promise(reference.configuration, reference.plan, account_statement(reference), facts)
+    promised = promise(reference.configuration, reference.plan, facts)
     rejected = Rejection(by=record.decision.by, reason=record.decision.reason)
-    return RejectedStatement(format=2, **dict(facts.identity), **dict(promised), rejected=rejected).to_json()
+    return RejectedStatement(format=3, **dict(facts.identity), **dict(promised), rejected=rejected).to_json()
 
 
 def _contents(manifest: Manifest, record: ReleaseRecord, audited: AuditedLedger, statement: bytes) -> dict[str, bytes]:

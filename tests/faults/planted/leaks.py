@@ -152,4 +152,23 @@ FAULTS = (
         instead='"format")',
         killed_by=("tests/unit/configuration/test_confirmation.py::test_a_private_line_that_waits_holds_no_fact",),
     ),
+    Fault(
+        name="account.json says what unpublished releases gave back",
+        file="src/marginweave/ledger/published_account.py",
+        text="    if record.outputs or all(",
+        instead="    if True or all(",
+        killed_by=(
+            "tests/unit/ledger/test_published_account.py::test_what_a_rejected_release_gave_back_is_not_told",
+            "tests/unit/ledger/test_published_account.py::test_no_history_of_unpublished_releases_is_told",
+        ),
+    ),
+    Fault(
+        name="account.json is of the day of submission",
+        file="src/marginweave/ledger/published_account.py",
+        text="            if event.kind == EventKind.PUBLISHED:\n                found[event.release] =",
+        instead="            if event.kind in {EventKind.SUBMITTED, EventKind.LEASED}:\n                found[event.release] =",
+        killed_by=(
+            "tests/unit/ledger/test_published_account.py::test_a_release_that_waited_is_dated_and_counted_on_the_day_of_its_publication",
+        ),
+    ),
 )

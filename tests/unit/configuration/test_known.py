@@ -15,7 +15,7 @@ from marginweave.forecast.noise import known_forecast
 from marginweave.planning.split import plan_budget
 from marginweave.publish.statement import promise
 from tests.support.configurations import configuration, raw
-from tests.support.published import ACCOUNT, FACTS
+from tests.support.published import FACTS
 
 KNOWN: dict[str, Any] = {
     "columns": ["region", "sex"],
@@ -156,7 +156,7 @@ def test_what_is_known_of_these_rows_is_told() -> None:
     config = configuration(
         known=[known(**{"from": "these-rows"}), noisy, {**ONE, "columns": ["grade"], "table": [["1", 20]]}]
     )
-    told = promise(config, plan_budget(config), ACCOUNT, FACTS)
+    told = promise(config, plan_budget(config), FACTS)
     assert [dict(one) for one in told.invariants or ()] == [
         {"attributes": ("region", "sex"), "records": 20, "published": "the census"}
     ]
@@ -166,6 +166,6 @@ def test_what_is_known_of_these_rows_is_told() -> None:
     said = known_forecast(config)
     assert "an invariant, which privacy.json lists: the guarantee does not cover it" in said[0]
     assert said[-1] == "Exact known tables hold in the synthetic records, of which there will be 20"
-    plain = promise(configuration(), plan_budget(configuration()), ACCOUNT, FACTS)
+    plain = promise(configuration(), plan_budget(configuration()), FACTS)
     assert plain.invariants is None
     assert known_forecast(configuration()) == []

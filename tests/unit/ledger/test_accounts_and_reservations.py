@@ -121,15 +121,6 @@ def test_other_unit_or_relation_is_refused(ledger, reserve, plan, location) -> N
     assert ledger.releases.find("first") is None
 
 
-def test_one_source_has_one_account(ledger, reserve, account) -> None:
-    """The same bytes under a second account would have a second budget for the same people."""
-    ledger.accounts.open(replace(account, dataset="twin"), actor="steward")
-    reserve()
-    with pytest.raises(BudgetError, match=r"account affairs.*marginweave ledger alias twin affairs"):
-        reserve("second", dataset="twin")
-    reserve("second", dataset="twin", source="other bytes")
-
-
 @pytest.mark.parametrize(
     "second",
     [

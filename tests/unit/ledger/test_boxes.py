@@ -68,18 +68,6 @@ def test_a_raised_cap_opens_what_was_closed(ledger, reserve, location) -> None:
     _audit(location)
 
 
-def test_changes_of_a_cap_after_the_first_draw_are_told(ledger, reserve) -> None:
-    """What was changed before any noise is no news."""
-    ledger.accounts.change_cap("affairs", 1.5, 1e-6, "before", "steward")
-    reserve()
-    assert ledger.accounts.cap_changes("affairs") == ()
-    ledger.draws.take_lease("first", "lease")
-    ledger.draws.begin("first", "count", "lease")
-    assert [float(cap.epsilon) for cap in ledger.accounts.cap_changes("affairs")] == [1.5]
-    ledger.accounts.change_cap("affairs", 2.0, 1e-6, "after", "steward")
-    assert [float(cap.epsilon) for cap in ledger.accounts.cap_changes("affairs")] == [1.5, 2.0]
-
-
 @pytest.mark.parametrize(
     "change",
     [

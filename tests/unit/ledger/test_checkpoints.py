@@ -35,7 +35,7 @@ TINY = small_plan(("count",), cost=gaussian(1e-6), epsilon=0.01, delta=1e-9)
 EVERY = "marginweave.ledger.sums.EVERY"
 STEPS = st.one_of(
     st.tuples(st.sampled_from(["reserve", "return", "draw", "lose", "twin", "expire"]), st.integers(0, 9)),
-    st.tuples(st.sampled_from(["cap", "policy", "alias", "rotate", "refuse", "reconcile"]), st.integers(1, 3)),
+    st.tuples(st.sampled_from(["cap", "policy", "rotate", "refuse", "reconcile"]), st.integers(1, 3)),
     st.tuples(st.just("clock"), st.integers(-40, 60)),
 )
 
@@ -93,8 +93,6 @@ class History:
                     else Policy(per=("week", "year")[value - 1], epsilon=Decimal(1), delta=Decimal("1e-7"))
                 )
                 self.ledger.accounts.change_cap("affairs", 3.0, 2e-6, "room", "steward", policy=policy)
-            case "alias":
-                self.ledger.accounts.alias("affairs", "twin", "same people", actor="steward")
             case "rotate":
                 self.ledger.keys.rotate("due", actor="steward", environment={})
             case "reconcile":

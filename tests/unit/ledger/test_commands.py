@@ -69,19 +69,6 @@ def test_rotated_keys_verify_together_and_are_missed_apart(published, call, loca
     assert not any(key in call("verify", code=1).output for key in keys)
 
 
-def test_an_alias_is_a_decision_by_name(published, call, tmp_path) -> None:
-    """Both accounts must be open; the decision stands in the exported rows with its reason."""
-    call("alias", "twin", "affairs", "--reason", "decision 14", code=3)
-    call("open", "twin", "--epsilon", "1", "--delta", "1e-6")
-    call("alias", "twin", "affairs", "--reason", " ", code=2)
-    assert "may be released under twin" in call("alias", "twin", "affairs", "--reason", "decision 14").stdout
-    call("verify")
-    call("export", "--to", tmp_path / "exported")
-    newest = json.loads((tmp_path / "exported" / "events.jsonl").read_text().splitlines()[-1])
-    assert (newest["kind"], newest["account"]) == ("ALIASED", "twin")
-    assert newest["body"] == {"other": "affairs", "reason": "decision 14"}
-
-
 def test_the_export_has_every_row_and_the_published_release(published, call, tmp_path) -> None:
     """JSON Lines and CSV agree row by row, the registry has one record, and what is not published has none."""
     folder = tmp_path / "exported"

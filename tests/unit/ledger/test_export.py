@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -105,6 +106,20 @@ def test_a_record_says_what_is_guaranteed(audited) -> None:
     assert "mu^2" in record["implementation"]["composition"]
     assert record["deployment_model"]["trust_assumptions"] == "- The generator is unpredictable.\n"
     assert record["basic"]["publication_date"] == audited.releases["first"].published.date().isoformat()
+
+
+@pytest.mark.parametrize(("unit", "noun"), [("row", "row"), ("subject:id", "subject")])
+@pytest.mark.parametrize("neighbors", ["add-remove", "replace-one"])
+def test_neighbors_differ_in_a_unit(audited, unit, noun, neighbors) -> None:
+    """A subject's neighbors are called subjects everywhere, and nothing is called a record."""
+    told = registry_record(replace(audited.releases["first"], unit=unit, neighbors=neighbors), [], "0.1.0")[
+        "deployment"
+    ]
+    details = told["privacy_loss"]["privacy_unit_details"] + told["dp_variant"]["unprotected_quantities"]
+    assert details.startswith(f"One {noun}")
+    assert "record" not in details
+    assert (f"without one {noun}." in details) == (neighbors == "add-remove")
+    assert (f"the number of {noun}s is not protected" in details) == (neighbors == "replace-one")
 
 
 def test_what_is_not_published_has_no_record(audited) -> None:

@@ -15,7 +15,7 @@ from marginweave.publish.statement import promise
 from marginweave.publish.wording import invented, reader_warnings
 from tests.support.configurations import configuration
 from tests.support.noisy_counts import domain_of
-from tests.support.published import ACCOUNT, FACTS
+from tests.support.published import FACTS
 
 
 def released(count: int = 10**6, candidates: int | None = 20, threshold: int = 30) -> Aggregates:
@@ -33,7 +33,7 @@ def released(count: int = 10**6, candidates: int | None = 20, threshold: int = 3
 def found(aggregates: Aggregates, **changes: Any) -> str:
     """The warnings of a configuration whose percentiles cost what they are planned to cost."""
     config = configuration(**changes)
-    mechanisms = promise(config, plan_budget(config), ACCOUNT, FACTS).mechanisms
+    mechanisms = promise(config, plan_budget(config), FACTS).mechanisms
     return " ".join(reader_warnings(config, aggregates, mechanisms, ()))
 
 

@@ -150,7 +150,7 @@ def test_values_of_a_private_domain_are_numbered_as_released() -> None:
 
 
 def test_what_is_always_said() -> None:
-    """Whose privacy, against what, how much, the account first; never a word that promises more."""
+    """Whose privacy, against what, how much; never a word that promises more."""
     release, codes = published()
     for page in (usual(full=True), render_explorer(release, shown(release, codes))):
         text = re.sub(r"\s+", " ", unescape(page))
@@ -163,9 +163,9 @@ def test_what_is_always_said() -> None:
         "At epsilon 1, delta 1e-06, an observer's best guess whether a person is in the data is right at most 55 % of the time"
         in text
     )
-    assert text.index("all releases about these people together (2) cost epsilon 1.5") < text.index(
-        "This release: epsilon 1"
-    )
+    assert "This release costs epsilon 1 at delta 1e-06, for one row" in text
+    assert "share one account, people, and its cap is the bound" in text
+    assert "all releases about these people together" not in text  # no release knows what others will cost
     occurring = unescape(report(aggregate__fabrication="none"))
     assert "cannot be told from zero.</p>" in occurring  # nothing is released that nobody has
     replaced = unescape(report(privacy__neighbors="replace-one"))

@@ -14,7 +14,7 @@ from marginweave.measurements.combinations import Aggregates, Domain
 from marginweave.planning.split import plan_budget
 from marginweave.publish.statement import APPROVED, APPROVED_AFTER_A_LOOK, promise
 from tests.support.configurations import configuration
-from tests.support.published import ACCOUNT, FACTS, stated
+from tests.support.published import FACTS, stated
 
 
 @pytest.mark.parametrize("neighbors", ["add-remove", "replace-one"])
@@ -71,5 +71,5 @@ def test_an_amplified_resize_states_what_its_draws_are_on_the_sampled_table() ->
 @pytest.mark.parametrize("looked", [False, True])
 def test_an_approval_is_not_said_to_be_blind_where_somebody_has_looked_at_the_rows(looked: bool) -> None:
     config = configuration(publish__approval="required")
-    told = promise(config, plan_budget(config), ACCOUNT, replace(FACTS, evaluated_until_now=looked))
+    told = promise(config, plan_budget(config), replace(FACTS, evaluated_until_now=looked))
     assert [APPROVED in told.assumptions, APPROVED_AFTER_A_LOOK in told.assumptions] == [not looked, looked]
