@@ -43,7 +43,7 @@ test-unit: $(VENV)/.ready-test ## run the unit tests, one room at a time
 lint: types imports style ## style, types and the import contracts
 
 # In a checkout flows, tasks and schemas lie beside src; tools that follow imports get what a wheel has: one tree.
-tree: $(VENV)/.ready-lint
+tree: $(VENV)/.ready-lint ## unpack the wheel into build/tree, where tools see the product in one tree
 	@$(BIN)/python -m tests.support.lint tree
 
 types: tree
@@ -79,7 +79,7 @@ docs: tree ## build the documentation site in build/site, with search and a Pyth
 	@PYTHONPATH=build/tree $(BIN)/python -m sphinx -q -W --keep-going -b html -c docs . build/site
 
 clean: ## remove the environment and everything built
-	rm -rf $(VENV) build dist *.egg-info .ruff_cache .pytest_cache
+	rm -rf $(VENV) build dist src/*.egg-info .ruff_cache .pytest_cache
 
 $(BIN)/python:
 	@echo "Setting up $(VENV) with $(PYTHON) (about two minutes, once)"

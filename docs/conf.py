@@ -9,8 +9,14 @@ from pathlib import Path
 
 from sphinx.application import Sphinx
 
+import marginweave
+
 sys.path.insert(0, str(Path(__file__).parent))
 from notebooks import page_of
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+if not Path(marginweave.__file__).is_relative_to(REPOSITORY / "build" / "tree"):
+    sys.exit("autodoc must see the product in one tree: make docs")
 
 project, author = "Marginweave", "the Marginweave authors"
 version = release = installed("marginweave")

@@ -134,7 +134,7 @@ def release(
         charged to the account of the dataset.
 
     Raises:
-        InputError, BudgetError, StageError: see `schemas.errors`; no message holds a value of the table.
+        InputError, BudgetError, StageError: see `marginweave.base.errors`; no message holds a value of the table.
     """
     _settle_in()
     path = Path(configuration)

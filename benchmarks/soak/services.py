@@ -16,7 +16,6 @@ import psutil
 from sqlalchemy import URL, make_url
 
 from tests.support.cluster import installed_programs
-from tests.support.places import REPOSITORY
 from tests.support.postgres import Server
 from tests.support.prefect_api import ask
 from tests.support.production import documented, in_environment
@@ -197,7 +196,6 @@ def _environment(home: Path) -> dict[str, str]:
         "PREFECT_API_URL": f"http://127.0.0.1:{PORT}/api",
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "DO_NOT_TRACK": "1",
-        "PYTHONPATH": str(REPOSITORY / "src"),
         "MARGINWEAVE_HOME": str(home),
         "TMPDIR": str(home.parent / "tmp"),
     }

@@ -62,12 +62,18 @@ def write_releases(folder: Path, shapes: list[str]) -> None:
 
 def compare_with(revision: str, shapes: list[str]) -> int:
     """Print which files of `shapes` differ between `revision` and this checkout, and return the exit code."""
+    if not has_commit(revision):
+        print(f"{revision} is not in this clone: fetch the whole history, or name another revision with --base")  # noqa: T201
+        return 1
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
         checkout, site = place / "checkout", place / "site"
         unpack_revision(revision, checkout)
         unpack_wheel(site, checkout)  # whatever this environment has installed
-        _write_with(checkout, place / "base", shapes, {"PYTHONPATH": str(site)})
+        environment = {"PYTHONPATH": str(site)}
+        if not imported_from(site, environment):
+            raise SystemExit(f"the base was not imported from {site}")
+        _write_with(checkout, place / "base", shapes, environment)
         _write_with(REPOSITORY, place / "this", shapes, {})
         differing = differing_files(place / "base", place / "this")
         files = sum(path.is_file() for path in (place / "this").rglob("*"))
@@ -78,6 +84,12 @@ def compare_with(revision: str, shapes: list[str]) -> int:
     return 1 if differing else 0
 
 
+def has_commit(revision: str) -> bool:
+    """Return whether the repository has this revision."""
+    command = ["git", "cat-file", "-e", f"{revision}^{{commit}}"]
+    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, check=False).returncode == 0
+
+
 def unpack_revision(revision: str, folder: Path) -> None:
     """Write the tracked files of `revision` into `folder`."""
     folder.mkdir()
@@ -85,6 +97,13 @@ def unpack_revision(revision: str, folder: Path) -> None:
     subprocess.run(["git", "archive", "--output", str(archive), revision], cwd=REPOSITORY, check=True)
     with tarfile.open(archive) as tar:
         tar.extractall(folder, filter="tar")
+
+
+def imported_from(site: Path, environment: dict[str, str]) -> bool:
+    """Return whether the program that runs under `environment` is the one in `site`."""
+    command = [sys.executable, "-P", "-c", "import marginweave.flows; print(marginweave.flows.__file__)"]
+    done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=True)
+    return Path(done.stdout.strip()).is_relative_to(site)
 
 
 def _write_with(checkout: Path, folder: Path, shapes: list[str], environment: dict[str, str]) -> None:

@@ -20,14 +20,15 @@ import pytest
 from tests.support.one_tree import tracked_files, unpacked_wheel
 from tests.support.places import REPOSITORY
 from tests.support.prose import modules
+from tests.support.versions import SMOKE
 
 PRODUCT = modules()
 # What a script imports: a public class may have the name of what is behind it.
 PUBLIC = [path for path in PRODUCT if path.parent.name == "front" or path.name == "analyses.py"]
 # Rooms of the library and stages, in whose files no seeded generator may be.
 SEES_PRIVATE_ROWS = {
-    *("sources", "prepare", "columns", "counts", "draws", "mechanisms", "ledger", "checkpoints"),
-    *("validate", "preprocess", "encode", "budget", "aggregate"),
+    *("base", "sources", "drafts", "prepare", "columns", "counts", "draws", "mechanisms", "ledger", "checkpoints"),
+    *("validate", "preprocess", "encode", "budget", "aggregate", "paid", "internal"),
 }
 # The graphical model is in `counts`, which asks it how large it would be, and reads noisy counts alone.
 FITS_NOISY_COUNTS = {"graphical": {"counts"}}
@@ -114,14 +115,21 @@ def test_the_wheel_holds_what_is_tracked() -> None:
 
 def test_a_wheel_and_a_checkout_are_the_same_program() -> None:
     """The digest counts each file once, wherever the packages lie."""
-    program = "from marginweave.draws.program import program_identity as identity; print(identity().digest)"
-    digests = set()
+    program = (
+        "import marginweave.flows\n"
+        "from marginweave.draws.program import program_identity\n"
+        "print(program_identity().digest, marginweave.flows.__file__)"
+    )
+    digests, places = set(), set()
     for path in ("", str(unpacked_wheel())):
         environment = {**os.environ, "PYTHONPATH": path}
         command = [sys.executable, "-P", "-c", program]
         done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
-        digests.add(done.stdout.strip())
+        digest, place = done.stdout.split()
+        digests.add(digest)
+        places.add(place)
     assert len(digests) == 1
+    assert len(places) == 2
 
 
 # where the version of pyproject.toml is repeated, and how
@@ -159,8 +167,8 @@ def imported_tests(code: str) -> list[str]:
 
 
 def test_what_tests_share_is_support() -> None:
-    """No file below tests/ imports from a test module, benchmarks and programs in strings included."""
-    files = sorted((REPOSITORY / "tests").rglob("*.py"))
+    """No file of tests or benchmarks imports from a test module; programs in strings are read as well."""
+    files = sorted(path for folder in ("tests", "benchmarks") for path in (REPOSITORY / folder).rglob("*.py"))
     faults = {relative(path): imported_tests(path.read_text(encoding="utf-8")) for path in files}
     assert len(files) > 200
     assert {path: names for path, names in faults.items() if names} == {}
@@ -194,3 +202,10 @@ MAINS = [p.stem for p in BENCHMARKS.glob("[a-z]*.py")] + [
 def test_benchmarks_follow_the_code(module: str) -> None:
     """They are not run here, but they can be: everything that they name exists."""
     assert callable(import_module(f"benchmarks.{module}").main)
+
+
+def test_tests_that_commands_name_are_there() -> None:
+    """Of `make kernels` and `make test-versions`, which no other test runs."""
+    kernels = re.findall(r"tests/\S+\.py", (REPOSITORY / "Makefile").read_text(encoding="utf-8"))
+    assert len(kernels) >= 5
+    assert [path for path in (*kernels, *SMOKE) if not (REPOSITORY / path).exists()] == []

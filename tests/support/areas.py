@@ -14,7 +14,8 @@ TESTS = Path(__file__).resolve().parents[1]
 
 def tests_of(area: str) -> list[Path]:
     """Test files of a room of the house, such as `ledger` or `records`, or of a part, such as `flows`."""
-    about = re.compile(rf"\bmarginweave\.(?:(?:flows|tasks|schemas)\.)?{re.escape(area)}\b")
+    front = "|import marginweave as mw" if area == "front" else ""
+    about = re.compile(rf"\bmarginweave\.(?:(?:flows|tasks|schemas)\.)?{re.escape(area)}\b{front}")
     helpers = [path for path in (TESTS / "support").glob("*.py") if about.search(path.read_text(encoding="utf-8"))]
     names = "|".join([about.pattern, *(rf"\btests\.support\.{path.stem}\b" for path in helpers)])
     found = re.compile(names)

@@ -43,6 +43,9 @@ def lint_imports() -> None:
 
 def check_types() -> None:
     """Check the types of the product and of what is beside it; places are printed as they are in the checkout."""
+    files = {str(path.relative_to(TREE)) for path in TREE.rglob("*.py")}
+    if files != set(tracked_modules()):
+        sys.exit(f"build/tree is not what is tracked: {', '.join(sorted(files ^ set(tracked_modules())))}")
     command = [BIN / "basedpyright", "--level", "error", "--outputjson"]
     done = subprocess.run(command, cwd=REPOSITORY, check=False, capture_output=True, text=True)
     try:

@@ -15,7 +15,7 @@ from tests.support.places import REPOSITORY
 RESOLUTIONS = ("lowest-direct", "highest")
 SMOKE = (
     "tests/unit/schemas",
-    "tests/unit/preprocess",
+    "tests/unit/prepare",
     "tests/unit/ledger/test_accounts_and_reservations.py",
     "tests/unit/publish/test_report.py",
     "tests/system/test_release.py",

@@ -48,7 +48,7 @@ def _built(place: Path, version: str) -> Path:
         if name.startswith(("flows/", "tasks/", "schemas/", "src/")) or name in {"pyproject.toml", "README.md"}:
             target = copy / name
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(REPOSITORY / name, target, follow_symlinks=False)
+            shutil.copy(REPOSITORY / name, target)
     project = copy / "pyproject.toml"
     project.write_text(re.sub(r'(?m)^version = ".*"$', f'version = "{version}"', project.read_text(), count=1))
     site = place / f"site-{version}"

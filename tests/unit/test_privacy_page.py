@@ -83,7 +83,10 @@ def test_no_mechanism_is_left_out() -> None:
 def test_no_draw_is_left_out() -> None:
     """Every stage that draws is spoken of by itself or by what it draws with: `draw_once` with something to make."""
     modules = [
-        path for path in (REPOSITORY / "tasks").rglob("*.py") if re.search(r"draw_once\(.*prepare", path.read_text())
+        path
+        for folder in ("tasks", "src")
+        for path in (REPOSITORY / folder).rglob("*.py")
+        if re.search(r"(?<!def )draw_once\(.*prepare", path.read_text())
     ]
     named = {file for file, _ in CODE.findall(PAGE)}
     drawing = {str(path.relative_to(REPOSITORY)) for path in modules}

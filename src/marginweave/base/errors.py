@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import traceback
+from pathlib import Path
 
 # What happened, in parentheses as a whole, up to a clause that begins as advice does.
 _ADVICE = (
@@ -116,5 +117,7 @@ def place_of(error: BaseException) -> str:
     for frame, line in traceback.walk_tb(error.__traceback__):
         package, _, module = str(frame.f_globals.get("__name__")).partition(".")
         if package == "marginweave" and module:
-            place = f"{module.replace('.', '/')}.py:{line}"
+            file = Path(frame.f_code.co_filename).stem
+            package_file = "/__init__" if file == "__init__" else ""
+            place = f"{module.replace('.', '/')}{package_file}.py:{line}"
     return place

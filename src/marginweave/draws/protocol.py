@@ -22,7 +22,7 @@ _ENDED = frozenset({State.COMMITTED, State.RETURNED, State.CHARGED_LOST})
 
 
 class DrawLedger(Protocol):
-    """What `run_draw` needs of the ledger (`tasks.ledger.draws.Draws`)."""
+    """What `run_draw` needs of the ledger (`marginweave.ledger.draws.Draws`)."""
 
     def release(self, release_id: str) -> ReleaseRecord | None:
         """The release, or None."""
