@@ -174,7 +174,7 @@ def lose(cli: CommandLine, path: Path, lost: str) -> None:
 
 def test_a_source_gets_no_second_account(marginweave: CommandLine, tmp_path: Path) -> None:
     """Refused with what to do; under the account that has the source the release is made, and the ledger holds."""
-    cli = opened(marginweave)
+    cli = opened(marginweave, 3)
     assert cli("run", people(tmp_path)).returncode == 0
     assert cli("ledger", "open", "twin", "--epsilon", "1", "--delta", "1e-6").returncode == 0
     refused = cli("run", people(tmp_path, dataset="twin"))

@@ -40,12 +40,17 @@ CAP_WAS_CHANGED = (
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedAccount:
-    """An account at the `moment` when a release of it was published, with its caps since the first draw."""
+    """An account at the `moment` when a release of it was published, with its caps since the first draw.
+
+    `is_adopted`: the row that says so was adopted after the ledger had been restored from an old copy, so that neither moment
+    nor sums are those of the publication.
+    """
 
     moment: datetime
     account: Account
     spent: Spent
     caps: tuple[CapStatement, ...]
+    is_adopted: bool = False
 
     @property
     def file(self) -> AccountFile:
@@ -89,7 +94,8 @@ def published_accounts(events: Iterable[Event]) -> dict[str, PublishedAccount]:
         elif event.account is not None and event.release is not None:
             course.take_release(event.account, event.release, event)
             if event.kind == EventKind.PUBLISHED:
-                found[event.release] = course.of(event.account, event.created)
+                account = course.of(event.account, event.created)
+                found[event.release] = replace(account, is_adopted="adopted" in event.body)
     return found
 
 

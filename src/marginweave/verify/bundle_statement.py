@@ -162,8 +162,10 @@ def check_account(told: Content, rows: list[Content], published: Content) -> Non
         "cap": {name: float(cap[name]) for name in ("epsilon", "delta")},
         "as_of": f"{published['created'][:19]}Z",
     }
+    # of a ledger that was restored from an old copy, where the row came back from a home: later than it was published
+    unknown = {"cap", "as_of"} if "adopted" in published["body"] else set()
     for name, value in booked.items():
-        require(told[name] == value, f"{name} in account.json is not that of the rows")
+        require(name in unknown or told[name] == value, f"{name} in account.json is not that of the rows")
 
 
 def _stated_noise(  # noqa: PLR0911 - one case a kind of draw

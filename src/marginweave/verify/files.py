@@ -136,9 +136,8 @@ def _check_released(folder: RunFolder, manifest: Manifest, record: ReleaseRecord
             raise AuditError(f"{folder.path / name} is missing or was changed since it was published")
         if name == "release/privacy.json":
             statements.check(read_file(folder.path / name) or b"", record)
-    if manifest.state == RunState.FINISHED:
-        statements.check_account(read_file(folder.release / ACCOUNT), record)
-    return len(record.outputs) + proposed
+    has_account = manifest.state == RunState.FINISHED and statements.check_account(folder.release / ACCOUNT, record)
+    return len(record.outputs) + proposed + has_account
 
 
 def _check_proposed(folder: RunFolder, manifest: Manifest, record: ReleaseRecord) -> int:
@@ -223,16 +222,20 @@ class StatementAudit:
             found[place].append({**row, "body": json.loads(row["body"])})
         return found
 
-    def check_account(self, content: bytes | None, record: ReleaseRecord) -> None:
-        """Refuse an account.json that does not follow from the rows up to the publication; releases of 0.1.0 have none.
+    def check_account(self, place: Path, record: ReleaseRecord) -> bool:
+        """Refuse an account.json that does not follow from the rows up to the publication; return whether there is one.
+
+        Releases of 0.1.0 have none.
 
         Raises:
             AuditError: it differs, or is missing.
         """
+        content = read_file(place)
         if content is not None:
-            check_account_file(record.run, content, self._accounts[record.release].file)
+            check_account_file(place, content, self._accounts[record.release])
         elif record.program is not None:
-            raise AuditError(f"run {record.run}: account.json is missing")
+            raise AuditError(f"{place} is missing")
+        return content is not None
 
     @cached_property
     def _accounts(self) -> Mapping[str, PublishedAccount]:

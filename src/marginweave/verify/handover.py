@@ -71,9 +71,10 @@ def hand_over(home: Path, run: str, to: Path) -> tuple[str, ...]:
     if statement is None:
         raise StageError(f"{folder.release / 'privacy.json'} is missing")
     contents = _contents(manifest, record, audited, statement)
-    account = read_file(folder.release / ACCOUNT) if record.outputs else None  # releases of 0.1.0 have none
+    account_file = folder.release / ACCOUNT
+    account = read_file(account_file) if record.outputs else None  # releases of 0.1.0 have none
     if account is not None:
-        check_account_file(run, account, published_accounts(audited.events)[record.release].file)
+        check_account_file(account_file, account, published_accounts(audited.events)[record.release])
         contents[ACCOUNT] = account
     place = check_target(home, to)
     if to.suffix.lower() == ".zip":
