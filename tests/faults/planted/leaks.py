@@ -165,8 +165,8 @@ FAULTS = (
     Fault(
         name="account.json is of the day of submission",
         file="src/marginweave/ledger/published_account.py",
-        text="            if event.kind == EventKind.PUBLISHED:\n                found[event.release] =",
-        instead="            if event.kind in {EventKind.SUBMITTED, EventKind.LEASED}:\n                found[event.release] =",
+        text="            if event.kind == EventKind.PUBLISHED:\n                account =",
+        instead="            if event.kind in {EventKind.SUBMITTED, EventKind.LEASED}:\n                account =",
         killed_by=(
             "tests/unit/ledger/test_published_account.py::test_a_release_that_waited_is_dated_and_counted_on_the_day_of_its_publication",
         ),
