@@ -22,7 +22,7 @@ _OLD_DIGEST = "source_digest"
 _COLUMNS = tuple(column.name for column in EVENTS.columns)
 _NEIGHBORS = {
     "add-remove": "Two tables are neighbors if one is the other without one {unit}.",
-    "replace-one": "Two tables are neighbors if they have the same number of {unit}s and differ in one of them.",
+    "replace-one": "Two tables are neighbors if one is the other with one {unit} replaced by another.",
 }
 COMPOSITION = (
     "Adaptive, with budgets that were not chosen from earlier noisy results: Gaussian differential privacy, mu^2 of all "
