@@ -85,8 +85,7 @@ START = """
 
 Commands on the example (8,056 rows, 8 columns) in a settled home, beside what they cannot do without. That is the import of
 the libraries that they need, or a flow of fifteen tasks that add one to a number, with a server that runs already or its
-own. Scripts (`import marginweave`) stand beside `import pandas`. The least of a few times; CPU without servers'. `python -m
-benchmarks.start --check` runs in CI.
+own. The least of a few times; CPU without servers'. `python -m benchmarks.start --check` runs in CI.
 """
 MODELS = """
 ## Beside dpmm's MST and AIM
