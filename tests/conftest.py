@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -71,3 +72,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_internalerror(excrepr: object) -> None:
     """An error of pytest itself, in a worker: its end first, for the main process tells of it from its beginning."""
     sys.stderr.write("\n".join(["", *str(excrepr).splitlines()[-12:], ""]))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say which areas took how long, the longest first: a folder of tests, and the slowest file in it.
+
+    Seconds of all workers together, fixtures included.
+    """
+    seconds_of_file: Counter[Path] = Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                seconds_of_file[Path(report.nodeid.partition("::")[0])] += report.duration
+    seconds_of_area: Counter[Path] = Counter()
+    slowest_file: dict[Path, Path] = {}
+    for file, seconds in seconds_of_file.most_common():
+        seconds_of_area[file.parent] += seconds
+        slowest_file.setdefault(file.parent, file)
+    if len(seconds_of_area) < 2:
+        return
+    terminalreporter.section("seconds by area")
+    for area, seconds in seconds_of_area.most_common():
+        slowest = slowest_file[area]
+        terminalreporter.write_line(f"{seconds:7.0f}  {area}, {slowest.name} {seconds_of_file[slowest]:.0f}")
