@@ -12,7 +12,7 @@ _ADVICE = (
     r"read|remove|rename|restore|resume|run|save|say|see|serve|to|unset|use|where|wait|write)\b"
 )
 _HINT = re.compile(rf"(?:\([^()]*\)|[^()])*?(?:; |[.?] )((?:{_ADVICE}).+)", re.DOTALL | re.IGNORECASE)
-_TOLD_TO_OPERATOR = "the source was refused before the first draw; only the operator sees the reason"
+_TOLD_TO_OPERATOR = "a stage refused what it was given; only the operator sees the reason"
 
 EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2
