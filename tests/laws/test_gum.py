@@ -216,7 +216,7 @@ def test_forbidden_combinations_never_appear(seed: int, start: str, known: bool)
     if known:
         marginals = list(make_consistent(marginals, masks))
     for rounds in range(4):
-        settings_ = GumSynthesis(start=start, rounds=rounds, tolerance=0.0, seed=seed)  # type: ignore[arg-type]
+        settings_ = GumSynthesis(start=start, rounds=rounds, tolerance=0.0, seed=seed)  # pyright: ignore[reportArgumentType]
         made = synthesize_gum(marginals, SIZES, 150, settings_, masks)
         assert len(made) == 150
         for mask in masks:

@@ -297,7 +297,7 @@ def test_a_canary_with_a_public_and_a_new_value_loses_what_is_claimed() -> None:
     cut = float(sd) * (mu / 2 + (epsilon - math.log1p(-plan.delta_threshold)) / mu)
 
     def found(table: object, known: bool) -> np.ndarray:
-        level = draw_level(bounded(table, candidates, 2), candidates, mechanism, fresh_bits())  # type: ignore[arg-type]
+        level = draw_level(bounded(table, candidates, 2), candidates, mechanism, fresh_bits())  # pyright: ignore[reportArgumentType]
         high = np.zeros(CANARIES, bool)
         first = level.columns[:, 0] == 0
         high[level.values[first, 0]] = level.counts[first] > cut

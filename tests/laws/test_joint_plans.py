@@ -138,7 +138,7 @@ def test_a_discovery_must_fit_the_draws() -> None:
     assert "priced under add-remove" in fault(plan.draws, discovery, "replace-one")
     resized = plan_budget(people(**RESIZED))
     assert (resized.neighbors, resized.discovery and resized.discovery.neighbors) == ("add-remove", "replace-one")
-    assert fault(resized.draws, resized.discovery) == ""  # type: ignore[arg-type]
+    assert fault(resized.draws, resized.discovery) == ""  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match=r"neighbors\n  Input should be 'add-remove' or 'replace-one'"):
         replace(discovery, neighbors="nobody")
     with pytest.raises(ValueError, match=r"adaptive\n  Input should be a valid boolean"):

@@ -110,7 +110,7 @@ def test_what_is_no_noise_is_refused() -> None:
     with pytest.raises(InputError, match=r"epsilon \(0\) must be positive"):
         draw_laplace_noise(3, Fraction(0), ONE)
     with pytest.raises(InputError, match=r"counts \(float64\) must be int64"):
-        add_drawn_noise(np.zeros(3), np.zeros(3, np.int64))  # type: ignore[arg-type]
+        add_drawn_noise(np.zeros(3), np.zeros(3, np.int64))  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize(

@@ -168,7 +168,7 @@ def test_indif_is_the_printed_formula_in_exact_arithmetic(counts: list[int], ste
 @pytest.mark.parametrize("neighbors", ["add-remove", "replace-one"])
 def test_the_noise_of_the_scores_covers_their_joint_sensitivity(multiplier: float, neighbors: str) -> None:
     """sd = multiplier sqrt(m) (S theta + 1/1024) in records, whatever the grid of at most one record is; never less."""
-    plan = plan_indif(91, multiplier, Stability(records=2, neighbors=neighbors))  # type: ignore[arg-type]
+    plan = plan_indif(91, multiplier, Stability(records=2, neighbors=neighbors))  # pyright: ignore[reportArgumentType]
     records = (8 if neighbors == "replace-one" else 4) * 2
     claimed = multiplier * math.sqrt(91) * (records + 1 / 1024)
     assert 0 <= float(plan.sigma) / plan.steps - claimed < 0.001

@@ -195,9 +195,9 @@ def _set_back(by: timedelta) -> None:
     true_now = records.now
     for module in [module for name, module in sys.modules.items() if name.startswith("marginweave.")]:
         if getattr(module, "now", None) is true_now:
-            module.now = lambda: datetime.now(UTC) - by  # type: ignore[attr-defined]
+            module.now = lambda: datetime.now(UTC) - by  # pyright: ignore[reportAttributeAccessIssue]
         if getattr(module, "datetime", None) is datetime:
-            module.datetime = Earlier  # type: ignore[attr-defined]
+            module.datetime = Earlier  # pyright: ignore[reportAttributeAccessIssue]
 
 
 # what a message says, in the words of the table

@@ -197,7 +197,7 @@ def _run(order: dict[str, Any]) -> int:
     if "version" in order:
         _become(order["version"])
     if order.get("no_lock"):  # as on another machine, where the lock of the file system does not reach
-        flow_module.run_lock = lambda *_, **__: nullcontext()  # type: ignore[attr-defined]
+        flow_module.run_lock = lambda *_, **__: nullcontext()  # pyright: ignore[reportAttributeAccessIssue]
     if "point" in order:
         _kill_at(*order["point"])
     if "fault" in order:
@@ -220,8 +220,8 @@ def run_by_stages(order: dict[str, Any]) -> None:
     names = ("as_task", "shown_in_prefect")
     originals = {name: getattr(flow_module, name) for name in names}
     emit = prefect_records._emit
-    flow_module.as_task = lambda function: function  # type: ignore[attr-defined]
-    flow_module.shown_in_prefect = lambda _: nullcontext()  # type: ignore[attr-defined]
+    flow_module.as_task = lambda function: function  # pyright: ignore[reportAttributeAccessIssue]
+    flow_module.shown_in_prefect = lambda _: nullcontext()  # pyright: ignore[reportAttributeAccessIssue]
     prefect_records._emit = lambda *_: None
     try:
         release.fn(order["config"], order["run"], None, order["home"])
@@ -277,7 +277,7 @@ def _become(version: str) -> None:
     other = Program(version=version, digest=hashlib.sha256(version.encode()).hexdigest())
     for module in [module for name, module in sys.modules.items() if name.startswith("marginweave.")]:
         if hasattr(module, "program_identity"):
-            module.program_identity = lambda: other  # type: ignore[attr-defined]
+            module.program_identity = lambda: other  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _kill_at(point: str, side: str, number: int, how: str = "kill") -> None:
@@ -353,8 +353,8 @@ def _counting(calls: Counter[str], point: str, original: Callable[..., Any]) -> 
 
 
 def _answer(content: dict[str, Any]) -> None:
-    sys.__stdout__.write(json.dumps(content) + "\n")  # type: ignore[union-attr]
-    sys.__stdout__.flush()  # type: ignore[union-attr]
+    sys.__stdout__.write(json.dumps(content) + "\n")  # pyright: ignore[reportOptionalMemberAccess]
+    sys.__stdout__.flush()  # pyright: ignore[reportOptionalMemberAccess]
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ def test_a_draft_that_is_answered_is_no_trap(
     is beyond seven of their standard deviations, here.
     """
     cli, place = marginweave, marginweave.home / "t.yaml"
-    read = table(cli.home / "t.csv")  # type: ignore[operator]
+    read = table(cli.home / "t.csv")  # pyright: ignore[reportCallIssue]
     assert cli("init", "t.csv").returncode == 0
     text = answered(place.read_text(), '"the data guide"') + (f"rows: {rows}\n" if rows else "")
     place.write_text(yaml.safe_dump(quick(parse_yaml(text)), sort_keys=False))

@@ -37,7 +37,7 @@ each_unit = pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
 def settings(unit: Path) -> dict[str, str]:
     """The [Service] section; of a key that is there twice the last."""
     parser = RawConfigParser(strict=False, comment_prefixes=("#", ";"), delimiters=("=",))
-    parser.optionxform = str  # type: ignore[method-assign, assignment]
+    parser.optionxform = str  # pyright: ignore[reportAttributeAccessIssue]
     parser.read_string(unit.read_text())
     assert parser.sections() == ["Unit", "Service", "Install"]
     return dict(parser["Service"])

@@ -187,7 +187,7 @@ class Configuration(Shown, dict[str, Any]):
         """A configuration with the same sections, which both share, as a copy of a dictionary does."""
         return copy(self)
 
-    def __or__(self, other: Mapping[str, Any]) -> Self:  # type: ignore[override]
+    def __or__(self, other: Mapping[str, Any]) -> Self:  # pyright: ignore[reportIncompatibleMethodOverride]
         """A configuration in which the keys of `other` replace those of this one."""
         changed = self.copy()
         changed.update(other)

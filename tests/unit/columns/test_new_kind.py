@@ -85,7 +85,7 @@ def minutes(text: str) -> int | None:
 class WithClocks(Configuration):
     """A configuration that knows one kind more."""
 
-    columns: Annotated[  # type: ignore[assignment]
+    columns: Annotated[  # pyright: ignore[reportIncompatibleVariableOverride]
         dict[str, Annotated[Column | ClockColumn, Field(discriminator="type")]], Field(min_length=1)
     ]
 

@@ -39,7 +39,7 @@ def code(text: str) -> int:
     except ValueError:
         return 9
     if number in special:
-        return special[number]  # type: ignore[index]
+        return special[number]  # pyright: ignore[reportArgumentType]
     return 9 if number == 998 else min(int(min(max(number, 0), 500) // 100), 4)
 
 

@@ -28,7 +28,7 @@ FILE = SourceFile.model_validate({"file": "t.csv"})
 
 def draft_of(place: Path, lines: list[str], **more: object) -> dict[str, object]:
     (place / "t.csv").write_text("\n".join(lines) + "\n")
-    return parse_yaml(draft_configuration(str(place / "t.csv"), FILE, **more))  # type: ignore[arg-type]
+    return parse_yaml(draft_configuration(str(place / "t.csv"), FILE, **more))  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize(
@@ -100,12 +100,12 @@ def test_a_subject_is_found_by_name_and_repetition() -> None:
 def test_nothing_runs_before_the_unit_and_the_rows_are_confirmed(tmp_path: Path) -> None:
     lines = ["patient_id,sex", *(f"p{i // 2},{'fm'[i % 2]}" for i in range(200))]
     drafted = draft_of(tmp_path, lines)
-    assert drafted["privacy"]["unit"] == {"column": "patient_id", "max_records": 2}  # type: ignore[index]
+    assert drafted["privacy"]["unit"] == {"column": "patient_id", "max_records": 2}  # pyright: ignore[reportIndexIssue]
     assert drafted["rows"] == {"about": 200, "confirm": True}
     drafted["columns"] = {"sex": {"type": "category", "values": ["f", "m"]}}
     with pytest.raises(InputError, match=r"privacy was drafted and waits for confirmation"):
         parse_configuration(drafted)
-    del drafted["privacy"]["confirm"]  # type: ignore[attr-defined]
+    del drafted["privacy"]["confirm"]  # pyright: ignore[reportIndexIssue]
     with pytest.raises(
         InputError, match=r"rows was drafted from the data.*delete the line unless the size is published"
     ):
@@ -156,8 +156,8 @@ def test_a_data_dictionary_answers_for_its_columns(tmp_path: Path) -> None:
     (tmp_path / "d.csv").write_text('name,values\nsex,"f=female; m=male; x=other"\n')
     lines = ["sex,age", *(f"{'fm'[i % 2]},{i % 90}" for i in range(200))]
     columns = draft_of(tmp_path, lines, dictionary="d.csv", below=tmp_path)["columns"]
-    assert columns["sex"] == {"type": "category", "values": {"file": "d.csv"}, "public": "data dictionary d.csv"}  # type: ignore[index]
-    assert columns["age"]["confirm"] is True  # type: ignore[index]
+    assert columns["sex"] == {"type": "category", "values": {"file": "d.csv"}, "public": "data dictionary d.csv"}  # pyright: ignore[reportIndexIssue]
+    assert columns["age"]["confirm"] is True  # pyright: ignore[reportIndexIssue]
     (tmp_path / "e.csv").write_text("name,values\nother,a\n")
     with pytest.raises(InputError, match=r"e\.csv has no codes for any column"):
         draft_of(tmp_path, lines, dictionary="e.csv", below=tmp_path)
@@ -181,8 +181,8 @@ def test_a_german_dictionary_is_read_and_its_codes_must_fit(tmp_path: Path) -> N
     assert columns["age"]["confirm"] is True
     (tmp_path / "d.json").write_text('[{"Spalte": "sex", "Bezeichnung": "Geschlecht", "Werte": {"f": "w", "m": "m"}}]')
     found = draft_of(tmp_path, ["sex,ort", "f,K", "m,B", "f,B"], dictionary="d.json", below=tmp_path)["columns"]
-    assert found["sex"]["label"] == "Geschlecht"  # type: ignore[index]
-    assert found["sex"]["public"] == "data dictionary d.json"  # type: ignore[index]
+    assert found["sex"]["label"] == "Geschlecht"  # pyright: ignore[reportIndexIssue]
+    assert found["sex"]["public"] == "data dictionary d.json"  # pyright: ignore[reportIndexIssue]
 
 
 def test_a_data_dictionary_names_columns_and_does_not_bend_numbers(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_a_zombie_cannot_rename_after_the_takeover(
             drawn = str(target).endswith(".draw")
             if drawn and moment == "between check and link":
                 takeover()
-            link(source, target)  # type: ignore[arg-type]
+            link(source, target)  # pyright: ignore[reportArgumentType]
             if drawn and moment == "after the link":
                 takeover()
 
@@ -118,7 +118,7 @@ def test_removal_takes_temporary_files_first(
         def racing(path: object, missing_ok: bool = False) -> None:
             if staged.temporary.exists() and not staged.path.exists():
                 os.link(staged.temporary, staged.path)  # the zombie, in the middle of the removal
-            unlink(path, missing_ok)  # type: ignore[arg-type]
+            unlink(path, missing_ok)  # pyright: ignore[reportArgumentType]
 
         monkeypatch.setattr(type(staged.path), "unlink", racing)
         draw_store.destroy("count", "A")

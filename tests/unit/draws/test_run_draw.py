@@ -60,7 +60,7 @@ def test_order_is_secret_charge_draw_store_commit(
         return draw_of_bits(bits, noise)
 
     def recording(*arguments: object) -> bool:
-        done = keep(*arguments)  # type: ignore[arg-type]
+        done = keep(*arguments)  # pyright: ignore[reportArgumentType]
         seen.append((_state(ledger), secrets_of(draw_store).left()))
         return done
 

@@ -103,7 +103,7 @@ def test_more_cells_than_an_integer_holds(parts: int) -> None:
     sizes = (2**21 - 1,) * 3 + (7,)
     scale = np.array([1_000_003] * 3 + [1])
     tables = [rng.integers(0, [3, 3, 3, 8], (200, 4)) for _ in range(2)]
-    domain = Domain(names=tuple("abcd"), labels=(range(sizes[0]),) * 3 + (range(7),))  # type: ignore[arg-type]
+    domain = Domain(names=tuple("abcd"), labels=(range(sizes[0]),) * 3 + (range(7),))  # pyright: ignore[reportArgumentType]
     sides = [Records([list(part.T) for part in np.array_split(table * scale, parts)], domain) for table in tables]
     comparison = Comparison(reference=sides[0], synthetic=sides[1], sizes=sizes)
     for chosen in ((0, 1, 2), (0, 1, 2, 3), (3, 0, 1, 2)):

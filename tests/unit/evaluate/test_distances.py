@@ -24,7 +24,7 @@ TABLE = st.lists(st.tuples(*(st.integers(0, size) for size in SIZES)), min_size=
 @given(TABLE, st.randoms(use_true_random=False))
 def test_a_table_is_no_distance_from_its_rows_in_another_order(table: np.ndarray, random: object) -> None:
     """Order of records is nothing: distance 0, score 1000, and the same bytes."""
-    mixed = table[random.sample(range(len(table)), len(table))]  # type: ignore[attr-defined]
+    mixed = table[random.sample(range(len(table)), len(table))]  # pyright: ignore[reportAttributeAccessIssue]
     evaluation = evaluate_internal(table.T, mixed.T, domain_of())
     assert [(d.length, d.sets, d.of, d.tvd, d.l1) for d in evaluation.distances] == [
         (k, math.comb(4, k), math.comb(4, k), 0, 0) for k in (1, 2, 3, 4)

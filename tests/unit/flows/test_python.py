@@ -165,7 +165,7 @@ def test_a_copy_of_a_draft_is_a_draft() -> None:
 def test_what_cannot_be_confirmed_or_drafted(tmp_path: Path) -> None:
     config = mw.Configuration.draft(people_frame(), "people")
     with pytest.raises(InputError, match=r"not a table; make one with Configuration\.draft"):
-        mw.Synthesizer(people_frame())  # type: ignore[arg-type]
+        mw.Synthesizer(people_frame())  # pyright: ignore[reportArgumentType]
     with pytest.raises(InputError, match=r"columns\.sex needs a place where it is published"):
         config.confirm("sex")
     with pytest.raises(
@@ -183,7 +183,7 @@ def test_what_cannot_be_confirmed_or_drafted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("build", "said"),
     [
-        (lambda: mw.category(5), r"^values \(5\) must be a list"),  # type: ignore[arg-type]
+        (lambda: mw.category(5), r"^values \(5\) must be a list"),  # pyright: ignore[reportArgumentType]
         (
             lambda: mw.category(pd.Series(["secret"])),
             "^values and edges must be public, and a Series holds those of a table;",
@@ -364,7 +364,7 @@ def test_a_copied_release_is_opened(tmp_path: Path) -> None:
             ):
                 release.sample(**wrong)
         with pytest.warns(UserWarning, match=r"has no model\.parquet: .*copy the whole") if kind else nullcontext():
-            assert release.sample(5.0, seed=np.int64(3)).equals(release.sample(5, seed=3))  # type: ignore[arg-type]
+            assert release.sample(5.0, seed=np.int64(3)).equals(release.sample(5, seed=3))  # pyright: ignore[reportArgumentType]
         with pytest.raises(InputError, match="one to three columns"):
             release.table()
         for part in (release.evaluation, release.guarantee):

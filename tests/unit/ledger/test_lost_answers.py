@@ -103,7 +103,7 @@ def test_rows_that_others_have_overtaken_are_not_written(proxied, monkeypatch) -
     def overtaken(*given: object) -> None:
         proxy.order("cut before", None)
         other.accounts.change_cap("affairs", 3.0, 1e-6, "meanwhile", "steward")
-        settle(*given)  # type: ignore[arg-type]
+        settle(*given)  # pyright: ignore[reportArgumentType]
 
     monkeypatch.setattr(journal, "_write_once", overtaken)
     proxy.order("cut before", 1)

@@ -42,7 +42,7 @@ def _selection(mu2: float, rho: float) -> Change:
 
 def _laplace(**cost: object) -> Change:
     """The first draw as Laplace noise with epsilon 0.1, at this price."""
-    return _draw(mechanism="discrete-laplace", parameter=0.1, cost=Cost(**cost))  # type: ignore[arg-type]
+    return _draw(mechanism="discrete-laplace", parameter=0.1, cost=Cost(**cost))  # pyright: ignore[reportArgumentType]
 
 
 PRICE = selection_mu(0.1) ** 2
@@ -180,7 +180,7 @@ def test_the_order_of_a_plan_is_that_of_its_body(ledger, reserve, monkeypatch, f
 def test_every_plan_of_the_planner_is_believed(**asked: object) -> None:
     """Whatever the configuration, what `plan_budget` makes passes, and stating a little less than is spent does not."""
     try:
-        plan = plan_budget(configuration(reporting_length=3, **asked))  # type: ignore[arg-type]
+        plan = plan_budget(configuration(reporting_length=3, **asked))  # pyright: ignore[reportArgumentType]
     except InputError:
         return
     check_plan(plan)

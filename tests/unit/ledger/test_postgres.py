@@ -275,7 +275,7 @@ def test_writers_wait_for_each_other_and_not_for_ever(server, database, account,
 def test_commits_are_on_disk_whatever_the_default_is(server, database, account) -> None:
     """A database that answers before it has written is told to wait for the disk."""
     ledger = _create(database, account)
-    name = ledger.location.url.database  # type: ignore[union-attr]
+    name = ledger.location.url.database  # pyright: ignore[reportAttributeAccessIssue]
     server.run(database["MARGINWEAVE_LEDGER"], f"ALTER DATABASE {name} SET synchronous_commit = off")
     with ledger.session.writing() as journal:
         assert journal.connection.exec_driver_sql("SHOW synchronous_commit").scalar() == "on"

@@ -42,7 +42,7 @@ def _race(work: list) -> Counter[str]:
     def run(own: object) -> None:
         barrier.wait()
         try:
-            own()  # type: ignore[operator]
+            own()  # pyright: ignore[reportCallIssue]
             results.put("granted")
         except BudgetError:
             results.put("refused")

@@ -237,7 +237,7 @@ def test_reconciling_again_does_nothing(restored: Place) -> None:
     for others in (None, ALONE):
         restored.reconcile(others)
         rows = restored.audited().anchor
-        assert restored.reconcile(others).adopted == 0  # type: ignore[attr-defined]
+        assert restored.reconcile(others).adopted == 0  # pyright: ignore[reportAttributeAccessIssue]
         assert restored.audited().anchor == rows
 
 
@@ -246,7 +246,7 @@ def test_a_ledger_that_is_ahead_has_nothing_to_add(place: Place) -> None:
     place.finish(place.reserve("r1"), "r1")
     ledger = place.reserve("r2")
     rows = place.audited().anchor
-    assert place.reconcile(ALONE).frozen == ()  # type: ignore[attr-defined]
+    assert place.reconcile(ALONE).frozen == ()  # pyright: ignore[reportAttributeAccessIssue]
     assert place.audited().anchor == rows
     ledger.draws.begin("r2", "count", "lease-r2")
 
@@ -374,7 +374,7 @@ def test_the_price_of_what_is_unaccounted() -> None:
 def test_one_thing_is_said_of_other_homes(given: dict[str, object]) -> None:
     """A reason or a charge, and no empty one."""
     with pytest.raises(InputError, match="no-other-home"):
-        OtherHomes(**given)  # type: ignore[arg-type]
+        OtherHomes(**given)  # pyright: ignore[reportArgumentType]
 
 
 def test_an_account_that_the_old_copy_does_not_have_is_named(place: Place) -> None:

@@ -37,10 +37,10 @@ SIZE = 20_000
 class Geometric(CountNoise):
     """The difference of two geometric numbers, by inversion in floats: for this test alone."""
 
-    name = "two-sided-geometric"  # type: ignore[assignment]
+    name = "two-sided-geometric"  # pyright: ignore[reportAssignmentType]
     parameter = "epsilon"
     words = "two-sided geometric noise, epsilon {parameter:.6g}"
-    setting = "geometric"  # type: ignore[assignment]
+    setting = "geometric"  # pyright: ignore[reportAssignmentType]
     title = "geometric"
     is_pure = True
     share_power = 1 / 2

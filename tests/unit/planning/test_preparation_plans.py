@@ -80,7 +80,7 @@ def test_an_amplified_plan_is_made_for_the_functional_budget(formula: str) -> No
     resize = {"records": 9, "proportion": 0.5, "amplify": True, "formula": formula}
     config = configuration(columns={"sex": SEX, "region": SEX}, resize=resize, aggregate__reporting_length=2)
     assert config.resize is not None
-    epsilon, delta = functional_parameters(1.0, 1e-6, 1, config.resize.rate, formula)  # type: ignore[arg-type]
+    epsilon, delta = functional_parameters(1.0, 1e-6, 1, config.resize.rate, formula)  # pyright: ignore[reportArgumentType]
     plan = plan_budget(config)
     spent = sum(draw.parameter**-2 for draw in plan.draws)
     assert spent == pytest.approx(gdp_mu(epsilon, delta) ** 2, rel=1e-8)

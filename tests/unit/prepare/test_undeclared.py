@@ -46,7 +46,7 @@ def test_a_cell_without_a_value_becomes_a_draw_with_its_own_word(name: str, data
     assert (attribute.optional, config.can_be_missing("x")) == (False, False)
     assert domain_sizes(config.attributes, table.labels) == (size,)
     words = fixed_streams("impute x").words_of(np.arange(len(cells)))
-    drawn = imputed_codes(imputation_weights(config.columns["x"], table.labels[0]), words)  # type: ignore[arg-type]
+    drawn = imputed_codes(imputation_weights(config.columns["x"], table.labels[0]), words)  # pyright: ignore[reportArgumentType]
     there = np.array([config.columns["x"].accepts(cell.strip()) for cell in cells])
     found = completed(table, config, fixed_streams).codes[0]
     assert found.tolist() == np.where(there, table.codes[0], drawn).tolist()
@@ -127,7 +127,7 @@ def test_what_0_1_0_resolved_keeps_its_meaning() -> None:
     old = configuration(columns__sex__missing=["x"]).canonical().replace('"missing":["x"],', '"missing":[],')
     again = Configuration.from_canonical(old)
     assert again.missing_texts("sex") == ()
-    assert (again.optional[0], again.columns["sex"].impute) == (True, None)  # type: ignore[union-attr]
+    assert (again.optional[0], again.columns["sex"].impute) == (True, None)  # pyright: ignore[reportAttributeAccessIssue]
     assert again.canonical() == old
 
 

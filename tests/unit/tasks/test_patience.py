@@ -27,7 +27,7 @@ def test_only_a_fault_of_the_machine_is_retried(stage: Callable[..., object]) ->
     assert task.retries == 3
     assert task.retry_condition_fn is not None
     for error in (MachineError("x"), StageError("x"), InputError("x"), BudgetError("x"), ValueError("x")):
-        retried = task.retry_condition_fn(task, None, Failed(data=error))  # type: ignore[arg-type]
+        retried = task.retry_condition_fn(task, None, Failed(data=error))  # pyright: ignore[reportArgumentType]
         assert retried is isinstance(error, MachineError)
 
 

@@ -25,7 +25,7 @@ def parse_instant(text: str, format: str | None) -> int | None:  # noqa: A002 - 
             found = _ISO.fullmatch(text)
             if found is None:
                 return None
-            moment = datetime(*(int(part or 0) for part in found.groups()))  # type: ignore[arg-type] # noqa: DTZ001
+            moment = datetime(*(int(part or 0) for part in found.groups()))  # pyright: ignore[reportArgumentType] # noqa: DTZ001
     except (ValueError, OverflowError):
         return None
     return (moment - _EPOCH) // timedelta(seconds=1)
