@@ -512,7 +512,9 @@ def test_a_release_without_any_record_or_combination_has_its_pages() -> None:
     assert render_explorer(bare, shown(bare, codes))
     nothing = replace(bare.aggregates.domain, labels=tuple(() for _ in empty))  # no value of a private domain was found
     unknown = replace(bare, aggregates=replace(bare.aggregates, domain=nothing))
-    assert render_report(unknown, shown(unknown, codes), EVALUATION.model_copy(update={"lengths": lengths}))
+    page = render_report(unknown, shown(unknown, codes), EVALUATION.model_copy(update={"lengths": lengths}))
+    assert page.count("No value of this column is frequent enough to be released.") == len(empty)
+    assert "No value of this column is frequent enough" not in usual(full=True)
 
 
 @pytest.mark.parametrize("changes", [{}, LEVELS], ids=["columns", "levels"])
