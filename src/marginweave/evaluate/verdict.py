@@ -4,9 +4,10 @@ The expected distance t of a measured set of columns follows from how far its re
 cells with noise of deviation s, records that took over the noise of p of them are sqrt(p) s from the truth and sqrt(n - p) s
 from the counts (L2); where they follow neither, b farther: d^2 = b^2 + (n - p) s^2 and t^2 = b^2 + p s^2. Where d^2 is below
 n s^2, as if b were 0, t^2 = n s^2 - d^2; where it is above, as if p were 0, t^2 = d^2 - n s^2 (Stein 1981; here with L1 norms,
-that of the noise as expected). It is not taken as less than a share of the noise, which models take over in any case
-(`_SMOOTHED`). A pair that rounds did not choose is about as far as noise would have been (`_UNCHOSEN`), or they had chosen it.
-Both numbers were chosen by benchmarks/accuracy/verdicts.py; docs/verdict.md says how often they are right.
+that of the noise as expected). The share p/n is much the same in all sets of a release, and its median is better known than
+that of any: a set is judged by its own d^2 where this is beyond what chance does to the norm of noise (`_CHANCE`). A pair that
+rounds did not choose is about as far as noise would have been (`_UNCHOSEN`), or they had chosen it. These numbers are those of
+benchmarks/accuracy/verdicts.py; docs/verdict.md says how often grades are right.
 
 Counts of k-tuples are noisier than records, which are smoothed by what triples share: there it is the larger of the noise of a
 set and what its records are beyond it. The mean distance of triples was 1.6 to 2.1 times that of pairs (docs/accuracy.md), and
@@ -45,10 +46,14 @@ _NOT_MEASURED = (
     "Name what must be right in aggregate.cliques."
 )
 _NAMES = {1: "single columns", 2: "pairs of columns", 3: "triples of columns"}
-# What records are expected to take over of the noise of a set, at least: of a column, of more of them.
-_SMOOTHED = {1: 0.7, 2: 0.4}
+# The least that records take over of the noise of a column, as a part of its norm, and of that of larger sets, of its square.
+_OF_COLUMN, _OF_SETS = 0.7, 0.03
+# The square of the L1 norm of the noise of n cells deviates by 2 sqrt(pi/2 - 1) / sqrt(n) of it; one and a half times that.
+_CHANCE = 1.5 * 2 * math.sqrt(math.pi / 2 - 1)
 # How far a pair that rounds did not choose is, in the noise of measuring it.
-_UNCHOSEN = 0.85
+_UNCHOSEN = 0.7
+# Of the records whose value was measured as one with others, how many count as misplaced.
+_MISPLACED = 0.25
 _WEAK = "; an epsilon above 10, which would do as much, protects weakly"
 
 Sets = Mapping[tuple[str, ...], float | None]
@@ -115,17 +120,37 @@ def set_errors(
 ) -> dict[tuple[str, ...], float]:
     """The expected distance of every set that has counts, by its sorted names; `is_smoothed` are all but k-tuples.
 
-    Where values are merged, nothing measured which of them goes with what: half of such records count as misplaced.
+    Where values are merged, nothing measured which of them goes with what: a quarter of such records count as misplaced.
     """
+    share = max(_OF_SETS, statistics.median(_taken_shares(bounds) or [0.0]))
     found = {}
     for bound in bounds:
         if bound.noise is not None:
-            length, square = len(bound.attributes), bound.distance**2 - bound.noise**2
-            beyond = math.sqrt(abs(square) if is_smoothed else max(0.0, square))
-            taken = _SMOOTHED[min(length, 2)] * bound.noise if is_smoothed else bound.noise
-            misplaced = sum((merged or {}).get(name, 0.0) for name in bound.attributes) / 2 if length > 1 else 0.0
-            found[_key(bound.attributes)] = min(1.0, max(taken, beyond) / (2 * max(records, 1.0)) + misplaced)
+            several = len(bound.attributes) > 1
+            apart = _smoothed(bound, bound.noise, share) if is_smoothed else _beyond(bound, bound.noise)
+            misplaced = _MISPLACED * sum((merged or {}).get(name, 0.0) for name in bound.attributes) if several else 0.0
+            found[_key(bound.attributes)] = min(1.0, apart / (2 * max(records, 1.0)) + misplaced)
     return found
+
+
+def _taken_shares(bounds: Sequence[MarginalBound]) -> list[float]:
+    """Of each larger set the share of its noise that records took over, as if they followed nothing else."""
+    sets = [bound for bound in bounds if len(bound.attributes) > 1 and bound.noise]
+    return [1 - (bound.distance / bound.noise) ** 2 for bound in sets if bound.noise]
+
+
+def _beyond(bound: MarginalBound, noise: float) -> float:
+    """The larger of the noise and what the records are beyond it, in records (L1)."""
+    return max(noise, math.sqrt(max(0.0, bound.distance**2 - noise**2)))
+
+
+def _smoothed(bound: MarginalBound, noise: float, share: float) -> float:
+    """How far records are that took over some of the noise, in records (L1)."""
+    own = abs(noise**2 - bound.distance**2)
+    if len(bound.attributes) == 1:
+        return max(_OF_COLUMN * noise, math.sqrt(own))
+    cells = max(1.0, noise / expected_noise(bound.deviation, 1)) if bound.deviation else 1.0
+    return math.sqrt(max(share * noise**2, own - _CHANCE * noise**2 / math.sqrt(cells)))
 
 
 def unchosen_errors(
