@@ -36,7 +36,7 @@ default_role = "literal"  # docstrings have names in single backticks
 
 PARTS = {
     "Start": ["docs/tutorials/README", "docs/guide", "docs/python", "docs/glossary"],
-    "Look up": ["docs/commands", "docs/configuration", "docs/pages", "docs/inference", "docs/api"],
+    "Look up": ["docs/commands", "docs/configuration", "docs/pages", "docs/verdict", "docs/inference", "docs/api"],
     "The guarantee": [
         "docs/guarantee",
         "docs/accounting",

@@ -217,7 +217,7 @@ class Synthesizer(Shown):
         from marginweave.runs.bookkeeping import is_charged
         from marginweave.runs.lookup import place_of_files
         from marginweave.runs.progress import LogReporter, reporting
-        from marginweave.runs.published import outcome_words, released_verdict
+        from marginweave.runs.published import next_words, outcome_words, released_verdict
 
         from .check.table import id_warnings
         from .prefect.environment import makes_database
@@ -237,10 +237,11 @@ class Synthesizer(Shown):
         place, charged = place_of_files(folder), f"epsilon {privacy.epsilon:g} and delta {privacy.delta:g}"
         self._say(_ending(folder, "Released", charged if is_charged(reference, reporter.lease) else "nothing"))
         account = account_sums(reference.ledger.accounts.total(request.configuration.dataset))
-        for line in outcome_words(account, released_verdict(place)):
+        judged = released_verdict(place)
+        for line in outcome_words(account, judged):
             self._say(line)
         if place == folder.release:
-            self._say(f"To publish it: marginweave publish {run} --to FOLDER")
+            self._say(next_words(run, place / "report.html", judged))
 
     def _say(self, text: str) -> None:
         if self.verbose:

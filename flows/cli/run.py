@@ -153,7 +153,7 @@ def _summarize(
     """Print where the files are, and what the release guarantees or who decides on it: for a terminal, or as JSON."""
     from marginweave.runs.lookup import what_to_do
     from marginweave.runs.progress import LineReporter
-    from marginweave.runs.published import outcome_words, released_verdict
+    from marginweave.runs.published import next_words, outcome_words, released_verdict
 
     run, privacy, here = request.folder.run, request.configuration.privacy, Path.cwd()
     shown = place.relative_to(here) if place.is_relative_to(here) else place
@@ -181,7 +181,7 @@ def _summarize(
     for words in outcome_words(account, judged):
         out.print(words, style="bold" if words.startswith("Verdict") else None)
     if not is_waiting:
-        out.print(f"Next: open {shown / 'report.html'}, then marginweave publish {run} --to FOLDER")
+        out.print(next_words(run, shown / "report.html", judged))
 
 
 def _accuracy(release: Path) -> dict[str, object]:

@@ -67,6 +67,11 @@ def released_files(home: Path, shape: str) -> dict[str, bytes]:
         Ledger.create(place).accounts.open(account, actor="steward")
         with _known_secrets():
             folder = run_plainly(home, path, "r") / "release"
+    return comparable_files(folder, home)
+
+
+def comparable_files(folder: Path, home: Path) -> dict[str, bytes]:
+    """The files of a release in `home` by name, each without what another moment or place changes."""
     files = {file.name: unpacked(file.name, file.read_bytes()) for file in folder.iterdir()}
     return {
         name: _CHANGING.sub(b"*", content.replace(str(home).encode(), b"HOME"))

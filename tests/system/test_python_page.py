@@ -35,7 +35,7 @@ def test_the_page_from_top_to_bottom(
             exec(compile(block, str(PAGE), "exec"), names)
             said += capsys.readouterr().err
         for line in block.splitlines() if language == "sh" else ():
-            run = re.findall("To publish it: marginweave publish (.*) --to FOLDER", said)
+            run = re.findall("then marginweave publish (.*) --to FOLDER", said)
             words = re.sub("visits-1a2b3c4d-frame", "".join(run), line.partition("#")[0])
             even_so = ["--even-so"] if "publish" in words else []  # such a model is not for publication
             done = marginweave(*words.split()[1:], *even_so)
@@ -132,7 +132,7 @@ mw.Synthesizer(config).fit(table)
     done = subprocess.run(command, env=cli.variables, cwd=cli.home, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     assert "Account people: epsilon 1 of 1 spent at delta 1e-06, 1 release(s)" in done.stderr
-    assert "region is missing or outside what is declared" in done.stderr
+    assert "region is missing in at least" in done.stderr
 
 
 def marginweave_python(marginweave: CommandLine, code: str) -> str:

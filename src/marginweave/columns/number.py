@@ -96,7 +96,7 @@ class NumberValues(ColumnValues[NumberColumn]):
         if column.special:
             place = np.clip(given.astype(np.int64) - bins, 0, len(column.special) - 1)
             numbers = np.where(given >= bins, np.array(column.special)[place], numbers)
-        return pa.array(numbers, mask=missing)
+        return pa.array(numbers + 0.0, mask=missing)  # a negative zero is 0
 
     def declare(self, values: pa.Array) -> pa.Array:
         """int64 for a number of 0 decimals, otherwise float64."""

@@ -120,6 +120,15 @@ class PrivacySettings(FrozenModel):
         return f"subject of column {subject.column!r}, {rows}"
 
     @property
+    def counted_words(self) -> str | None:
+        """At most how many rows every number is of, for a reader, after "counts"; None where no row is left out for that."""
+        subject = self.subject
+        if subject is None or subject.join:
+            return None
+        rows = "row" if subject.max_records == 1 else "rows"
+        return f"at most {subject.max_records} {rows} for each {subject.column}"
+
+    @property
     def stability(self) -> Stability:
         """How far one unit moves the table after subjects were bounded or joined: theta rows, one where a row is the unit."""
         records = self.subject.max_records if self.subject is not None else None

@@ -79,7 +79,7 @@ def first_duplicate(declared: Iterable[str]) -> tuple[str, str] | None:
 
 
 def to_number(value: Any) -> float:
-    """A finite number; a text that spells one will do, true and false will not."""
+    """A finite number, never a negative zero; a text that spells one will do, true and false will not."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError("must be a number")
     try:
@@ -89,7 +89,7 @@ def to_number(value: Any) -> float:
         raise ValueError("must be a number" + (", with a point for decimals" if comma else "")) from None
     if not math.isfinite(converted):
         raise ValueError("must be finite")
-    return converted
+    return converted + 0.0  # a negative zero is 0
 
 
 def to_whole(value: Any) -> int:

@@ -26,6 +26,7 @@ from marginweave.drafts.orders import in_order
 from marginweave.drafts.recognise import CODES, GAPS
 from marginweave.drafts.special_codes import special_codes
 
+_NEGATIVE_ZERO = r"^-(0+([.,]0*)?)$"
 MOST_VALUES = 50  # a column with more distinct values is drafted with a private domain
 _FEW_CODES = 12  # so few distinct numbers are taken for codes
 _BINS, _LOG_BINS = 10, (12, 8, 6)
@@ -106,13 +107,13 @@ def are_codes(values: pa.ChunkedArray, codes: Sequence[str]) -> bool:
 
 
 def _cells(values: pa.ChunkedArray) -> dict[str, int]:
-    """The trimmed texts, in order, and how many cells hold each; an empty one is the empty text."""
+    """The trimmed texts, in order, and how many cells hold each; an empty one is the empty text, a negative zero is 0."""
     if pa.types.is_dictionary(values.type):
         values = pc.cast(values, values.type.value_type)
     if pa.types.is_floating(values.type):
         values = pc.if_else(pc.is_finite(values), values, None)
     cells = pc.utf8_trim_whitespace(pc.fill_null(pc.cast(values, pa.string()), ""))
-    counted = pc.value_counts(cells)
+    counted = pc.value_counts(pc.replace_substring_regex(cells, _NEGATIVE_ZERO, r"\1"))
     return dict(sorted(zip(counted.field("values").to_pylist(), counted.field("counts").to_pylist(), strict=True)))
 
 

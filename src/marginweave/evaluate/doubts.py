@@ -17,32 +17,38 @@ from marginweave.configuration.release import Configuration
 from marginweave.measurements.combinations import Aggregates
 from marginweave.released.verdict import CARE
 
-MOST_MISSING, _MUCH = 0.5, 0.25
+_MOST, _MUCH = 0.5, 0.25
 _DEVIATIONS = 1.96
 # A column can look drawn only where it has many records of each value, and noise that could not hide how far they are from its
 # weights, and, with so few values, no known relation to another: random draws pass for others once in a million times.
-EVEN_VALUES, _EVEN_RECORDS, _EVEN_DEVIATIONS, _EVEN_CHANCE = 4, 500.0, 5.0, 1e-6
-_LOOK = ": look whether the column was read as it was meant"
+_EVEN_VALUES, _EVEN_RECORDS, _EVEN_DEVIATIONS, _EVEN_CHANCE = 4, 500.0, 5.0, 1e-6
 _EVEN = (
     "the released counts of {name} cannot be told from evenly spread ones, as they would be if no value had been read"
 )
 _EVEN += ": fine if {name} really is even; if not, look whether it was read as it was meant"
-_EMPTY = "{name} is missing in {share:.0f} % of the records" + _LOOK
-_LOST = "{name} is missing or outside what is declared in at least {share:.0f} % of the records" + _LOOK
+_GAPS = (
+    "{name} is missing in at least {share:.0f} % of the records: fine if so many have none, or its values do not apply"
+)
+_OTHER = (
+    "{name} is “other” in at least {share:.0f} % of the records: look whether the list of its values is the right one"
+)
+_RARE = "{name} has no value in {share:.0f} % of the records: they are empty, or theirs is too rare to be released"
+_NOTHING = "{name} has no released value, as none is frequent enough: leave it out, or write coarser values"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnFacts:
-    """What noisy counts say of one column: share of missing records, whether its values are as draws, and its mean.
+    """What noisy counts say of one column: shares of the records, whether its values are as draws, and its mean.
 
-    `lost` is what noise leaves of the share of records that are missing or, as `other`, outside the declared values.
+    Of `missing` and `other` it is what noise leaves of the share. `hidden` are those of a private domain whose value was not
+    released, 1 where none was.
     """
 
     name: str
-    missing: float
-    is_even: bool
-    lost: float = 0.0
-    values: int = 0
+    missing: float = 0.0
+    other: float = 0.0
+    hidden: float = 0.0
+    is_even: bool = False
     mean: str | None = None
 
 
@@ -59,7 +65,7 @@ def column_facts(
     it was meant: its counts follow the weights, and it is related to no other. Columns of few values are often that even; they
     are doubted only where they were counted with others (`paired`) and are not `related`.
     """
-    records, found = max(1.0, float(counts.record_count)), []
+    found = []
     structure = configuration.structure
     elsewhere = {name for rule in (structure and structure.applies) or () for name in rule.columns}
     elsewhere |= {level.column for level in (structure and structure.levels) or () if level.by in elsewhere}
@@ -69,25 +75,24 @@ def column_facts(
         if attribute.is_set or attribute.of_set:
             continue
         if (place,) not in released:  # a private domain of which no value was often enough
-            found.append(ColumnFacts(name=attribute.name, missing=1.0, is_even=False))
+            found.append(ColumnFacts(name=attribute.name, hidden=1.0))
             continue
         rows = released[place,]
         codes, values = counts.levels[0].values[rows, 0], counts.levels[0].counts[rows].astype(np.float64)
-        missing, column = max(0.0, 1 - values.sum() / records), configuration.columns[attribute.columns[0]]
+        column = configuration.columns[attribute.columns[0]]
         enough = values.sum() / len(values) > max(_EVEN_RECORDS, _EVEN_DEVIATIONS * deviation)
-        told = attribute.name not in {*related, *known} and (len(values) > EVEN_VALUES or attribute.name in paired)
+        # what happens through a year is often even: a date is looked at as a column of few values is
+        few = len(values) <= _EVEN_VALUES or isinstance(column, DateColumn)
+        told = attribute.name not in {*related, *known} and (attribute.name in paired or not few)
         is_whole = len(attribute.labels) == len(values) > 1 and not attribute.optional
         is_even = is_whole and enough and told and _is_even(values, attribute, column, deviation)
-        if attribute.name in elsewhere:  # where it does not apply, nothing is lost
-            missing = 0.0
-        held = dict(zip(codes.tolist(), values.tolist(), strict=True))
-        lost = 0.0 if attribute.name in elsewhere else _lost(counts, configuration, place, held, deviation)
         number = column if isinstance(column, NumberColumn) and len(attribute.columns) == 1 else None
         mean = mean_doubt(number, codes, values, deviation) if number else None
-        facts = ColumnFacts(name=attribute.name, missing=missing, is_even=is_even, lost=lost)
-        # what happens through a year is often even: a date is looked at as a column of few values is
-        most = EVEN_VALUES if isinstance(column, DateColumn) else len(values)
-        found.append(replace(facts, values=min(len(values), most), mean=mean))
+        facts = ColumnFacts(name=attribute.name, is_even=is_even, mean=mean)
+        if attribute.name not in elsewhere:  # where it does not apply, nothing is lost
+            held = dict(zip(codes.tolist(), values.tolist(), strict=True))
+            facts = replace(facts, **_shares(counts, configuration, place, held, deviation))
+        found.append(facts)
     return found
 
 
@@ -101,21 +106,26 @@ def _is_even(values: Floats, attribute: Attribute, column: Column, deviation: fl
     return chi2 <= float(chdtri(len(values) - 1, _EVEN_CHANCE))
 
 
-def _lost(counts: Aggregates, configuration: Configuration, place: int, held: Mapping[int, float], sd: float) -> float:
-    """The share of records without a value, or with `other` for one that is not declared, less what noise explains of it.
+def _shares(
+    counts: Aggregates, configuration: Configuration, place: int, held: Mapping[int, float], deviation: float
+) -> dict[str, float]:
+    """The shares of records without a value, or with `other` for one that is not declared, less what noise explains of them.
 
     Counts of k-tuples lack what bounding and thresholds took: nothing is said of a missing value where bounding takes any, and
-    a value below the threshold may have had that many.
+    a value below the threshold may have had that many. Of a private domain it is all that was not released.
     """
     attribute, noise = configuration.attributes[place], counts.noise[0]
     records = max(1.0, float(counts.record_count))
-    column, lost = configuration.columns[attribute.columns[0]], 0.0
+    absent, column = records - sum(held.values()), configuration.columns[attribute.columns[0]]
+    if attribute.private:
+        return {"hidden": max(0.0, absent) / records}
+    reach, missing, other = _DEVIATIONS * deviation * math.sqrt(len(attribute.labels) + 1), 0.0, 0.0
     is_whole = counts.measured is not None or noise.contribution_bound >= len(configuration.attributes)
-    if attribute.optional and not attribute.private and is_whole:
-        lost += records - sum(held.values()) - (len(attribute.labels) - len(held)) * noise.threshold
+    if attribute.optional and is_whole:
+        missing = absent - (len(attribute.labels) - len(held)) * noise.threshold - reach
     if isinstance(column, ValuedColumn) and OTHER in set(attribute.labels) - {*(column.values or ())}:
-        lost += held.get(attribute.labels.index(OTHER), 0.0)
-    return max(0.0, lost - _DEVIATIONS * sd * math.sqrt(len(attribute.labels) + 1)) / records
+        other = held.get(attribute.labels.index(OTHER), 0.0) - _DEVIATIONS * deviation
+    return {"missing": max(0.0, missing) / records, "other": max(0.0, other) / records}
 
 
 def mean_doubt(column: NumberColumn, codes: Codes, counts: Floats, deviation: float) -> str | None:
@@ -139,11 +149,20 @@ def mean_doubt(column: NumberColumn, codes: Codes, counts: Floats, deviation: fl
 
 
 def doubts(columns: Sequence[ColumnFacts]) -> Iterator[str]:
-    """Columns that look as if they had not been read."""
+    """Columns of which much is lost: what would keep it makes a better release."""
     for column in columns:
-        if column.missing > MOST_MISSING:
-            yield _EMPTY.format(name=column.name, share=100 * column.missing)
-        elif column.lost > _MUCH:
-            yield _LOST.format(name=column.name, share=100 * column.lost)
-        elif column.is_even:
+        if column.hidden >= 1:
+            yield _NOTHING.format(name=column.name)
+        elif column.hidden > _MOST:
+            yield _RARE.format(name=column.name, share=100 * column.hidden)
+        elif column.other > _MUCH:
+            yield _OTHER.format(name=column.name, share=100 * column.other)
+
+
+def questions(columns: Sequence[ColumnFacts]) -> Iterator[str]:
+    """What may be as it should: declared gaps, and a column that is even. The verdict does not depend on them."""
+    for column in columns:
+        if column.missing > _MUCH:
+            yield _GAPS.format(name=column.name, share=100 * column.missing)
+        if column.is_even:
             yield _EVEN.format(name=column.name)

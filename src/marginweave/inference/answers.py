@@ -50,6 +50,8 @@ def read_answers(place: Path, say: Callable[[str], None] = lambda _: None) -> An
         statement = PrivacyStatement.from_json((place / "privacy.json").read_bytes())
         declared = Configuration.from_canonical(statement.configuration)
         configuration = declared.with_bounds(statement.bounds, statement.bought_bins)
+        if (counted := configuration.privacy.counted_words) is not None:
+            say(f"counts are of {counted}; the table may have more")
         domain = Domain(names=tuple(statement.domain), labels=tuple(statement.domain.values()))
         codes = Codes.of(configuration, domain)
         if configuration.marginals is None:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from marginweave.base.arrow import cell_type
 from marginweave.configuration.release import Configuration
 from marginweave.publish.conclusions import citation
+from marginweave.publish.synthetic import missing_words
 from marginweave.released.statement import PrivacyStatement
 
 CROISSANT = "croissant.json"
@@ -66,12 +67,14 @@ def croissant(
         f"Differentially private with epsilon {guarantee.epsilon:g} and delta {guarantee.delta:g} for each {guarantee.unit} of "
         "the source; privacy.json has the whole statement. Records are synthetic: none is about anybody."
     )
+    counted = configuration.privacy.counted_words
+    bounded = counted and f"Every number counts {counted} of the source."
     found: dict[str, Any] = {
         "@context": _CONTEXT,
         "@type": "sc:Dataset",
         "conformsTo": "http://mlcommons.org/croissant/1.0",
         "name": configuration.label or statement.dataset,
-        "description": " ".join(filter(None, (configuration.description, promise))),
+        "description": " ".join(filter(None, (configuration.description, bounded, promise))),
         "identifier": f"urn:uuid:{statement.release}",
         "citeAs": citation(configuration, statement),
         **_publication(configuration, statement),
@@ -109,7 +112,8 @@ def _file(name: str, digest: str) -> dict[str, Any]:
 def _field(configuration: Configuration, field: pa.Field) -> dict[str, Any]:
     column = configuration.columns[field.name]
     kind = re.match("[a-z]+", str(cell_type(field.type)))
-    words = " ".join(filter(None, (column.label and f"{column.label}.", column.description)))
+    no_value = missing_words(configuration, field.name)
+    words = " ".join(filter(None, (column.label and f"{column.label}.", column.description, no_value)))
     return {
         "@type": "cr:Field",
         "@id": f"records/{field.name}",

@@ -23,6 +23,7 @@ from marginweave.publish.best import best_records, distributions
 from marginweave.publish.conclusions import citation, conclusions
 from marginweave.publish.explorer import render_explorer
 from marginweave.publish.reader import PublishedRelease, RecordCodes, ShownRecords
+from marginweave.publish.synthetic import missing_words
 from marginweave.publish.tables import ROW_GROUP
 from marginweave.publish.templates import render
 from marginweave.publish.wording import paid_words, reader_warnings
@@ -121,6 +122,7 @@ def render_report(
         columns=[(c, figures.distribution_figure(c, f"column-{j}")) for j, c in enumerate(columns)],
         conclusions=conclusions(published, columns, evaluation.verdict),
         citation=citation(published.configuration, statement),
+        missing_words=missing_words,
         pairs=_pairs(evaluation, titled),
         figures=_quality_figures(evaluation, "quality", "Released counts", titled),
         internal_figures=internal and _quality_figures(internal, "internal", "Sensitive table", titled),

@@ -1,4 +1,4 @@
-"""The files of the synthetic records, written block by block; in the CSV file a missing value is what the source calls so."""
+"""The files of the synthetic records, written block by block; in the CSV file a missing number or date is an empty cell."""
 
 from __future__ import annotations
 
@@ -16,21 +16,34 @@ from marginweave.base.durable import streamed_file
 from marginweave.base.parallel import LocalEngine
 from marginweave.checkpoints.codecs import in_blocks
 from marginweave.configuration.columns import MeasuredColumn
+from marginweave.configuration.columns.binned import BinnedColumn
+from marginweave.configuration.gaps import has_gaps
 from marginweave.configuration.release import Configuration
+from marginweave.configuration.values import number
 from marginweave.publish.tables import CSV_OPTIONS, PARQUET_OPTIONS, ROW_GROUP, as_written
 from marginweave.records.decode import spelled_table, stored_table
 
 SYNTHETIC = ("synthetic.parquet", "synthetic.csv")
 
 
-def _missing_as_written(configuration: Configuration) -> dict[str, str]:
-    """The text that means "no value" in the source, by column of the output, where there is one and it is not empty."""
-    declared = {
-        name: [text.strip() for text in configuration.missing_texts(name)]
-        for name in configuration.output_names
-        if isinstance(configuration.columns[name], MeasuredColumn)
-    }
-    return {name: texts[0] for name, texts in declared.items() if len(texts) == 1 and texts[0]}
+def missing_text(configuration: Configuration, name: str) -> str:
+    """What stands for "no value" in a column of the CSV file: an empty cell, but for texts and sets that have a text for it.
+
+    A number or a date that means "no value" would be averaged, and so would a numeric code beside values that are numbers.
+    """
+    column = configuration.columns[name]
+    if not isinstance(column, MeasuredColumn) or isinstance(column, BinnedColumn):
+        return ""
+    texts = [text.strip() for text in configuration.missing_texts(name)]
+    return texts[0] if len(texts) == 1 and (column.is_set or number(texts[0]) is None) else ""
+
+
+def missing_words(configuration: Configuration, name: str) -> str:
+    """How the files of the records show that a column has no value: a sentence, empty where that cannot be."""
+    if not has_gaps(configuration, name):
+        return ""
+    text = missing_text(configuration, name)
+    return f"No value is {f'the text “{text}”' if text else 'an empty cell'} in synthetic.csv and null in synthetic.parquet."
 
 
 def write_synthetic(
@@ -39,13 +52,15 @@ def write_synthetic(
     """Write `synthetic.parquet` and `synthetic.csv` to the folder `place`, block by block, and return their SHA-256 by name.
 
     The same bytes however the records are cut into tables, of which there is one at least. The CSV file is spelled as the
-    configuration says that the source is, missing values too. The Parquet file has the schema that `typed_table` gave to the
-    records where the source had `types`; otherwise it is that of `parquet_bytes`. DP: post-processing.
+    configuration says that the source is, and what is missing as `missing_text` says. The Parquet file has the schema that
+    `typed_table` gave to the records where the source had `types`; otherwise that of `parquet_bytes`. DP: post-processing.
 
     Raises:
         MachineError: the disk refuses; what stood there stands.
     """
-    missing, options = _missing_as_written(configuration), {**PARQUET_OPTIONS, "store_schema": bool(types)}
+    texts = {name: missing_text(configuration, name) for name in configuration.output_names}
+    missing = {name: text for name, text in texts.items() if text}
+    options = {**PARQUET_OPTIONS, "store_schema": bool(types)}
     pairs = (
         (stored_table(rows, configuration, types), as_written(spelled_table(rows, configuration), missing))
         for rows in in_blocks(tables, ROW_GROUP)

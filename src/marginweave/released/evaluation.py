@@ -157,6 +157,9 @@ class Evaluation(ReleasedFile, RecordAgreement):
 
     schema_: Literal["urn:marginweave:evaluation:1"] = contract("urn:marginweave:evaluation:1")
     verdict: Verdict | None = optional("What the release is good for; files of 0.1.0 have none.")
+    counted: str | None = optional(
+        "At most how many rows of each person all numbers are of; null where all are counted."
+    )
     bounds: DistanceBounds = Field(description="How far the records can be from the counts without noise.")
     model: tuple[ErrorParts, ...] | None = optional("Distance by length, of the model and of its records.")
     numbers: tuple[NumberSummary, ...] | None = optional("Means and quantiles of the number columns, if there are any.")

@@ -27,9 +27,13 @@ class SetVerdict(Described):
 
     attributes: tuple[str, ...] = Field(description="Names of its attributes.")
     error: float | None = Field(
-        description="Expected distance (TVD) from the rows as prepared, at most 1; null where nothing measured the set."
+        description="Expected distance (TVD) from the rows as prepared, at most 1; null where nothing is known of the set."
     )
     grade: Grade = Field(description="What that allows: good, with care, not.")
+    measured: bool = Field(
+        default=True,
+        description="Whether counts of the set were drawn; if not, its distance is that of a set that rounds left out.",
+    )
 
 
 class LengthVerdict(Described):
@@ -37,7 +41,7 @@ class LengthVerdict(Described):
 
     length: int = Field(description="Attributes of a set, k.")
     good: int = Field(description="Sets whose expected distance is at most .05.")
-    with_care: int = Field(description="Sets whose expected distance is at most .15, or that nothing measured.")
+    with_care: int = Field(description="Sets whose expected distance is at most .15, or of which nothing is known.")
     bad: int = Field(description="Sets whose expected distance is larger.")
     least_group: int | None = Field(
         description="A group of fewer records has a count whose noise is above a quarter of it; no less than that of fewer "

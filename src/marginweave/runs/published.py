@@ -46,6 +46,18 @@ def outcome_words(account: AccountSums, verdict: VerdictSummary | None) -> list[
     return said
 
 
+def is_published_as_it_is(verdict: VerdictSummary | None) -> bool:
+    """Whether `publish` copies a release without being told to do so even so."""
+    return verdict is None or verdict.publication != "not for publication"
+
+
+def next_words(run: str, report: Path | str, verdict: VerdictSummary | None) -> str:
+    """What to do after a release: read it, and publish it where `publish` would not refuse."""
+    if is_published_as_it_is(verdict):
+        return f"Next: open {report}, then marginweave publish {run} --to FOLDER"
+    return f"Next: open {report}; publish would refuse this release, for what the verdict says"
+
+
 def copy_release(home: Path, run: str, to: Path, *, even_so: bool = False) -> tuple[list[str], list[str], str | None]:
     """Copy the files of a published release to the new or empty folder `to`, each checked against its digest in the ledger.
 
@@ -62,7 +74,7 @@ def copy_release(home: Path, run: str, to: Path, *, even_so: bool = False) -> tu
     """
     folder, manifest = finished_run(home, run)
     judged = released_verdict(folder.release)
-    if judged is not None and judged.publication == "not for publication" and not even_so:
+    if judged is not None and not is_published_as_it_is(judged) and not even_so:
         raise InputError(
             f"run {run} is not for publication: {' '.join(judged.says)} Read {folder.release / 'report.html'}; to copy it "
             "nevertheless, add --even-so"

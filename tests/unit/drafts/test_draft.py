@@ -341,3 +341,10 @@ def test_every_text_is_read_back_from_one_line(text: str, key: str) -> None:
     line = f"{key}: {flow(key, [text])}"
     assert (parse_yaml(line)[key] == [text]) is True
     assert "\n" not in line
+
+
+def test_a_negative_zero_is_drafted_as_0() -> None:
+    """Beside 0 it would be the same value twice, which no configuration takes."""
+    assert look(["-0", "0", "1", "-1"] * 20).facts["values"] == look(["0", "0", "1", "-1"] * 20).facts["values"]
+    assert look(["-0.00", "a", "b"] * 20).facts["values"] == ["0.00", "a", "b"]
+    assert look(["-01", "a", "b"] * 20).facts["values"] == ["-01", "a", "b"]

@@ -55,8 +55,21 @@ def test_it_names_files_columns_and_the_privacy_statement(tmp_path: Path) -> Non
     assert {"license", "publisher", "datePublished"}.isdisjoint(without)
     fields = {one["name"]: one for one in content["recordSet"][0]["field"]}
     assert list(fields) == list(release.configuration.output_names)
-    assert fields["sex"]["description"] == "Sex. As registered."
+    assert fields["sex"]["description"].startswith("Sex. As registered. No value is an empty cell")
     assert fields["sex"]["dataType"] == "sc:Text"
+
+
+def test_it_says_how_many_rows_of_a_person_count_and_what_no_value_is() -> None:
+    """Where a person has several rows, numbers are not those of the table; a reader of the file alone knows."""
+    unit = {"epsilon": 1.0, "delta": 1e-6, "unit": {"column": "patient", "max_records": 4}}
+    bounded, codes = published(privacy=unit, columns__age__missing=["999"])
+    schema = table_of(bounded, codes).schema
+    content = json.loads(croissant(bounded.configuration, bounded.statement, schema, {}))
+    assert "Every number counts at most 4 rows for each patient of the source." in content["description"]
+    fields = {one["name"]: one for one in content["recordSet"][0]["field"]}
+    assert "No value is an empty cell in synthetic.csv" in fields["age"]["description"]
+    whole, _ = published()
+    assert "Every number counts" not in croissant(whole.configuration, whole.statement, schema, {}).decode()
 
 
 @pytest.fixture(scope="module")

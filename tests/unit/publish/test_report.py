@@ -104,6 +104,22 @@ def test_both_pages_say_what_the_verdict_is(publication: Publication, words: str
     assert words not in render_explorer(release, shown(release, codes))
 
 
+def test_both_pages_say_how_many_rows_of_a_person_count() -> None:
+    """In the title, beside totals, and where an example speaks of a true count: it is that of the counted rows."""
+    unit = {"epsilon": 1.0, "delta": 1e-6, "unit": {"column": "patient", "max_records": 4}}
+    bounded, codes = published(privacy=unit, columns__age__missing=["999"])
+    page, counted = page_of(bounded, codes), "at most 4 rows for each patient"
+    assert f"(counts {counted})</span></h1>" in page
+    assert re.search(rf"records were counted \([^)]*\), {counted}: the table may have more", page)
+    assert f"the true count of {counted} is between" in page
+    explorer = render_explorer(bounded, shown(bounded, codes))
+    assert f"(counts {counted})</span></h1>" in explorer
+    assert f"Records ({counted}): <span" in explorer
+    whole = usual(full=True)
+    assert "at most 4 rows" not in whole
+    assert "and the true count is between" in whole
+
+
 def test_pages_follow_from_the_release_alone() -> None:
     """The same bytes a second time, and from records that were written and read."""
     release, codes = published()
@@ -496,7 +512,9 @@ def test_a_release_without_any_record_or_combination_has_its_pages() -> None:
     assert render_explorer(bare, shown(bare, codes))
     nothing = replace(bare.aggregates.domain, labels=tuple(() for _ in empty))  # no value of a private domain was found
     unknown = replace(bare, aggregates=replace(bare.aggregates, domain=nothing))
-    assert render_report(unknown, shown(unknown, codes), EVALUATION.model_copy(update={"lengths": lengths}))
+    page = render_report(unknown, shown(unknown, codes), EVALUATION.model_copy(update={"lengths": lengths}))
+    assert page.count("No value of this column is frequent enough to be released.") == len(empty)
+    assert "No value of this column is frequent enough" not in usual(full=True)
 
 
 @pytest.mark.parametrize("changes", [{}, LEVELS], ids=["columns", "levels"])

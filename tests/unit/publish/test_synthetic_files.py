@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import io
+from datetime import date
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
@@ -19,7 +22,7 @@ from marginweave.base.durable import file_digest, streamed_file
 from marginweave.base.errors import MachineError
 from marginweave.prepare.clean import clean_table
 from marginweave.publish import synthetic, tables
-from marginweave.publish.synthetic import write_synthetic
+from marginweave.publish.synthetic import missing_words, write_synthetic
 from marginweave.publish.tables import csv_bytes, parquet_bytes
 from tests.support.configurations import configuration
 
@@ -56,25 +59,40 @@ def test_files_are_those_of_the_whole_table(tmp_path_factory, rows, cuts, single
     assert {entry.name for entry in place.iterdir()} == set(wanted)
 
 
-def test_a_missing_value_is_written_as_the_source_writes_it(tmp_path: Path) -> None:
-    """In the text file alone, and only where one text means "no value": of several nobody knows which."""
+def test_a_missing_number_is_an_empty_cell_and_a_missing_text_is_that_of_the_source(tmp_path: Path) -> None:
+    """A code beside numbers, or in place of a date, would be averaged; of several texts nobody knows which was meant."""
     number = {"type": "number", "bounds": [0, 9], "bins": 3, "decimals": 0}
-    columns = {
+    columns: dict[str, Any] = {
         "n": {**number, "missing": ["N"]},
-        "both": {**number, "missing": ["", "N"]},
-        "plain": {**number, "missing": [""]},
+        "age": {**number, "missing": ["999"]},
         "sure": {**number, "missing": []},
-        "text": {"type": "category", "values": ["a"], "missing": [" -9 "]},
+        "grade": {"type": "category", "values": ["1", "2"], "missing": [" -9 "]},
+        "text": {"type": "category", "values": ["a"], "missing": [" none "]},
+        "both": {"type": "category", "values": ["a"], "missing": ["", "none"]},
         "flag": {"type": "boolean", "missing": ["?"]},
+        "tags": {"type": "set", "values": ["1", "2"], "max_values": 2, "missing": ["9"]},
+        "day": {"type": "date", "bounds": ["2020-01-01", "2020-12-31"], "bins": "month", "missing": ["1900-01-01"]},
     }
     config = configuration(columns=columns)
     whole, texts = pa.array([None, 5], pa.int64()), pa.array([None, "a"])
-    table = pa.table({"n": whole, "both": whole, "plain": whole, "sure": [1, 2], "text": texts, "flag": [None, True]})
+    numbers, held = pa.array([None, "1"]), pa.array([None, True])
+    values = {"n": whole, "age": whole, "sure": [1, 2], "grade": numbers, "text": texts, "both": texts, "flag": held}
+    table = pa.table({**values, "tags": numbers, "day": pa.array([None, date(2020, 2, 3)])})
     write_synthetic(tmp_path, [table.slice(0, 1), table.slice(1)], config, {})
     head, *lines = (tmp_path / "synthetic.csv").read_text().splitlines()
-    assert head == '"n","both","plain","sure","text","flag"'
-    assert lines == ['"N",,,1,"-9","?"', '"5",5,5,2,"a","true"']
+    assert head == ",".join(f'"{name}"' for name in columns)
+    assert lines == [',,1,,"none",,"?","9",', '5,5,2,"1","a","a","true","1",2020-02-03']
     assert pq.read_table(tmp_path / "synthetic.parquet") == table
+    frame = pd.read_csv(tmp_path / "synthetic.csv")
+    assert (frame["age"].mean(), frame["n"].mean(), frame["grade"].mean()) == (5, 5, 1)
+    said = {name: missing_words(config, name).partition(" in synthetic.csv")[0] for name in columns}
+    empty = "No value is an empty cell"
+    quoted = {
+        "text": "No value is the text “none”",
+        "flag": "No value is the text “?”",
+        "tags": "No value is the text “9”",
+    }
+    assert said == dict.fromkeys(columns, empty) | quoted | {"sure": ""}
     raw = pa_csv.read_csv(
         tmp_path / "synthetic.csv",
         convert_options=pa_csv.ConvertOptions(column_types=dict.fromkeys(columns, pa.string())),

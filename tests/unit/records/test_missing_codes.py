@@ -165,3 +165,17 @@ def test_the_longest_gap_is_counted_as_one_by_one(pairs):
         run = run + 1 if point in points else 0
         longest = max(longest, run)
     assert longest_gap([(start, start + more) for start, more in pairs]) == longest
+
+
+@pytest.mark.parametrize(
+    "column", [{"bins": ["-0.0", 1, 2]}, {"bins": [-1, 0], "codes": {"-0": "none"}}, {"bins": [-1, 0]}]
+)
+def test_a_negative_zero_is_0(column):
+    """Declared as an end or a code, or the product of the smallest draw of a bin that ends at 0."""
+    config = configuration(columns={"x": {"type": "number", "decimals": 2, "missing": [], **column}})
+    domain = Domain(names=("x",), labels=(config.columns["x"].labels,))
+    codes = np.repeat(np.arange(len(domain.labels[0])), 2_000)
+    drawn = decode_table([codes], domain, config, 0).column("x").to_numpy()
+    assert (drawn == 0).any()
+    assert not np.signbit(drawn[drawn == 0]).any()
+    assert not any("-0," in label or "-0)" in label for label in domain.labels[0])

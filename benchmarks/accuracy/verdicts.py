@@ -1,0 +1,125 @@
+"""How right the grades of pairs are: python -m benchmarks.accuracy.verdicts --keep FOLDER [--seeds 2].
+
+Every table and sample is released by the default at every epsilon, into a folder of FOLDER; what is there is not released
+again. What is printed are the two errors of a grade, a line a table: pairs below good whose records are at most .05 (TVD) away
+from the rows, and good ones that are farther. The laws in src/marginweave/evaluate/verdict.py were chosen by the tables of
+`TUNED`; the others are for validation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.accuracy.figures import Cell
+from benchmarks.accuracy.in_process import release_here
+from benchmarks.accuracy.methods import DEFAULT, configuration
+from benchmarks.accuracy.runs import fresh, rows_of
+from benchmarks.accuracy.tables import delta, sample_name, table
+from marginweave.released.evaluation import Evaluation
+from marginweave.released.verdict import GOOD
+
+TUNED = ("affairs", "drug_deaths_cat", "adult")
+VALIDATED = ("ma2019_cat", "adult_cat", "anes96")
+EPSILONS, SAMPLED_ROWS = (1.0, 3.0, 0.3), (5000, 1000)
+KEPT = ("evaluation.json", "privacy.json", "synthetic.csv")
+_LARGE, _SMALL = ("adult", "adult_cat"), ("anes96",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Graded:
+    """A pair of columns of a release: what its grade is, and how far its records are from the rows."""
+
+    table: str
+    grade: str
+    true: float
+
+
+def main() -> None:
+    """Release what is missing in the folder, and print a line a table."""
+    options, found = _options(), list[Graded]()
+    with tempfile.TemporaryDirectory() as folder:
+        for cell in cells(options.seeds):
+            place = options.keep / f"{cell.table.replace('/', '-')}-{cell.epsilon:g}-{cell.seed}"
+            if not place.is_dir():
+                release_into(place, cell, Path(folder) / "home")
+            found += graded(place, cell)
+    for line in summary(found):
+        sys.stdout.write(line + "\n")
+
+
+def cells(seeds: int) -> Iterator[Cell]:
+    """The releases: of every table samples, and all of its rows."""
+    sizes = (*SAMPLED_ROWS, None)
+    for seed, epsilon, rows, name in itertools.product(range(seeds), EPSILONS, sizes, (*TUNED, *VALIDATED)):
+        if rows is None:
+            called = name
+        elif name == "adult" or (name in _SMALL and rows > min(SAMPLED_ROWS)):
+            continue
+        else:
+            called = sample_name(name, rows, seed)
+        if seed == 0 or name not in _LARGE or rows is not None:
+            yield Cell(table=called, epsilon=epsilon, method=DEFAULT, seed=seed)
+
+
+def release_into(place: Path, cell: Cell, home: Path) -> None:
+    """Release a table in an empty home, and keep what the grades are compared by."""
+    own = configuration(cell, str(fresh(home) / "table.csv"))
+    release_here(home, own, table(cell.table), (cell.epsilon, delta(cell.table)))
+    place.mkdir(parents=True)
+    for name in KEPT:
+        shutil.copy(home / "runs" / "cell" / "release" / name, place / name)
+
+
+def graded(place: Path, cell: Cell) -> Iterator[Graded]:
+    """Every pair of columns of a release."""
+    source, own = table(cell.table), Evaluation.from_json((place / "evaluation.json").read_bytes())
+    rows, records = source.codes(source.rows), source.codes(rows_of(place / "synthetic.csv", cell.table))
+    position = {name: i for i, name in enumerate(source.header)}
+    for one in own.verdict.sets if own.verdict else ():
+        if len(one.attributes) == 2:
+            pair = [position[name] for name in one.attributes]
+            true = distance(rows[:, pair], records[:, pair])
+            yield Graded(table=cell.table.split("/", maxsplit=1)[0], grade=one.grade, true=true)
+
+
+def distance(rows: NDArray[np.int64], records: NDArray[np.int64]) -> float:
+    """The TVD of two tables of two columns of codes."""
+    size = int(max(rows[:, 1].max(), records[:, 1].max())) + 1
+    cells_of_both = size * (int(max(rows[:, 0].max(), records[:, 0].max())) + 1)
+    tables = [np.bincount(codes[:, 0] * size + codes[:, 1], minlength=cells_of_both) for codes in (rows, records)]
+    first, second = (counts / counts.sum() for counts in tables)
+    return float(np.abs(first - second).sum() / 2)
+
+
+def summary(found: Sequence[Graded]) -> Iterator[str]:
+    """Both errors, of every table, and of those for tuning and for validation together."""
+    names = {name: (name,) for name in (*TUNED, *VALIDATED)}
+    for called, chosen in (names | {"tuned": TUNED, "validated": VALIDATED}).items():
+        good = [one.true for one in found if one.table in chosen and one.grade == "good"]
+        below = [one.true for one in found if one.table in chosen and one.grade != "good"]
+        near, far = sum(true <= GOOD for true in below), sum(true > GOOD for true in good)
+        yield (
+            f"{called:16s} good {len(good):5d}, of which above .05 {far:4d} ({100 * far / max(len(good), 1):.0f} %); "
+            f"below good {len(below):5d}, of which at most .05 {near:4d} ({100 * near / max(len(below), 1):.0f} %)"
+        )
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy.verdicts")
+    parser.add_argument("--keep", type=Path, required=True, help="a folder; what is there is not released again")
+    parser.add_argument("--seeds", type=int, default=1, help="how many repetitions; 1")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+"""A release about people with several rows says so wherever its numbers are read, and its missing numbers are empty cells."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from marginweave.accounting.accounts import Account
+from marginweave.flows.cli.app import app
+from marginweave.ledger import Ledger
+from tests.support.people_table import visits
+from tests.support.plain_runs import run_plainly
+
+COUNTED = "at most 2 rows for each person"
+AGE = {"type": "number", "bounds": [0, 100], "bins": 4, "decimals": 0, "missing": ["999"]}
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with a release of at most two visits a person, in whose table a third of the ages are 999."""
+    home = tmp_path_factory.mktemp("visits")
+    place = home / "ledger" / "ledger.sqlite"
+    unit = {"column": "person", "max_records": 2}
+    account = Account(
+        dataset="people", epsilon=Decimal(9), delta=Decimal("1e-5"), unit="subject:person", neighbors="add-remove"
+    )
+    config = visits(home, privacy__unit=unit, privacy__epsilon=8.0, columns__age=AGE, aggregate__reporting_length=1)
+    head, *lines = (home / "people.csv").read_text().splitlines()
+    rows = [line.split(",") for line in lines]
+    aged = [",".join([*row[:3], "999" if i % 3 == 0 else row[3], *row[4:]]) for i, row in enumerate(rows)]
+    (home / "people.csv").write_text("\n".join([head, *aged]) + "\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MARGINWEAVE_LEDGER", str(place))
+        Ledger.create(place, environment={}).accounts.open(account, actor="steward")
+        run_plainly(home, config, "r")
+    return home
+
+
+def test_files_and_answers_say_what_is_counted(home: Path) -> None:
+    release = home / "runs" / "r" / "release"
+    assert json.loads((release / "evaluation.json").read_text())["counted"] == COUNTED
+    assert COUNTED in json.loads((release / "croissant.json").read_text())["description"]
+    for name in ("report.html", "explore.html"):
+        assert f"counts {COUNTED}" in (release / name).read_text()
+    for asked in (["query", release], ["table", release, "sex"]):
+        found = CliRunner().invoke(app, [str(part) for part in asked])
+        assert f"counts are of {COUNTED}; the table may have more" in found.stderr
+
+
+def test_a_missing_number_is_averaged_by_nobody(home: Path) -> None:
+    """Of the third of the ages that is missing, the file has empty cells, and the Parquet file nulls."""
+    release = home / "runs" / "r" / "release"
+    texts, stored = pd.read_csv(release / "synthetic.csv"), pd.read_parquet(release / "synthetic.parquet")
+    assert texts["age"].max() <= 100
+    assert texts["age"].isna().tolist() == stored["age"].isna().tolist()
+    assert 0.2 < texts["age"].isna().mean() < 0.5
