@@ -33,7 +33,8 @@ from benchmarks.accuracy.tables import TABLES, Table, delta, table
 from marginweave.answers.codes import ValueRange
 from marginweave.answers.intervals import Reach, count_interval_of
 from marginweave.answers.least_squares import NotMeasuredError
-from marginweave.answers.marginals import MarginalAnswers, _mean, _quantile
+from marginweave.answers.marginals import MarginalAnswers
+from marginweave.answers.quantities import mean_of, quantile_of
 from marginweave.configuration.load import parse_configuration
 from marginweave.inference.answers import read_answers
 from marginweave.measurements.combinations import Domain
@@ -93,10 +94,10 @@ class Examiner:
         for number in range(INSIDE):
             some = by_length[lengths[number % len(lengths)]]
             chosen = some[self.rng.integers(len(some))].parts
-            factors = [self._factor(part) for part in chosen]
+            factors = [self.factor(part) for part in chosen]
             solved = self.answers.solve([factors])
             estimate, sd = float(solved.values[0]), math.sqrt(max(float(solved.covariance[0, 0]), 0.0))
-            truth, reach = self._truth(factors), Reach(level=LEVEL)
+            truth, reach = self.truth(factors), Reach(level=LEVEL)
             raw = (estimate, estimate - reach.of(sd), estimate + reach.of(sd))
             self.tally.add("unclipped, sd at least 12" if sd >= 12 else "unclipped, less noise", truth, raw, sd)
             shown = count_interval_of(estimate, sd**2, reach)
@@ -114,14 +115,14 @@ class Examiner:
                 axes = self._outside(sorted(measured.sizes), length, held)
                 if axes is None:
                     break
-                factors = [self._factor(self._part(axis)) for axis in axes]
+                factors = [self.factor(self.part(axis)) for axis in axes]
                 try:
                     solved = replace(self.answers, squares=model).solve([factors])
                 except NotMeasuredError:
                     continue
                 found = count_interval_of(float(solved.values[0]), float(solved.covariance[0, 0]), Reach(level=LEVEL))
                 sd = math.sqrt(max(float(solved.covariance[0, 0]), 0.0))
-                self.tally.add(f"outside {length}", self._truth(factors), (found.estimate, found.low, found.high), sd)
+                self.tally.add(f"outside {length}", self.truth(factors), (found.estimate, found.low, found.high), sd)
 
     def numbers(self, ranges: Sequence[ValueRange]) -> None:
         """Means, medians and .9 quantiles of numbers, of records with a random value of one other column."""
@@ -131,7 +132,7 @@ class Examiner:
             if not near:
                 continue
             others = [p for p in near[self.rng.integers(len(near))] if self._axis(p) != one.place]
-            factors = [self._factor(others[self.rng.integers(len(others))])] if number % 2 else []
+            factors = [self.factor(others[self.rng.integers(len(others))])] if number % 2 else []
             chosen = self._chosen(factors)[:, one.place]
             chosen = chosen[np.isfinite(one.low)[chosen]]
             values = ((one.low + one.high) / 2)[chosen]
@@ -139,10 +140,10 @@ class Examiner:
                 continue
             reach = Reach(level=LEVEL)
             try:
-                mean, _ = _mean(self.answers, factors, one, reach, sampled=False)
+                mean, _ = mean_of(self.answers.solve, factors, one, reach, sampled=False)
                 self.tally.add("mean", float(values.mean()), (mean.estimate, mean.low, mean.high))
                 for q in (0.5, 0.9):
-                    found, _ = _quantile(self.answers, factors, one, reach, q, sampled=False)
+                    found, _ = quantile_of(self.answers.solve, factors, one, reach, q, sampled=False)
                     truth = float(np.quantile(values, q, method="inverted_cdf"))
                     self.tally.add("quantile", truth, (found.estimate, found.low, found.high))
             except NotMeasuredError:
@@ -151,7 +152,7 @@ class Examiner:
     def _axis(self, part: int) -> int:
         return self.answers.squares.measured.parts[part].axis
 
-    def _part(self, axis: int) -> int:
+    def part(self, axis: int) -> int:
         """The coarsest division of a column that a measured set has."""
         found = [(part.size, n) for n, part in enumerate(self.answers.squares.measured.parts) if part.axis == axis]
         return min(found)[1]
@@ -163,7 +164,7 @@ class Examiner:
                 return found
         return None
 
-    def _factor(self, number: int) -> tuple[int, np.ndarray]:
+    def factor(self, number: int) -> tuple[int, np.ndarray]:
         """Random values of a column, none of which was merged with one that is not asked for; neither none nor all."""
         part = self.answers.squares.measured.parts[number]
         if part.size == 1:
@@ -180,7 +181,7 @@ class Examiner:
             kept &= weights[self.rows[:, place]] > 0
         return self.rows[kept]
 
-    def _truth(self, factors: Factors) -> float:
+    def truth(self, factors: Factors) -> float:
         return float(len(self._chosen(factors)))
 
 
