@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -11,11 +11,14 @@ from scipy.optimize import linprog
 from scipy.stats import binom
 
 from marginweave.answers.bounds import KnownSums, subset_sums
+from marginweave.answers.codes import ValueRange
 from marginweave.answers.intervals import EstimateInterval, Reach
 from marginweave.answers.least_squares import LeastSquares
+from marginweave.answers.marginals import MarginalAnswers
 from marginweave.answers.model import ModelAnswers, Spread, Stack
 from marginweave.answers.outside import count_outside
 from marginweave.answers.rules import NO_RULES, Rules
+from marginweave.configuration.question import Question
 from marginweave.estimate.mixture.model import Mixture
 from marginweave.measurements.tables import Mask
 from tests.support.dense_least_squares import Survey
@@ -30,6 +33,7 @@ TRIPLES = Survey(
     ),
     merged=((0, 1),) * 4,
 )
+ALL_C = {"c": ["1"]}
 ALL = {axis: np.array([[0.0, 1.0]]) for axis in range(4)}
 CELLS = np.indices((2, 2, 2, 2)).sum(axis=0)
 
@@ -111,6 +115,39 @@ def test_where_sets_were_chosen_the_model_stands_in_for_those_that_were_not() ->
     ends = [one.high - one.low for one in (*narrow, free)]
     assert ends[0] < ends[1] < ends[2]
     assert ends[2] > 700
+
+
+def test_what_nothing_tells_of_is_not_claimed() -> None:
+    """Of four columns a count has bounds that hold, a share and a median too; a mean is the model's guess, and says so."""
+    model = Mixture.of(np.ones(1), [np.full((1, 2), 0.5)] * 4, (2,) * 4, 1600.0, [])
+    squares = TRIPLES.measure(np.where(CELLS % 2 == 0, 200.0, 0.0), np.random.default_rng(8))
+    spread = Spread(stack=Stack.of(model, [model]), misfit={"outside": {"3": 0.01}, "inside": {}})
+    modelled = ModelAnswers(
+        measured=squares.measured,
+        model=model,
+        codes=[np.arange(2)] * 4,
+        inside=[],
+        noise=None,
+        spread=lambda: spread,
+    )
+    answers = MarginalAnswers(
+        squares=squares, codes=cast("Any", None), axes=TRIPLES.axes, sets=(), model=lambda: modelled
+    )
+    where, numbers = [(axis, np.array([0.0, 1.0])) for axis in range(1, 4)], np.array([3.0, 7.0])
+    all_four = [(0, np.array([0.0, 1.0])), *where]
+    count, share = (
+        answers.said(Question(**asked), all_four, [], None) for asked in ({}, {"share": True, "where": ALL_C})
+    )
+    values = ValueRange(place=0, low=numbers, high=numbers)
+    median, mean = (answers.said(Question(**{asked: "c"}), where, [], values) for asked in ("median", "mean"))
+    assert [one.how for one in (count, share, median, mean)] == ["bounds", "bounds", "bounds", "model"]
+    assert [one.claimed for one in (count, share, median, mean)] == [True, True, True, False]
+    assert "nothing says how often" in mean.flag
+    assert count.found is not None
+    assert count.found.low <= 200 <= count.found.high
+    assert median.found is not None
+    assert (median.found.low, median.found.high) == (3, 7)
+    assert median.flag == "do not use: it may be anything"
 
 
 def test_what_a_rule_forbids_holds_nobody() -> None:

@@ -290,8 +290,10 @@ class MarginalAnswers:
         except NotMeasuredError:
             for part in self.squares.measured.parts:
                 if part.axis == numbers.place and part.size < len(part.blocks):
-                    with suppress(NotMeasuredError):
-                        return found(numbers.together(part.blocks))
+                    together = numbers.together(part.blocks)
+                    if np.isfinite(together.low).any():
+                        with suppress(NotMeasuredError):
+                            return found(together)
             raise
 
     def _refusal(self, factors: Iterable[Factor], *, merged: bool) -> str:
