@@ -15,9 +15,9 @@ from marginweave.answers.codes import ValueRange
 from marginweave.answers.intervals import EstimateInterval, Reach
 from marginweave.answers.least_squares import LeastSquares
 from marginweave.answers.marginals import MarginalAnswers
-from marginweave.answers.model import ModelAnswers, Spread, Stack
+from marginweave.answers.model import ModelAnswers, ModelSpread, Stack
 from marginweave.answers.outside import count_outside
-from marginweave.answers.rules import NO_RULES, Rules
+from marginweave.answers.rules import NO_RULES, RuledOut
 from marginweave.configuration.question import Question
 from marginweave.estimate.mixture.model import Mixture
 from marginweave.measurements.tables import Mask
@@ -38,7 +38,7 @@ ALL = {axis: np.array([[0.0, 1.0]]) for axis in range(4)}
 CELLS = np.indices((2, 2, 2, 2)).sum(axis=0)
 
 
-def _asked(squares: LeastSquares, rules: Rules = NO_RULES, **changes: Any) -> EstimateInterval:
+def _asked(squares: LeastSquares, rules: RuledOut = NO_RULES, **changes: Any) -> EstimateInterval:
     """The records that have 1 in all four columns; a model in which nothing depends."""
     model = Mixture.of(np.ones(1), [np.full((1, 2), 0.5)] * 4, (2,) * 4, 1600.0, [])
     given = {
@@ -108,7 +108,9 @@ def test_where_sets_were_chosen_the_model_stands_in_for_those_that_were_not() ->
         _asked(
             squares,
             noise=1.0,
-            spread=lambda tau=tau: Spread(stack=Stack.of(model, [model]), misfit={"outside": {"2": tau}, "inside": {}}),
+            spread=lambda tau=tau: ModelSpread(
+                stack=Stack.of(model, [model]), misfit={"outside": {"2": tau}, "inside": {}}
+            ),
         )
         for tau in (0.0001, 0.01)
     ]
@@ -121,7 +123,7 @@ def test_what_nothing_tells_of_is_not_claimed() -> None:
     """Of four columns a count has bounds that hold, a share and a median too; a mean is the model's guess, and says so."""
     model = Mixture.of(np.ones(1), [np.full((1, 2), 0.5)] * 4, (2,) * 4, 1600.0, [])
     squares = TRIPLES.measure(np.where(CELLS % 2 == 0, 200.0, 0.0), np.random.default_rng(8))
-    spread = Spread(stack=Stack.of(model, [model]), misfit={"outside": {"3": 0.01}, "inside": {}})
+    spread = ModelSpread(stack=Stack.of(model, [model]), misfit={"outside": {"3": 0.01}, "inside": {}})
     modelled = ModelAnswers(
         measured=squares.measured,
         model=model,
@@ -153,7 +155,7 @@ def test_what_nothing_tells_of_is_not_claimed() -> None:
 def test_what_a_rule_forbids_holds_nobody() -> None:
     """Rules of two columns: exact zeros tighten the bounds of others, and leave out impossible codes."""
     mask = Mask(attributes=(0, 1), allowed=np.array([[True, True], [True, False]]))
-    rules = Rules(masks=(mask,), axes={a: (a, np.arange(2)) for a in range(4)}, sizes=(2,) * 4)
+    rules = RuledOut(masks=(mask,), axes={a: (a, np.arange(2)) for a in range(4)}, sizes=(2,) * 4)
     yes, both = np.array([False, True]), np.array([True, True])
     assert not rules.allow({0: yes, 1: yes, 2: both})
     assert rules.allow({0: yes, 2: yes})

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import norm
 
 from marginweave.answers.least_squares import NotMeasuredError
-from marginweave.answers.model import WIDER, ModelAnswers, Spread, Stack, _contrasts, _tau, misfit
+from marginweave.answers.model import WIDER, ModelAnswers, ModelSpread, Stack, _contrasts, _tau, misfit
 from marginweave.answers.tables import NoisyTables
 from marginweave.configuration.synthesis import MixtureSynthesis
 from marginweave.estimate.mixture.model import Mixture
@@ -28,7 +28,7 @@ DRAWN = [_mixture(2), _mixture(3), _mixture(4)]
 
 
 def _answers(misfit: dict[str, dict[str, float]] = MISFIT, **changes: object) -> ModelAnswers:
-    spread = Spread(stack=Stack.of(_mixture(1), DRAWN), misfit=misfit)
+    spread = ModelSpread(stack=Stack.of(_mixture(1), DRAWN), misfit=misfit)
     given = {
         "measured": NOTHING,
         "model": _mixture(1),

@@ -26,7 +26,7 @@ from marginweave.answers.quantities import (
     share_of,
     sum_of,
 )
-from marginweave.answers.rules import NO_RULES, Rules
+from marginweave.answers.rules import NO_RULES, RuledOut
 from marginweave.base.arrays import Flags, Floats, Integers
 from marginweave.base.errors import InputError
 from marginweave.configuration.question import Question
@@ -71,7 +71,7 @@ class MarginalAnswers:
     sets: Sequence[tuple[str, ...]]
     sampled: str | None = None
     model: Callable[[], ModelAnswers | None] = lambda: None
-    rules: Rules = NO_RULES
+    rules: RuledOut = NO_RULES
 
     def ask(self, question: Question) -> Iterator[Answer]:
         """An answer for each group of a question.

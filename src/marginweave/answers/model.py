@@ -86,7 +86,7 @@ class Stack:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Spread:
+class ModelSpread:
     """How far a model may be off: models of a `stack` drawn around it, and `misfit`, tau^2 as the function has it."""
 
     stack: Stack
@@ -108,7 +108,7 @@ class ModelAnswers:
     codes: Sequence[Integers]
     inside: Sequence[frozenset[int]]
     noise: float | None
-    spread: Callable[[], Spread]
+    spread: Callable[[], ModelSpread]
 
     def solve(self, weights: Weights) -> Estimates:
         """Estimates of queries, at least one, and their covariance. Raises NotMeasuredError where merged values differ."""

@@ -16,7 +16,7 @@ from marginweave.answers.intervals import EstimateInterval, Reach
 from marginweave.answers.least_squares import LeastSquares, NotMeasuredError, Weights
 from marginweave.answers.merged import count_between
 from marginweave.answers.model import ModelAnswers
-from marginweave.answers.rules import Rules
+from marginweave.answers.rules import RuledOut
 from marginweave.base.arrays import Flags, Floats
 
 MOST_CONDITIONS = 6
@@ -24,7 +24,7 @@ MOST_CONDITIONS = 6
 
 
 def count_outside(
-    squares: LeastSquares, model: ModelAnswers, rules: Rules, weights: Weights, reach: Reach
+    squares: LeastSquares, model: ModelAnswers, rules: RuledOut, weights: Weights, reach: Reach
 ) -> EstimateInterval:
     """The count of one query, weights of shape (1, codes) that are 0 or 1: bounds of it, and what the model expects inside.
 
@@ -99,7 +99,7 @@ def _parts(subset: int) -> list[int]:
     return [subset & ~(1 << place) for place in range(subset.bit_length()) if subset >> place & 1]
 
 
-def possible_cells(rules: Rules, weights: Mapping[int, Floats]) -> Flags:
+def possible_cells(rules: RuledOut, weights: Mapping[int, Floats]) -> Flags:
     """Which cells of conditions a record may be in."""
     chosen = {axis: own[0] > 0 for axis, own in weights.items()}
     found = []

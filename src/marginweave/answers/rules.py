@@ -19,7 +19,7 @@ _MOST_CELLS = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Rules:
+class RuledOut:
     """The structural zeros of a domain, over the axes of its measured tables.
 
     `axes` has the axis of each attribute, and its code for each code of the axis; `sizes` the codes of each attribute.
@@ -70,4 +70,4 @@ class Rules:
         return np.unique(codes[chosen[axis]])
 
 
-NO_RULES = Rules(masks=(), axes={}, sizes=())
+NO_RULES = RuledOut(masks=(), axes={}, sizes=())

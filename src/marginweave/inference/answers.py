@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from marginweave.answers.codes import Codes
 from marginweave.answers.least_squares import LeastSquares
 from marginweave.answers.marginals import MarginalAnswers
-from marginweave.answers.rules import Rules
+from marginweave.answers.rules import RuledOut
 from marginweave.answers.tables import axes_of, released_tables
 from marginweave.answers.tuples import TupleAnswers
 from marginweave.base.durable import read_file
@@ -82,7 +82,7 @@ def read_answers(place: Path, say: Callable[[str], None] = lambda _: None) -> An
         ],
         sampled=not_a_sample(configuration),
         model=model,
-        rules=Rules(
+        rules=RuledOut(
             masks=structural_masks(configuration, domain.labels),
             axes=axes_of(configuration, codes.sizes),
             sizes=codes.sizes,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from marginweave.answers.model import DRAWS, ModelAnswers, Spread, Stack, misfit
+from marginweave.answers.model import DRAWS, ModelAnswers, ModelSpread, Stack, misfit
 from marginweave.answers.tables import NoisyTables
 from marginweave.base.durable import at_place, read_file, replace_file
 from marginweave.base.errors import MachineError
@@ -45,9 +45,9 @@ def open_model(place: Path, measured: NoisyTables, say: Callable[[str], None]) -
     sets = [[measured.parts[number] for number in table.parts] for table in measured.tables]
 
     @cache
-    def spread() -> Spread:
+    def spread() -> ModelSpread:
         drawn, tau = _drawn(place, model, known, settings, say)
-        return Spread(stack=Stack.of(model.conditioned(), [one.conditioned() for one in drawn]), misfit=tau)
+        return ModelSpread(stack=Stack.of(model.conditioned(), [one.conditioned() for one in drawn]), misfit=tau)
 
     return ModelAnswers(
         measured=measured,

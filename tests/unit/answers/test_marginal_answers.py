@@ -11,7 +11,7 @@ import pytest
 from marginweave.answers.codes import Codes
 from marginweave.answers.least_squares import LeastSquares
 from marginweave.answers.marginals import MarginalAnswers
-from marginweave.answers.rules import Rules
+from marginweave.answers.rules import RuledOut
 from marginweave.answers.tables import axes_of, noisy_tables
 from marginweave.base.errors import InputError
 from marginweave.configuration.question import read_condition, read_question
@@ -69,7 +69,7 @@ def opened(changes: dict[str, Any], cliques: Any, sd: float = 1e-3, sampled: str
         axes=axes_of(config, sizes),
         sets=cliques,
         sampled=sampled,
-        rules=Rules(masks=structural_masks(config, labels), axes=axes_of(config, sizes), sizes=sizes),
+        rules=RuledOut(masks=structural_masks(config, labels), axes=axes_of(config, sizes), sizes=sizes),
     )
     return answers, dict(zip(places, rows, strict=True))
 
