@@ -33,15 +33,16 @@ from benchmarks.accuracy.tables import TABLES, Table, delta, table
 from marginweave.answers.codes import ValueRange
 from marginweave.answers.intervals import Reach, count_interval_of
 from marginweave.answers.least_squares import NotMeasuredError
-from marginweave.answers.marginals import MarginalAnswers, _mean, _quantile
+from marginweave.answers.marginals import MarginalAnswers
+from marginweave.answers.quantities import mean_of, quantile_of
 from marginweave.configuration.load import parse_configuration
 from marginweave.inference.answers import read_answers
 from marginweave.measurements.combinations import Domain
 
 FIGURES = Path(__file__).with_name("coverage.jsonl")
 EPSILONS, METHODS, LEVEL = (0.3, 1.0, 3.0, 10.0), (DEFAULT, "tuples-3"), 0.95
-INSIDE, OUTSIDE, NUMBERS = 400, 100, 40
-"""Questions a release: inside measured sets, outside of them by their columns, and of each kind about numbers."""
+INSIDE, NUMBERS = 400, 40
+"""Questions a release: inside measured sets, and of each kind about numbers."""
 _SIZES = (0.01, 0.1)
 """Shares of the rows between which questions are one stratum."""
 _LITTLE = {"components": 2, "fits": 1, "iterations": 1, "max_records": 100}
@@ -68,7 +69,7 @@ class Tally:
         errors = np.nan_to_num(estimate - truths) ** 2
         covered = (low - 1e-9 <= truths) & (truths <= high + 1e-9)
         each = np.array([np.ones(len(truths)), covered, scores, errors, np.full(len(truths), sd)])
-        strata = ("below 1 %", "1 to 10 %", "above 10 %") if kind.startswith(("inside", "outside")) else ("",)
+        strata = ("below 1 %", "1 to 10 %", "above 10 %") if kind.startswith("inside") else ("",)
         for size, stratum in enumerate(strata):
             own = each[:, sizes == size] if stratum else each
             name = f"{kind}, {stratum}" if stratum else kind
@@ -93,35 +94,14 @@ class Examiner:
         for number in range(INSIDE):
             some = by_length[lengths[number % len(lengths)]]
             chosen = some[self.rng.integers(len(some))].parts
-            factors = [self._factor(part) for part in chosen]
+            factors = [self.factor(part) for part in chosen]
             solved = self.answers.solve([factors])
             estimate, sd = float(solved.values[0]), math.sqrt(max(float(solved.covariance[0, 0]), 0.0))
-            truth, reach = self._truth(factors), Reach(level=LEVEL)
+            truth, reach = self.truth(factors), Reach(level=LEVEL)
             raw = (estimate, estimate - reach.of(sd), estimate + reach.of(sd))
             self.tally.add("unclipped, sd at least 12" if sd >= 12 else "unclipped, less noise", truth, raw, sd)
             shown = count_interval_of(estimate, sd**2, reach)
             self.tally.add("inside", truth, (shown.estimate, shown.low, shown.high), sd)
-
-    def outside(self) -> None:
-        """The same of two, three and four columns that no measured set has together, from the model."""
-        if (model := self.answers.model()) is None:
-            return
-        parts, measured = self.answers.squares.measured.parts, self.answers.squares.measured
-        sets = {frozenset(parts[p].axis for p in one.parts) for one in measured.tables}
-        held = {frozenset(some) for own in sets for k in (2, 3, 4) for some in itertools.combinations(sorted(own), k)}
-        for length in (2, 3, 4):
-            for _ in range(OUTSIDE):
-                axes = self._outside(sorted(measured.sizes), length, held)
-                if axes is None:
-                    break
-                factors = [self._factor(self._part(axis)) for axis in axes]
-                try:
-                    solved = replace(self.answers, squares=model).solve([factors])
-                except NotMeasuredError:
-                    continue
-                found = count_interval_of(float(solved.values[0]), float(solved.covariance[0, 0]), Reach(level=LEVEL))
-                sd = math.sqrt(max(float(solved.covariance[0, 0]), 0.0))
-                self.tally.add(f"outside {length}", self._truth(factors), (found.estimate, found.low, found.high), sd)
 
     def numbers(self, ranges: Sequence[ValueRange]) -> None:
         """Means, medians and .9 quantiles of numbers, of records with a random value of one other column."""
@@ -131,7 +111,7 @@ class Examiner:
             if not near:
                 continue
             others = [p for p in near[self.rng.integers(len(near))] if self._axis(p) != one.place]
-            factors = [self._factor(others[self.rng.integers(len(others))])] if number % 2 else []
+            factors = [self.factor(others[self.rng.integers(len(others))])] if number % 2 else []
             chosen = self._chosen(factors)[:, one.place]
             chosen = chosen[np.isfinite(one.low)[chosen]]
             values = ((one.low + one.high) / 2)[chosen]
@@ -139,10 +119,10 @@ class Examiner:
                 continue
             reach = Reach(level=LEVEL)
             try:
-                mean, _ = _mean(self.answers, factors, one, reach, sampled=False)
+                mean, _ = mean_of(self.answers.solve, factors, one, reach, sampled=False)
                 self.tally.add("mean", float(values.mean()), (mean.estimate, mean.low, mean.high))
                 for q in (0.5, 0.9):
-                    found, _ = _quantile(self.answers, factors, one, reach, q, sampled=False)
+                    found, _ = quantile_of(self.answers.solve, factors, one, reach, q, sampled=False)
                     truth = float(np.quantile(values, q, method="inverted_cdf"))
                     self.tally.add("quantile", truth, (found.estimate, found.low, found.high))
             except NotMeasuredError:
@@ -151,19 +131,12 @@ class Examiner:
     def _axis(self, part: int) -> int:
         return self.answers.squares.measured.parts[part].axis
 
-    def _part(self, axis: int) -> int:
+    def part(self, axis: int) -> int:
         """The coarsest division of a column that a measured set has."""
         found = [(part.size, n) for n, part in enumerate(self.answers.squares.measured.parts) if part.axis == axis]
         return min(found)[1]
 
-    def _outside(self, axes: Sequence[int], length: int, held: set[frozenset[int]]) -> list[int] | None:
-        for _ in range(200) if length <= len(axes) else ():
-            found = sorted(self.rng.choice(axes, length, replace=False).tolist())
-            if not any(frozenset(found) <= own for own in held if len(own) >= length):
-                return found
-        return None
-
-    def _factor(self, number: int) -> tuple[int, np.ndarray]:
+    def factor(self, number: int) -> tuple[int, np.ndarray]:
         """Random values of a column, none of which was merged with one that is not asked for; neither none nor all."""
         part = self.answers.squares.measured.parts[number]
         if part.size == 1:
@@ -180,7 +153,7 @@ class Examiner:
             kept &= weights[self.rows[:, place]] > 0
         return self.rows[kept]
 
-    def _truth(self, factors: Factors) -> float:
+    def truth(self, factors: Factors) -> float:
         return float(len(self._chosen(factors)))
 
 
@@ -192,12 +165,11 @@ def codes(source: Table, sizes: Sequence[int]) -> np.ndarray:
     return np.array(found, np.int64).T
 
 
-def measure(cell: Cell, place: Path, *, models: bool) -> dict[str, Any]:
+def measure(cell: Cell, place: Path) -> dict[str, Any]:
     """Release a table, and ask."""
     home, source, own = fresh(place / "home"), table(cell.table), delta(cell.table)
     asked = configuration(cell, str(home / "table.csv"))
-    if not models:  # what is measured is the same
-        asked["synthesize"] = {"method": "mixture", "seed": cell.seed} | _LITTLE
+    asked["synthesize"] = {"method": "mixture", "seed": cell.seed} | _LITTLE  # what is measured is the same
     release_here(home, asked, source, (cell.epsilon, own))
     release, tally = home / "runs" / "cell" / "release", Tally(len(source.rows))
     answers = read_answers(release)
@@ -206,8 +178,6 @@ def measure(cell: Cell, place: Path, *, models: bool) -> dict[str, Any]:
         examiner = Examiner(answers=answers, rows=rows, rng=np.random.default_rng(cell.seed), tally=tally)
         examiner.inside()
         examiner.numbers([answers.codes.numbers(name) for name in source.numbers])
-        if models:
-            examiner.outside()
     published(pd.read_parquet(release / "aggregates.parquet"), answers.codes.domain, rows, tally)
     return {**vars(cell), "settings": _settings(cell), "rows": len(rows), "sums": dict(tally.sums)}
 
@@ -232,7 +202,7 @@ def published(lines: pd.DataFrame, domain: Domain, rows: np.ndarray, tally: Tall
 
 def _settings(cell: Cell) -> dict[str, Any]:
     made = parse_configuration(configuration(replace(cell, seed=0), "table.csv"))
-    return {"aggregate": made.aggregate.model_dump(mode="json"), "questions": [INSIDE, OUTSIDE, NUMBERS]}
+    return {"aggregate": made.aggregate.model_dump(mode="json"), "questions": [INSIDE, NUMBERS]}
 
 
 def read() -> dict[Cell, dict[str, Any]]:
@@ -254,7 +224,7 @@ def main() -> None:
             cell = Cell(table=str(name), epsilon=float(epsilon), method=str(method), seed=int(seed))
             if cell in there:
                 continue
-            figure = measure(cell, Path(place), models=seed < options.models)
+            figure = measure(cell, Path(place))
             with FIGURES.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(figure) + "\n")
             sys.stdout.write(f"{name} {epsilon:g} {method} {seed}\n")
@@ -269,9 +239,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--epsilons", nargs="*", type=float, default=EPSILONS)
     parser.add_argument("--methods", nargs="*", choices=METHODS, default=METHODS)
     parser.add_argument("--releases", type=int, default=50, help="how many of each; 50; 0 for --write alone")
-    parser.add_argument(
-        "--models", type=int, default=50, help="of how many the model is asked, which takes longest; 50"
-    )
     parser.add_argument("--write", action="store_true", help="write the section of docs/inference.md")
     return parser.parse_args()
 

@@ -24,9 +24,6 @@ _SHOWN = {
     "published, 1": "published, 1",
     "published, 2": "published, 2",
     "published, 3": "published, 3",
-    "outside 2": "model, 2",
-    "outside 3": "model, 3",
-    "outside 4": "model, 4",
 }
 Figures = Sequence[Mapping[str, Any]]
 
@@ -46,11 +43,10 @@ def section(figures: Figures) -> Iterator[str]:
         yield f"| {table} | {method} | {epsilon:g} | {len(some)} | {' | '.join(shown)} |"
     yield ""
     yield from header("questions|epsilon|how many|covered|worst table|interval score beside the best")
-    for kind in ("inside", "outside 2", "outside 3", "outside 4"):
-        for epsilon in sorted({f["epsilon"] for f in figures}):
-            for stratum in ("below 1 %", "1 to 10 %", "above 10 %"):
-                if line := _stratum([f for f in figures if f["epsilon"] == epsilon], f"{kind}, {stratum}"):
-                    yield f"| {kind}, {stratum} of the rows | {epsilon:g} | {line} |"
+    for epsilon in sorted({f["epsilon"] for f in figures}):
+        for stratum in ("below 1 %", "1 to 10 %", "above 10 %"):
+            if line := _stratum([f for f in figures if f["epsilon"] == epsilon], f"inside, {stratum}"):
+                yield f"| inside, {stratum} of the rows | {epsilon:g} | {line} |"
 
 
 def _sums(figure: Mapping[str, Any], kind: str) -> np.ndarray:
@@ -74,7 +70,7 @@ def covered(figures: Figures, kind: str) -> str:
 def _stratum(figures: Figures, kind: str) -> str:
     """How many questions, which share is covered in all and in the worst table, and the score beside the best one.
 
-    The best one has intervals of normal errors: inside of the stated standard deviation, outside of the errors' own.
+    The best one has intervals of normal errors of the stated standard deviation.
     """
     by_table: dict[str, np.ndarray] = {}
     for figure in figures:
@@ -87,8 +83,7 @@ def _stratum(figures: Figures, kind: str) -> str:
     worst = min(by_table, key=lambda name: by_table[name][1] / by_table[name][0])
     ratios = []
     for own in by_table.values():
-        best = own[4] if kind.startswith("inside") else math.sqrt(own[0] * own[3])
-        ratios.append(own[2] / (_SCORE * best) if best else math.nan)
+        ratios.append(own[2] / (_SCORE * own[4]) if own[4] else math.nan)
     low = by_table[worst]
     return (
         f"{total[0]:,.0f} | {100 * total[1] / total[0]:.1f} | {worst}: {100 * low[1] / low[0]:.1f} | "

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from marginweave.answers.answer import Answer
 
 WIDTH = 100
+_MODELLED = ("bounds", "model")
 _Released = Annotated[str, typer.Argument(metavar="RUN|FOLDER", help="Name of a run, or the folder of a release.")]
 _Where = Annotated[list[str] | None, typer.Option(metavar="CONDITION", help="Records that meet it: 'age >= 60'.")]
 _By = Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="An answer for each value of it.")]
@@ -144,27 +145,36 @@ def _show(answers: Sequence[Answer], *, as_json: bool, as_csv: bool, whole: str 
             labels = (answer.group.get(name, "") for name in names)
             writer.writerow([answer.question, *labels, *(getattr(answer, name) for name in others)])
         return
-    several = len({(answer.question, answer.of, answer.level) for answer in answers}) > 1
+    levels = {answer.level for answer in answers if answer.level is not None}
+    several = len({(answer.question, answer.of) for answer in answers}) > 1 or len(levels) > 1
     shown = table_of(*(["question"] if several else []), "group", "estimate", "low", "high", "how", "note")
     for answer in answers:
         group = ", ".join(f"{name} {label}" for name, label in answer.group.items()) or whole
         numbers = (_number(value) for value in (answer.estimate, answer.low, answer.high))
         how = answer.how if answer.low is not None else ""
-        question = [printable(f"{answer.question}, {answer.of}, {answer.level:.0%}")] if several else []
+        question = [_question(answer)] if several else []
         shown.add_row(*question, printable(group), *numbers, how, printable(answer.flag))
     _print(shown)
     first = answers[0]
-    if several:
+    if several and levels:
         out.print("low to high covers the truth with the probability beside the question, each row by itself.")
-    else:
+    elif levels:
         asked = f"{first.question[0].upper()}{first.question[1:]} of the {first.of}"
+        covers = f"low to high covers the truth with probability {min(levels):g}, each row by itself."
+        out.print(f"{printable(asked)}: {covers}")
+    if any(answer.level is None for answer in answers):
         out.print(
-            f"{printable(asked)}: low to high covers the truth with probability {first.level:g}, each row by itself."
+            "Of a row that rests on the model with nothing beside it, low to high is a guess: no coverage is claimed."
         )
     if any(answer.question.partition(" ")[0] not in ("count", "share") for answer in answers):
         out.print(
             "Of a column with bins it reaches from their lower to their upper ends, wherever the values lie inside."
         )
+
+
+def _question(answer: Answer) -> str:
+    covers = "no coverage claimed" if answer.level is None else f"{answer.level:.0%}"
+    return printable(f"{answer.question}, {answer.of}, {covers}")
 
 
 def _cross(answers: Sequence[Answer], columns: Sequence[str]) -> None:
@@ -192,9 +202,12 @@ def _cross(answers: Sequence[Answer], columns: Sequence[str]) -> None:
             _print(shown)
     marked = " * noise alone may have made it." if any(answer.flag.startswith("do not") for answer in answers) else ""
     rests = (
-        " ~ rests on the model, not on a measured table." if any(answer.how == "model" for answer in answers) else ""
+        " ~ was not measured: the estimate rests on the model."
+        if any(answer.how in _MODELLED for answer in answers)
+        else ""
     )
-    out.print(f"Each count with its {answers[0].level:.0%} interval.{marked}{rests}")
+    level = max(answer.level or 0.0 for answer in answers)
+    out.print(f"Each count with its {level:.0%} interval.{marked}{rests}")
 
 
 def _cell(answer: Answer) -> str:
@@ -202,7 +215,7 @@ def _cell(answer: Answer) -> str:
         return "not measured"
     if answer.estimate is None:
         return f"at most {_number(answer.high)}"
-    mark = ("~" if answer.how == "model" else "") + ("*" if answer.flag.startswith("do not") else "")
+    mark = ("~" if answer.how in _MODELLED else "") + ("*" if answer.flag.startswith("do not") else "")
     return f"{_number(answer.estimate)}{mark} ({_number(answer.low)}–{_number(answer.high)})"
 
 

@@ -15,8 +15,9 @@ from marginweave.answers.cells import cell_tables
 from marginweave.answers.codes import ValueRange
 from marginweave.answers.intervals import Reach, count_interval_of, quantile_bins, ratio_interval
 from marginweave.answers.least_squares import LeastSquares, NotMeasuredError
-from marginweave.answers.marginals import MarginalAnswers, _sum
+from marginweave.answers.marginals import MarginalAnswers
 from marginweave.answers.merged import count_between
+from marginweave.answers.quantities import sum_of
 from marginweave.estimate.intervals import count_interval
 from marginweave.mechanisms.laplace import DiscreteLaplace
 from tests.support.dense_least_squares import Survey, random_weights
@@ -207,7 +208,7 @@ def test_sums_are_covered_wherever_in_its_bin_a_value_lies() -> None:
     axes = {a: (a, np.arange(size)) for a, size in enumerate(SMALL.sizes)}
     for _ in range(600):
         answers = MarginalAnswers(squares=SMALL.measure(table, rng), codes=cast("Any", None), axes=axes, sets=())
-        found, _ = _sum(answers, [inside], numbers, Reach(level=0.95))
+        found, _ = sum_of(answers.solve, [inside], numbers, Reach(level=0.95))
         for end, values in (("low", numbers.low), ("high", numbers.high)):
             hits[end] += found.low <= float(counts @ np.nan_to_num(values)) <= found.high
     for hit in hits.values():  # each end by itself is missed on one side only

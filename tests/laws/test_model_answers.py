@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import norm
 
 from marginweave.answers.least_squares import NotMeasuredError
-from marginweave.answers.model import WIDER, ModelAnswers, Stack, _contrasts, _tau, misfit
+from marginweave.answers.model import WIDER, ModelAnswers, ModelSpread, Stack, _contrasts, _tau, misfit
 from marginweave.answers.tables import NoisyTables
 from marginweave.configuration.synthesis import MixtureSynthesis
 from marginweave.estimate.mixture.model import Mixture
@@ -23,18 +23,19 @@ def _mixture(seed: int) -> Mixture:
     return Mixture.of(rng.dirichlet(np.ones(5)), [rng.dirichlet(np.ones(s), 5) for s in SIZES], SIZES, RECORDS, [])
 
 
+MISFIT = {"outside": {"2": 0.01}, "inside": dict[str, float]()}
 DRAWN = [_mixture(2), _mixture(3), _mixture(4)]
 
 
-def _answers(**changes: object) -> ModelAnswers:
+def _answers(misfit: dict[str, dict[str, float]] = MISFIT, **changes: object) -> ModelAnswers:
+    spread = ModelSpread(stack=Stack.of(_mixture(1), DRAWN), misfit=misfit)
     given = {
         "measured": NOTHING,
         "model": _mixture(1),
-        "stack": Stack.of(_mixture(1), DRAWN),
         "codes": [np.arange(s) for s in SIZES],
         "inside": [frozenset({0, 1})],
-        "misfit": {"outside": {"2": 0.01}, "inside": {}},
         "noise": None,
+        "spread": lambda: spread,
     }
     return ModelAnswers(**{**given, **changes})
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-How = Literal["measured", "model", "both"]
+How = Literal["measured", "rule", "bounds", "model"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
     """What a release says to a question, of one group of records.
 
-    `low` to `high` covers the truth with probability `level`. `noise_sd` is the standard deviation of the noise of a count, in
-    records. `how` says where it is from: measured tables alone, the fitted model, or both. Where nothing can be said,
-    estimate and ends are None. `flag` says why it should not be used; empty where it can be.
+    `low` to `high` covers the truth with probability `level`, None where nobody knows how often it does. `noise_sd` is the
+    standard deviation of the noise of a count, in records. `how` says where it is from: measured tables alone, a rule that
+    every record keeps, bounds that follow from measured tables, or the fitted model. Where nothing can be said, estimate
+    and ends are None. `flag` says why it should not be used, or what it rests on; empty where it was measured.
     """
 
     question: str
@@ -23,7 +24,7 @@ class Answer:
     low: float | None
     high: float | None
     noise_sd: float | None = None
-    level: float
+    level: float | None
     of: Literal["table", "population"] = "table"
     how: How = "measured"
     flag: str = ""

@@ -5,7 +5,6 @@ DP: post-processing of released counts.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -15,10 +14,20 @@ import numpy as np
 
 from marginweave.answers.answer import Answer, How
 from marginweave.answers.codes import MISSING, Chosen, Codes, ValueRange
-from marginweave.answers.intervals import EstimateInterval, Reach, count_interval_of, quantile_bins, ratio_interval
+from marginweave.answers.intervals import EstimateInterval, Reach, count_interval_of
 from marginweave.answers.least_squares import Estimates, LeastSquares, NotMeasuredError, Weights
 from marginweave.answers.merged import count_between
-from marginweave.base.arrays import Floats, Integers
+from marginweave.answers.quantities import (
+    Factor,
+    mean_of,
+    quantile_between,
+    quantile_of,
+    share_between,
+    share_of,
+    sum_of,
+)
+from marginweave.answers.rules import NO_RULES, RuledOut
+from marginweave.base.arrays import Flags, Floats, Integers
 from marginweave.base.errors import InputError
 from marginweave.configuration.question import Question
 from marginweave.configuration.values import listed
@@ -26,12 +35,25 @@ from marginweave.configuration.values import listed
 if TYPE_CHECKING:
     from marginweave.answers.model import ModelAnswers  # numba
 
-Factor = tuple[int, Floats]
-"""An attribute, by its place, and the weight of each of its codes."""
-
 _RESTS = "rests on the model"
-_TOO_FEW = "do not use: too few records for their noise"
+_BETWEEN = "not measured: low and high follow from what was, the estimate from the model"
+_BETWEEN_FITS = "not measured: low and high follow from what was, and from how far left-out sets are from a fit"
+_UNCLAIMED = "rests on the model: nothing says how often such an interval covers the truth"
+_SAYS_NOTHING = "do not use: it may be anything"
 _NOBODY = "no value meets the conditions"
+_NO_SUCH = "do not use: a rule allows no such record"
+_NOTHING = 0.9
+"""Of the whole range that an answer may have: an interval as long as that says nothing."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Said:
+    """What is said of one group: an interval, why it should not be used, where it is from, and whether it covers as asked."""
+
+    found: EstimateInterval | None
+    flag: str
+    how: How = "measured"
+    claimed: bool = True
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -39,7 +61,8 @@ class MarginalAnswers:
     """Answers questions inside measured sets of attributes, which are `sets`, each by its names.
 
     `axes` has the axis of each attribute, and its code for each code of the axis. `sampled` says why the table is no simple
-    sample of a population; None where it may be one. `model` is asked for what is outside; None where there is none.
+    sample of a population; None where it may be one. `model` is asked for what is outside; None where there is none. `rules`
+    are those that every record keeps.
     """
 
     squares: LeastSquares | ModelAnswers
@@ -48,6 +71,7 @@ class MarginalAnswers:
     sets: Sequence[tuple[str, ...]]
     sampled: str | None = None
     model: Callable[[], ModelAnswers | None] = lambda: None
+    rules: RuledOut = NO_RULES
 
     def ask(self, question: Question) -> Iterator[Answer]:
         """An answer for each group of a question.
@@ -61,7 +85,8 @@ class MarginalAnswers:
         numbers = self.codes.numbers(question.column) if question.column else None
         for group in self.codes.groups(question):
             own = [_factor(chosen) for chosen in group.chosen]
-            found, flag, how = self._best(question, where, own, numbers)
+            said = self.said(question, where, own, numbers)
+            found = said.found
             ends = (None,) * 3 if found is None else (found.estimate, found.low, found.high)
             estimate, low, high = (None if end is None else end + 0 for end in ends)  # a clipped -0.0 is 0
             yield Answer(
@@ -71,27 +96,101 @@ class MarginalAnswers:
                 low=low,
                 high=high,
                 noise_sd=found.sd if found else None,
-                level=question.level,
+                level=question.level if said.claimed else None,
                 of=question.of,
-                how=how,
-                flag=_NOBODY if _met_by_none([*where, *own]) else flag,
+                how=said.how,
+                flag=said.flag,
             )
 
-    def _best(
-        self, question: Question, where: list[Factor], own: list[Factor], numbers: ValueRange | None
-    ) -> tuple[EstimateInterval | None, str, How]:
-        """The answer by what was measured, else by the model, else the reason why there is none."""
+    def said(self, question: Question, where: list[Factor], own: list[Factor], numbers: ValueRange | None) -> Said:
+        """What rules say of a group, else the best answer; flagged where it says nothing."""
+        chosen = self._chosen([*where, *own])
+        if not all(codes.any() for codes in chosen.values()):
+            return replace(self._best(question, where, own, numbers), flag=_NOBODY)
+        limits = (0.0, 1.0) if numbers is None else _limits(numbers)
+        if not self.rules.allow(chosen):
+            return self._forbidden(question, self._chosen(own), limits)
+        if numbers is not None:
+            numbers = self._possible_numbers(numbers, chosen)
+        said = self._best(question, where, own, numbers)
+        if question.asked == "share" and self._all_meet(where, own):
+            return Said(found=EstimateInterval(estimate=1.0, low=1.0, high=1.0), flag="", how="rule")
+        found = said.found
+        if found is not None and question.asked in ("share", "mean", "quantile") and not said.flag.startswith("do not"):
+            nothing = found.high - found.low >= _NOTHING * (limits[1] - limits[0]) > 0
+            return replace(said, flag=_SAYS_NOTHING) if nothing else said
+        return said
+
+    def _forbidden(self, question: Question, group: dict[int, Flags], limits: tuple[float, float]) -> Said:
+        """What is said of records that no rule allows: there are none."""
+        if question.asked in ("count", "sum") or (question.asked == "share" and self.rules.allow(group)):
+            sd = None if question.asked == "share" else 0.0
+            return Said(found=EstimateInterval(estimate=0.0, low=0.0, high=0.0, sd=sd), flag="", how="rule")
+        return Said(found=EstimateInterval(estimate=None, low=limits[0], high=limits[1]), flag=_NO_SUCH, how="rule")
+
+    def _all_meet(self, where: list[Factor], own: list[Factor]) -> bool:
+        """Whether rules forbid every record of a group that breaks a condition."""
+        group = self._chosen(own)
+        for axis, met in self._chosen([*where, *own]).items():
+            others = group.get(axis, np.ones(len(met), np.bool_)) & ~met
+            if self.rules.allow({**group, axis: others}):
+                return False
+        return True
+
+    def _possible_numbers(self, numbers: ValueRange, chosen: dict[int, Flags]) -> ValueRange:
+        """The numbers that records with chosen codes may have, where tables tell them from the others."""
+        axis, codes = self.axes[numbers.place]
+        everything = chosen.get(axis, np.ones(len(codes), np.bool_))
+        possible = self.rules.possible_codes(axis, everything, chosen)
+        kept = np.isin(np.arange(len(numbers.low)), codes[possible])
+        parts = [part for part in self.squares.measured.parts if part.axis == axis]
+        apart = all(np.array_equal(part.values(kept[codes][None])[0][part.blocks], kept[codes]) for part in parts)
+        if not apart or not np.isfinite(numbers.low[kept]).any():
+            return numbers
+        return replace(numbers, low=np.where(kept, numbers.low, np.nan), high=np.where(kept, numbers.high, np.nan))
+
+    def _chosen(self, factors: Iterable[Factor]) -> dict[int, Flags]:
+        """By axis the codes that factors, at least one for it, have weights of."""
+        return {axis: weights[0] > 0 for axis, weights in self._weights([factors]).items()}
+
+    def _best(self, question: Question, where: list[Factor], own: list[Factor], numbers: ValueRange | None) -> Said:
+        """The answer by what was measured, else by bounds or the model, else the reason why there is none."""
         try:
-            return *self._answer(question, where, own, numbers), "measured"
+            found, flag = self._answer(question, where, own, numbers)
+            return Said(found=found, flag=flag)
         except NotMeasuredError as error:
             merged, model = error.merged, None if error.merged else self.model()
         if model is not None:
             with suppress(NotMeasuredError):
-                found, flag = replace(self, squares=model)._answer(question, where, own, numbers)  # noqa: SLF001 - its own
-                return found, flag or _RESTS, "model"
+                return self._outside(question, where, own, numbers, model)
             merged = True
         asked = [*where, *own, *([(numbers.place, numbers.low)] if numbers else [])]
-        return None, self._refusal(asked, merged=merged), "measured"
+        return Said(found=None, flag=self._refusal(asked, merged=merged))
+
+    def _outside(
+        self,
+        question: Question,
+        where: list[Factor],
+        own: list[Factor],
+        numbers: ValueRange | None,
+        model: ModelAnswers,
+    ) -> Said:
+        """The answer to what no measured table has: by the model where its misfit is known, else by bounds, else unclaimed."""
+        asked = [*where, *own, *([(numbers.place, np.ones(len(numbers.low)))] if numbers else [])]
+        modelled, known = replace(self, squares=model), model.knows([*self._weights([asked])])
+        if known or question.of == "population" or question.asked in ("mean", "sum"):
+            found, flag = modelled._answer(question, where, own, numbers)  # noqa: SLF001 - its own
+            return Said(found=found, flag=flag or (_RESTS if known else _UNCLAIMED), how="model", claimed=known)
+        reach = Reach(level=question.level, pure=self.squares.measured.pure)
+        if numbers is not None:
+            found, flag = quantile_between(self._count_anyhow, [*where, *own], numbers, reach, question.fraction)
+        elif question.asked == "share":
+            counts = (self._count_anyhow(factors, reach.each) for factors in ([*where, *own], own))
+            found, flag = share_between(*counts)
+        else:
+            found = self._count_anyhow([*where, *own], reach)
+            flag = "do not use: there may be none" if found.low <= 0 else ""
+        return Said(found=found, flag=flag or (_BETWEEN if model.noise is None else _BETWEEN_FITS), how="bounds")
 
     def _answer(
         self, question: Question, where: list[Factor], own: list[Factor], numbers: ValueRange | None
@@ -101,20 +200,23 @@ class MarginalAnswers:
         if numbers is not None:
             if question.asked in ("mean", "sum"):
                 return self._adding(question, where + own, numbers, reach)
-            return _quantile(self, [*where, *own], numbers, reach, question.fraction, sampled=sampled)
+            return self._quantile(question, where + own, numbers, reach)
         if question.asked == "share":
             try:
-                return _share(self.solve([[*where, *own], own]), reach, sampled=sampled)
+                return share_of(self.solve([[*where, *own], own]), reach, sampled=sampled)
             except NotMeasuredError as error:
                 if not error.merged or sampled:
                     raise
-            return _share_between(self._count([*where, *own], reach.each), self._count(own, reach.each))
+            return share_between(self._count([*where, *own], reach.each), self._count(own, reach.each))
         found = self._count([*where, *own], reach)
         alone = (found.high - found.low) / 2 if found.sd is None else reach.of(found.sd)
         return found, f"do not use: noise alone reaches {alone:.0f}" if (found.estimate or 0.0) < alone else ""
 
-    def _count(self, factors: Iterable[Factor], reach: Reach) -> EstimateInterval:
-        """A count, also of values some of which were measured together with others; without its `sd` there."""
+    def _count(self, factors: Sequence[Factor], reach: Reach) -> EstimateInterval:
+        """A count, also of values some of which were measured together with others; without its `sd` there.
+
+        Values that no rule allows beside the others are left out where that has less noise.
+        """
         weights = self._weights([factors])
         try:
             solved = self.squares.solve(weights)
@@ -122,7 +224,36 @@ class MarginalAnswers:
             if not error.merged:
                 raise
             return count_between(self.squares, weights, reach)
+        possible = self.rules.possible({axis: own[0] > 0 for axis, own in weights.items()})
+        if any((own[0] * ~possible[axis]).any() for axis, own in weights.items()):
+            with suppress(NotMeasuredError):
+                less = self.squares.solve({axis: own * possible[axis] for axis, own in weights.items()})
+                solved = min(solved, less, key=lambda one: float(one.covariance[0, 0]))
         return count_interval_of(float(solved.values[0]), float(solved.covariance[0, 0]), reach)
+
+    def _count_anyhow(self, factors: Sequence[Factor], reach: Reach) -> EstimateInterval:
+        """A count as it was measured, or between bounds."""
+        try:
+            return self._count(factors, reach)
+        except NotMeasuredError as error:
+            model = self.model()
+            if error.merged or model is None or not isinstance(self.squares, LeastSquares):
+                raise
+        from marginweave.answers.outside import count_outside  # numba
+
+        return count_outside(self.squares, model, self.rules, self._weights([factors]), reach)
+
+    def _quantile(
+        self, question: Question, records: list[Factor], numbers: ValueRange, reach: Reach
+    ) -> tuple[EstimateInterval, str]:
+        """A quantile; where values were measured together, between the counts of none and of all of them."""
+        sampled = question.of == "population"
+        try:
+            return quantile_of(self.solve, records, numbers, reach, question.fraction, sampled=sampled)
+        except NotMeasuredError as error:
+            if not error.merged or sampled:
+                raise
+        return quantile_between(self._count, records, numbers, reach, question.fraction)
 
     def solve(self, queries: Sequence[Iterable[Factor]]) -> Estimates:
         """Estimates of queries, each a product of weights of attributes. Raises NotMeasuredError."""
@@ -151,16 +282,18 @@ class MarginalAnswers:
 
         def found(numbers: ValueRange) -> tuple[EstimateInterval, str]:
             if question.asked == "sum":
-                return _sum(self, records, numbers, reach)
-            return _mean(self, records, numbers, reach, sampled=question.of == "population")
+                return sum_of(self.solve, records, numbers, reach)
+            return mean_of(self.solve, records, numbers, reach, sampled=question.of == "population")
 
         try:
             return found(numbers)
         except NotMeasuredError:
             for part in self.squares.measured.parts:
                 if part.axis == numbers.place and part.size < len(part.blocks):
-                    with suppress(NotMeasuredError):
-                        return found(numbers.together(part.blocks))
+                    together = numbers.together(part.blocks)
+                    if np.isfinite(together.low).any():
+                        with suppress(NotMeasuredError):
+                            return found(together)
             raise
 
     def _refusal(self, factors: Iterable[Factor], *, merged: bool) -> str:
@@ -192,96 +325,5 @@ def _factor(chosen: Chosen) -> Factor:
     return chosen.place, chosen.codes.astype(np.float64)
 
 
-def _met_by_none(factors: Iterable[Factor]) -> bool:
-    met = dict[int, Floats]()
-    for place, vector in factors:
-        met[place] = vector * met.get(place, 1.0)
-    return not all(vector.any() for vector in met.values())
-
-
-def _share(solved: Estimates, reach: Reach, *, sampled: bool) -> tuple[EstimateInterval, str]:
-    records = max(float(solved.values[1]), 0.0)
-    sampling = (0.0, records, -records) if sampled else (0.0, 0.0, 0.0)
-    ends = ratio_interval(solved.values, solved.covariance, reach, (0.0, 1.0), sampling)
-    if ends is None:
-        return EstimateInterval(estimate=None, low=0.0, high=1.0), _TOO_FEW
-    estimate = float(solved.values[0] / solved.values[1])
-    return EstimateInterval(estimate=min(max(estimate, ends[0]), ends[1]), low=ends[0], high=ends[1]), ""
-
-
-def _share_between(part: EstimateInterval, whole: EstimateInterval) -> tuple[EstimateInterval, str]:
-    if whole.low <= 0 or not whole.estimate:
-        return EstimateInterval(estimate=None, low=0.0, high=1.0), _TOO_FEW
-    low, high = part.low / whole.high, min(part.high / whole.low, 1.0)
-    return EstimateInterval(
-        estimate=min(max((part.estimate or 0.0) / whole.estimate, low), high), low=low, high=high
-    ), ""
-
-
-def _mean(
-    answers: MarginalAnswers, records: list[Factor], numbers: ValueRange, reach: Reach, *, sampled: bool
-) -> tuple[EstimateInterval, str]:
-    """The mean of midpoints, between the means of lower and of upper ends, each with its noise."""
-    known = np.isfinite(numbers.low)
-    low, high = np.where(known, numbers.low, 0.0), np.where(known, numbers.high, 0.0)
-    middle = (low + high) / 2
-    weights = [low, high, middle, middle**2, known.astype(np.float64)]
-    solved = answers.solve([[*records, (numbers.place, vector)] for vector in weights])
-    limits = float(np.nanmin(numbers.low)), float(np.nanmax(numbers.high))
-    count, squares = float(solved.values[4]), float(solved.values[3])
-    ends: list[float] = []
-    for place in (0, 1):
-        both, total = [place, 4], float(solved.values[place])
-        sampling = (max(squares, total**2 / count), -2 * total, count) if sampled and count > 0 else (0.0, 0.0, 0.0)
-        found = ratio_interval(solved.values[both], solved.covariance[np.ix_(both, both)], reach, limits, sampling)
-        if found is None:
-            return EstimateInterval(estimate=None, low=limits[0], high=limits[1]), _TOO_FEW
-        ends.append(found[place])
-    estimate = float(solved.values[2]) / count
-    return EstimateInterval(estimate=min(max(estimate, ends[0]), ends[1]), low=ends[0], high=ends[1]), ""
-
-
-def _sum(
-    answers: MarginalAnswers, records: list[Factor], numbers: ValueRange, reach: Reach
-) -> tuple[EstimateInterval, str]:
-    """The sum of midpoints, from that of lower to that of upper ends, each with its noise; what is no number adds nothing."""
-    low, high = np.nan_to_num(numbers.low), np.nan_to_num(numbers.high)
-    solved = answers.solve([[*records, (numbers.place, vector)] for vector in (low, high, (low + high) / 2)])
-    sds = np.sqrt(np.maximum(np.diagonal(solved.covariance), 0.0)).tolist()
-    ends = solved.values[0] - reach.of(sds[0]), solved.values[1] + reach.of(sds[1])
-    found = EstimateInterval(estimate=float(solved.values[2]), low=float(ends[0]), high=float(ends[1]), sd=sds[2])
-    alone = reach.of(sds[2])
-    return found, f"do not use: noise alone reaches {alone:.0f}" if abs(solved.values[2]) < alone else ""
-
-
-def _quantile(
-    answers: MarginalAnswers, records: list[Factor], numbers: ValueRange, reach: Reach, q: float, *, sampled: bool
-) -> tuple[EstimateInterval, str]:
-    """The values between which the quantile lies, found by the intervals of the shares below; a bin counts with its ends."""
-    order = np.argsort(np.where(np.isfinite(numbers.low), numbers.low, np.inf), kind="stable")
-    order = order[: int(np.isfinite(numbers.low).sum())]
-    known = np.isfinite(numbers.low).astype(np.float64)
-    steps = []
-    for place in range(len(order)):
-        upto = np.zeros(len(known))
-        upto[order[: place + 1]] = 1.0
-        steps.append(upto)
-    solved = answers.solve([[*records, (numbers.place, vector)] for vector in (*steps, known)])
-    total = float(solved.values[-1])
-    contrast = np.hstack((np.eye(len(order)), np.full((len(order), 1), -q)))
-    below = contrast @ solved.values
-    variances = np.einsum("ij,jk,ik->i", contrast, solved.covariance, contrast)
-    variances += max(total, 0.0) * q * (1 - q) if sampled else 0.0
-    below[-1], variances[-1] = max(below[-1], 0.0), max(variances[-1], 0.0)  # all records lie below the last end
-    chosen = np.flatnonzero(quantile_bins(below, np.sqrt(np.maximum(variances, 0.0)), reach))
-    lows, highs = numbers.low[order], numbers.high[order]
-    few = total <= reach.of(math.sqrt(max(float(solved.covariance[-1, -1]), 0.0)))
-    if few or not len(chosen):
-        return EstimateInterval(estimate=None, low=float(lows[0]), high=float(highs[-1])), _TOO_FEW
-    counts = np.maximum.accumulate(np.clip(solved.values[:-1], 0.0, None))
-    place = int(np.searchsorted(counts, q * counts[-1]))
-    before = counts[place - 1] if place else 0.0
-    share = (q * counts[-1] - before) / (counts[place] - before) if counts[place] > before else 0.5
-    low, high = float(lows[chosen[0]]), float(highs[chosen[-1]])
-    estimate = float(lows[place] + share * (highs[place] - lows[place]))
-    return EstimateInterval(estimate=min(max(estimate, low), high), low=low, high=high), ""
+def _limits(numbers: ValueRange) -> tuple[float, float]:
+    return float(np.nanmin(numbers.low)), float(np.nanmax(numbers.high))

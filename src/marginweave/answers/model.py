@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -25,6 +25,7 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from marginweave.answers.least_squares import Estimates, LeastSquares, NotMeasuredError, Weights
+from marginweave.answers.merged import FEWEST
 from marginweave.answers.tables import NoisyTables, Part
 from marginweave.base.arrays import Floats, Integers
 from marginweave.configuration.synthesis import MixtureSynthesis
@@ -67,6 +68,12 @@ class Stack:
 
     def solve(self, weights: Weights) -> Estimates:
         """What the model answers to queries, and the covariance of that from the noise of what it was fitted to."""
+        found = self.expected(weights)
+        around = found[1:] - found[0]
+        return Estimates(values=found[0], covariance=WIDER**2 * (around.T @ around) / len(around))
+
+    def expected(self, weights: Weights) -> Floats:
+        """What each model answers to queries, shape (models, queries)."""
         product = self.weights.reshape(1, -1)
         for block, shares in zip(self.blocks, self.shares, strict=True):
             mine = [(place, a) for place, a in enumerate(block.attributes) if a in weights]
@@ -74,33 +81,70 @@ class Stack:
                 of_cells = np.prod([weights[a][:, block.cells[:, place]] for place, a in mine], axis=0)
                 some = np.flatnonzero(of_cells.any(axis=0))
                 product = product * (of_cells[:, some].astype(F32) @ shares[some])
-        found = product.reshape(-1, *self.weights.shape).sum(axis=2, dtype=np.float64).T
-        around = found[1:] - found[0]
-        return Estimates(values=found[0], covariance=WIDER**2 * (around.T @ around) / len(around))
+        found: Floats = product.reshape(-1, *self.weights.shape).sum(axis=2, dtype=np.float64).T
+        return found
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ModelSpread:
+    """How far a model may be off: models of a `stack` drawn around it, and `misfit`, tau^2 as the function has it."""
+
+    stack: Stack
+    misfit: Mapping[str, Mapping[str, float]]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ModelAnswers:
     """Estimates of queries from a model, a stand-in for `LeastSquares` where that has none.
 
-    `model` is conditioned, and so are those of the `stack`. `codes` has the model's code of each code of an attribute. `inside`
-    are the sets of attributes that were measured, `misfit` has tau^2 as the function has it. Where sets were chosen by their
-    distance from the model beyond their noise, `noise` is the deviation of that: a set that was not chosen is no farther.
+    `model` is conditioned, and so are those of the `spread`, which takes long and is found when it is asked for. `codes` has
+    the model's code of each code of an attribute. `inside` are the sets of attributes that were measured. Where sets were
+    chosen by their distance from the model beyond their noise, `noise` is the deviation of that: a set that was not chosen is
+    no farther.
     """
 
     measured: NoisyTables
     model: Mixture
-    stack: Stack
     codes: Sequence[Integers]
     inside: Sequence[frozenset[int]]
-    misfit: Mapping[str, Mapping[str, float]]
     noise: float | None
+    spread: Callable[[], ModelSpread]
 
     def solve(self, weights: Weights) -> Estimates:
         """Estimates of queries, at least one, and their covariance. Raises NotMeasuredError where merged values differ."""
-        own = {axis: self._merged(axis, vectors) for axis, vectors in weights.items()}
-        found = self.stack.solve(own)
+        own = self._merged_weights(weights)
+        found = self.spread().stack.solve(own)
         return replace(found, covariance=found.covariance + self._misfit(own, len(found.values)))
+
+    def expected(self, weights: Weights) -> Floats:
+        """The estimates alone, at once; of values that the model has together each has its share of their measured count."""
+        own = dict[int, Floats]()
+        for axis, vectors in weights.items():
+            part = Part(axis=axis, blocks=self.codes[axis])
+            counts = np.maximum(self.alone.counts(axis), FEWEST)
+            own[axis] = part.sums(vectors * counts) / part.sums(counts)
+        found: Floats = self._fitted.expected(own)[0]
+        return found
+
+    def knows(self, axes: Collection[int]) -> bool:
+        """Whether it is known how far the model may be off on these axes: each set of some was measured, or is told of."""
+        some = (frozenset(s) for length in range(2, len(axes) + 1) for s in itertools.combinations(axes, length))
+        return all(self.is_inside(one) or self.tells_of(len(one)) for one in some)
+
+    def is_inside(self, axes: frozenset[int]) -> bool:
+        """Whether a measured table has these axes."""
+        return any(one.issuperset(axes) for one in self.inside)
+
+    def tells_of(self, length: int) -> bool:
+        """Whether sets of so many axes that were left out of a fit tell how far off it is on those that were not measured.
+
+        They do where sets were chosen by how much they depend: those that were not chosen depend less.
+        """
+        return self.noise is not None and f"{length}" in self.spread().misfit["outside"]
+
+    @cached_property
+    def _fitted(self) -> Stack:
+        return Stack.of(self.model, [])
 
     @cached_property
     def alone(self) -> LeastSquares:
@@ -111,11 +155,13 @@ class ModelAnswers:
         """The values of these axes that the model tells apart."""
         return [Part(axis=axis, blocks=self.codes[axis]) for axis in axes]
 
-    def _merged(self, axis: int, vectors: Floats) -> Floats:
-        part = Part(axis=axis, blocks=self.codes[axis])
-        found = part.values(vectors)
-        if not np.array_equal(found[:, part.blocks], vectors):
-            raise NotMeasuredError(merged=True)
+    def _merged_weights(self, weights: Weights) -> dict[int, Floats]:
+        found = dict[int, Floats]()
+        for axis, vectors in weights.items():
+            part = Part(axis=axis, blocks=self.codes[axis])
+            found[axis] = part.values(vectors)
+            if not np.array_equal(found[axis][:, part.blocks], vectors):
+                raise NotMeasuredError(merged=True)
         return found
 
     def _misfit(self, weights: Weights, queries: int) -> Floats:
@@ -126,11 +172,11 @@ class ModelAnswers:
             centered = vectors - means[axis][:, None]
             spreads[axis] = (centered * shares) @ centered.T
             reaches[axis] = len(shares) / float(np.sqrt(np.maximum(shares, 0)).sum())
-        found = np.zeros((queries, queries))
+        found, misfits = np.zeros((queries, queries)), self.spread().misfit
         for length in range(2, len(weights) + 1):
             for columns in itertools.combinations(sorted(weights), length):
-                known = any(one.issuperset(columns) for one in self.inside)
-                tau = _of_order(self.misfit["inside" if known else "outside"], length)
+                known = self.is_inside(frozenset(columns))
+                tau = _of_order(misfits["inside" if known else "outside"], length)
                 if not known and self.noise is not None:
                     tau = min(tau, (self.noise * math.prod(reaches[a] for a in columns)) ** 2)
                 part = np.full((queries, queries), self.model.total**2 * tau)

@@ -13,11 +13,13 @@ import pyarrow.parquet as pq
 from marginweave.answers.codes import Codes
 from marginweave.answers.least_squares import LeastSquares
 from marginweave.answers.marginals import MarginalAnswers
+from marginweave.answers.rules import RuledOut
 from marginweave.answers.tables import axes_of, released_tables
 from marginweave.answers.tuples import TupleAnswers
 from marginweave.base.durable import read_file
 from marginweave.base.errors import InputError
 from marginweave.configuration.release import Configuration
+from marginweave.domain.zeros import structural_masks
 from marginweave.estimate.earlier import read_measurements
 from marginweave.measurements.combinations import Domain, LevelNoise
 from marginweave.publish.tables import read_counts
@@ -82,6 +84,11 @@ def read_answers(place: Path, say: Callable[[str], None] = lambda _: None) -> An
         ],
         sampled=not_a_sample(configuration),
         model=model,
+        rules=RuledOut(
+            masks=structural_masks(configuration, domain.labels),
+            axes=axes_of(configuration, codes.sizes),
+            sizes=codes.sizes,
+        ),
     )
 
 

@@ -6,11 +6,12 @@ import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 
-from marginweave.answers.model import DRAWS, ModelAnswers, Stack, misfit
+from marginweave.answers.model import DRAWS, ModelAnswers, ModelSpread, Stack, misfit
 from marginweave.answers.tables import NoisyTables
 from marginweave.base.durable import at_place, read_file, replace_file
 from marginweave.base.errors import MachineError
@@ -26,7 +27,8 @@ from marginweave.records.release import EstimationInput, estimation_input
 def open_model(place: Path, measured: NoisyTables, say: Callable[[str], None]) -> ModelAnswers | None:
     """What answers from the model of the release in the folder `place`; None where it has none. DP: post-processing.
 
-    The first time, models are drawn, and kept in a folder beside the release, where that can be written.
+    The first time that their spread is asked for, models are drawn, and kept in a folder beside the release, where that can
+    be written.
 
     Raises:
         InputError: the release is not complete.
@@ -39,17 +41,21 @@ def open_model(place: Path, measured: NoisyTables, say: Callable[[str], None]) -
     assert compression is not None  # marginals have one
     sections = published.configuration.marginals
     chosen = sections is not None and sections.selects(published.configuration.distinct)
-    drawn, tau = _drawn(place, model, known, settings, say)
     larger = [table.variance for table in measured.tables if len(table.parts) > 1]
     sets = [[measured.parts[number] for number in table.parts] for table in measured.tables]
+
+    @cache
+    def spread() -> ModelSpread:
+        drawn, tau = _drawn(place, model, known, settings, say)
+        return ModelSpread(stack=Stack.of(model.conditioned(), [one.conditioned() for one in drawn]), misfit=tau)
+
     return ModelAnswers(
         measured=measured,
         model=model.conditioned(),
-        stack=Stack.of(model.conditioned(), [one.conditioned() for one in drawn]),
         codes=compression.codes,
         inside=[frozenset(p.axis for p in own) for own in sets if all(p.size >= model.sizes[p.axis] for p in own)],
-        misfit=tau,
         noise=float(np.sqrt(np.median(larger))) / model.total if chosen and larger else None,
+        spread=spread,
     )
 
 

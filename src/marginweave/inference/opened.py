@@ -138,6 +138,8 @@ class Release:
         The question has the keys of `marginweave query --file`: `where` (conditions by column), `by` (one column or several),
         what is asked for (`count`, `share`, `mean`, `sum`, `median` or `quantile`), `of` (table or population) and `level`.
 
+        `how` says what an answer rests on, `level` how often its interval covers the truth, NaN where nobody knows.
+
         Example: `release.query(where={"age": {"from": 30}}, by="region", share=True)`
 
         Raises:
@@ -151,12 +153,13 @@ class Release:
         if all(answer.low is None for answer in answers):
             raise InputError(answers[0].flag)
         rows = [asdict(answer) for answer in answers]
-        return pd.DataFrame([{**row.pop("group"), **row} for row in rows])
+        return pd.DataFrame([{**row.pop("group"), **row} for row in rows]).astype({"level": float})
 
     def table(self, *columns: str, level: float = 0.95) -> pd.DataFrame:
         """The counts of all combinations of one to three columns, with the ends of their intervals.
 
         A line for each value of the first column, or of first and third; for each value of the second a count, low and high.
+        Where not every count was measured, each also has its `how`: measured, rule, bounds or model.
 
         Raises:
             InputError: no column or more than three, or nothing can be said of them.
@@ -165,12 +168,13 @@ class Release:
             raise InputError(f"table shows one to three columns, and not {len(columns)}; use query with by for more")
         import pandas as pd
 
-        found = self.query(by=columns, level=level).set_index(list(columns))[["estimate", "low", "high"]]
-        found = found.rename(columns={"estimate": "count"})
+        found = self.query(by=columns, level=level).set_index(list(columns))
+        shown = ["estimate", "low", "high", *([] if (found["how"] == "measured").all() else ["how"])]
+        found = found[shown].rename(columns={"estimate": "count"})
         if len(columns) == 1:
             return found
         order = [list(dict.fromkeys(values)) for values in zip(*found.index, strict=True)]
-        parts: dict[tuple[str, str], pd.Series[float]] = {
+        parts: dict[tuple[str, str], pd.Series[Any]] = {
             (value, part): found.xs(value, level=columns[1])[part] for value in order[1] for part in found.columns
         }
         wide = pd.DataFrame(parts).rename_axis(columns=[columns[1], ""])

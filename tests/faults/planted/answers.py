@@ -52,6 +52,29 @@ FAULTS = (
         killed_by=("tests/laws/test_model_answers.py::test_a_set_that_was_not_chosen_is_no_farther_than_its_noise",),
     ),
     Fault(
+        name="bounds of what was not measured forget their noise",
+        file="src/marginweave/answers/bounds.py",
+        text="return float(more @ self.high - less @ self.low) + reach.of(sd)",
+        instead="return float(more @ self.high - less @ self.low)",
+        killed_by=("tests/laws/test_bounds.py::test_a_truth_at_the_end_of_its_bounds_is_covered",),
+    ),
+    Fault(
+        name="a guess of the model claims to cover",
+        file="src/marginweave/answers/marginals.py",
+        text='how="model", claimed=known)',
+        instead='how="model", claimed=True)',
+        killed_by=("tests/laws/test_bounds.py::test_what_nothing_tells_of_is_not_claimed",),
+    ),
+    Fault(
+        name="a group that a rule forbids is counted like any other",
+        file="src/marginweave/answers/rules.py",
+        text="return bool(mask.table(codes).any())",
+        instead="return True",
+        killed_by=(
+            "tests/unit/answers/test_marginal_answers.py::test_what_a_rule_forbids_is_0_exactly_and_nothing_else_is",
+        ),
+    ),
+    Fault(
         name="several synthetic tables are drawn around the model",
         file="src/marginweave/inference/several_sets.py",
         text="            counts = margin.estimates\n",

@@ -11,11 +11,12 @@ import pytest
 from marginweave.answers.codes import Codes
 from marginweave.answers.least_squares import LeastSquares
 from marginweave.answers.marginals import MarginalAnswers
+from marginweave.answers.rules import RuledOut
 from marginweave.answers.tables import axes_of, noisy_tables
 from marginweave.base.errors import InputError
 from marginweave.configuration.question import read_condition, read_question
 from marginweave.configuration.release import Configuration
-from marginweave.domain.zeros import domain_sizes
+from marginweave.domain.zeros import domain_sizes, structural_masks
 from marginweave.estimate.marginals import compression_of
 from marginweave.measurements.combinations import Domain
 from marginweave.measurements.tables import Marginals, Measurement
@@ -43,6 +44,12 @@ def opened(changes: dict[str, Any], cliques: Any, sd: float = 1e-3, sampled: str
     places = {a.name: j for j, a in enumerate(config.attributes)}
     if "area" in places:
         rows[places["area"]] = np.array([0, 1, 0, 2])[rows[places["region"]]]
+    if "structure" in changes and "forbidden" in changes["structure"]:  # WARD
+        north, age, sex = rows[places["region"]] == 0, rows[places["age"]], rows[places["sex"]]
+        rows[places["age"]], rows[places["sex"]] = (
+            np.where(north & np.isin(age, (3, 4)), 0, age),
+            np.where(north, 0, sex),
+        )
 
     def counted(clique: tuple[int, ...]) -> Measurement:
         counts = np.zeros([sizes[a] for a in clique], np.int64)
@@ -62,6 +69,7 @@ def opened(changes: dict[str, Any], cliques: Any, sd: float = 1e-3, sampled: str
         axes=axes_of(config, sizes),
         sets=cliques,
         sampled=sampled,
+        rules=RuledOut(masks=structural_masks(config, labels), axes=axes_of(config, sizes), sizes=sizes),
     )
     return answers, dict(zip(places, rows, strict=True))
 
@@ -194,3 +202,65 @@ def test_counts_that_noise_may_have_made_are_flagged_and_a_population_may_be_ref
     assert all(one.flag or one.estimate > 60 for one in shown)
     with pytest.raises(InputError, match="a subject has several records"):
         ask(answers, "sex = f", share=True, of="population")
+
+
+WARD: dict[str, Any] = {
+    "columns__region__missing": [],
+    "structure": {"forbidden": [{"region": "north", "age": {"from": 50}}, {"region": "north", "sex": "m"}]},
+}
+
+
+def test_what_a_rule_forbids_is_0_exactly_and_nothing_else_is() -> None:
+    """In the north are women below 50: counts and shares of others are 0 with no noise, and all of its sexes are known."""
+    answers, rows = opened(WARD, CLIQUES, sd=20.0)
+    for where in (("region = north", "age >= 50"), ("region = north", "sex = m")):
+        (none,) = ask(answers, *where)
+        assert (none.estimate, none.low, none.high, none.noise_sd, none.how, none.flag) == (0, 0, 0, 0, "rule", "")
+    by = {one.group["region"]: one for one in ask(answers, "sex = m", by=["region"], share=True)}
+    assert (by["north"].estimate, by["north"].high, by["north"].how) == (0, 0, "rule")
+    assert by["south"].how == "measured"
+    assert by["south"].low > 0
+    (young,) = ask(answers, "age < 50", by=["region"], share=True)[:1]
+    assert young.how == "measured"  # the age may be missing
+    (old,) = ask(answers, "region != north", "age >= 0", by=["age"], share=True)[3:4]
+    assert (old.estimate, old.low, old.how) == (1, 1, "rule")
+    (mean,) = ask(answers, "region = north", mean="age")
+    assert 0 <= mean.low <= mean.high <= 50
+    (middle,) = ask(answers, "region = north", "age >= 50", quantile="age:.5")
+    assert (middle.estimate, middle.how) == (None, "rule")
+    assert middle.flag == "do not use: a rule allows no such record"
+    for one in ask(answers, by=["region", "age"]):
+        place = ["north", "south", "west"].index(one.group["region"])
+        assert (one.how == "rule") == (place == 0 and one.group["age"] in {"[50, 65)", "[65, 100]"}), one
+        assert one.how == "measured" or one.estimate == 0
+    assert not ((rows["region"] == 0) & np.isin(rows["age"], (3, 4))).any()
+
+
+def test_values_that_no_rule_allows_beside_others_bring_no_noise() -> None:
+    """Of 30 and more in the north only those below 50 are counted: the same number, with less noise."""
+    apart = {"aggregate__compress": "none"}
+    free, _ = opened({"columns__region__missing": [], **apart}, CLIQUES, sd=20.0)
+    ruled, rows = opened({**WARD, **apart}, CLIQUES, sd=20.0)
+    (less,), (more,) = (ask(answers, "region = north", "age >= 30") for answers in (ruled, free))
+    assert less.noise_sd < 0.8 * more.noise_sd
+    assert abs(less.estimate - ((rows["region"] == 0) & (rows["age"] == 2)).sum()) < 5 * less.noise_sd
+
+
+def test_a_median_beside_merged_values_lies_between_bounds() -> None:
+    """Grades were measured together beside a region: the median is one of those that their counts leave."""
+    answers, rows = opened({}, CLIQUES, sd=60.0)
+    for code, one in enumerate(ask(answers, by=["region"], median="grade")[:3]):
+        truth = np.quantile(
+            rows["grade"][(rows["region"] == code) & (rows["grade"] < 7)] + 1, 0.5, method="inverted_cdf"
+        )
+        assert one.low is not None, one.flag
+        assert one.low <= truth <= one.high
+        assert one.how == "measured"
+
+
+def test_an_answer_that_may_be_anything_says_so() -> None:
+    answers, _ = opened({"aggregate__compress": "none"}, CLIQUES, sd=400.0)
+    told = [*ask(answers, "sex = f", by=["region"], share=True), *ask(answers, by=["region"], mean="age")]
+    empty = [one for one in told if one.high - one.low >= (0.9 if one.question == "share" else 90)]
+    assert empty
+    assert all(one.flag.startswith("do not use") for one in empty)

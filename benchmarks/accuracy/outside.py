@@ -1,0 +1,119 @@
+"""Measure how often answers of one to four columns cover: python -m benchmarks.accuracy.outside [--tables …] [--write].
+
+Tables that we have, and made ones of sixteen binary columns (`binary`), are released by the default, and random questions are
+asked of random columns, measured together or not. Figures are in outside.jsonl as soon as they are there, a line a release; a
+release that is there is not made again. With --write a section of docs/inference.md is rendered.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.accuracy import binary
+from benchmarks.accuracy.coverage import EPSILONS, LEVEL, Examiner, Factors, Tally, codes
+from benchmarks.accuracy.figures import Cell
+from benchmarks.accuracy.in_process import release_here
+from benchmarks.accuracy.methods import DEFAULT, configuration
+from benchmarks.accuracy.outside_page import write_section
+from benchmarks.accuracy.runs import CORES, fresh
+from benchmarks.accuracy.tables import TABLES, delta, table
+from marginweave.answers.marginals import MarginalAnswers
+from marginweave.configuration.load import parse_configuration
+from marginweave.configuration.question import Question
+from marginweave.inference.answers import read_answers
+
+FIGURES = Path(__file__).with_name("outside.jsonl")
+QUESTIONS, LENGTHS = 75, (1, 2, 3, 4)
+SIZES = (100, 1_000, 10_000)
+"""Records between which true counts are one stratum."""
+_LITTLE = {"components": 2, "fits": 1, "iterations": 1, "max_records": 100}
+"""A model and records: enough where no interval asks the model, as sets are not chosen."""
+_MADE = tuple(name for name in binary.TABLES if name.endswith("-2"))
+
+
+def ask(answers: MarginalAnswers, rows: np.ndarray, seed: int) -> dict[str, list[float]]:
+    """By number of columns, kind of answer and stratum: questions, claimed, of these covered, usable, widths over rows."""
+    examiner = Examiner(answers=answers, rows=rows, rng=np.random.default_rng(seed), tally=Tally(len(rows)))
+    sums, axes = defaultdict[str, list[float]](lambda: [0.0] * 5), sorted(answers.squares.measured.sizes)
+    question = Question(level=LEVEL)
+    for length, _ in itertools.product(LENGTHS, range(QUESTIONS)):
+        chosen = sorted(examiner.rng.choice(axes, min(length, len(axes)), replace=False).tolist())
+        factors: Factors = [examiner.factor(examiner.part(axis)) for axis in chosen]
+        said, truth = answers.said(question, factors, [], None), examiner.truth(factors)
+        if said.found is None:
+            raise SystemExit(f"refused: {said.flag}")
+        stratum = sum(truth >= size for size in SIZES)
+        covered = said.claimed and said.found.low <= truth <= said.found.high
+        usable = said.claimed and not said.flag.startswith("do not")
+        width = (said.found.high - said.found.low) / len(rows)
+        each = (1.0, float(said.claimed), float(covered), float(usable), width)
+        name = f"{length}|{said.how}|{stratum}"
+        sums[name] = [before + more for before, more in zip(sums[name], each, strict=True)]
+    return dict(sums)
+
+
+def measure(cell: Cell, place: Path) -> dict[str, Any]:
+    """Release a table, and ask."""
+    home, source = fresh(place / "home"), table(cell.table)
+    asked = configuration(cell, str(home / "table.csv"))
+    made = parse_configuration(asked)
+    if made.marginals is not None and not made.marginals.selects(made.distinct):
+        asked["synthesize"] = {"method": "mixture", "seed": cell.seed} | _LITTLE
+    release_here(home, asked, source, (cell.epsilon, delta(cell.table)))
+    answers, began = read_answers(home / "runs" / "cell" / "release"), time.process_time()
+    if not isinstance(answers, MarginalAnswers):
+        raise SystemExit(f"{cell.table} at epsilon {cell.epsilon:g} is no release of marginals")
+    sums = ask(answers, codes(source, answers.codes.sizes), cell.seed)
+    cpu = time.process_time() - began
+    return {**vars(cell), "rows": len(source.rows), "cpu": round(cpu, 1), "sums": sums}
+
+
+def read() -> dict[Cell, dict[str, Any]]:
+    """All figures; of the same release the last one."""
+    lines = FIGURES.read_text(encoding="utf-8").splitlines() if FIGURES.is_file() else []
+    found = [json.loads(line) for line in lines]
+    return {Cell(table=f["table"], epsilon=f["epsilon"], method=f["method"], seed=f["seed"]): f for f in found}
+
+
+def main() -> None:
+    """Measure, print and write."""
+    options = _options()
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
+    there = read()
+    with tempfile.TemporaryDirectory() as place:
+        for seed, epsilon, name in itertools.product(range(options.releases), options.epsilons, options.tables):
+            cell = Cell(table=str(name), epsilon=float(epsilon), method=DEFAULT, seed=int(seed))
+            if cell in there:
+                continue
+            figure = measure(cell, Path(place))
+            with FIGURES.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(figure) + "\n")
+            sys.stdout.write(f"{name} {epsilon:g} {seed}\n")
+            sys.stdout.flush()
+    if options.write:
+        write_section(list(read().values()))
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy.outside", description=(__doc__ or "")[:61])
+    every = (*_MADE, *TABLES)
+    parser.add_argument("--tables", nargs="*", choices=(*binary.TABLES, *TABLES), default=every)
+    parser.add_argument("--epsilons", nargs="*", type=float, default=EPSILONS)
+    parser.add_argument("--releases", type=int, default=1, help="how many of each; 1; 0 for --write alone")
+    parser.add_argument("--write", action="store_true", help="write the section of docs/inference.md")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

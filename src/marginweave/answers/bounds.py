@@ -1,0 +1,62 @@
+"""Bounds of counts that no measured table has: what every table with the measured counts has in common.
+
+k conditions divide the records into 2^k cells x, one for each subset of conditions that they meet. With A_S the sum over the
+cells that meet all conditions in S, n_S = A_S x is measured for some S, and no cell is negative. By the duality of linear
+programs, numbers y_S with sum_S y_S A_S >= o in every cell bound o x by sum_S y_S n_S (Hailperin 1965), whatever else is true
+of the table: no model is involved. Cells that a rule forbids hold nobody and need no bound.
+
+Of noisy n_S any such y gives sum_S y_S n_S, which is off by noise of a known variance. The least one is taken, each n_S paid
+with its deviation, so y depends on the noise: the probability that is allowed on a side is shared by 2^k such bounds, so
+many as there are where one S alone is free.
+DP: post-processing of released counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.optimize import linprog
+
+from marginweave.answers.intervals import Reach
+from marginweave.base.arrays import Flags, Floats
+
+_LARGEST = 8.0
+"""Of one measured count; without it a program whose counts contradict each other had no end."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class KnownSums:
+    """Sums of cells between `low` and `high`, but for noise of this covariance; `sums`, shape (sums, cells), says of which.
+
+    `possible` are the cells that a record may be in.
+    """
+
+    sums: Floats
+    low: Floats
+    high: Floats
+    covariance: Floats
+    possible: Flags
+
+    def bounds(self, asked: Floats, reach: Reach) -> tuple[float, float]:
+        """Ends between which the sum of cells lies, each times what `asked` has of it, with the probability of `reach`."""
+        shared = replace(reach, level=1 - (1 - reach.level) / len(asked))
+        return -self._upper(-asked, shared), self._upper(asked, shared)
+
+    def _upper(self, asked: Floats, reach: Reach) -> float:
+        deviations = np.sqrt(np.maximum(np.diagonal(self.covariance), 0.0))
+        prices = np.concatenate((self.high + deviations, deviations - self.low))
+        cells = self.sums.T[self.possible]
+        found = linprog(
+            prices, A_ub=-np.hstack((cells, -cells)), b_ub=-asked[self.possible], bounds=(0.0, _LARGEST), method="highs"
+        )
+        more, less = np.split(np.asarray(found.x, np.float64), 2)
+        sd = float(np.sqrt(max((more - less) @ self.covariance @ (more - less), 0.0)))
+        return float(more @ self.high - less @ self.low) + reach.of(sd)
+
+
+def subset_sums(conditions: int, subsets: Sequence[int]) -> Floats:
+    """Which cells meet all conditions of a subset; subsets and cells are numbers whose bit i is condition i."""
+    cells = np.arange(1 << conditions)
+    return np.stack([(cells & subset) == subset for subset in subsets]).astype(np.float64)

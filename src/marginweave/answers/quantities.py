@@ -1,0 +1,142 @@
+"""Shares, means, sums and quantiles with their intervals, from estimates of counts and their covariance.
+
+DP: post-processing of released counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+
+from marginweave.answers.codes import ValueRange
+from marginweave.answers.intervals import EstimateInterval, Reach, quantile_bins, ratio_interval
+from marginweave.answers.least_squares import Estimates
+from marginweave.base.arrays import Floats, Integers
+
+Factor = tuple[int, Floats]
+"""An attribute, by its place, and the weight of each of its codes."""
+Solve = Callable[[Sequence[Iterable[Factor]]], Estimates]
+Count = Callable[[Sequence[Factor], Reach], EstimateInterval]
+
+TOO_FEW = "do not use: too few records for their noise"
+
+
+def share_of(solved: Estimates, reach: Reach, *, sampled: bool) -> tuple[EstimateInterval, str]:
+    """The share that the first of two counts is of the second."""
+    records = max(float(solved.values[1]), 0.0)
+    sampling = (0.0, records, -records) if sampled else (0.0, 0.0, 0.0)
+    ends = ratio_interval(solved.values, solved.covariance, reach, (0.0, 1.0), sampling)
+    if ends is None:
+        return EstimateInterval(estimate=None, low=0.0, high=1.0), TOO_FEW
+    estimate = float(solved.values[0] / solved.values[1])
+    return EstimateInterval(estimate=min(max(estimate, ends[0]), ends[1]), low=ends[0], high=ends[1]), ""
+
+
+def share_between(part: EstimateInterval, whole: EstimateInterval) -> tuple[EstimateInterval, str]:
+    """The same from intervals of both counts, which hold together."""
+    if whole.low <= 0 or not whole.estimate:
+        return EstimateInterval(estimate=None, low=0.0, high=1.0), TOO_FEW
+    low, high = part.low / whole.high, min(part.high / whole.low, 1.0)
+    return EstimateInterval(
+        estimate=min(max((part.estimate or 0.0) / whole.estimate, low), high), low=low, high=high
+    ), ""
+
+
+def mean_of(
+    solve: Solve, records: Sequence[Factor], numbers: ValueRange, reach: Reach, *, sampled: bool
+) -> tuple[EstimateInterval, str]:
+    """The mean of midpoints, between the means of lower and of upper ends, each with its noise."""
+    known = np.isfinite(numbers.low)
+    low, high = np.where(known, numbers.low, 0.0), np.where(known, numbers.high, 0.0)
+    middle = (low + high) / 2
+    weights = [low, high, middle, middle**2, known.astype(np.float64)]
+    solved = solve([[*records, (numbers.place, vector)] for vector in weights])
+    limits = float(np.nanmin(numbers.low)), float(np.nanmax(numbers.high))
+    count, squares = float(solved.values[4]), float(solved.values[3])
+    ends: list[float] = []
+    for place in (0, 1):
+        both, total = [place, 4], float(solved.values[place])
+        sampling = (max(squares, total**2 / count), -2 * total, count) if sampled and count > 0 else (0.0, 0.0, 0.0)
+        found = ratio_interval(solved.values[both], solved.covariance[np.ix_(both, both)], reach, limits, sampling)
+        if found is None:
+            return EstimateInterval(estimate=None, low=limits[0], high=limits[1]), TOO_FEW
+        ends.append(found[place])
+    estimate = float(solved.values[2]) / count
+    return EstimateInterval(estimate=min(max(estimate, ends[0]), ends[1]), low=ends[0], high=ends[1]), ""
+
+
+def sum_of(solve: Solve, records: Sequence[Factor], numbers: ValueRange, reach: Reach) -> tuple[EstimateInterval, str]:
+    """The sum of midpoints, from that of lower to that of upper ends, each with its noise; what is no number adds nothing."""
+    low, high = np.nan_to_num(numbers.low), np.nan_to_num(numbers.high)
+    solved = solve([[*records, (numbers.place, vector)] for vector in (low, high, (low + high) / 2)])
+    sds = np.sqrt(np.maximum(np.diagonal(solved.covariance), 0.0)).tolist()
+    ends = solved.values[0] - reach.of(sds[0]), solved.values[1] + reach.of(sds[1])
+    found = EstimateInterval(estimate=float(solved.values[2]), low=float(ends[0]), high=float(ends[1]), sd=sds[2])
+    alone = reach.of(sds[2])
+    return found, f"do not use: noise alone reaches {alone:.0f}" if abs(solved.values[2]) < alone else ""
+
+
+def quantile_of(
+    solve: Solve, records: Sequence[Factor], numbers: ValueRange, reach: Reach, q: float, *, sampled: bool
+) -> tuple[EstimateInterval, str]:
+    """The values between which the quantile lies, found by the intervals of the shares below; a bin counts with its ends."""
+    order, steps = _steps(numbers)
+    solved = solve([[*records, (numbers.place, vector)] for vector in steps])
+    total = float(solved.values[-1])
+    contrast = np.hstack((np.eye(len(order)), np.full((len(order), 1), -q)))
+    below = contrast @ solved.values
+    variances = np.einsum("ij,jk,ik->i", contrast, solved.covariance, contrast)
+    variances += max(total, 0.0) * q * (1 - q) if sampled else 0.0
+    below[-1], variances[-1] = max(below[-1], 0.0), max(variances[-1], 0.0)  # all records lie below the last end
+    chosen = np.flatnonzero(quantile_bins(below, np.sqrt(np.maximum(variances, 0.0)), reach))
+    few = total <= reach.of(math.sqrt(max(float(solved.covariance[-1, -1]), 0.0)))
+    return _among(numbers, order, [] if few else chosen, solved.values[:-1], q)
+
+
+def quantile_between(
+    count: Count, records: Sequence[Factor], numbers: ValueRange, reach: Reach, q: float
+) -> tuple[EstimateInterval, str]:
+    """The same from intervals of counts, as of records that were measured together with others.
+
+    Value j is left out where fewer than q of the records lie up to it even if as many do as may, or more than q below it. Of
+    the probability one half is for the number of records, and a quarter for each of these two.
+    """
+    order, steps = _steps(numbers)
+    found = [count([*records, (numbers.place, vector)], reach.each) for vector in steps]
+    low, high = (np.array([getattr(one, end) for one in found], np.float64) for end in ("low", "high"))
+    up_to = high[:-1] >= q * low[-1]
+    below = np.concatenate(([True], low[:-2] <= q * high[-1]))
+    up_to[-1] = True
+    few = low[-1] <= 0
+    counts = np.array([one.estimate or 0.0 for one in found[:-1]])
+    return _among(numbers, order, [] if few else np.flatnonzero(up_to & below), counts, q)
+
+
+def _steps(numbers: ValueRange) -> tuple[Integers, list[Floats]]:
+    """The codes that are numbers, in order, and weights of all up to each of them; the last ones are of all numbers."""
+    known = np.isfinite(numbers.low)
+    order = np.argsort(np.where(known, numbers.low, np.inf), kind="stable")[: int(known.sum())]
+    steps = []
+    for place in range(len(order)):
+        upto = np.zeros(len(known))
+        upto[order[: place + 1]] = 1.0
+        steps.append(upto)
+    return order, [*steps, known.astype(np.float64)]
+
+
+def _among(
+    numbers: ValueRange, order: Integers, chosen: Sequence[int] | Integers, counts: Floats, q: float
+) -> tuple[EstimateInterval, str]:
+    """The quantile among the chosen values of an order, by counts up to each value."""
+    lows, highs = numbers.low[order], numbers.high[order]
+    if not len(chosen):
+        return EstimateInterval(estimate=None, low=float(lows[0]), high=float(highs[-1])), TOO_FEW
+    counts = np.maximum.accumulate(np.clip(counts, 0.0, None))
+    place = min(int(np.searchsorted(counts, q * counts[-1])), len(order) - 1)
+    before = counts[place - 1] if place else 0.0
+    part = (q * counts[-1] - before) / (counts[place] - before) if counts[place] > before else 0.5
+    low, high = float(lows[chosen[0]]), float(highs[chosen[-1]])
+    estimate = float(lows[place] + part * (highs[place] - lows[place]))
+    return EstimateInterval(estimate=min(max(estimate, low), high), low=low, high=high), ""

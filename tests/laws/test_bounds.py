@@ -1,0 +1,168 @@
+"""Counts outside measured sets: bounds that hold whatever columns have in common, as narrow as exact counts allow."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+from scipy.stats import binom
+
+from marginweave.answers.bounds import KnownSums, subset_sums
+from marginweave.answers.codes import ValueRange
+from marginweave.answers.intervals import EstimateInterval, Reach
+from marginweave.answers.least_squares import LeastSquares
+from marginweave.answers.marginals import MarginalAnswers
+from marginweave.answers.model import ModelAnswers, ModelSpread, Stack
+from marginweave.answers.outside import count_outside
+from marginweave.answers.rules import NO_RULES, RuledOut
+from marginweave.configuration.question import Question
+from marginweave.estimate.mixture.model import Mixture
+from marginweave.measurements.tables import Mask
+from tests.support.dense_least_squares import Survey
+
+FALSE_ALARM = 1e-6
+REACH = Reach(level=0.95)
+TRIPLES = Survey(
+    sizes=(2, 2, 2, 2),
+    sets=(
+        *(((a,), 10.0, False) for a in range(4)),
+        *((c, 10.0, False) for c in itertools.combinations(range(4), 3)),
+    ),
+    merged=((0, 1),) * 4,
+)
+ALL_C = {"c": ["1"]}
+ALL = {axis: np.array([[0.0, 1.0]]) for axis in range(4)}
+CELLS = np.indices((2, 2, 2, 2)).sum(axis=0)
+
+
+def _asked(squares: LeastSquares, rules: RuledOut = NO_RULES, **changes: Any) -> EstimateInterval:
+    """The records that have 1 in all four columns; a model in which nothing depends."""
+    model = Mixture.of(np.ones(1), [np.full((1, 2), 0.5)] * 4, (2,) * 4, 1600.0, [])
+    given = {
+        "measured": squares.measured,
+        "model": model,
+        "codes": [np.arange(2)] * 4,
+        "inside": [],
+        "noise": None,
+        "spread": lambda: pytest.fail("nothing asks how far the model may be off"),
+    }
+    return count_outside(squares, ModelAnswers(**{**given, **changes}), rules, ALL, REACH)
+
+
+@pytest.mark.parametrize(("conditions", "known"), [(2, 1), (3, 2), (4, 2), (4, 3)])
+def test_bounds_of_exact_counts_are_the_best_ones(conditions: int, known: int) -> None:
+    """What the tables with these counts have least and most of, by the program over tables; two cells may be forbidden."""
+    rng, cells = np.random.default_rng(conditions + known), 2**conditions
+    for forbidden in (0, 2):
+        table = rng.integers(0, 50, cells).astype(np.float64)
+        possible = np.ones(cells, np.bool_)
+        possible[rng.choice(cells, forbidden, replace=False)] = False
+        table[~possible] = 0.0
+        sums = subset_sums(conditions, [s for s in range(cells) if s.bit_count() <= known])
+        counts = sums @ table
+        given = KnownSums(sums=sums, low=counts, high=counts, covariance=np.zeros((len(sums),) * 2), possible=possible)
+        asked = np.arange(cells) == cells - 1
+        limits = [(0, None if there else 0) for there in possible]
+        best = [
+            sign * linprog(sign * asked.astype(float), A_eq=sums, b_eq=counts, bounds=limits).fun for sign in (1, -1)
+        ]
+        assert np.allclose(given.bounds(asked.astype(np.float64), REACH), best, atol=1e-6)
+
+
+@pytest.mark.parametrize("odd", [0.0, 200.0])
+def test_a_truth_at_the_end_of_its_bounds_is_covered(odd: float) -> None:
+    """A parity of four columns, which no triple shows: 400 or none where the model has 100; false alarms 1e-6."""
+    rng, hits, number = np.random.default_rng(4), 0, 60
+    table = np.where(CELLS % 2 == 0, 200.0 - odd, odd)
+    for _ in range(number):
+        found = _asked(TRIPLES.measure(table, rng))
+        hits += found.low <= table[1, 1, 1, 1] <= found.high
+        assert found.low <= 100 <= found.high
+        assert found.estimate == 100
+    assert hits >= binom.ppf(FALSE_ALARM, number, 0.95)
+
+
+def test_noise_makes_bounds_wider_and_no_more_than_that() -> None:
+    """Where two cells are all but empty, one even and one odd, exact triples leave nothing open: what is left is noise."""
+    table = np.full((2, 2, 2, 2), 300.0)
+    table[0, 0, 0, 0] = table[0, 0, 0, 1] = 0.0
+    rng, hits, widths = np.random.default_rng(5), 0, []
+    for _ in range(60):
+        found = _asked(TRIPLES.measure(table, rng))
+        hits += found.low <= 300 <= found.high
+        widths.append(found.high - found.low)
+    assert hits >= binom.ppf(FALSE_ALARM, 60, 0.95)
+    assert np.mean(widths) < 200  # 600 without the triples
+
+
+def test_where_sets_were_chosen_the_model_stands_in_for_those_that_were_not() -> None:
+    """Of single columns alone, half of all may be anywhere; pairs of a model of known misfit leave less."""
+    alone = Survey(sizes=(2, 2, 2, 2), sets=TRIPLES.sets[:4], merged=TRIPLES.merged)
+    squares = alone.measure(np.full((2, 2, 2, 2), 100.0), np.random.default_rng(6))
+    free = _asked(squares)
+    model = Mixture.of(np.ones(1), [np.full((1, 2), 0.5)] * 4, (2,) * 4, 1600.0, [])
+    narrow = [
+        _asked(
+            squares,
+            noise=1.0,
+            spread=lambda tau=tau: ModelSpread(
+                stack=Stack.of(model, [model]), misfit={"outside": {"2": tau}, "inside": {}}
+            ),
+        )
+        for tau in (0.0001, 0.01)
+    ]
+    ends = [one.high - one.low for one in (*narrow, free)]
+    assert ends[0] < ends[1] < ends[2]
+    assert ends[2] > 700
+
+
+def test_what_nothing_tells_of_is_not_claimed() -> None:
+    """Of four columns a count has bounds that hold, a share and a median too; a mean is the model's guess, and says so."""
+    model = Mixture.of(np.ones(1), [np.full((1, 2), 0.5)] * 4, (2,) * 4, 1600.0, [])
+    squares = TRIPLES.measure(np.where(CELLS % 2 == 0, 200.0, 0.0), np.random.default_rng(8))
+    spread = ModelSpread(stack=Stack.of(model, [model]), misfit={"outside": {"3": 0.01}, "inside": {}})
+    modelled = ModelAnswers(
+        measured=squares.measured,
+        model=model,
+        codes=[np.arange(2)] * 4,
+        inside=[],
+        noise=None,
+        spread=lambda: spread,
+    )
+    answers = MarginalAnswers(
+        squares=squares, codes=cast("Any", None), axes=TRIPLES.axes, sets=(), model=lambda: modelled
+    )
+    where, numbers = [(axis, np.array([0.0, 1.0])) for axis in range(1, 4)], np.array([3.0, 7.0])
+    all_four = [(0, np.array([0.0, 1.0])), *where]
+    count, share = (
+        answers.said(Question(**asked), all_four, [], None) for asked in ({}, {"share": True, "where": ALL_C})
+    )
+    values = ValueRange(place=0, low=numbers, high=numbers)
+    median, mean = (answers.said(Question(**{asked: "c"}), where, [], values) for asked in ("median", "mean"))
+    assert [one.how for one in (count, share, median, mean)] == ["bounds", "bounds", "bounds", "model"]
+    assert [one.claimed for one in (count, share, median, mean)] == [True, True, True, False]
+    assert "nothing says how often" in mean.flag
+    assert count.found is not None
+    assert count.found.low <= 200 <= count.found.high
+    assert median.found is not None
+    assert (median.found.low, median.found.high) == (3, 7)
+    assert median.flag == "do not use: it may be anything"
+
+
+def test_what_a_rule_forbids_holds_nobody() -> None:
+    """Rules of two columns: exact zeros tighten the bounds of others, and leave out impossible codes."""
+    mask = Mask(attributes=(0, 1), allowed=np.array([[True, True], [True, False]]))
+    rules = RuledOut(masks=(mask,), axes={a: (a, np.arange(2)) for a in range(4)}, sizes=(2,) * 4)
+    yes, both = np.array([False, True]), np.array([True, True])
+    assert not rules.allow({0: yes, 1: yes, 2: both})
+    assert rules.allow({0: yes, 2: yes})
+    assert rules.possible({0: yes, 1: both, 2: both})[1].tolist() == [True, False]
+    assert rules.possible_codes(2, both, {0: yes}).tolist() == [True, True]
+    table = np.full((2, 2, 2, 2), 100.0)
+    table[1, 1] = 0.0
+    pairs = Survey(sizes=(2, 2, 2, 2), sets=TRIPLES.sets[:4], merged=TRIPLES.merged)
+    squares = pairs.measure(table, np.random.default_rng(7))
+    assert _asked(squares, rules).high == 0 < _asked(squares).high
