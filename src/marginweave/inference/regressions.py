@@ -69,9 +69,8 @@ def _check_noise(fit: Fit, names: Sequence[str]) -> None:
     """Refuse what the noise does not carry; raises InputError."""
     if fit.noise > MOST_NOISE:
         raise InputError(
-            f"the noise of this release does not carry the regression: it is {fit.noise:.1f} times what tells "
-            f"{names[fit.column]!r} apart from the other columns, where at most {MOST_NOISE:g} is answered; leave "
-            "that column out, or have rare values count as others do in `values`"
+            f"the noise is {fit.noise:.1f} times what tells {names[fit.column]!r} apart from the other columns, more than a "
+            "regression carries; leave that column out, or have rare values count as others do in `values`"
         )
 
 
@@ -127,7 +126,7 @@ def _term(opened: Modelled, place: int, column: str, scores: Floats) -> Term:
         together = [label for label, one in zip(labels, several.tolist(), strict=True) if one]
         raise InputError(
             f"{within / around:.0%} of the variance of {column!r} lies between values that were measured together "
-            f"({listed(together)}), and no count says which of them a record has beside other columns; have them "
-            "count the same in `values`, or leave the column out"
+            f"({listed(together)}), which are not known beside other columns; have them count the same in `values`, or "
+            "leave the column out"
         )
     return Term(place=place, axis=part.axis, weights=of_model[:, part.blocks], of_model=of_model)

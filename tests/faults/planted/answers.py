@@ -6,6 +6,8 @@ from tests.faults.fault import Fault
 
 _DENSE = "tests/laws/test_answers.py::test_estimate_and_variance_are_those_of_the_dense_system"
 
+_REJECTED = "tests/laws/test_independent_columns.py::test_independent_columns_are_rejected_as_often_as_said"
+
 _SETS = "tests/laws/test_drawn_sets.py::test_sets_vary_around_what_was_measured_as_noise_and_sampling_do"
 
 FAULTS = (
@@ -57,6 +59,20 @@ FAULTS = (
         text="spread += sampling * self.start * scores.T @ scores",
         instead="spread += min(sampling, 1.0) * self.start * scores.T @ scores",
         killed_by=("tests/laws/test_regression.py::test_intervals_cover_where_all_rows_of_a_person_are_alike",),
+    ),
+    Fault(
+        name="a test of independence forgets the noise of cells",
+        file="src/marginweave/evaluate/association_noise.py",
+        text="/ n + noise**2)",
+        instead="/ n + 1)",
+        killed_by=(_REJECTED,),
+    ),
+    Fault(
+        name="a test of independence takes rows of one person for people",
+        file="src/marginweave/evaluate/association_noise.py",
+        text="weights = 1 / (sampling * np.outer(",
+        instead="weights = 1 / (1.0 * np.outer(",
+        killed_by=(_REJECTED,),
     ),
     Fault(
         name="what rounds did not choose is taken to be as far off as what they chose",
