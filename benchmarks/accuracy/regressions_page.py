@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,13 +12,13 @@ from tests.support.places import REPOSITORY
 
 PAGE = REPOSITORY / "docs" / "inference.md"
 BEGIN, END = "<!-- regressions: begin -->\n", "<!-- regressions: end -->\n"
-_SOURCES = ("release", "sets", "records", "rows")
+_SOURCES = ("release", "records", "sampled")
 Figures = Sequence[Mapping[str, Any]]
 
 
-def write_section(figures: Iterable[Mapping[str, Any]], names: Mapping[str, Sequence[str]]) -> None:
+def write_section(figures: Figures) -> None:
     """Put the tables in their place on the page."""
-    write_between(BEGIN, END, section(list(figures), names))
+    write_between(BEGIN, END, section(figures))
 
 
 def write_between(begin: str, end: str, lines: Iterable[str]) -> None:
@@ -27,40 +28,67 @@ def write_between(begin: str, end: str, lines: Iterable[str]) -> None:
     PAGE.write_text(f"{before}{begin}\n{chr(10).join(lines)}\n\n{end}{after}", encoding="utf-8")
 
 
-def section(figures: Figures, names: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """A table a study, kind and epsilon, a line a coefficient, and the mean."""
-    cells = sorted(
-        {(f["study"], f["kind"], f["epsilon"]) for f in figures}, key=lambda cell: (cell[0] != "affairs", cell)
+def section(figures: Figures) -> Iterator[str]:
+    """A line a regression and epsilon, with the means of all."""
+    yield from header(
+        "population|regression|epsilon|samples|refused|`regression` covers|worst coefficient|published records cover"
+        "|the rows cover|width: `regression` / rows|CPU s"
     )
-    for study, kind, epsilon in cells:
-        some = [f for f in figures if (f["study"], f["kind"], f["epsilon"]) == (study, kind, epsilon)]
-        cpu = statistics.fmean(f["cpu"] for f in some)
-        yield (
-            f"**{study}, {kind}, epsilon {epsilon:g}**: {len(some)} samples of {some[0]['settings']['rows']:,} rows, "
-            f"{cpu:.1f} CPU s a regression.\n"
-        )
-        covers = "`regression` covers|several tables cover|published records cover|the rows cover"
-        yield from header(f"coefficient|truth|{covers}|width: `regression` / rows|width: several tables / rows")
-        places = range(len(names[study]))
-        for place in places:
-            shares = " | ".join(_percent(_covered(some, source, [place])) for source in _SOURCES)
-            widths = " | ".join(f"{_wider(some, source, place):.2f}" for source in _SOURCES[:2])
-            yield f"| {names[study][place]} | {some[0]['truth'][place]:.3f} | {shares} | {widths} |"
-        shares = " | ".join(_percent(_covered(some, source, places)) for source in _SOURCES)
-        yield f"| **mean** | | {shares} | | |\n"
+    cells = dict.fromkeys((f["population"], f["study"], f["epsilon"]) for f in figures)
+    for epsilon in sorted({cell[2] for cell in cells}):
+        shares = list[float]()
+        for name, study, _ in sorted(cell for cell in cells if cell[2] == epsilon):
+            some = [f for f in figures if (f["population"], f["study"], f["epsilon"]) == (name, study, epsilon)]
+            answered = [f for f in some if "refused" not in f]
+            if not answered:
+                yield f"| {name} | {study} | {epsilon:g} | {len(some)} | {len(some)} | | | | | | |"
+                continue
+            covered = " | ".join(_percent(statistics.fmean(_hits(answered, source))) for source in _SOURCES[1:])
+            shares.append(statistics.fmean(_hits(answered, "release")))
+            cpu = statistics.fmean(f["cpu"] for f in answered)
+            yield (
+                f"| {name} | {study} | {epsilon:g} | {len(some)} | {len(some) - len(answered)} | {_percent(shares[-1])} "
+                f"| {_percent(_worst(answered))} | {covered} | {_wider(answered):.2f} | {cpu:.1f} |"
+            )
+        yield f"| **mean** | | {epsilon:g} | | | {_percent(statistics.fmean(shares))} | | | | | |"
 
 
-def _covered(figures: Figures, source: str, places: Iterable[int]) -> float:
-    chosen = [(f, place) for place in places for f in figures]
-    return statistics.fmean(f[source][1][place] <= f["truth"][place] <= f[source][2][place] for f, place in chosen)
+def _hits(figures: Figures, source: str) -> list[bool]:
+    """Whether each interval covers the truth."""
+    found = list[bool]()
+    for figure in figures:
+        if figure[source] is not None:
+            _, lows, highs = figure[source]
+            found += [low <= truth <= high for low, truth, high in zip(lows, figure["truth"], highs, strict=True)]
+    return found
 
 
-def _wider(figures: Figures, source: str, place: int) -> float:
-    return statistics.median(_width(f, source, place) / _width(f, "rows", place) for f in figures)
+def _worst(figures: Figures) -> float:
+    """The least coverage of a coefficient that at least half of the samples have."""
+    names = Counter(name for figure in figures for name in figure["names"])
+    shares = list[float]()
+    for name, times in names.items():
+        if times >= len(figures) / 2:
+            own = [_of_coefficient(figure, name) for figure in figures if name in figure["names"]]
+            shares.append(statistics.fmean(own))
+    return min(shares)
 
 
-def _width(figure: Mapping[str, Any], source: str, place: int) -> float:
-    return float(figure[source][2][place] - figure[source][1][place])
+def _of_coefficient(figure: Mapping[str, Any], name: str) -> bool:
+    place = figure["names"].index(name)
+    _, lows, highs = figure["release"]
+    return bool(lows[place] <= figure["truth"][place] <= highs[place])
+
+
+def _wider(figures: Figures) -> float:
+    """The median over all coefficients."""
+    found = list[float]()
+    for figure in figures:
+        if figure["sampled"] is not None:
+            (_, lows, highs), (_, least, most) = figure["release"], figure["sampled"]
+            widths = zip(lows, highs, least, most, strict=True)
+            found += [(high - low) / (end - start) for low, high, start, end in widths]
+    return statistics.median(found)
 
 
 def _percent(share: float) -> str:

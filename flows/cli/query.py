@@ -18,6 +18,8 @@ from .console import Home, Json, out, print_json, table_of, tell
 
 if TYPE_CHECKING:
     from marginweave.answers.answer import Answer
+    from marginweave.inference.answers import Answers
+    from marginweave.inference.independence_tests import Independence
 
 WIDTH = 100
 _MODELLED = ("bounds", "model")
@@ -58,6 +60,7 @@ def query(  # noqa: PLR0913, PLR0917 - one option for each key of a question
     Example: `marginweave query affairs-1a2b3c4d --where "age >= 30" --by religious --share`
     """
     from marginweave.configuration.question import read_condition, read_questions
+    from marginweave.inference.answers import open_answers
 
     options: dict[str, Any] = {"of": of, "level": level}
     asked = {
@@ -75,7 +78,7 @@ def query(  # noqa: PLR0913, PLR0917 - one option for each key of a question
     alone = {"": {**options, **given, "where": [read_condition(text) for text in where or ()]}}
     found = alone if questions is None else read_questions(questions, options)
     whole = "" if questions else " and ".join(where or ["all records"])
-    _show(_answers(home, released, found), as_json=as_json, as_csv=as_csv, whole=whole)
+    _show(_answers(open_answers(home, released, tell), found), as_json=as_json, as_csv=as_csv, whole=whole)
     if not (as_json or as_csv) and any(content.get("share") for content in found.values()):
         part, met = "its group" if by or questions else "all records", " and ".join(where or ["the question's `where`"])
         out.print(printable(f"A share is the part of {part} that meets: {met}."))
@@ -91,29 +94,50 @@ def table(
 ) -> None:
     """Show the counts of all combinations of one to three columns with their intervals: post-processing, free of charge.
 
-    A count that noise alone may have made is marked with *.
+    A count that noise alone may have made is marked with *. Below two columns is a test of independence that knows the noise.
 
     Example: `marginweave table affairs-1a2b3c4d age children`
     """
     if len(columns) > 3:
         raise InputError("table shows one to three columns; use query --by for more")
-    answers = _answers(home, released, {"": {"by": columns, "level": level}})
-    if as_json or as_csv or len(columns) == 1:
-        _show(answers, as_json=as_json, as_csv=as_csv)
+    if as_json and as_csv:
+        raise InputError("--json and --csv are two ways to print the same; use one")
+    from marginweave.inference.answers import open_answers
+
+    opened = open_answers(home, released, tell)
+    answers = _answers(opened, {"": {"by": columns, "level": level}})
+    if as_json:
+        test, says = _independence(opened, columns)
+        found = {"says": says} if test is None else asdict(test)
+        print_json({"counts": [asdict(answer) for answer in answers], "independence": found})
+    elif as_csv or len(columns) == 1:
+        _show(answers, as_json=False, as_csv=as_csv)
     else:
         _cross(answers, columns)
+        out.print(printable(_independence(opened, columns)[1]))
 
 
-def _answers(home: Path, released: str, questions: Mapping[str, Mapping[str, Any]]) -> list[Answer]:
+def _independence(opened: Answers, columns: Sequence[str]) -> tuple[Independence | None, str]:
+    """The test of independence of two columns, of the population where the rows are a sample; and what it says, or why not."""
+    from marginweave.inference.independence_tests import NAIVE, answer_independence
+
+    resampled = opened.codes.configuration.resize is not None
+    try:
+        found = answer_independence(opened, columns, "table" if resampled else "population", "--")
+    except InputError as error:
+        return None, f"No test of independence: {error}. {NAIVE}"
+    return found, found.says
+
+
+def _answers(opened: Answers, questions: Mapping[str, Mapping[str, Any]]) -> list[Answer]:
     """All answers to questions by what they are called, "" the one of the options.
 
     Prints why a question is refused. Raises InputError where one is, or where a release has none of the answers.
     """
     from marginweave.configuration.question import read_question
-    from marginweave.inference.answers import open_answers
 
-    opened, refused = open_answers(home, released, tell), 0
     answers: list[Answer] = []
+    refused = 0
     for name, content in questions.items():
         try:
             answers += opened.ask(read_question(content, "" if name else "--"))

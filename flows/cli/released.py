@@ -65,7 +65,7 @@ def synthesize(
         from marginweave.runs.lookup import release_folder
 
         written = write_sets(
-            home, to or Path("sets"), draw_sets(release_folder(home, run_name), column or [], sets, of, seed)
+            home, to or Path("sets"), draw_sets(release_folder(home, run_name), column or [], sets, of, seed, "--")
         )
     else:
         from marginweave.runs.published import regenerate_records

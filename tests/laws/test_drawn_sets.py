@@ -39,16 +39,16 @@ def _independent_records() -> np.ndarray:
 CONTRASTS = (((0, 2), np.outer([-1, -1, 1, 1], [-1, 1])), ((0, 1), np.outer([1, 0, 0, -1], [1, 0, -1])))
 
 
-@pytest.mark.parametrize("population", [True, False])
-def test_sets_vary_around_what_was_measured_as_noise_and_sampling_do(population: bool) -> None:
-    """Mean and variance of two contrasts over 200 sets; each bound has a false alarm of 1e-6.
+@pytest.mark.parametrize("sampling", [0.0, 1.0, 4.0])
+def test_sets_vary_around_what_was_measured_as_noise_and_sampling_do(sampling: float) -> None:
+    """Mean and variance of two contrasts over 200 sets; each bound has a false alarm of 1e-6. Four rows a person count as such.
 
     The model is independent, so a set that was centred at the model would be dozens of deviations away.
     """
     rng, shares = np.random.default_rng(7), _table()
     squares = SURVEY.measure(np.rint(shares * ROWS), rng)
     drawn = DrawnTables.of(squares, _independent_records(), COLUMNS)
-    sets = [*drawn.draw(SETS, np.random.default_rng(2), population=population)]
+    sets = [*drawn.draw(SETS, np.random.default_rng(2), sampling=sampling)]
     for (a, b), contrast in CONTRASTS:
         found = [contrast[one[:, a], one[:, b]].mean() * ROWS for one in sets]
         weights = {a: np.eye(SIZES[a]).repeat(SIZES[b], axis=0), b: np.tile(np.eye(SIZES[b]), (SIZES[a], 1))}
@@ -56,7 +56,7 @@ def test_sets_vary_around_what_was_measured_as_noise_and_sampling_do(population:
         flat = contrast.ravel()
         center, p = flat @ known.values * ROWS / squares.total[0], shares.sum(axis=3 - a - b).ravel()
         of_rows = ROWS * (p @ flat**2 - (p @ flat) ** 2)
-        variance = flat @ known.covariance @ flat + of_rows / LARGER + population * of_rows
+        variance = flat @ known.covariance @ flat + of_rows / LARGER + sampling * of_rows
         assert abs(np.mean(found) - center) < norm.isf(FALSE_ALARM / 2) * math.sqrt(variance / SETS)
         ratio = float(np.var(found, ddof=1)) / variance * (SETS - 1)
         assert chi2.ppf(FALSE_ALARM, SETS - 1) < ratio < chi2.isf(FALSE_ALARM, SETS - 1)

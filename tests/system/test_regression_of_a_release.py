@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from decimal import Decimal
 from pathlib import Path
@@ -17,11 +18,11 @@ from statsmodels.discrete.discrete_model import MNLogit
 from marginweave import Release
 from marginweave.accounting.accounts import Account
 from marginweave.base.errors import InputError
-from marginweave.inference import analyse, combine, regression, synthetic_sets
+from marginweave.inference import analyse, combine, independence, regression, synthetic_sets
 from marginweave.ledger import Ledger
 from marginweave.released.statement import PrivacyStatement
 from tests.support.command_line import CommandLine
-from tests.support.people_table import people
+from tests.support.people_table import people, visits
 from tests.support.plain_runs import run_plainly
 
 pytestmark = pytest.mark.system
@@ -64,7 +65,7 @@ def test_regressions_of_a_release(alone: CommandLine, monkeypatch: pytest.Monkey
         (("sex", ["region", "region"]), "named twice"),
         (
             ("sex", ["grade", "age"]),
-            "no measured set together; leave one out. Measured are: sex, region, grade; sex, age",
+            "in no measured set together: 'grade' and 'age'; leave columns out. Nearest sets: sex, age; sex, region, grade",
         ),
     ):
         with pytest.raises(InputError, match=message):
@@ -122,7 +123,7 @@ def test_synthetic_sets_of_a_release(alone: CommandLine, monkeypatch: pytest.Mon
         ({"columns": "sex"}, r"^columns \(str\) must be list or tuple; write"),
         ({"of": "rows"}, r"^of \(rows\) must be population or table$"),
         ({"columns": []}, "no measured set together"),
-        ({"columns": ["grade", "age"]}, "no measured set together; leave one out. Measured are:"),
+        ({"columns": ["grade", "age"]}, "in no measured set together: 'grade' and 'age'; leave columns out. Nearest"),
         ({"columns": ["sex", "sex"]}, "named twice"),
     ):
         with pytest.raises(InputError, match=message):
@@ -136,6 +137,50 @@ def test_synthetic_sets_of_a_release(alone: CommandLine, monkeypatch: pytest.Mon
     assert [*pd.read_csv(to / "set-01.csv")] == ["sex", "grade"]
     for wrong in (named[:4], ("--sets", "5", "--records", "5", *named), ("--sets", "5", *named)):
         assert alone("synthesize", "r", *wrong).returncode == 2
+
+
+def test_rows_of_one_person_are_kept_together(alone: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By default numbers are of the population of persons: wider than of rows, never refused for several rows a person."""
+    ledger = Path(alone.variables["MARGINWEAVE_LEDGER"])
+    monkeypatch.setenv("MARGINWEAVE_LEDGER", str(ledger))
+    unit = {"column": "person", "max_records": 3}
+    account = Account(
+        dataset="people", epsilon=Decimal(9), delta=Decimal("1e-5"), unit="subject:person", neighbors="add-remove"
+    )
+    Ledger.create(ledger).accounts.open(account, actor="steward")
+    measured = {"method": "marginals", "cliques": [["sex", "grade"], ["region", "grade"]]}
+    config = visits(
+        alone.home, privacy__epsilon=8.0, privacy__unit=unit, aggregate=measured, columns__grade__missing=[]
+    )
+    place = run_plainly(alone.home, config, "r") / "release"
+    scores = {"sex": {"(missing)": 0.5, "f": 0, "m": 1}}
+    found, table = (regression(place, "grade", ["sex"], of=of, values=scores).table for of in ("population", "table"))
+    assert (found["sd"] > 1.5 * table["sd"]).all()
+    sets, of_table = (analyse(place, ["sex", "grade"], _slope, of=of).table for of in ("population", "table"))
+    assert (sets["sd"] > 1.5 * of_table["sd"]).all()
+    tested = independence(place, "sex", "grade")
+    assert tested.p >= independence(place, "sex", "grade", of="table").p
+    assert (
+        "the persons are a simple random sample of, with at most 3 rows each. Rows of one person are kept"
+        in tested.says
+    )
+    shown = alone("table", "r", "sex", "grade")
+    assert "Test of independence that knows the noise: p = " in " ".join(shown.stdout.split())
+    assert "takes their noise for association" in " ".join(shown.stdout.split())
+    of_file = json.loads(alone("table", "r", "sex", "grade", "--json").stdout)
+    assert of_file["independence"]["p"] == tested.p
+    assert len(of_file["counts"]) == len([*Release.open(place).query(by=["sex", "grade"]).index])
+    apart = json.loads(alone("table", "r", "sex", "region", "--json").stdout)["independence"]
+    assert [*apart] == ["says"]
+    assert apart["says"].startswith("No test of independence: sex, region are in no measured set together.")
+    refused = alone("synthesize", "r", "--sets", "5", "--of", "rows", "--to", str(alone.home.with_name("x")))
+    assert "--of (rows) must be population or table" in refused.stderr
+    for wrong, message in (
+        (("sex", "sex"), "it takes two columns"),
+        (("sex", "town"), "'town' was not counted by itself"),
+    ):
+        with pytest.raises(InputError, match=message):
+            independence(place, *wrong)
 
 
 def test_no_regression_without_a_model(alone: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -130,6 +130,17 @@ class LeastSquares:
         parts = ([self.measured.parts[number] for number in some] for some in together)
         return max(parts, key=lambda own: math.prod(part.size for part in own))
 
+    def pooled(self, axes: Iterable[int]) -> tuple[list[Part], Floats, float]:
+        """The finest parts over which a table has all of these axes, in their order, with what all tables say of their counts.
+
+        And the variance of the noise of a cell. Raises NotMeasuredError.
+        """
+        axes = [*axes]
+        parts = sorted(self.divided(axes), key=lambda part: axes.index(part.axis))
+        numbers = [self.measured.parts.index(part) for part in parts]
+        table, precision = self._pool(tuple(sorted(numbers)))
+        return parts, table.transpose(np.argsort(np.argsort(numbers))), 1 / precision
+
     def _trace(self, weights: Weights, signature: tuple[int, ...]) -> float:
         return float(np.trace(self._solved([(weights, signature)]).covariance))
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.evaluate.association_noise import dependence
+from marginweave.evaluate.association_noise import CHANCE, dependence
 from marginweave.evaluate.cells import Cells, Comparison, FloatArray
 from marginweave.evaluate.tallies import Attributes
 from marginweave.measurements.combinations import IntArray
@@ -55,8 +55,7 @@ def association(
         v, information, ranks = zip(*sides, strict=True)
         known = above.get(cells.numbering.attributes, True)
         if not isinstance(known, bool):
-            found, limit = dependence(*_occupied(rows, columns, cells.reference, kept), known)
-            known = found > limit
+            known = dependence(*_occupied(rows, columns, cells.reference, kept), known).p < CHANCE
         if known or v[0] is None:
             return v, information, ranks, False
         return (None, v[1]), (None, information[1]), (None, ranks[1]), True

@@ -17,7 +17,7 @@ from marginweave.counts.rounds import expected_noise
 from marginweave.estimate.consistency import Holders
 from marginweave.estimate.intervals import LEVEL, project
 from marginweave.estimate.marginals import cell_deviations, compression_of
-from marginweave.evaluate.association_noise import dependence
+from marginweave.evaluate.association_noise import CHANCE, dependence
 from marginweave.evaluate.cells import Records, Released, number_set
 from marginweave.evaluate.tallies import Numbering, Tally
 from marginweave.measurements.combinations import Aggregates, Level, LevelNoise
@@ -109,8 +109,7 @@ def dependent_pairs(marginals: Marginals) -> dict[Clique, bool]:
     for pair in (columns for columns in cell_deviations(wider) if len(columns) == 2):
         table, sigma = _combined([wider[i] for i in holders.of(pair)], pair)
         rows, columns = np.indices(table.shape).reshape(2, -1)
-        distance, limit = dependence(rows, columns, table.ravel(), sigma, signed=True)
-        found[pair] = distance > limit
+        found[pair] = dependence(rows, columns, table.ravel(), sigma, signed=True).p < CHANCE
     return found
 
 

@@ -1,4 +1,4 @@
-"""Numbers with intervals from a release alone: `regression`, `analyse`, `synthetic_sets` and `combine`."""
+"""Inference from a release alone: `regression`, `independence`, `analyse`, `synthetic_sets` and `combine`."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -7,10 +7,11 @@ if TYPE_CHECKING:
     from marginweave.inference.analyses import Coefficients as Coefficients
     from marginweave.inference.analyses import analyse as analyse
     from marginweave.inference.analyses import combine as combine
+    from marginweave.inference.analyses import independence as independence
     from marginweave.inference.analyses import regression as regression
     from marginweave.inference.analyses import synthetic_sets as synthetic_sets
 
-__all__ = ["Coefficients", "analyse", "combine", "regression", "synthetic_sets"]
+__all__ = ["Coefficients", "analyse", "combine", "independence", "regression", "synthetic_sets"]
 
 
 def __getattr__(name: str) -> Any:

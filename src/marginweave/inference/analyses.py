@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from marginweave.answers.least_squares import Estimates
+    from marginweave.inference.independence_tests import Independence
     from marginweave.inference.normal_regression import Kind
 
 Numbers = NDArray[np.float64]
@@ -84,6 +85,32 @@ def regression(
     asked = Regression(target=target, columns=tuple(columns), kind=kind, of=of, values=values or {}, level=level)
     names, found, half = answer_regression(Release.open(release).place, asked)
     return _coefficients(names, found, half, level)
+
+
+def independence(
+    release: str | Path, one: str, other: str, *, of: Literal["population", "table"] = "population"
+) -> Independence:
+    """Whether two columns of a release depend on each other, by a chi-square test that knows the noise.
+
+    Where a person has up to m rows, rows of one person are kept together: the test is of the population of persons, and
+    its p is no smaller than it should be. A usual test of synthetic records or of released counts takes noise for
+    association.
+
+    Args:
+        release: a folder with privacy.json and measurements.parquet, or the name of a run.
+        one: a column.
+        other: another one, in a measured set with it.
+        of: whether it tests the population that the rows (or the persons) are a simple random sample of, or whether the
+            association of the rows themselves is more than noise.
+
+    Raises:
+        InputError: an argument is none of these. The columns are in no measured set together. The rows are no sample.
+    """
+    from marginweave.inference.answers import read_answers
+    from marginweave.inference.independence_tests import answer_independence
+    from marginweave.inference.opened import Release
+
+    return answer_independence(read_answers(Release.open(release).place), (one, other), of)
 
 
 def synthetic_sets(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from marginweave.answers.codes import MISSING
-from marginweave.answers.least_squares import LeastSquares
+from marginweave.answers.least_squares import LeastSquares, NotMeasuredError
 from marginweave.answers.marginals import MarginalAnswers
 from marginweave.answers.merged import FEWEST
 from marginweave.answers.tables import Part
@@ -22,18 +23,23 @@ from marginweave.publish.reader import PublishedRelease
 from marginweave.records.mixture import sample_mixture
 from marginweave.records.release import estimation_input
 
+_SHOWN = 3
 RECORDS = 20_000
 """Records of the model that are weighted; with 4,000 the intervals of the benchmark were the same within 2 %."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Modelled:
-    """Measured tables and the fitted model of a release; `merged` has the model's code of each code of an attribute."""
+    """Measured tables and the fitted model of a release; `merged` has the model's code of each code of an attribute.
+
+    A subject has up to `rows_a_subject` rows.
+    """
 
     answers: MarginalAnswers
     squares: LeastSquares
     model: Mixture
     merged: Sequence[Integers]
+    rows_a_subject: int
     seed: int
 
     def records(self, generator: np.random.Generator) -> Records:
@@ -86,33 +92,52 @@ class Modelled:
             return None
         return (own.low + own.high) / 2
 
-    @property
-    def not_together(self) -> InputError:
-        """What to say where two columns are in no measured set."""
-        sets = "; ".join(", ".join(own) for own in self.answers.sets)
-        return InputError(f"two of the columns are in no measured set together; leave one out. Measured are: {sets}")
+    def not_together(self, columns: Sequence[str]) -> InputError:
+        """What to say where two of these columns are in no measured set, or are in sets that divide them otherwise."""
+        places, apart = dict(zip(columns, self.places(columns), strict=True)), list[str]()
+        for one, other in itertools.combinations(columns, 2):
+            try:
+                self.squares.divided({self.answers.axes[places[name]][0] for name in (one, other)})
+            except NotMeasuredError:
+                apart.append(f"{one!r} and {other!r}")
+        if not apart:
+            return InputError(
+                f"some of {listed([*columns])} were measured together over other values than alone; leave one out"
+            )
+        near = sorted(self.answers.sets, key=lambda own: (-len({*columns} & {*own}), len(own)))[:_SHOWN]
+        sets, more = "; ".join(", ".join(own) for own in near), len(apart) - _SHOWN
+        said = ", ".join(apart[:_SHOWN]) + (f", and {more} pairs more" if more > 0 else "")
+        return InputError(f"in no measured set together: {said}; leave columns out. Nearest sets: {sets}")
 
 
-def open_modelled(place: Path, of: str, what: str) -> Modelled:
-    """The release in the folder `place`, for `what` is asked of it. DP: post-processing.
+def setting(name: str, value: str, prefix: str) -> str:
+    """How a user writes this: an option where it has a prefix, else an argument in Python."""
+    return f"{prefix}{name} {value}" if prefix else f'{name}="{value}"'
+
+
+def open_modelled(place: Path, of: str, what: str, prefix: str = "") -> Modelled:
+    """The release in the folder `place`, for `what` is asked of it; options of a command have a prefix. DP: post-processing.
 
     Raises:
         InputError: the folder has no complete release or no model, or its rows are no sample of a population.
     """
     if of not in ("population", "table"):
-        raise InputError(f"of ({of}) must be population or table")
+        raise InputError(f"{prefix}of ({of}) must be population or table")
     answers, published = read_answers(place), PublishedRelease.read(place)
     if published.mixture is None or not isinstance(answers, MarginalAnswers):
         raise InputError(f"{place} has no model.parquet, which {what}: release marginals with method mixture")
-    if of == "population" and answers.sampled:
-        raise InputError(f'of="population" is not possible: {answers.sampled}; ask of="table"')
+    configuration = published.configuration
+    if of == "population" and configuration.resize is not None:
+        asked, instead = (setting("of", one, prefix) for one in ("population", "table"))
+        raise InputError(f"{asked} is not possible: the rows were resampled (resize); ask {instead}")
     assert isinstance(answers.squares, LeastSquares)  # as `read_answers` makes them
-    _, compression = estimation_input(published.counts, published.configuration)
+    _, compression = estimation_input(published.counts, configuration)
     assert compression is not None  # marginals have one
     return Modelled(
         answers=answers,
         squares=answers.squares,
         model=published.mixture,
         merged=compression.codes,
-        seed=published.configuration.synthesize.seed,
+        rows_a_subject=configuration.stability.records,
+        seed=configuration.synthesize.seed,
     )

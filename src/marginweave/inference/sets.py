@@ -21,15 +21,17 @@ FEWEST_SETS, MOST_SETS = 5, 1000
 
 
 def draw_sets(
-    place: Path, columns: Sequence[str], sets: int, of: str, seed: int | None = None
+    place: Path, columns: Sequence[str], sets: int, of: str, seed: int | None = None, prefix: str = ""
 ) -> Iterator[pd.DataFrame]:
     """So many tables with these columns; see `marginweave.inference.synthetic_sets`. DP: post-processing.
+
+    Options of a command have the `prefix` --.
 
     Raises:
         InputError: as there.
     """
     number, seed = whole_number("sets", sets, FEWEST_SETS, MOST_SETS) or 20, whole_number("seed", seed, 0, 2**63 - 1)
-    opened = open_modelled(place, of, "sets of records need")
+    opened = open_modelled(place, of, "sets of records need", prefix)
     must_be("columns", columns, (list, tuple), '["age", "cost"]')
     columns = [*columns] or [*opened.columns]
     places = opened.places(columns)
@@ -38,8 +40,8 @@ def draw_sets(
     try:
         tables = DrawnTables.of(opened.squares, records, [opened.part(place) for place in places])
     except NotMeasuredError:
-        raise opened.not_together from None
-    drawn = tables.draw(number, generator, population=of == "population")
+        raise opened.not_together(columns) from None
+    drawn = tables.draw(number, generator, sampling=opened.rows_a_subject if of == "population" else 0.0)
     return _frames(opened, drawn, columns, places, generator)
 
 

@@ -76,14 +76,18 @@ class DrawnTables:
         return self._fitted(self._targets(None), self.model)
 
     def draw(
-        self, sets: int, generator: np.random.Generator, *, population: bool
+        self, sets: int, generator: np.random.Generator, *, sampling: float
     ) -> Iterator[Records]:  # post-processing
-        """So many tables: draws of the table, or of the population that it is a simple random sample of."""
+        """So many tables: draws of the table, or of the population that it is a sample of.
+
+        `sampling` is by what the sampling variance of so many rows counts: 0 for the table, 1 for rows that are independent
+        draws, and the most rows of a subject where these are kept together, which is no less than what they vary by.
+        """
         weights = self.weights
         for _ in range(sets):
             targets = self._targets(generator)
-            if population:
-                sample = generator.multinomial(self.rows, weights) - self.rows * weights
+            if sampling:
+                sample = np.sqrt(sampling) * (generator.multinomial(self.rows, weights) - self.rows * weights)
                 moved = (np.bincount(own.of_records, sample, len(targets[i])) for i, own in enumerate(self.margins))
                 targets = [counts + more for counts, more in zip(targets, moved, strict=True)]
             own = self._fitted(targets, np.maximum(weights, _LEAST))

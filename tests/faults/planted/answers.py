@@ -6,6 +6,8 @@ from tests.faults.fault import Fault
 
 _DENSE = "tests/laws/test_answers.py::test_estimate_and_variance_are_those_of_the_dense_system"
 
+_REJECTED = "tests/laws/test_independent_columns.py::test_independent_columns_are_rejected_as_often_as_said"
+
 _SETS = "tests/laws/test_drawn_sets.py::test_sets_vary_around_what_was_measured_as_noise_and_sampling_do"
 
 FAULTS = (
@@ -33,16 +35,44 @@ FAULTS = (
     Fault(
         name="an interval of a regression forgets half of the noise",
         file="src/marginweave/inference/normal_regression.py",
-        text="spread = reaction.T @ self.noise @ reaction",
-        instead="spread = reaction.T @ self.noise @ reaction / 4",
+        text="spread = reaction @ self.sums.covariance @ reaction.T",
+        instead="spread = reaction @ self.sums.covariance @ reaction.T / 4",
         killed_by=("tests/laws/test_regression.py::test_intervals_cover_as_often_as_they_say",),
     ),
     Fault(
         name="a regression ends where the model is",
         file="src/marginweave/inference/normal_regression.py",
-        text="weights = start * (1 + (known.values - start * z.sum(axis=1)) @ moved)",
-        instead="weights = np.full(len(records), start)",
+        text="b = b + inverse @ self._score(b, kind)",
+        instead="b = b + 0 * inverse @ self._score(b, kind)",
         killed_by=("tests/laws/test_regression.py::test_intervals_cover_as_often_as_they_say",),
+    ),
+    Fault(
+        name="a regression depends on the units of its columns",
+        file="src/marginweave/inference/normal_regression.py",
+        text="scale = np.where(scale > 0, scale, 1.0)",
+        instead="scale = np.ones_like(scale)",
+        killed_by=("tests/laws/test_regression.py::test_units_change_nothing",),
+    ),
+    Fault(
+        name="rows of one person are taken for independent draws",
+        file="src/marginweave/inference/normal_regression.py",
+        text="spread += sampling * self.start * scores.T @ scores",
+        instead="spread += min(sampling, 1.0) * self.start * scores.T @ scores",
+        killed_by=("tests/laws/test_regression.py::test_intervals_cover_where_all_rows_of_a_person_are_alike",),
+    ),
+    Fault(
+        name="a test of independence forgets the noise of cells",
+        file="src/marginweave/evaluate/association_noise.py",
+        text="/ n + noise**2)",
+        instead="/ n + 1)",
+        killed_by=(_REJECTED,),
+    ),
+    Fault(
+        name="a test of independence takes rows of one person for people",
+        file="src/marginweave/evaluate/association_noise.py",
+        text="weights = 1 / (sampling * np.outer(",
+        instead="weights = 1 / (1.0 * np.outer(",
+        killed_by=(_REJECTED,),
     ),
     Fault(
         name="what rounds did not choose is taken to be as far off as what they chose",
