@@ -20,7 +20,7 @@ import pytest
 from marginweave.accounting.accounts import Account
 from marginweave.accounting.records import ReleaseRecord
 from marginweave.base.errors import AuditError
-from marginweave.ledger import Ledger, ledger_location, upgrade
+from marginweave.ledger import Ledger, create_tables, ledger_location
 from marginweave.ledger.audit import AuditedLedger, audit_ledger
 from marginweave.ledger.keys import Keyring, load_key
 from marginweave.verify.bundle import _row_hash, verify
@@ -345,7 +345,7 @@ def test_releases_of_0_1_0_fit_as_far_as_their_rows_go(
     home = unpack_home(name, tmp_path)
     location = home / "ledger" / "ledger.sqlite"
     monkeypatch.setenv("MARGINWEAVE_LEDGER", str(location))
-    upgrade(location, {})
+    create_tables(location, {})
     keys = load_key(location, {}, "")
     audited = audit_ledger(location, keys)
     audit_files(home, audited, keys, example=False)
