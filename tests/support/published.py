@@ -43,6 +43,7 @@ from marginweave.released.evaluation import (
 from marginweave.released.statement import PrivacyStatement, Programs, ReleaseFacts, ReleaseIdentity
 from tests.support import noisy_marginals
 from tests.support.configurations import configuration
+from tests.support.releases import PROGRAM
 
 HOSTILE = "<script>alert('x')</script> & $\\frac{1}{"
 COLUMNS = {
@@ -55,7 +56,7 @@ IDENTITY = ReleaseIdentity(
     dataset="people",
     run="people-1",
     release="11111111-1111-4111-8111-111111111111",
-    programs=Programs(reserved=None, drew=()),
+    programs=Programs(reserved=PROGRAM, drew=()),
     selected_after_internal_evaluation=False,
 )
 FACTS = ReleaseFacts(identity=IDENTITY)

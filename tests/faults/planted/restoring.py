@@ -52,13 +52,6 @@ FAULTS = (
         killed_by=(f"{_OLDER}::test_an_older_copy_is_refused_whatever_became_of_the_rows_that_were_seen",),
     ),
     Fault(
-        name="what 0.1.0 drew is not compared with its ledger",
-        file="src/marginweave/ledger/witness.py",
-        text="        if keeps_rows or forgotten:\n",
-        instead="        if keeps_rows:\n",
-        killed_by=(f"{_OLDER}::test_a_home_of_0_1_0_kept_no_rows_and_its_manifests_are_compared",),
-    ),
-    Fault(
         name="a home gives back what runs of other homes have reserved",
         file="src/marginweave/ledger/draws.py",
         text="if release is None and home is not None and not home.has(record.run):",
