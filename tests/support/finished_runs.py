@@ -1,4 +1,4 @@
-"""A home with two finished runs of one account, made in the process of a test."""
+"""A home with finished runs of one account, made in the process of a test."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ KINDS = {
 }
 
 
-def finished_home(home: Path) -> Path:
-    """`home` with its ledger, and a finished run of each of KINDS that has its name."""
+def finished_home(home: Path, *kinds: str) -> Path:
+    """`home` with its ledger, and a finished run of each of `kinds`, or of all KINDS, that has its name."""
     place = home / "ledger" / "ledger.sqlite"
     account = Account(dataset="people", epsilon=Decimal(9), delta=Decimal("1e-5"), unit="row", neighbors="add-remove")
     Ledger.create(place, environment={}).accounts.open(account, actor="steward")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MARGINWEAVE_LEDGER", str(place))
-        for kind, changes in KINDS.items():
-            run_plainly(home, people(home, 200, **changes), kind)
+        for kind in kinds or KINDS:
+            run_plainly(home, people(home, 200, **KINDS[kind]), kind)
     return home

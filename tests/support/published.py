@@ -41,6 +41,7 @@ from marginweave.released.evaluation import (
     RecordAgreement,
 )
 from marginweave.released.statement import PrivacyStatement, Programs, ReleaseFacts, ReleaseIdentity
+from marginweave.released.verdict import Verdict
 from tests.support import noisy_marginals
 from tests.support.configurations import configuration
 from tests.support.releases import PROGRAM
@@ -74,6 +75,7 @@ EVALUATION = Evaluation(
     marginals=(),
     association=Association(cramers_v=_NO_PAIRS, mutual_information=_NO_PAIRS, spearman=_NO_PAIRS),
     rules=(),
+    verdict=Verdict(publication="good", says=(), advice=(), lengths=(), sets=()),
     bounds=DistanceBounds(level=0.95, about="sum of |count - synthetic count|", marginals=()),
 )
 """What every evaluation has; no section of the report has a number but the lengths."""

@@ -433,7 +433,7 @@ def test_a_frame_that_cannot_be_meant_is_told_what_to_do_in_python(read: int, me
 
 
 def test_a_stopped_run_of_a_frame_is_resumed_by_fit(tmp_path: Path) -> None:
-    home = finished_home(tmp_path)
+    home = finished_home(tmp_path, "k-tuples")
     manifest = next(home.glob("runs/*/manifest.json"))
     told = json.loads(manifest.read_text())
     run, internal = manifest.parent.name, manifest.parent / "internal"
