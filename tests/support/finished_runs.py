@@ -13,7 +13,7 @@ from tests.support.people_table import people
 from tests.support.plain_runs import run_plainly
 
 KINDS = {
-    "k-tuples": {"aggregate__reporting_length": 2},
+    "k-tuples": {"aggregate__reporting_length": 2, "synthesize": {"method": "aggregate-seeded"}},
     "marginals": {"aggregate": {"method": "marginals", "cliques": {"all": 2}}},
 }
 

@@ -331,8 +331,9 @@ def test_a_copied_release_is_opened(tmp_path: Path) -> None:
     seen = set()
     for place in sorted(finished_home(tmp_path).glob("runs/*/release")):
         copy = shutil.copytree(place, tmp_path / f"copy-{place.parent.name}")
-        release = mw.Release.open(copy)
         kind = (copy / "measurements.parquet").exists()
+        (copy / "model.parquet").unlink(missing_ok=True)
+        release = mw.Release.open(copy)
         seen.add(kind)
         assert release.guarantee.epsilon > 0
         assert {"count"} <= {*release.counts.columns}
