@@ -15,8 +15,8 @@ FAULTS = (
         text="    if isinstance(found, int) and found >= known:",
         instead="    if found is None or isinstance(found, int):",
         killed_by=(
-            "tests/unit/released/test_released_files.py::test_files_of_older_versions_are_refused_by_their_number",
-            "tests/unit/ledger/test_tables.py::test_a_ledger_of_an_older_version_is_refused",
+            "tests/unit/base/test_formats.py::test_a_smaller_number_or_none_is_of_an_older_version",
+            "tests/unit/flows/test_older_homes.py::test_a_home_of_an_older_version_is_refused",
         ),
     ),
     Fault(
