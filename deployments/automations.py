@@ -27,7 +27,6 @@ from marginweave.flows.prefect.records import ReleaseEvent
 from marginweave.flows.prefect.run_names import FLOW
 
 BLOCK = "marginweave"
-OF_0_1_0 = "marginweave: resume what has vanished"  # what `marginweave supervise` does now
 NO_WORKER = "prefect.work-pool.not-ready"
 LATE, CRASHED, CANCELLED = (f"prefect.flow-run.{state}" for state in ("Late", "Crashed", "Cancelled"))
 FLOW_RUNS: dict[str, str | list[str]] = {"prefect.resource.id": "prefect.flow-run.*"}
@@ -133,7 +132,6 @@ def main() -> None:
         automations += by_webhook(webhook)
     if mail := os.environ.get("MARGINWEAVE_MAIL_URL"):
         automations += by_mail(mail)
-    remove(OF_0_1_0)
     for automation in automations:
         remove(automation.name)
         automation.create()

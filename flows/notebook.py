@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from marginweave.inference.opened import Release
     from marginweave.runs.request import Request
 
+_OF_FRAME = "-frame"  # at the end of the name of a frame's run
 _INTERRUPTED = "Nothing is lost or charged twice: the same fit resumes it. What was charged stays charged."
 
 
@@ -97,10 +98,10 @@ class Synthesizer(Shown):
         """What `fit` would run, of a frame or of the source: the one of them that was begun."""
         from marginweave.checkpoints.run_folder import RunFolder
         from marginweave.runs.earlier import earlier_releases
-        from marginweave.runs.request import Request, default_run
+        from marginweave.runs.request import Request
 
         configuration = self.configuration
-        names = (default_run(configuration, self._home, kind) for kind in ("-frame", ""))
+        names = f"{configuration.default_run}{_OF_FRAME}", configuration.default_run
         of_frame, of_path = (RunFolder.at(self._home, name) for name in names)
         folder = of_frame if of_frame.read_manifest() else of_path
         file = Path(self.config) if isinstance(self.config, str | Path) else None
@@ -139,7 +140,6 @@ class Synthesizer(Shown):
         from marginweave.inference.opened import Release
         from marginweave.runs.lookup import run_lock
         from marginweave.runs.preparation import attended
-        from marginweave.runs.request import default_run
 
         is_path = isinstance(data, str | Path)
         content, types = b"", None
@@ -147,7 +147,7 @@ class Synthesizer(Shown):
             from marginweave.runs.frames import as_parquet  # pyarrow
 
             content, types = as_parquet(data, configuration)
-        name = run or default_run(configuration, self._home, "" if is_path else "-frame")
+        name = run or f"{configuration.default_run}{'' if is_path else _OF_FRAME}"
         folder = RunFolder.at(self._home, name)
         stopped: OperatorError | KeyboardInterrupt | None = None
         with run_lock(folder), ExitStack() as files:

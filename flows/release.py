@@ -101,8 +101,7 @@ def _is_machine_fault(_task: object, _run: object, state: State[Any]) -> bool:
 def _flow_run_name() -> str:
     configuration = Path(str(flow_run.parameters.get("configuration")))
     with suppress(MarginweaveError):  # the flow itself says what is wrong with the configuration
-        home = _home_of(flow_run.parameters.get("home"))
-        return run_names.run_name(configuration, flow_run.parameters.get("run"), home)
+        return run_names.run_name(configuration, flow_run.parameters.get("run"))
     return configuration.stem
 
 
@@ -140,7 +139,7 @@ def release(
     path = Path(configuration)
     with closed_to_others(), announced(flow_run.name or path.stem):
         where = _home_of(home)
-        named = run_names.run_name(path, run, where)
+        named = run_names.run_name(path, run)
         request = read_request(path, run=named, source=source, home=where, supersedes=supersedes)
         attempt = counted(request) if run_names.deployed_run() else nullcontext()  # a command counts its own
         told = _served(request) if SERVICE in os.environ else nullcontext()

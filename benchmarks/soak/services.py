@@ -184,7 +184,7 @@ def stand(place: Path) -> Stand:
         environment,
         databases,
     )
-    _upgraded(made)
+    _create_ledger(made)
     return made
 
 
@@ -212,11 +212,11 @@ def _ledger(home: Path, databases: Server) -> dict[str, str]:
     }
 
 
-def _upgraded(made: Stand) -> None:
+def _create_ledger(made: Stand) -> None:
     """The ledger, made by its owner."""
     if not (made.home / "keys").exists():
         owner = _database(made.databases, "ledger")
-        made.run("marginweave", "ledger", "upgrade", "--writer", "ledger_writer", MARGINWEAVE_LEDGER_OWNER=owner)
+        made.run("marginweave", "ledger", "create-tables", "--writer", "ledger_writer", MARGINWEAVE_LEDGER_OWNER=owner)
 
 
 def _database(databases: Server, name: str) -> str:

@@ -1,5 +1,5 @@
 -- The database of the ledger; once, by a superuser, with the passwords in OWNER_PASSWORD and WRITER_PASSWORD: psql --file ledger.sql
--- `marginweave ledger upgrade --writer ledger_writer` then makes the tables as their owner and gives the writer INSERT and SELECT.
+-- `marginweave ledger create-tables --writer ledger_writer` then makes the tables as their owner and gives the writer INSERT and SELECT.
 \set ON_ERROR_STOP on
 \getenv owner_password OWNER_PASSWORD
 \getenv writer_password WRITER_PASSWORD

@@ -109,7 +109,7 @@ def export(
     from marginweave.ledger.accounts import account_in
     from marginweave.ledger.audit import audit_ledger
     from marginweave.ledger.export import comma_separated, json_lines, registry_record
-    from marginweave.publish.statement import ASSUMPTIONS, old_releases
+    from marginweave.publish.statement import ASSUMPTIONS
 
     location = console.location_of(example, home)
     audited = audit_ledger(location, _keys_if_any(location)[0])
@@ -125,8 +125,7 @@ def export(
     own = [record for record in audited.releases.values() if dataset is None or record.dataset == dataset]
     published = [record for record in own if record.published is not None]
     for record in published:
-        before = audited.accounts[record.dataset].releases_before
-        entry = registry_record(record, [*ASSUMPTIONS, *old_releases(before)], program_identity().version)
+        entry = registry_record(record, ASSUMPTIONS, program_identity().version)
         place = to / "releases" / f"{record.run}-{record.release[:8]}.json"
         replace_file(place, (json.dumps(entry, indent=2, ensure_ascii=False) + "\n").encode())
     out.print(f"{len(rows)} event(s) and {len(published)} published release(s) written to {to}")

@@ -111,15 +111,6 @@ def tell(message: str) -> None:
     typer.echo(f"marginweave: {printable(message)}", err=True)
 
 
-def warn_of_former_keys(config: Path) -> None:
-    """Warn on standard error of keys that are still read and have no effect any more; a broken file is refused."""
-    from marginweave.configuration.load import load_configuration
-
-    if "redraws" in load_configuration(config).privacy.model_fields_set:
-        what = "interrupted draws are repeated, not redrawn"
-        tell(f"privacy.redraws has no effect any more; {what}. Remove the key: 0.3 will refuse it")
-
-
 def table_of(*heads: str) -> Table:
     """An empty table without lines, one column a head."""
     return Table(*heads, box=None, pad_edge=False)

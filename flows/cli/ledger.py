@@ -138,33 +138,25 @@ def _policy_of(text: str) -> Policy:
     return Policy(per=PERIODS[PERIODS.index(period.strip())], **asdict(console.amount_of("per", amounts)))
 
 
-@app.command("upgrade", cls=console.LocalCommand)
-def upgrade_tables(
+@app.command("create-tables", cls=console.LocalCommand)
+def create_tables(
     writer: Annotated[
         str | None,
         typer.Option(help="Role of PostgreSQL that gets INSERT and SELECT, and loses every other right to the tables."),
     ] = None,
-    example: Example = False,
-    home: Home = Path(),
 ) -> None:
-    """Bring the ledger's tables to this version; in PostgreSQL they are made where they are missing.
-
-    Accounts of 0.1.0 are listed and get their boxes, which needs the ledger's key. One that has spent more than its cap holds
-    under the new sum admits nothing until `marginweave ledger cap`. Runs that 0.1.0 was stopped inside a draw of are named:
-    only 0.1.0 can finish them, with a spare draw and the backup of the ledger.
+    """Make the ledger's tables in PostgreSQL, where they are missing, and let a role append to them.
 
     `MARGINWEAVE_LEDGER_OWNER` is the URL of the tables' owner, where the ledger's own role may only append. That role is
     made beforehand: `CREATE ROLE steward LOGIN PASSWORD '…'`.
 
-    Example: `marginweave ledger upgrade --writer steward`
+    Example: `marginweave ledger create-tables --writer steward`
     """
-    from marginweave.ledger import upgrade
-    from marginweave.ledger.tables import SCHEMA_VERSION
+    from marginweave import ledger
 
-    location = console.location_of(example, home)
-    for line in upgrade(location, os.environ, writer=writer):
-        out.print(line)
-    out.print(f"The tables of the ledger {location} have version {SCHEMA_VERSION}")
+    location = ledger.ledger_location(os.environ)
+    ledger.create_tables(location, os.environ, writer=writer)
+    out.print(f"The ledger {location} has its tables")
 
 
 @app.command("cap", cls=console.LocalCommand)

@@ -13,7 +13,7 @@ from marginweave.base.durable import at_place, replace_file
 from marginweave.base.errors import EXIT_FAILED, InputError
 
 from ..prefect.environment import prepare_environment
-from .console import Home, Json, Source, out, print_json, print_wide, table_of, warn_of_former_keys
+from .console import Home, Json, Source, out, print_json, print_wide, table_of
 
 if TYPE_CHECKING:
     from marginweave.audit.findings import Finding
@@ -64,8 +64,6 @@ def plan(
         from marginweave.forecast.target import parse_target
 
         goal = parse_target(target)  # before all that takes longer
-    for config in configs:
-        warn_of_former_keys(config)
     from marginweave.runs.request import read_request
 
     from ..prefect.schedules import Schedule

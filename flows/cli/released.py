@@ -105,9 +105,9 @@ def evaluate(
     if as_json:
         typer.echo(evaluation.to_json().decode(), nl=False)
         return
-    if (judged := evaluation.verdict) is not None:
-        for line in (f"Verdict: {judged.publication}.", *judged.says, *judged.advice):
-            out.print(line)
+    judged = evaluation.verdict
+    for line in (f"Verdict: {judged.publication}.", *judged.says, *judged.advice):
+        out.print(line)
     _print_evaluation(evaluation)
     for sentence in paid_words(evaluation):
         out.print(sentence)

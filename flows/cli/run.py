@@ -61,9 +61,11 @@ def run(
     Example: `marginweave run deployments/examples/affairs.yaml`, or
     `marginweave run census.yaml --run census-2026-b --supersedes census-2026-a`
     """
+    from marginweave.configuration.load import load_configuration
+
     console.end_on_signals()
     try:
-        console.warn_of_former_keys(config)  # refuses a broken file before anything heavy is imported
+        load_configuration(config)  # refuses a broken file before anything heavy is imported
         with importing():
             from marginweave.runs.request import read_request
 

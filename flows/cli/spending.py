@@ -47,7 +47,7 @@ def left(total: AccountTotal) -> str:
     at = f"left at delta {scientific(total.account.delta)}"
     if is_closed(total.account, total.spent):
         return f"{at}: nothing; the account admits no release before its cap is raised"
-    if total.account.box is not None and not total.account.box.mu2:
+    if not total.account.box.mu2:
         return f"{at}: what the allowance has, for plain charges alone"
     return f"{at}: one more release of Gaussian draws may have epsilon {rounded_down(epsilon_left(total))}"
 
@@ -55,8 +55,6 @@ def left(total: AccountTotal) -> str:
 def box(total: AccountTotal) -> str:
     """One sentence on the parts of the account's box that it has, and what is spent of each. No part pays for another."""
     own_box, spent = total.account.box, total.spent.cost
-    if own_box is None:
-        return "no box: opened by 0.1.0, and admits nothing before `marginweave ledger upgrade`"
     plain, allowance = spent.plain, own_box.allowance
     noise = tidy(100 * spent.mu2 / own_box.mu2) if own_box.mu2 else "0"
     parts = [f"spent by parts (box, in docs/glossary.md): {noise} % of the budget for noise"]
@@ -114,8 +112,6 @@ def _lost(draws: Sequence[DrawRecord]) -> str:
 
 
 def _stage(draw: DrawRecord) -> str:
-    if draw.is_spare:
-        return "spare"
     if draw.kind in _BOUNDS:
         return "bounds"
     if draw.kind is DrawKind.BINS:

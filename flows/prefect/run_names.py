@@ -11,7 +11,6 @@ from prefect.client.schemas.filters import DeploymentFilter, FlowFilter
 from prefect.context import FlowRunContext
 
 from marginweave.configuration.load import load_configuration
-from marginweave.runs.request import default_run
 
 from .periods import period_name
 
@@ -26,8 +25,8 @@ FLOW = "marginweave release"  # the name of the flow: automations match it
 _TAG = "marginweave-run:"
 
 
-def run_name(configuration: Path, run: str | None, home: Path) -> str:
-    """`run` if it is given, `<dataset>-<period>` where a schedule made the flow run, the default name in `home` otherwise.
+def run_name(configuration: Path, run: str | None) -> str:
+    """`run` if it is given, `<dataset>-<period>` where a schedule made the flow run, the default name otherwise.
 
     The period is the schedule's (`periods.period_name`), in its time zone. Of a deployed flow run, the name is a tag from the
     first attempt on: a retry goes on with the same release, by whatever worker, and also where the schedule or the
@@ -40,9 +39,9 @@ def run_name(configuration: Path, run: str | None, home: Path) -> str:
         return run
     deployed = deployed_run()
     if deployed is None:
-        return default_run(load_configuration(configuration), home)
+        return load_configuration(configuration).default_run
     kept = next((tag for tag in deployed.tags if tag.startswith(_TAG)), None)
-    return kept.removeprefix(_TAG) if kept else _kept(load_configuration(configuration), deployed, home)
+    return kept.removeprefix(_TAG) if kept else _kept(load_configuration(configuration), deployed)
 
 
 def deployed_run() -> FlowRun | None:
@@ -58,13 +57,13 @@ def is_resumed() -> bool:
     return deployed is not None and deployed.run_count > 1
 
 
-def _kept(configuration: Configuration, deployed: FlowRun, home: Path) -> str:
+def _kept(configuration: Configuration, deployed: FlowRun) -> str:
     """The name of a first attempt, kept in Prefect before anything is charged under it."""
     from prefect.client.orchestration import get_client
 
     with get_client(sync_client=True) as client:
         scheduled = deployed.auto_scheduled
-        name = _dated(client, configuration.dataset, deployed) if scheduled else default_run(configuration, home)
+        name = _dated(client, configuration.dataset, deployed) if scheduled else configuration.default_run
         deployed.tags.append(f"{_TAG}{name}")
         client.update_flow_run(deployed.id, tags=deployed.tags)
     return name

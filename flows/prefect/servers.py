@@ -83,7 +83,7 @@ def alone_at_start(place: Path) -> Iterator[None]:
     """Wait for servers that are starting in the same `place`: two that migrate one database at once spoil each other."""
     with exclusive_lock(place / "start.lock", None):
         with at_place(place, "closed to others"):
-            for open_once in (place, *place.glob("prefect.db*")):  # as 0.1.0 left them
+            for open_once in (place, *place.glob("prefect.db*")):  # whatever mode they have
                 open_once.chmod(0o700 if open_once.is_dir() else PRIVATE_MODE)
         yield
 

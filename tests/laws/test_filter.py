@@ -23,11 +23,12 @@ from scipy.special import ndtr
 
 from marginweave.accounting.accountants import gdp_delta, gdp_mu
 from marginweave.accounting.accounts import Account, Box, Spent
+from marginweave.accounting.composition import account_epsilon
 from marginweave.base.budget import BasicAmount, Cost, amount
 from marginweave.base.errors import BudgetError
 from marginweave.ledger import Ledger, ReleaseRequest
 from marginweave.ledger.boxes import admitted, box_fault, box_for, box_of_cap
-from marginweave.ledger.replay import Replay, within_old_cap
+from marginweave.ledger.replay import Replay
 from marginweave.measurements.plan import BudgetPlan, DrawKind, PlannedDraw
 from tests.support.releases import PROGRAM, gaussian
 
@@ -81,14 +82,19 @@ def test_the_grid_is_exact_enough() -> None:
     assert halves == pytest.approx(gdp_delta(MU2**0.5, EPSILON), rel=1e-3)
 
 
-def test_the_rule_of_0_1_0_was_no_filter() -> None:
-    """Half the mu^2, then by its result the other half or a threshold with all the delta left: each branch alone has 1e-6."""
+def test_the_smallest_of_several_sums_is_no_filter() -> None:
+    """An account's total is such a sum, and is shown alone.
+
+    Half the mu^2, then by its result the other half or a threshold with all the delta left: each branch alone has
+    1e-6.
+    """
     half = gaussian(MU2 / 2 * (1 - 1e-9))
     left = DELTA - gdp_delta((MU2 / 2) ** 0.5, EPSILON)
     moves = (half, Cost(delta=amount(left * (1 - 1e-6))))
 
     def admits(spent: Spent, cost: Cost) -> bool:
-        return within_old_cap(ACCOUNT, spent.with_charge(cost, CAP))
+        after = spent.with_charge(cost, CAP)
+        return account_epsilon(after.cost, after.statement, CAP.delta)[0] <= EPSILON
 
     assert best_gain(moves, admits, Spent(), CAP) == pytest.approx(1.936e-6, rel=1e-3)
 

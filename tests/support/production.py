@@ -203,7 +203,7 @@ def _ledger(home: Path, databases: Server, environment: dict[str, str]) -> dict[
     writer = databases.role(owner)
     declared = {"MARGINWEAVE_LEDGER": writer, "MARGINWEAVE_LEDGER_KEY_FILE": str(home / "keys" / "ledger.key")}
     as_owner = Site(home, {**environment, **declared, "MARGINWEAVE_LEDGER_OWNER": owner}, [], [])
-    as_owner.run("marginweave", "ledger", "upgrade", "--writer", make_url(writer).username or "")
+    as_owner.run("marginweave", "ledger", "create-tables", "--writer", make_url(writer).username or "")
     return declared
 
 

@@ -41,8 +41,10 @@ from marginweave.released.evaluation import (
     RecordAgreement,
 )
 from marginweave.released.statement import PrivacyStatement, Programs, ReleaseFacts, ReleaseIdentity
+from marginweave.released.verdict import Verdict
 from tests.support import noisy_marginals
 from tests.support.configurations import configuration
+from tests.support.releases import PROGRAM
 
 HOSTILE = "<script>alert('x')</script> & $\\frac{1}{"
 COLUMNS = {
@@ -55,7 +57,7 @@ IDENTITY = ReleaseIdentity(
     dataset="people",
     run="people-1",
     release="11111111-1111-4111-8111-111111111111",
-    programs=Programs(reserved=None, drew=()),
+    programs=Programs(reserved=PROGRAM, drew=()),
     selected_after_internal_evaluation=False,
 )
 FACTS = ReleaseFacts(identity=IDENTITY)
@@ -73,6 +75,7 @@ EVALUATION = Evaluation(
     marginals=(),
     association=Association(cramers_v=_NO_PAIRS, mutual_information=_NO_PAIRS, spearman=_NO_PAIRS),
     rules=(),
+    verdict=Verdict(publication="good", says=(), advice=(), lengths=(), sets=()),
     bounds=DistanceBounds(level=0.95, about="sum of |count - synthetic count|", marginals=()),
 )
 """What every evaluation has; no section of the report has a number but the lengths."""

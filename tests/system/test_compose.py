@@ -123,7 +123,7 @@ def test_who_reaches_which_database() -> None:
     writes_key = {
         name for name, s in SERVICES.items() for m in s.get("volumes", []) if re.fullmatch(r"ledger-key:[^:]*", m)
     }
-    assert owners == {"ledger-upgrade"}
+    assert owners == {"ledger-tables"}
     assert writes_key == {"steward"}
 
 
@@ -321,8 +321,8 @@ def test_the_commands_run(databases: Cluster, files: dict[str, Path], tmp_path: 
         assert made.returncode == 0, made.stderr
 
     services = {name: Service(name, home, files, databases, api) for name in SERVICES if "command" in SERVICES[name]}
-    upgraded = services["ledger-upgrade"].run()
-    assert upgraded.returncode == 0, upgraded.stderr
+    made = services["ledger-tables"].run()
+    assert made.returncode == 0, made.stderr
     steward = services["steward"]
     opened(CommandLine(home, steward.environment), 3)
     assert (home / "key" / "ledger.key").stat().st_mode & 0o777 == 0o600

@@ -56,7 +56,7 @@ def test_a_run_killed_at_the_evaluation_goes_on(
     point = [transition, side, len(before) + 1]
     assert parent.ask(victim.order(point=point))["code"] == -signal.SIGKILL
     victim.check()
-    assert (victim.record() or pytest.fail("no release")).standing("evaluation") is not None
+    assert (victim.record() or pytest.fail("no release")).draw("evaluation") is not None
     answer = parent.ask(victim.order(version="a later one"))
     if (transition, side) == ("begin_draw", "after"):
         assert answer["code"] == 2, answer
@@ -109,7 +109,7 @@ def test_every_kind_of_release_can_buy_it(
     victim.check_finished()
     record = victim.record()
     assert record is not None
-    evaluation = record.standing("evaluation")
+    evaluation = record.draw("evaluation")
     assert evaluation is not None
     assert evaluation.state == State.COMMITTED
     if returned is not None:

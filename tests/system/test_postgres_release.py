@@ -29,7 +29,7 @@ def writer(settled: CommandLine, forked_program: Path, database_server: Server, 
     )
     name = url.partition("://")[2].partition(":")[0]
     as_owner = replace(cli, environment={**cli.environment, "MARGINWEAVE_LEDGER_OWNER": owner})
-    made = as_owner("ledger", "upgrade", "--writer", name)
+    made = as_owner("ledger", "create-tables", "--writer", name)
     assert made.returncode == 0, made.stderr
     assert "have version" in made.stdout
     return cli

@@ -12,23 +12,20 @@ import pytest
 
 from marginweave.estimate.intervals import censored_bound
 from tests.support.command_line import CommandLine
-from tests.support.homes import unpack_home
+from tests.support.finished_runs import finished_home
 
 pytestmark = pytest.mark.system
 
 
-def _releases(home: Path) -> dict[str, Path]:
-    """The folder of a release of marginals and of one of k-tuples, copied away from their runs."""
-    found = {}
-    for file in sorted(home.glob("runs/*/release/privacy.json")):
-        kind = "marginals" if (file.parent / "measurements.parquet").exists() else "k-tuples"
-        found.setdefault(kind, file.parent)
-    return found
+@pytest.fixture(scope="module")
+def releases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The folder of a release of marginals and of one of k-tuples."""
+    home = finished_home(tmp_path_factory.mktemp("finished"))
+    return {file.parent.parent.name: file.parent for file in sorted(home.glob("runs/*/release/privacy.json"))}
 
 
-@pytest.mark.parametrize("name", ["gdp", pytest.param("laplace", marks=pytest.mark.long)])
-def test_answers_from_a_folder_alone(alone: CommandLine, tmp_path: Path, name: str) -> None:
-    for kind, place in _releases(unpack_home(name, tmp_path)).items():
+def test_answers_from_a_folder_alone(alone: CommandLine, releases: dict[str, Path]) -> None:
+    for kind, place in releases.items():
         copy = shutil.copytree(place, alone.home / kind)
         total = alone("query", copy, "--json")
         assert total.returncode == 0, total.stderr
@@ -58,9 +55,9 @@ def test_answers_from_a_folder_alone(alone: CommandLine, tmp_path: Path, name: s
         assert "Traceback" not in refused.stderr
 
 
-def test_a_combination_that_was_not_released_has_an_upper_end(alone: CommandLine, tmp_path: Path) -> None:
+def test_a_combination_that_was_not_released_has_an_upper_end(alone: CommandLine, releases: dict[str, Path]) -> None:
     """No estimate, and 0 to what its threshold leaves open: that of the smallest part that was not released, or of itself."""
-    place = _releases(unpack_home("gdp", tmp_path))["k-tuples"]
+    place = releases["k-tuples"]
     statement = json.loads((place / "privacy.json").read_text())
     ends = {
         censored_bound(n[kind], n["deviation"])
@@ -76,8 +73,10 @@ def test_a_combination_that_was_not_released_has_an_upper_end(alone: CommandLine
     assert "at most" in alone("table", place, one, other).stdout
 
 
-def test_a_folder_without_a_release_is_told_which_one_has_it(alone: CommandLine, tmp_path: Path) -> None:
-    release = _releases(unpack_home("gdp", tmp_path))["marginals"]
+def test_a_folder_without_a_release_is_told_which_one_has_it(
+    alone: CommandLine, releases: dict[str, Path], tmp_path: Path
+) -> None:
+    release = releases["marginals"]
     for place in (release.parent, release.parent / "internal", release / "privacy.json"):
         refused = alone("query", place)
         assert refused.returncode == 2
@@ -88,8 +87,10 @@ def test_a_folder_without_a_release_is_told_which_one_has_it(alone: CommandLine,
     assert (gone.returncode, "gone does not exist: give the folder of a release" in gone.stderr) == (2, True)
 
 
-def test_all_refused_questions_of_a_file_are_named_and_none_is_answered(alone: CommandLine, tmp_path: Path) -> None:
-    release = _releases(unpack_home("gdp", tmp_path))["marginals"]
+def test_all_refused_questions_of_a_file_are_named_and_none_is_answered(
+    alone: CommandLine, releases: dict[str, Path], tmp_path: Path
+) -> None:
+    release = releases["marginals"]
     first, second = [*json.loads((release / "privacy.json").read_text())["domain"]][:2]
     file = tmp_path / "questions.yaml"
     file.write_text(f"questions:\n- {{by: {first}}}\n- {{by: nothing}}\n- {{level: 3}}\n- {{by: '{first},{second}'}}\n")

@@ -135,7 +135,7 @@ def test_secrets_from_prefect_blocks(
     steward = CommandLine(alone.home, {"MARGINWEAVE_LEDGER": url, "MARGINWEAVE_LEDGER_KEY": key}, forked_program)
     role = url.partition("://")[2].partition(":")[0]
     made = replace(steward, environment={**steward.environment, "MARGINWEAVE_LEDGER_OWNER": owner})
-    assert made("ledger", "upgrade", "--writer", role).returncode == 0
+    assert made("ledger", "create-tables", "--writer", role).returncode == 0
     opened(steward)
 
     hook = tmp_path / "hook"

@@ -16,13 +16,15 @@ import psutil
 import pytest
 from rich.console import Console
 
+from marginweave.accounting.accounts import AccountTotal, Spent
 from marginweave.flows.cli import run as run_command
 from marginweave.flows.prefect.servers import SERVER
-from marginweave.released.account import AccountSums
+from marginweave.ledger.boxes import account_sums
 from tests.support.command_line import CommandLine
 from tests.support.people_table import people
 from tests.support.prefect_api import ask
 from tests.support.release_checks import opened
+from tests.support.releases import ACCOUNT
 from tests.support.samples import every
 
 pytestmark = pytest.mark.system
@@ -201,7 +203,8 @@ def test_a_terminal_is_told_whether_this_command_charged(
     privacy = SimpleNamespace(epsilon=1.0, delta=1e-6, unit_words="row")
     request: Any = SimpleNamespace(configuration=SimpleNamespace(privacy=privacy), folder=SimpleNamespace(run="spring"))
     place = tmp_path / "release"
-    account = AccountSums(dataset="people", epsilon=1.5, delta=1e-6, cap_epsilon=3.0, composition="gdp", releases=2)
+    spent = Spent(releases=2, ever=2)
+    account = account_sums(AccountTotal(account=ACCOUNT, epsilon=1.5, composition="gdp", spent=spent))
     run_command._summarize(request, account, place, is_waiting=False, fresh=fresh, charged=charged)
     assert "no bound under adaptively chosen budgets; the cap is" in shown.getvalue()
     (line,) = [line for line in shown.getvalue().splitlines() if "eleased" in line]

@@ -157,7 +157,7 @@ def test_a_begun_draw_is_ended_by_the_program_that_began_it(begun, sites) -> Non
     assert set(_draws(cli).values()) == {State.COMMITTED}
 
 
-@pytest.mark.long  # of homes of 0.1.0 the same is seen in every run
+@pytest.mark.long  # whole installations of three versions
 def test_a_finished_release_is_free_for_every_version(begun, sites) -> None:
     """The same file is the same release, whatever a version would plan for it."""
     cli, config = begun

@@ -79,10 +79,8 @@ class Box:
 class Account:
     """All releases about the same people: what may be spent, and what a person is.
 
-    `box` is what its cap (epsilon, delta) admits; None only where 0.1.0 opened the account and it was not upgraded since,
-    with `old_allowance` as the part of the cap that was set aside then. `kind_of_plan` is what a release of the plan costs
-    for which the box was chosen, if it was. `releases_before` counts those that were made before there was a box, `history`
-    is what they had spent then: until the box holds it, nothing is admitted.
+    `box` is what its cap (epsilon, delta) admits: nothing before the account is opened. `kind_of_plan` is what a release of
+    the plan costs for which the box was chosen, if it was.
     `reconciled` says what was added after its ledger was restored; while nobody has said anything of other homes, it is frozen.
     """
 
@@ -91,11 +89,8 @@ class Account:
     delta: Decimal
     unit: str
     neighbors: Neighbors
-    box: Box | None = None
+    box: Box = Box()
     kind_of_plan: Cost | None = None
-    history: Cost | None = None
-    releases_before: int = 0
-    old_allowance: BasicAmount = NOTHING
     weak_delta: str | None = None
     policy: Policy | None = None
     reconciled: tuple[ReconciledStatement, ...] = ()

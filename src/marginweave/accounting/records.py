@@ -10,7 +10,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
-from marginweave.base.budget import AccountantName, BasicAmount, Cost, Neighbors
+from marginweave.base.budget import NOTHING, AccountantName, BasicAmount, Cost, Neighbors
 from marginweave.measurements.plan import Discovery, DrawKind
 from marginweave.released.program import Program
 
@@ -33,7 +33,6 @@ class EventKind(StrEnum):
     CHARGED_LOST = "CHARGED_LOST"
     LEDGER_CREATED = "LEDGER_CREATED"
     OPENED = "OPENED"
-    ACCOUNT_BOXED = "ACCOUNT_BOXED"
     CAP_CHANGED = "CAP_CHANGED"
     PUBLISHED = "PUBLISHED"
     EVALUATED_INTERNALLY = "EVALUATED_INTERNALLY"
@@ -69,8 +68,6 @@ RECONCILING = frozenset(
     {(State.RESERVED, State.CHARGED_LOST), (State.RETURNED, State.CHARGED_LOST), (State.RETURNED, State.DRAWN)}
 )
 
-SPARE_PREFIX = "spare-"
-
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
@@ -96,8 +93,7 @@ class DrawRecord:
     """The present state of one draw of a release, read from its newest event, and what was planned for it.
 
     `lease` is the one that began it, which names its file; `facts` are those of its beginning: the bound digest of its inputs,
-    and the program. `terms` are the public facts that were reserved with it; rows of 0.1.0 have none. `replaces` is the lost
-    draw for which a spare was begun, by 0.1.0.
+    and the program. `terms` are the public facts that were reserved with it.
     """
 
     release: str
@@ -106,7 +102,6 @@ class DrawRecord:
     cost: Cost
     lease: str | None = None
     digest: str | None = None
-    replaces: str | None = None
     mechanism: str = ""
     length: int = 0
     parameter: float | None = None
@@ -115,13 +110,8 @@ class DrawRecord:
 
     @property
     def kind(self) -> DrawKind | None:
-        """What the draw is for; None of a spare."""
+        """What the draw is for; None of what was charged for homes that are lost."""
         return DrawKind.of(self.name)
-
-    @property
-    def is_spare(self) -> bool:
-        """Whether this is room for a lost draw, and none of the plan's own draws."""
-        return self.name.startswith(SPARE_PREFIX)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,10 +131,10 @@ class ReleaseRecord:
     `lease` names the one attempt that may draw, commit and publish now; None before the first. Where `needs_approval`,
     `proposed` are the digests of what awaits the `decision`, and nothing else can become `outputs`. `supersedes` is the
     release that this one corrects, `superseded_by` the published one that corrects it. `discovery` is what the statement
-    of an `accountant: joint` rests on. `delta_threshold` and `spent_epsilon` are those of its plan; rows of
-    0.1.0 have neither. `program` is the one that reserved it. `by_statement` says that the account's box does not hold it, and
-    that it was admitted as the first of its account by its own (epsilon, delta). `planned` has the facts of each draw by
-    name, in the order of the plan; `draws` is complete when it has all of them.
+    of an `accountant: joint` rests on. `delta_threshold` and `spent_epsilon` are those of its plan. `program` is the one that
+    reserved it; None of what was charged for homes that are lost. `by_statement` says that the account's box does not hold
+    it, and that it was admitted as the first of its account by its own (epsilon, delta). `planned` has the facts of each draw
+    by name, in the order of the plan; `draws` is complete when it has all of them.
     """
 
     release: str
@@ -159,8 +149,8 @@ class ReleaseRecord:
     created: datetime
     outputs: Mapping[str, str] = field(default_factory=dict)
     lease: str | None = None
-    unit: str = "row"
-    neighbors: Neighbors = "add-remove"
+    unit: str
+    neighbors: Neighbors
     published: datetime | None = None
     needs_approval: bool = False
     proposed: Mapping[str, str] = field(default_factory=dict)
@@ -168,9 +158,9 @@ class ReleaseRecord:
     supersedes: str | None = None
     superseded_by: str | None = None
     discovery: Discovery | None = None
-    accountant: AccountantName = "gdp"
-    delta_threshold: float | None = None
-    spent_epsilon: float | None = None
+    accountant: AccountantName
+    delta_threshold: float
+    spent_epsilon: float
     program: Program | None = None
     by_statement: bool = False
     planned: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
@@ -187,15 +177,10 @@ class ReleaseRecord:
 
     @cached_property
     def statement(self) -> BasicAmount:
-        """The plain (epsilon, delta) that covers the release; nothing when nothing of it is charged.
-
-        The planned draws together are (epsilon, delta)-DP, so each of them is: a spare, which is one of them drawn again,
-        adds as much once more.
-        """
-        charged = [draw for draw in self.draws if draw.state in CHARGED]
-        spares = sum(draw.is_spare for draw in charged)
-        times = spares + (len(charged) > spares)
-        return BasicAmount(epsilon=self.epsilon * times, delta=self.delta * times)
+        """The plain (epsilon, delta) that covers the release; nothing when nothing of it is charged."""
+        if any(draw.state in CHARGED for draw in self.draws):
+            return BasicAmount(epsilon=self.epsilon, delta=self.delta)
+        return NOTHING
 
     @property
     def pending(self) -> list[str]:
@@ -205,7 +190,3 @@ class ReleaseRecord:
     def draw(self, name: str) -> DrawRecord | None:
         """The draw called `name`, or None."""
         return next((draw for draw in self.draws if draw.name == name), None)
-
-    def standing(self, name: str) -> DrawRecord | None:
-        """What answers for the planned draw `name`: itself, or after losses the newest spare that was begun for it."""
-        return next((draw for draw in reversed(self.draws) if name in (draw.name, draw.replaces)), None)

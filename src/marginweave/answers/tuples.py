@@ -88,9 +88,7 @@ class TupleAnswers:
                 most,
                 sigma,
             ), "not released: its noisy count, or that of a part of it, was below its threshold"
-        drawn = np.maximum(
-            self.intervals[len(cells) - 1].measured[[row]], threshold
-        )  # 0.1.0 kept adjusted counts alone
+        drawn = self.intervals[len(cells) - 1].measured[[row]]
         inside = selected_interval(drawn, threshold, sigma, level=level)
         few = int(inside.low[0]) == 0
         flag = "do not use: it may be noise alone" if few else ""

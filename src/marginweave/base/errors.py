@@ -6,6 +6,8 @@ import re
 import traceback
 from pathlib import Path
 
+from marginweave.base.formats import older_fault
+
 # What happened, in parentheses as a whole, up to a clause that begins as advice does.
 _ADVICE = (
     "`|(?:ask|call|choose|chmod|compare|copy|correct|declare|decompress|delete|for|give|if|keep|leave|list|make|map|name|open|raise|"
@@ -101,6 +103,12 @@ def must_be(name: str, value: object, kinds: tuple[type, ...], instead: str) -> 
     if not isinstance(value, kinds):
         wanted = " or ".join(kind.__name__ for kind in kinds if kind is not type(None))
         raise InputError(f"{name} ({type(value).__name__}) must be {wanted}; write {instead}")
+
+
+def refuse_older(what: str, found: object, known: int) -> None:
+    """Refuse what an older version made, by the number of its format. Raises InputError, which names who reads it."""
+    if (fault := older_fault(what, found, known)) is not None:
+        raise InputError(fault)
 
 
 def printable(text: str) -> str:

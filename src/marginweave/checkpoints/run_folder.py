@@ -136,6 +136,7 @@ class RunFolder:
         """The manifest, or None where the run has none yet.
 
         Raises:
+            InputError: an older version made the run.
             StageError: the file is no manifest, or cannot be read.
         """
         data = read_file(self.manifest_file)

@@ -73,10 +73,10 @@ class SourceFile(FrozenModel):
         if self.encoding == "utf-8" and self.delimiter is None and self.numbers.is_usual:
             return self.file
         found: dict[str, Any] = full(self)
-        return {key: value for key, value in found.items() if (key, value) not in _LATER}
+        return {key: value for key, value in found.items() if (key, value) not in _USUAL}
 
 
-_LATER = (("decimal", "dot"), ("thousands", None))  # 0.1.0 did not have these keys: digests do not change
+_USUAL = (("decimal", "dot"), ("thousands", None))
 
 
 def _source(value: Any) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from marginweave.configuration.release import Configuration
 from marginweave.configuration.rules.structure import check_structure
 from marginweave.configuration.sections import Sections
 from marginweave.configuration.undeclared import with_draws
-from marginweave.configuration.yaml_source import mapping_of, parse_yaml, read_text
+from marginweave.configuration.yaml_source import parse_yaml, read_text
 
 
 def load_configuration(path: Path) -> Configuration:
@@ -43,18 +42,6 @@ def parse_configuration(raw: dict[str, Any], text: str = "") -> Configuration:
         raise refusal(error, text) from None
     except ValueError as error:
         raise InputError(str(error)) from None
-
-
-def as_read_by_0_1_0(configuration: Configuration) -> Configuration:
-    """The same file as 0.1.0 read it: where `missing` is left out, the empty cell means "no value" in every column."""
-    written = mapping_of(configuration.written)
-    if "missing" in written:
-        return configuration
-    if "redraws" in configuration.privacy.model_fields_set:  # no part of what is written, but of what 0.1.0 resolved
-        written["privacy"] = {**written["privacy"], "redraws": configuration.privacy.redraws}
-    with suppress(InputError):  # what it refuses, it has not released
-        return parse_configuration({**written, "missing": [""]})
-    return configuration
 
 
 def resolve(raw: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,9 +8,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from marginweave.base.budget import MOST_DELTA, AccountantName, Neighbors, Stability
-from marginweave.configuration.values import Confirm, Delta, FrozenModel, Positive, PositiveWhole, Whole
+from marginweave.configuration.values import Confirm, Delta, FrozenModel, Positive, PositiveWhole
 
-MAX_REDRAWS = 3
 # Sums of one subject's rows stay far inside 64 bits.
 MAX_RECORDS_OF_A_SUBJECT = 10**4
 SUBJECT_PREFIX = "subject:"
@@ -68,9 +67,6 @@ class PrivacySettings(FrozenModel):
     A delta above .001 needs a reason, `weak_delta`, which is published.
 
     `confirm: true` marks what `marginweave init` drafted: nothing runs before somebody has said whose privacy it is.
-
-    `redraws` has no effect: it is read so that configurations of 0.1.0 still are, whose runs kept room for draws that a crash
-    had lost.
     """
 
     epsilon: Positive
@@ -79,7 +75,6 @@ class PrivacySettings(FrozenModel):
     neighbors: Neighbors = "add-remove"
     accountant: AccountantName = "gdp"
     weak_delta: str | None = None
-    redraws: Annotated[Whole, Field(ge=0, le=MAX_REDRAWS)] = 0
     confirm: Confirm = None
 
     @model_validator(mode="after")

@@ -113,11 +113,6 @@ class Configuration(Sections):
         """Name of the run that this configuration stands for, by the digest of what was written."""
         return f"{self.dataset}-{self.written_digest[:8]}"
 
-    @property
-    def former_run(self) -> str:
-        """The name that 0.1.0 gave to this run: by the digest of the resolved configuration."""
-        return f"{self.dataset}-{self.digest[:8]}"
-
     @cached_property
     def written(self) -> str:
         """What the user wrote, as canonical JSON; all that there is, where the configuration was made in Python."""
@@ -160,5 +155,5 @@ class Configuration(Sections):
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the canonical form of the resolved configuration, in hex; 0.1.0 knew a release by it."""
+        """SHA-256 of the canonical form of the resolved configuration, in hex."""
         return digest_of(self.canonical())

@@ -162,12 +162,9 @@ def canonical_written(raw: Mapping[str, Any]) -> str:
     """The mapping `raw` of a configuration file as canonical JSON, with the number of this format.
 
     No default is filled in and `auto` stays `auto`. Two spellings that the parser reads as the same are one: the order of
-    keys (but that of the columns counts), comments, quotes of a text, `1` and `1.0`. What `Execution` holds is left out, and
-    `privacy.redraws`, which has no effect.
+    keys (but that of the columns counts), comments, quotes of a text, `1` and `1.0`. What `Execution` holds is left out.
     """
     kept = {key: _plain(value, key in TEXT_KEYS) for key, value in raw.items() if key not in Execution.model_fields}
-    if isinstance(kept.get("privacy"), dict):
-        kept["privacy"].pop("redraws", None)
     if isinstance(kept.get("columns"), dict):
         kept["columns"] = [[name, column] for name, column in kept["columns"].items()]
     return json.dumps({"format": FORMAT, "written": kept}, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
@@ -176,11 +173,6 @@ def canonical_written(raw: Mapping[str, Any]) -> str:
 def digest_of(text: str) -> str:
     """SHA-256 of `text`, hex."""
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def is_written(text: str) -> bool:
-    """Whether `canonical_written` made `text`; the other possibility is a resolved configuration, as 0.1.0 kept it."""
-    return bool(json.loads(text).get("format") == FORMAT)
 
 
 def written_content(text: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from marginweave.columns import values_of
 from marginweave.columns.base import Judged
 from marginweave.configuration.columns.base import RULE_DECLARED, MeasuredColumn
 from marginweave.configuration.release import Configuration
-from marginweave.configuration.yaml_source import is_written, mapping_of
+from marginweave.configuration.yaml_source import mapping_of
 
 MOST_UNUSABLE = 0.5
 """The largest share of the cells with content that may be lost without a word in the configuration about it."""
@@ -55,8 +55,8 @@ def value_words(column: MeasuredColumn) -> str:
 
 
 def handled(written: str) -> frozenset[str]:
-    """The columns whose `outside` is written out, on purpose; of a run of 0.1.0, which did not keep that, none is known."""
-    columns = mapping_of(written)["columns"] if is_written(written) else {}
+    """The columns whose `outside` is written out, on purpose."""
+    columns = mapping_of(written)["columns"]
     return frozenset(name for name, column in columns.items() if isinstance(column, Mapping) and "outside" in column)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from marginweave.accounting.records import DrawRecord, State
 from marginweave.base.errors import StageError
-from marginweave.draws.protocol import PreparedDraw, forgotten, run_draw, standing_draw
+from marginweave.draws.protocol import PreparedDraw, draw_record, forgotten, run_draw
 from marginweave.draws.references import RunReference, StageResult
 from marginweave.measurements.plan import PlannedDraw
 
@@ -52,8 +52,8 @@ def draw_unless_returned(
 
 
 def standing(reference: RunReference, draw: PlannedDraw) -> DrawRecord:
-    """The ledger's record of a planned draw, or of the spare that 0.1.0 drew in its place."""
-    return standing_draw(reference.ledger.draws, reference.attempt.release, str(draw))
+    """The ledger's record of a planned draw, as it is now."""
+    return draw_record(reference.ledger.draws, reference.attempt.release, str(draw))
 
 
 def is_committed(reference: RunReference, draw: PlannedDraw) -> bool:

@@ -134,14 +134,10 @@ class DrawStore(_Copied):
     def damaged(self, release_id: str, name: str, lease: str, digest: str) -> Path | None:
         """The file of a committed draw, or its copy, that is missing or damaged; None where both are whole.
 
-        Draws of 0.1.0 have no copy, and need none here.
-
         Raises:
             MachineError: the disk refuses.
         """
         for path in self._copies(name, lease):
-            if path.suffix == ".copy" and not os.path.lexists(path):
-                continue
             if self._payload(path, release_id, name, lease, digest=digest) is None:
                 return path
         return None
@@ -189,8 +185,6 @@ class DrawSecrets(_Copied):
         Raises:
             MachineError: the disk refuses.
         """
-        with files.at_place(self.folder.seeds, "created"):  # a run that 0.1.0 began has none
-            self.folder.seeds.mkdir(mode=0o700, exist_ok=True)
         if self.read(release_id, name) is None:
             place = self.place(name)
             sealed, _ = seal(self.key, ("seed", release_id, name), self.source.seed(name))

@@ -92,9 +92,9 @@ def run_draw(
         BudgetError: the draw is not reserved, or lost, its committed bytes are gone, or another attempt has taken over.
         StageError: the draw is not committed, or the disk refuses.
     """
-    draw = standing_draw(ledger, attempt.release, name)
+    draw = draw_record(ledger, attempt.release, name)
     if draw.state == State.DRAWN and _adopted(ledger, store, draw, attempt.lease):
-        draw = standing_draw(ledger, attempt.release, name)
+        draw = draw_record(ledger, attempt.release, name)
         secrets.destroy(name)
     if draw.state == State.COMMITTED:
         return _committed(store, draw)
@@ -134,19 +134,17 @@ def _drawn(
         address = attempt.release, draw.name, lease
         digest = store.stage(room, address, payload, lambda: ledger.check_lease(attempt.release, attempt.lease))
     ledger.commit(attempt.release, name, attempt.lease, digest, tainted=bits.tainted)
-    if standing_draw(ledger, attempt.release, name).state != State.COMMITTED:  # read back, not merely sent
+    if draw_record(ledger, attempt.release, name).state != State.COMMITTED:  # read back, not merely sent
         raise forgotten(attempt.release, name)
     secrets.destroy(name)
     return payload
 
 
 def lost(draw: DrawRecord) -> BudgetError:
-    """The refusal of a draw that was charged and lost: after it was begun, by 0.1.0, or by the reconciliation of a ledger."""
+    """The refusal of a draw that was charged and lost: after it was begun, or by the reconciliation of a ledger."""
     why = "its seed, or what it was drawn from, was damaged after the charge"
     if draw.lease is None:
         why = "the ledger was restored from an old copy, which does not say whether it was drawn"
-    elif "program" not in draw.facts:
-        why = "marginweave 0.1.0 was stopped inside it, and kept no seed"
     return BudgetError(
         f"draw {draw.name} of release {draw.release} was charged and lost: {why}. The charge stays and it is not "
         "drawn again; make a new release under another name"
@@ -194,13 +192,13 @@ def reconcile(ledger: DrawLedger, store: DrawStore, secrets: DrawSecrets, attemp
         remove_temporary_files(folder)
 
 
-def standing_draw(ledger: DrawLedger, release_id: str, name: str) -> DrawRecord:
-    """What answers for the planned draw `name` now: itself, or the spare that replaced it under 0.1.0.
+def draw_record(ledger: DrawLedger, release_id: str, name: str) -> DrawRecord:
+    """The ledger's record of the planned draw `name`, as it is now.
 
     Raises:
         BudgetError: it is not reserved.
     """
-    draw = _record(ledger, release_id).standing(name)
+    draw = _record(ledger, release_id).draw(name)
     if draw is None:
         raise BudgetError(f"draw {name} of release {release_id} is not reserved in the ledger")
     return draw
@@ -241,25 +239,19 @@ def _begun(
         facts = {"inputs": bound, "program": attempt.program.digest, "version": attempt.program.version}
         ledger.begin(attempt.release, draw.name, attempt.lease, facts)
         return secret
-    check_same_program(draw, attempt.program, secrets.folder.run)
+    check_same_program(draw, attempt.program)
     if secret is None or bound is None or not hmac.compare_digest(bound, draw.facts.get("inputs", "")):
         ledger.lose(attempt.release, draw.name, attempt.lease)
         raise lost(draw)
     return secret
 
 
-def check_same_program(draw: DrawRecord, program: Program, run: str) -> None:
-    """Refuse to make a begun draw of `run` again with another program than the one that began it.
+def check_same_program(draw: DrawRecord, program: Program) -> None:
+    """Refuse to make a begun draw again with another program than the one that began it.
 
     Raises:
-        InputError: says which program has to end it; of 0.1.0, which does not open an upgraded ledger, how to give the run up.
+        InputError: says which program has to end it.
     """
-    if "program" not in draw.facts:
-        raise InputError(
-            f"draw {draw.name} of run {run} was begun by marginweave 0.1.0, which kept no seed to repeat it from: this version "
-            "cannot finish the run, and the charge stays. Give a new release another name with --run, and give back what "
-            f"was never drawn: marginweave purge {run} --unfinished"
-        )
     begun_by = Program(version=draw.facts["version"], digest=draw.facts["program"])
     if begun_by != program:
         raise InputError(

@@ -215,7 +215,7 @@ def _under_policy(
 def _missing(account: Account, needed: Cost) -> Amount:
     """What a run lacks where all together cost `needed`; epsilon is what mu^2 is converted to."""
     box = account.box
-    if box is None or not needed.plain.within(box.allowance):
+    if not needed.plain.within(box.allowance):
         return "allowance"
     return "epsilon" if needed.mu2 > box.mu2 else "delta"
 

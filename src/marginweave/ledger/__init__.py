@@ -1,8 +1,7 @@
 """The budget ledger: what may be spent on an account, what was, and the proof that nothing was changed since."""
 
 from marginweave.ledger.admission import ReleaseRequest as ReleaseRequest
-from marginweave.ledger.creation import is_older as is_older
-from marginweave.ledger.creation import upgrade as upgrade
+from marginweave.ledger.creation import create_tables as create_tables
 from marginweave.ledger.ledger import Ledger as Ledger
 from marginweave.ledger.location import LedgerLocation as LedgerLocation
 from marginweave.ledger.location import PostgresLocation as PostgresLocation

@@ -43,7 +43,7 @@ class Accounts:
             if present is None:
                 body = account_body(account)
                 journal.add_account(Event(kind=EventKind.OPENED, actor=actor, account=account.dataset, body=body))
-            elif account_body(replace(present, box=None)) != account_body(replace(account, box=None)):
+            elif account_body(present) != account_body(replace(account, box=present.box)):
                 raise BudgetError(
                     f"account {account.dataset} is open with {_facts(present)}; `marginweave ledger cap` changes a cap and the "
                     "policy of a period, the rest stays"
@@ -78,8 +78,7 @@ class Accounts:
             chosen = account.policy if policy == "as it is" else policy and _as_stored(policy)
             _check(cap, weak_delta or account.weak_delta, chosen)
             body: dict[str, Any] = {**cap_body(epsilon, delta), "reason": reason}
-            if account.box is not None:
-                body["box"] = box_body(box_of_cap(account, cap))
+            body["box"] = box_body(box_of_cap(account, cap))
             if weak_delta:
                 body["weak_delta"] = weak_delta
             if chosen != account.policy:

@@ -19,7 +19,7 @@ from marginweave.ledger.boxes import Admitted, admitted, box_of_cap, coordinates
 from marginweave.ledger.journal import Journal
 from marginweave.ledger.keys import SourceDigest
 from marginweave.ledger.location import raising_command
-from marginweave.ledger.records import ACCOUNT_ROWS, cap_body, source_mark
+from marginweave.ledger.records import ACCOUNT_ROWS, cap_body
 from marginweave.ledger.rules import period_forecast
 from marginweave.ledger.sums import Sums
 from marginweave.measurements.plan import BudgetPlan
@@ -188,7 +188,7 @@ def _source_refusal(source: SourceDigest | None, account: Account, sums: Sums, j
     if any(found[other] != sums.spent_of(other).ever for other in others):
         raise BudgetError("the ledger is broken: the row of a reservation is missing")
     for row in rows:
-        if source.matches(row["release"], source_mark(json.loads(row["body"]))):
+        if source.matches(row["release"], json.loads(row["body"])["source"]):
             other = row["account"]
             return Refusal(
                 "source",
@@ -220,12 +220,9 @@ def _cap_refusal(request: ReleaseRequest, account: Account, spent: Spent) -> Ref
 def _why(asked: Cost, account: Account, spent: Spent) -> str:
     """What is left of the box, and what is asked of it, where that is more."""
     box, name = account.box, f"account {account.dataset}"
-    if box is None:
-        return f"{name} was opened by 0.1.0 and admits nothing before `marginweave ledger upgrade`"
     cap = f"epsilon {account.epsilon:f} at delta {float(account.delta)!r}"
     if is_closed(account, spent):
-        own, old = "its first release was admitted by its own statement", "0.1.0 spent more than its box holds"
-        return f"{name} admits nothing under its cap of {cap}: {own if spent.alone else old}"
+        return f"{name} admits nothing under its cap of {cap}: its first release was admitted by its own statement"
     names = ("noise, in percent of its budget:", "delta for thresholds", "allowance of epsilon", "allowance of delta")
     scales = (box.mu2 or asked.mu2 or 1, 100), *3 * [(1, 1)]  # few know mu^2
     amounts = zip(names, scales, box.amounts, *map(coordinates, (spent.cost, asked, spent.cost + asked)), strict=True)
@@ -240,12 +237,10 @@ def _why(asked: Cost, account: Account, spent: Spent) -> str:
 
 def _raised_cap(request: ReleaseRequest, account: Account, spent: Spent) -> BasicAmount | None:
     """The least cap, with four digits of epsilon and a multiple of delta, whose box holds the release; None for none."""
-    if account.box is None:
-        return None
     if spent.ever == 0:
         statement, cap = request.plan.statement, account.cap
         return BasicAmount(epsilon=max(statement.epsilon, cap.epsilon), delta=max(statement.delta, cap.delta))
-    needed = [cost for cost in (spent.cost + request.cost, spent.alone, account.history) if cost is not None]
+    needed = [cost for cost in (spent.cost + request.cost, spent.alone) if cost is not None]
     for factor in _FACTORS_OF_DELTA:
         delta = stated(account.delta * factor)
         if delta > MOST_DELTA and factor > 1:

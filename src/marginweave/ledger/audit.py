@@ -16,7 +16,7 @@ from marginweave.accounting.accounts import Account
 from marginweave.accounting.records import Event, ReleaseRecord
 from marginweave.base.errors import AuditError, BudgetError, DamagedLedger, InputError
 from marginweave.ledger.connection import connected, engine_for
-from marginweave.ledger.creation import check_schema
+from marginweave.ledger.creation import check_format
 from marginweave.ledger.keys import Keyring
 from marginweave.ledger.location import LedgerLocation, opening_command
 from marginweave.ledger.replay import Replay, Standing
@@ -105,7 +105,7 @@ def _read(location: LedgerLocation) -> tuple[dict[str, int], list[dict[str, Any]
     known = False
     try:
         with connected(engine_for(location), location, writing=False) as connection:
-            check_schema(connection, location)
+            check_format(connection, location)
             known = True
             _check_database(connection)
             accounts = {str(row.dataset): row.opened for row in connection.execute(select(ACCOUNTS))}

@@ -50,7 +50,7 @@ def box_of_cap(account: Account, cap: BasicAmount) -> Box:
     For the plan that it was chosen for; else what is set aside keeps its part of the cap. Where the cap grows, no coordinate
     becomes smaller, so that whatever was or could have been spent before fits the guarantee of the larger cap.
     """
-    before = account.box or Box()
+    before = account.box
     if account.kind_of_plan is not None or not cap.delta:
         return box_for(cap, account.kind_of_plan)
     if not account.delta:
@@ -60,16 +60,6 @@ def box_of_cap(account: Account, cap: BasicAmount) -> Box:
     epsilon, delta = before.allowance.epsilon, before.allowance.delta
     allowance = BasicAmount(epsilon=EXACT.multiply(epsilon, more), delta=EXACT.multiply(delta, wider))
     return _filled(cap, EXACT.multiply(before.delta_add, wider), allowance)
-
-
-def box_of_history(account: Account, spent: Spent) -> Box:
-    """The box of an account of 0.1.0: room for what thresholds have spent, and the part of its cap that was set aside."""
-    if not account.delta:
-        return Box(allowance=account.cap)
-    delta_add = min(account.delta, max(EXACT.multiply(account.delta, _THRESHOLDS), spent.cost.delta))
-    left = EXACT.subtract(account.delta, delta_add)
-    aside = account.old_allowance
-    return _filled(account.cap, delta_add, BasicAmount(epsilon=aside.epsilon, delta=min(aside.delta, left)))
 
 
 def box_fault(box: Box, cap: BasicAmount) -> str | None:
@@ -86,7 +76,7 @@ def admitted(account: Account, spent: Spent, cost: Cost, statement: BasicAmount)
     its cap by its own (epsilon, delta), which can be less than its sums cost. That was fixed before any noise; nothing is
     admitted behind it (`is_closed`).
     """
-    if account.box is None or is_closed(account, spent):
+    if is_closed(account, spent):
         return None
     if account.box.holds(spent.cost + cost):
         return "sums"
@@ -96,11 +86,10 @@ def admitted(account: Account, spent: Spent, cost: Cost, statement: BasicAmount)
 def is_closed(account: Account, spent: Spent) -> bool:
     """Whether nothing more is admitted, however little it asks for and whatever is given back.
 
-    The box does not hold what was reserved for a release that its own statement admitted, or what 0.1.0 had spent; or there
-    is no box. What is given back does not count: where it does not come back, the box would be exceeded.
+    The box does not hold what was reserved for a release that its own statement admitted. What is given back does not count:
+    where it does not come back, the box would be exceeded.
     """
-    box = account.box
-    return box is None or any(cost is not None and not box.holds(cost) for cost in (spent.alone, account.history))
+    return spent.alone is not None and not account.box.holds(spent.alone)
 
 
 def account_total(account: Account, spent: Spent) -> AccountTotal:
@@ -125,7 +114,7 @@ def epsilon_left(total: AccountTotal) -> float:
     releases together cost less than the sum of their epsilons. DP: arithmetic on public numbers.
     """
     account, spent = total.account, total.spent
-    if not account.delta or account.box is None or is_closed(account, spent):
+    if not account.delta or is_closed(account, spent):
         return 0.0
     if spent.ever == 0:
         return float(account.epsilon)
@@ -136,7 +125,7 @@ def epsilon_left(total: AccountTotal) -> float:
 def spent_share(total: AccountTotal) -> float:
     """The largest share of a coordinate of the account's box that is spent; 1 where it admits nothing more."""
     box, cost = total.account.box, total.spent.cost
-    if box is None or is_closed(total.account, total.spent):
+    if is_closed(total.account, total.spent):
         return 1.0
     pairs = zip(coordinates(cost), box.amounts, strict=True)
     return max((float(spent / most) for spent, most in pairs if most > 0), default=0.0)
@@ -145,17 +134,15 @@ def spent_share(total: AccountTotal) -> float:
 def account_sums(total: AccountTotal) -> AccountSums:
     """What the account and its sums say, for the operator: no released file may have it."""
     account = total.account
-    box = AccountBox() if account.box is None else AccountBox(**box_body(account.box))
     return AccountSums(
         dataset=account.dataset,
         epsilon=total.epsilon,
         delta=float(account.delta),
         cap_epsilon=float(account.epsilon),
         composition=total.composition,
-        box=box,
+        box=AccountBox(**box_body(account.box)),
         spent=Amounts(**total.spent.cost.texts),
         releases=total.spent.releases,
-        releases_before_box=account.releases_before,
         weak_delta=account.weak_delta,
         reconciled=account.reconciled or None,
     )

@@ -18,7 +18,6 @@ from marginweave.configuration.privacy import SUBJECT_PREFIX, unit_noun
 from marginweave.ledger.tables import EVENTS, canonical
 from marginweave.mechanisms.catalogue import MECHANISMS
 
-_OLD_DIGEST = "source_digest"
 _COLUMNS = tuple(column.name for column in EVENTS.columns)
 _NEIGHBORS = {
     "add-remove": "Two tables are neighbors if one is the other without one {unit}.",
@@ -33,11 +32,7 @@ COMPOSITION = (
 
 
 def json_lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
-    """One JSON object a row, the body as an object; the columns and hashes of the ledger, from which the chain is checked.
-
-    A row of 0.1.0 that reserved a release (or was refused) leaves without its digest of the source, which says whether two
-    releases were made from the same bytes: it says so by `redacted`, and of such a row the place in the chain alone is checked.
-    """
+    """One JSON object a row, the body as an object; the columns and hashes of the ledger, from which the chain is checked."""
     return "".join(f"{json.dumps(_exported(row), ensure_ascii=False)}\n" for row in rows).encode()
 
 
@@ -120,7 +115,7 @@ def _guarantee(record: ReleaseRecord) -> dict[str, Any]:
 
 def _mechanism(draw: DrawRecord) -> str:
     known = MECHANISMS.get(draw.mechanism)
-    how = (draw.mechanism or "room for a draw that is lost") if known is None else known.words
+    how = draw.mechanism if known is None else known.words
     text = how if draw.parameter is None else how.format(parameter=draw.parameter)
     return f"{draw.name} ({draw.state}): {text}; {draw.cost}"
 
@@ -130,11 +125,5 @@ def _list(items: Iterable[str]) -> str:
 
 
 def _exported(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row as it leaves the house, its body as an object; `redacted` names what that had and its hash cannot do without.
-
-    That is the digest of the source in rows of 0.1.0, which is equal for equal bytes.
-    """
-    body: dict[str, Any] = json.loads(row["body"])
-    if body.pop(_OLD_DIGEST, None) is not None:
-        body["redacted"] = [_OLD_DIGEST]
-    return {**{name: row[name] for name in _COLUMNS}, "body": body}
+    """A row as it leaves the house, its body as an object."""
+    return {**{name: row[name] for name in _COLUMNS}, "body": json.loads(row["body"])}

@@ -110,8 +110,8 @@ class SourceDigest:
         return hmac.digest(self.key, release_id.encode() + self.base, hashlib.sha256).hex()
 
     def matches(self, release_id: str, stored: str) -> bool:
-        """Whether `stored` is the mark of these bytes for the release, or the digest itself, which 0.1.0 has stored."""
-        return any(hmac.compare_digest(mine, stored) for mine in (self.mark(release_id), self.base.hex()))
+        """Whether `stored` is the mark of these bytes for the release."""
+        return hmac.compare_digest(self.mark(release_id), stored)
 
 
 def key_file(location: LedgerLocation) -> Path:

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from marginweave.accounting.records import Event, EventKind
 from marginweave.base.errors import BudgetError, InputError
+from marginweave.base.formats import LEDGER_FORMAT
 from marginweave.ledger.accounts import Accounts
 from marginweave.ledger.connection import connected, engine_for
-from marginweave.ledger.creation import check_schema, create_ledger
+from marginweave.ledger.creation import check_format, create_ledger
 from marginweave.ledger.draws import Draws
 from marginweave.ledger.journal import Journal
 from marginweave.ledger.keys import SourceDigest, key_id, load_key, subkey, with_unused_key
@@ -20,8 +21,6 @@ from marginweave.ledger.reconciliation import OtherHomes, Outcome, reconcile
 from marginweave.ledger.releases import Approvals, Evaluations, Releases
 from marginweave.ledger.session import Session
 from marginweave.ledger.witness import Witness
-
-_FORMAT = 1
 
 
 @dataclass(frozen=True)
@@ -92,15 +91,15 @@ class Ledger:
             witness: what a home has seen of it; every command that draws, returns or publishes has one.
 
         Raises:
-            BudgetError: no database, no key, a key that does not verify the newest row, tables of another version, a file
+            BudgetError: no database, no key, a key that does not verify the newest row, tables of a newer version, a file
                 on a network file system, or a ledger that lacks what the home has seen of it.
-            InputError: MARGINWEAVE_LEDGER_KEY is malformed.
+            InputError: MARGINWEAVE_LEDGER_KEY is malformed, or the ledger was made by an older version.
         """
         if isinstance(location, Path):
             _check_file(location, command)
         engine = engine_for(location)
         with connected(engine, location, writing=False) as connection:
-            check_schema(connection, location, command)
+            check_format(connection, location, command)
             key = load_key(location, environment, command)
             Journal(connection=connection, key=key).newest_row()
         session = Session(location=location, engine=engine, key=key, witness=witness)
@@ -118,7 +117,7 @@ class Ledger:
             BudgetError: the database was lost while its key is there, or as `open`.
             InputError: MARGINWEAVE_LEDGER_KEY is malformed.
         """
-        create_ledger(location, environment, Event(kind=EventKind.LEDGER_CREATED, body={"format": _FORMAT}))
+        create_ledger(location, environment, Event(kind=EventKind.LEDGER_CREATED, body={"format": LEDGER_FORMAT}))
         return cls.open(location, environment=environment, witness=witness)
 
     def verify(self) -> int:

@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from decimal import Decimal
 
 from marginweave.accounting.composition import PricedDraw, composed_epsilon
-from marginweave.accounting.records import SPARE_PREFIX, DrawRecord, ReleaseRecord
+from marginweave.accounting.records import DrawRecord, ReleaseRecord
 from marginweave.base.budget import BasicAmount, Cost, Neighbors
 from marginweave.base.errors import InputError
 from marginweave.measurements.plan import BudgetPlan, Discovery, PlannedDraw
@@ -58,8 +58,6 @@ def stated_fault(statement: BasicAmount, names: Sequence[str]) -> str | None:
         return f"the plan states epsilon {epsilon} and delta {delta}: no positive epsilon with a delta inside [0, 1)"
     if not names or len(set(names)) != len(names):
         return "a plan must have draws, each with another name"
-    if any(name.startswith(SPARE_PREFIX) for name in names):
-        return f"draws of a plan must not be named as spares ({SPARE_PREFIX}…)"
     return None
 
 
@@ -97,16 +95,9 @@ def draws_fault(
 def reserved_plan(record: ReleaseRecord, plan: BudgetPlan) -> BudgetPlan:
     """The plan as it was reserved, which is what is drawn: all numbers are the rows'; `plan` says what each draw is for.
 
-    Rows of 0.1.0 have the prices and parameters of draws alone.
-
     Raises:
         InputError: the release has a draw that is not in `plan`, the plan of its configuration.
     """
-    if record.delta_threshold is None or record.spent_epsilon is None:
-        rows = {row.name: row for row in record.draws if row.parameter is not None}
-        return replace(
-            plan, draws=tuple(_reserved(draw, rows[draw.name]) if draw.name in rows else draw for draw in plan.draws)
-        )
     for row in record.draws:
         if row.name not in plan.by_name or row.mechanism != plan.by_name[row.name].mechanism:
             raise InputError(
@@ -140,12 +131,12 @@ def check_same_plan(record: ReleaseRecord, plan: BudgetPlan, program: Program | 
     close = {name for name, was, now in other if _close(was, now)}
     differences = [f"{name} ({now}) was reserved as {was}" for name, was, now in other if name not in close]
     if differences:
-        began = f"marginweave {record.program}" if record.program is not None else "marginweave 0.1.0"
         more = len(differences) - 3
         first = "; ".join(differences[:3]) + (f"; and {more} more" if more > 0 else "")
         raise InputError(
-            f"run {record.run} was reserved by {began} with another plan than {program} would draw: {first}. This attempt drew "
-            "nothing: finish the run with the program that began it, or give a new release another name with --run"
+            f"run {record.run} was reserved by marginweave {record.program} with another plan than {program} would draw: "
+            f"{first}. This attempt drew nothing: "
+            "finish the run with the program that began it, or give a new release another name with --run"
         )
     return tuple(sorted(close))
 
@@ -157,10 +148,9 @@ def _pairs(record: ReleaseRecord, plan: BudgetPlan) -> Iterator[tuple[str, objec
     for name in ("neighbors", "unit", "accountant"):
         yield name, getattr(record, name), getattr(plan, name)
     yield "discovery", record.discovery and asdict(record.discovery), plan.discovery and asdict(plan.discovery)
-    rows = [draw.name for draw in record.draws if not draw.is_spare]
+    rows = [draw.name for draw in record.draws]
     yield "the draws in their order", rows, [draw.name for draw in plan.draws]
-    if record.delta_threshold is not None:
-        yield "the delta of thresholds", record.delta_threshold, plan.delta_threshold
+    yield "the delta of thresholds", record.delta_threshold, plan.delta_threshold
     for draw in plan.draws:
         row = record.draw(draw.name)
         if row is not None:
@@ -217,7 +207,7 @@ def _draw_pairs(row: DrawRecord, draw: PlannedDraw) -> Iterator[tuple[str, objec
         yield f"{name} of {row.name}", getattr(row, name), getattr(draw, name)
     for name, text in draw.cost.texts.items():
         yield f"{name} of {row.name}", Decimal(row.cost.texts[name]), Decimal(text)
-    for name in sorted({*row.terms, *draw.terms}) if row.terms else ():
+    for name in sorted({*row.terms, *draw.terms}):
         yield f"{name} of {row.name}", row.terms.get(name), draw.terms.get(name)
 
 

@@ -79,7 +79,6 @@ class PublishedAccount:
             meaning=MEANING,
             caps_since_the_first_draw=self.caps if changed else None,
             largest_cap=LargestCap(epsilon=largest[0], delta=largest[1], meaning=CAP_WAS_CHANGED) if changed else None,
-            releases_before_box=account.releases_before or None,
             weak_delta=account.weak_delta,
             restored=restored or None,
         )

@@ -172,11 +172,13 @@ class _Additions:
             "reconciled": True,
             "run": "unaccounted",
             "plan_digest": "",
-            "source_digest": "",
+            "source": "",
             "unit": account.unit,
             "neighbors": account.neighbors,
             "accountant": "unaccounted",
-            "draws": [{"name": "unaccounted", "mechanism": "unaccounted", "length": 0, "parameter": None}],
+            "delta_threshold": 0,
+            "spent_epsilon": float(unaccounted.epsilon),
+            "draws": [{"name": "unaccounted", "mechanism": "unaccounted", "length": 0, "parameter": None, "terms": {}}],
         }
         release = f"unaccounted-{account.dataset}-{len(self.releases)}"
         draw = replace(self._event(EventKind.RESERVED, account.dataset, release), draw="unaccounted")
@@ -214,8 +216,7 @@ def _settle(
 ) -> None:
     """Let the files of runs go on from the `newest` row, once the rows that were added are durable."""
     for run in blind:  # its rows are adopted, or charged as lost
-        if run.release is None or run.release.program is not None:
-            run.sighting.restart(ledger, newest)
+        run.sighting.restart(ledger, newest)
     for sighting in seen:
         head = sighting.head()
         if head is not None and present.get(head["seq"]) != head["row_hash"]:

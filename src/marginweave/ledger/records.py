@@ -11,7 +11,6 @@ from typing import Any
 from marginweave.accounting.accounts import PERIODS, Account, Box, Policy
 from marginweave.accounting.records import (
     RECONCILING,
-    SPARE_PREFIX,
     TRANSITIONS,
     Decision,
     DrawRecord,
@@ -20,22 +19,22 @@ from marginweave.accounting.records import (
     ReleaseRecord,
     State,
 )
-from marginweave.base.budget import NOTHING, BasicAmount, Cost, stated
+from marginweave.base.budget import BasicAmount, Cost, stated
 from marginweave.ledger.tables import cost_of
 from marginweave.measurements.plan import Discovery
 from marginweave.released.account import EpsilonDelta, ReconciledStatement
 from marginweave.released.program import Program
 
+_PLANNED = ("run", "plan_digest", "unit", "neighbors", "accountant", "delta_threshold", "spent_epsilon")
 _FACTS = ("inputs", "program", "version")
 _BOX = ("mu2", "delta_add", "allowance_epsilon", "allowance_delta")
 MOVES = frozenset(target for _, target in TRANSITIONS | RECONCILING)
-ACCOUNT_ROWS = frozenset({EventKind.OPENED, EventKind.ACCOUNT_BOXED, EventKind.CAP_CHANGED, EventKind.RECONCILED})
+ACCOUNT_ROWS = frozenset({EventKind.OPENED, EventKind.CAP_CHANGED, EventKind.RECONCILED})
 
 
 def account_body(account: Account) -> dict[str, Any]:
     """The facts of an account as the body of its OPENED event."""
     optional = {
-        "box": account.box and box_body(account.box),
         "for": account.kind_of_plan and account.kind_of_plan.texts,
         "weak_delta": account.weak_delta,
         "policy": policy_body(account.policy),
@@ -44,6 +43,7 @@ def account_body(account: Account) -> dict[str, Any]:
         **cap_body(account.epsilon, account.delta),
         "unit": account.unit,
         "neighbors": account.neighbors,
+        "box": box_body(account.box),
         **{name: value for name, value in optional.items() if value},
     }
 
@@ -87,7 +87,6 @@ def account_with(account: Account | None, event: Event) -> Account:
         neighbors=body["neighbors"],
         box=_box(body),
         kind_of_plan=cost_of(body["for"]) if "for" in body else None,
-        old_allowance=BasicAmount(**_pair(body["purse"])) if body.get("purse") else NOTHING,  # what 0.1.0 set aside
         weak_delta=body.get("weak_delta"),
         policy=_policy(body),
     )
@@ -96,17 +95,13 @@ def account_with(account: Account | None, event: Event) -> Account:
 def _changed(account: Account, event: Event) -> dict[str, Any]:
     """The fields of an account that is open that a row about it sets."""
     body = event.body
-    match event.kind:
-        case EventKind.CAP_CHANGED:
-            policy = _policy(body) if "policy" in body else account.policy
-            return {
-                **_pair(body),
-                "box": _box(body),
-                "weak_delta": body.get("weak_delta", account.weak_delta),
-                "policy": policy,
-            }
-        case EventKind.ACCOUNT_BOXED:
-            return {"box": _box(body), "history": cost_of(body["spent"]), "releases_before": int(body["releases"])}
+    if event.kind == EventKind.CAP_CHANGED:
+        return {
+            **_pair(body),
+            "box": _box(body),
+            "weak_delta": body.get("weak_delta", account.weak_delta),
+            "policy": _policy(body) if "policy" in body else account.policy,
+        }
     charge = body.get("unaccounted")
     added = ReconciledStatement(
         on=event.created.date().isoformat(),
@@ -123,11 +118,8 @@ def _pair(texts: Mapping[str, Any]) -> dict[str, Any]:
     return {name: Decimal(texts[name]) for name in ("epsilon", "delta")}
 
 
-def _box(body: Mapping[str, Any]) -> Box | None:
-    found = body.get("box")
-    if found is None:
-        return None
-    mu2, delta_add, epsilon, delta = (Decimal(found[name]) for name in _BOX)
+def _box(body: Mapping[str, Any]) -> Box:
+    mu2, delta_add, epsilon, delta = (Decimal(body["box"][name]) for name in _BOX)
     return Box(mu2=mu2, delta_add=delta_add, allowance=BasicAmount(epsilon=epsilon, delta=delta))
 
 
@@ -184,47 +176,38 @@ def _fields(event: Event) -> dict[str, Any]:
             return {}
 
 
-def source_mark(body: Mapping[str, Any]) -> str:
-    """The mark of the source, as the row that reserved a release has it."""
-    return str(body.get("source") or body["source_digest"])  # the latter of 0.1.0
-
-
 def _reserved(event: Event) -> ReleaseRecord | None:
     if event.release is None or event.account is None:
         return None
     body = event.body
-    spares = (f"{SPARE_PREFIX}{number}" for number in range(1, body.get("spares", 0) + 1))  # of 0.1.0
     return ReleaseRecord(
         release=event.release,
         dataset=event.account,
         **_pair(body),
-        **{name: body[name] for name in ("run", "plan_digest", "unit", "neighbors")},
+        **{name: body[name] for name in _PLANNED},
         supersedes=body.get("supersedes"),
-        delta_threshold=body.get("delta_threshold"),
-        spent_epsilon=body.get("spent_epsilon"),
-        source_digest=source_mark(body),
+        source_digest=body["source"],
         draws=(),
         actor=event.actor,
         created=event.created,
         needs_approval=body.get("approval") == "required",
         discovery=Discovery(**body["discovery"]) if body.get("discovery") is not None else None,
-        accountant=body.get("accountant", "gdp"),
         program=Program.model_validate(body["program"]) if "program" in body else None,
         by_statement=body.get("admitted") == "statement",
-        planned={draw["name"]: draw for draw in body["draws"]} | {name: {} for name in spares},
+        planned={draw["name"]: draw for draw in body["draws"]},
     )
 
 
 def _with_draw(record: ReleaseRecord, event: Event) -> ReleaseRecord:
     """`record` with a draw reserved, or moved to another state."""
     if event.kind == EventKind.RESERVED:
-        plan = record.planned.get(event.draw or "", {})
+        plan = record.planned[event.draw or ""]
         draw = DrawRecord(
             release=record.release,
             name=event.draw or "",
             state=State.RESERVED,
             cost=event.cost or Cost(),
-            **{name: plan[name] for name in ("mechanism", "length", "parameter", "terms") if name in plan},
+            **{name: plan[name] for name in ("mechanism", "length", "parameter", "terms")},
         )
         return replace(record, draws=(*record.draws, draw))
     known = record.draw(event.draw or "")
@@ -236,7 +219,6 @@ def _with_draw(record: ReleaseRecord, event: Event) -> ReleaseRecord:
         state=event.kind,
         lease=event.lease,
         digest=event.digest,
-        replaces=known.replaces or event.body.get("replaces"),
         facts={name: str(event.body[name]) for name in _FACTS if name in event.body} if drawing else known.facts,
     )
     return replace(record, draws=tuple(moved if draw is known else draw for draw in record.draws))

@@ -14,11 +14,10 @@ from marginweave.base.errors import AuditError
 from marginweave.ledger.boxes import admitted
 from marginweave.ledger.plans import draws_fault, stated_fault
 from marginweave.ledger.records import ACCOUNT_ROWS, MOVES, account_with, decision_of, release_of, release_with
-from marginweave.ledger.rules import account_fault, period_spent, policy_overrun, within_old_cap
+from marginweave.ledger.rules import account_fault, period_spent, policy_overrun
 from marginweave.ledger.sums import Totals, totals_of
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-_MOST_SPARES = 3  # of a release that 0.1.0 reserved with `redraws`
 
 
 class Standing(NamedTuple):
@@ -114,15 +113,8 @@ class Replay:
         _expect(not opening or name not in self.accounts, f"account {name} is open already")
         before = None if opening else self._account(event)
         after = account_with(before, event)
-        match event.kind:
-            case EventKind.OPENED | EventKind.CAP_CHANGED:
-                _expect_none(account_fault(after, before))
-            case EventKind.ACCOUNT_BOXED:
-                spent = self._spent[name]
-                _expect(before is None or before.box is None, f"account {name} has a box already")
-                follows = (after.history, after.releases_before) == (spent.cost, spent.ever)
-                _expect(after.box is not None and follows, "its box does not follow from what was spent")
-                _expect_none(account_fault(after))
+        if event.kind != EventKind.RECONCILED:
+            _expect_none(account_fault(after, before))
         self.accounts[name] = after
         self.opened.setdefault(name, seq)
         self._rows[name].append(seq)
@@ -156,8 +148,6 @@ class Replay:
         if event.draw is not None:
             self._reserve_draw(event, event.draw)
             return
-        spares = event.body.get("spares", 0)
-        _expect(type(spares) is int and 0 <= spares <= _MOST_SPARES, "spares are no number that a ledger writes")
         account, record = self._account(event), release_of([event])
         if record is None:
             raise AuditError("it reserves nothing")
@@ -166,18 +156,11 @@ class Replay:
         _expect(same, "unit or neighbors differ from the account's")
         if not _is_late(event):
             _expect(not account.frozen, f"account {account.dataset} is frozen since its ledger was restored")
-            self._check_source(record, account)
         self._check_correction(record)
         names = [draw["name"] for draw in event.body["draws"]]
         _expect_none(stated_fault(BasicAmount(epsilon=record.epsilon, delta=record.delta), names))
         self._reserving, self._expected = record.release, set(record.planned)
         self.releases[record.release] = record
-
-    def _check_source(self, record: ReleaseRecord, account: Account) -> None:
-        """Marks of 0.1.0 are equal for one source; later ones can be compared by who has the source alone."""
-        for other in self.releases.values():
-            elsewhere = other.source_digest == record.source_digest and other.dataset != account.dataset
-            _expect(not elsewhere, f"its source was released under account {other.dataset}")
 
     def _check_correction(self, record: ReleaseRecord) -> None:
         name = record.supersedes
@@ -202,20 +185,15 @@ class Replay:
     def _check_charge(self, record: ReleaseRecord) -> None:
         """The account's total with a new release in it, against its cap at this point in time."""
         statement = BasicAmount(epsilon=record.epsilon, delta=record.delta)
-        reserved = {draw.name: draw for draw in record.draws if not draw.is_spare}
+        reserved = {draw.name: draw for draw in record.draws}
         planned = [reserved[name] for name in record.planned if name in reserved]
         _expect_none(draws_fault(statement, planned, record.neighbors, record.discovery))
         account = self.accounts[record.dataset]
         _expect_none(policy_overrun(account, record, self.releases.values()))
         spent = self._spent[account.dataset]
-        over = f"with release {record.release}, account {account.dataset} is over its cap"
-        if account.box is None:
-            boxed = any(other.box is not None for other in self.accounts.values())
-            _expect(not boxed, f"account {account.dataset} has no box, and others have")
-            _expect(within_old_cap(account, spent.with_release(record)), over)
-        else:
-            how = "statement" if record.by_statement else "sums"
-            _expect(admitted(account, spent, record.reserved, statement) == how, over)
+        how = "statement" if record.by_statement else "sums"
+        fits = admitted(account, spent, record.reserved, statement) == how
+        _expect(fits, f"with release {record.release}, account {account.dataset} is over its cap")
 
     def _check_lease(self, record: ReleaseRecord, event: Event) -> None:
         lease = event.lease or ""
@@ -255,9 +233,6 @@ def _check_move(record: ReleaseRecord, event: Event) -> None:
     if target == State.DRAWN:
         _expect(bool(event.lease), f"draw {draw.name} is begun without a lease")
         by, what = event.lease, "begun"
-        lost = record.standing(event.body["replaces"]) if draw.is_spare else None
-        replaces = lost is not None and lost.state == State.CHARGED_LOST
-        _expect(replaces or not draw.is_spare, f"{draw.name} replaces no lost draw")
     else:
         by, what = event.body.get("by", event.lease), "ended"
         own = target == State.RETURNED or event.lease == draw.lease

@@ -6,7 +6,7 @@ Pure functions of the ledger's rows and a point in time.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import ROUND_FLOOR, Context, Decimal
 
@@ -64,28 +64,12 @@ def account_fault(account: Account, before: Account | None = None) -> str | None
     cap, box = account.cap, account.box
     if not (cap.epsilon.is_finite() and cap.epsilon > 0 and 0 <= cap.delta < 1):
         return "the cap is no (epsilon, delta)"
-    fault = policy_fault(account.policy, cap) or (box_fault(box, cap) if box is not None else None)
-    if fault is not None:
+    fault = policy_fault(account.policy, cap) or box_fault(box, cap)
+    if fault is not None or before is None or not before.delta or not before.cap.within(cap):
         return fault
-    if before is None:
-        return None if account.old_allowance.within(cap) else "what is set aside is no part of the cap"
-    if (box is None) != (before.box is None):
-        return "a cap is changed without its box"
-    if box is None or before.box is None or not before.delta or not before.cap.within(cap):
-        return None
     pairs = zip(before.box.amounts, box.amounts, strict=True)  # a last digit may differ, on another machine
     grows = all(less <= more * (1 + _LAST_DIGITS) for less, more in pairs)
     return None if grows else "a cap is raised and its box becomes smaller"
-
-
-def within_old_cap(account: Account, spent: Spent) -> bool:
-    """The rule of 0.1.0, which was no filter, for rows from before an account had a box.
-
-    The smallest of several sums; what was set aside for plain charges counts whole in those that convert.
-    """
-    cost = replace(spent.cost, plain=account.old_allowance)
-    total, _ = account_epsilon(cost, spent.statement, account.delta)
-    return spent.cost.plain.within(account.old_allowance) and total <= float(account.epsilon)
 
 
 def period_spent(policy: Policy, dataset: str, releases: Iterable[ReleaseRecord], moment: datetime) -> Spent:

@@ -9,23 +9,19 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from sqlalchemy import Column, Connection, ForeignKey, Index, Integer, MetaData, String, Table, Text
+from sqlalchemy import Column, Connection, ForeignKey, Index, Integer, MetaData, Table, Text
 
 from marginweave.accounting.records import Event, EventKind
 from marginweave.base.budget import BasicAmount, Cost
 from marginweave.base.errors import BudgetError
 from marginweave.ledger.keys import Keyring, key_id, sealing_key
 
-SCHEMA_VERSION = "0005"
 METADATA = MetaData()
 GENESIS = "0" * 64
 _AMOUNTS = tuple(Cost().texts)
 # Fields of an event that a row has as they are.
 _TEXTS = ("actor", "account", "release", "draw", "lease", "digest")
 _SEALS = frozenset({"row_hash", "mac", "prev_hash"})
-# Columns that version 0002 added: empty where a row charges nothing in plain, and hashed where they are filled, so that
-# older rows keep their hashes.
-PLAIN = ("plain_epsilon", "plain_delta")
 
 ACCOUNTS = Table(
     "accounts",
@@ -34,8 +30,7 @@ ACCOUNTS = Table(
     Column("opened", Integer, nullable=False),  # seq of the OPENED event, which has the facts
 )
 
-# Named as Alembic named it, which made the tables until 0.2.0.
-VERSIONS = Table("alembic_version", METADATA, Column("version_num", String(32), primary_key=True))
+FORMATS = Table("ledger_format", METADATA, Column("number", Integer, primary_key=True, autoincrement=False))
 
 # An amount of budget is text, never a float.
 EVENTS = Table(
@@ -49,6 +44,8 @@ EVENTS = Table(
     Column("mu2", Text),
     Column("rho", Text),
     Column("delta", Text),
+    Column("plain_epsilon", Text),
+    Column("plain_delta", Text),
     Column("lease", Text),
     Column("digest", Text),
     Column("body", Text, nullable=False),
@@ -57,8 +54,6 @@ EVENTS = Table(
     Column("prev_hash", Text, nullable=False, unique=True),  # a chain does not fork
     Column("row_hash", Text, nullable=False, unique=True),
     Column("mac", Text, nullable=False),
-    Column("plain_epsilon", Text),
-    Column("plain_delta", Text),
     Index("events_by_release", "release"),
     Index("events_by_account", "account", "kind", "draw", "seq"),
 )
@@ -73,10 +68,8 @@ class Position(NamedTuple):
 
 
 def columns_of(entry: Event) -> dict[str, str | None]:
-    """The text columns of an event; the body is canonical JSON, amounts are plain decimals, and no plain charge is empty."""
-    amounts: dict[str, str | None] = dict.fromkeys(_AMOUNTS)
-    if entry.cost is not None:
-        amounts |= entry.cost.texts | ({} if entry.cost.plain else dict.fromkeys(PLAIN))
+    """The text columns of an event; the body is canonical JSON, amounts are plain decimals."""
+    amounts: Mapping[str, str | None] = dict.fromkeys(_AMOUNTS) if entry.cost is None else entry.cost.texts
     return {
         **{name: getattr(entry, name) for name in _TEXTS},
         **amounts,
@@ -98,16 +91,14 @@ def event_of(row: Mapping[str, Any]) -> Event:
 
 
 def cost_of(texts: Mapping[str, Any]) -> Cost:
-    """The cost that `Cost.texts` wrote; the plain amounts may be missing."""
-    plain = BasicAmount(epsilon=Decimal(texts["plain_epsilon"] or 0), delta=Decimal(texts["plain_delta"] or 0))
+    """The cost that `Cost.texts` wrote."""
+    plain = BasicAmount(epsilon=Decimal(texts["plain_epsilon"]), delta=Decimal(texts["plain_delta"]))
     return Cost(mu2=Decimal(texts["mu2"]), rho=Decimal(texts["rho"]), delta=Decimal(texts["delta"]), plain=plain)
 
 
 def row_hash(row: Mapping[str, Any]) -> str:
-    """SHA-256(prev_hash || canonical JSON of the row without its seals, and without empty plain charges), hex."""
-    content = {
-        name: value for name, value in row.items() if name not in _SEALS and not (name in PLAIN and value is None)
-    }
+    """SHA-256(prev_hash || canonical JSON of the row without its seals), hex."""
+    content = {name: value for name, value in row.items() if name not in _SEALS}
     return hashlib.sha256(f"{row['prev_hash']}{canonical(content)}".encode()).hexdigest()
 
 

@@ -246,20 +246,17 @@ def _named(sighting: Sighting) -> str:
 def blind_runs(journal: Journal, unseen: Iterable[UnseenCharge]) -> Iterator[BlindRun]:
     """Those of them that this ledger cannot answer for.
 
-    A manifest counts where its release is in this ledger, or where nothing says that the run is of another one. 0.1.0 kept no
-    rows: of its runs the charged draws alone are compared.
+    A manifest counts where its release is in this ledger, or where nothing says that the run is of another one.
     """
     for charge in unseen:
         manifest = charge.manifest
         release = journal.find(manifest.release)
-        keeps_rows = bool(manifest.programs) if release is None else release.program is not None
-        if release is None and (charge.names or not keeps_rows):
-            continue  # of another ledger, or of 0.1.0, where `check_history` looks at the account
+        if release is None and charge.names:
+            continue  # of another ledger
         unknown = {State.RESERVED, State.RETURNED}
         drawn = [draw.name for draw in release.draws if draw.state in unknown] if release else []
         forgotten = tuple(name for name in drawn if name in manifest.charged)
-        if keeps_rows or forgotten:
-            yield BlindRun(sighting=charge.sighting, manifest=manifest, release=release, forgotten=forgotten)
+        yield BlindRun(sighting=charge.sighting, manifest=manifest, release=release, forgotten=forgotten)
 
 
 def _compare(journal: Journal, seen: Mapping[str, Row | None], where: str) -> None:

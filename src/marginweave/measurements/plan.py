@@ -40,7 +40,7 @@ class DrawKind(StrEnum):
 
     @classmethod
     def of(cls, name: str) -> DrawKind | None:
-        """The kind of a draw that was recorded by its name; None of a spare."""
+        """The kind of a draw that was recorded by its name, or None."""
         open_name = re.sub(r"-[0-9]+", "-{}", name)
         return next((kind for kind in cls if kind == open_name), None)
 

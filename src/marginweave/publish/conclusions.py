@@ -39,17 +39,17 @@ class _Known:
         return f"{self.words} ({self.count:,}, range {self.low:,} to {self.high:,})"
 
 
-def conclusions(published: PublishedRelease, columns: Sequence[Distribution], judged: Verdict | None) -> Conclusions:
+def conclusions(published: PublishedRelease, columns: Sequence[Distribution], judged: Verdict) -> Conclusions:
     """What follows from a release, with examples that are its own counts. DP: post-processing.
 
     Args:
         published: the release.
         columns: its columns, as the report shows them.
-        judged: the verdict on it; None where it has none.
+        judged: the verdict on it.
     """
     known = sorted(_known(columns), key=lambda one: (-one.count, one.words))
     may, may_not = tuple(_may(known, published)), tuple(_may_not(known, published, judged))
-    if judged is not None and judged.publication == "not for publication":
+    if judged.publication == "not for publication":
         may = (
             "Look into the counts and the records to find out what is wrong: the verdict says what they are not for.",
         )
@@ -96,13 +96,13 @@ def _may(known: Sequence[_Known], published: PublishedRelease) -> Iterator[str]:
     )
 
 
-def _may_not(known: Sequence[_Known], published: PublishedRelease, judged: Verdict | None) -> Iterator[str]:
+def _may_not(known: Sequence[_Known], published: PublishedRelease, judged: Verdict) -> Iterator[str]:
     near = next(((a, b) for a, b in _pairs(known) if a.low <= b.high and b.count > 0 and a.words != b.words), None)
     if near is not None:
         yield f"Rank what overlaps: whether {near[0].said} or {near[1].said} is more frequent, this release does not tell."
     if (least := _perhaps_nobody(published)) is not None:
         yield f"Take a small number for a fact: {least.said} may be nobody at all."
-    groups = [row for row in judged.lengths if row.least_group and row.length <= 2] if judged else []
+    groups = [row for row in judged.lengths if row.least_group and row.length <= 2]
     if groups:
         parts = [f"{row.least_group:,} records by {row.length} column{'s' * (row.length > 1)}" for row in groups]
         limits = f"below {', or '.join(parts)}, noise is above a quarter of a count in the columns with the most noise"

@@ -131,7 +131,7 @@ def render_report(
 
 def _pairs(evaluation: Evaluation, titled: Mapping[str, str]) -> list[tuple[str, str, list[SetVerdict]]]:
     """The pairs of each grade: the best of the good first, of all others the worst, and those that nothing measured."""
-    sets = [one for one in (evaluation.verdict.sets if evaluation.verdict else ()) if len(one.attributes) == 2]
+    sets = [one for one in evaluation.verdict.sets if len(one.attributes) == 2]
     rows = [one.model_copy(update={"attributes": [titled[name] for name in one.attributes]}) for one in sets]
     known = sorted((one for one in rows if one.error is not None), key=lambda one: one.error or 0.0)
     found = [(*words, [one for one in known if one.grade == grade]) for grade, words in _GRADES.items()]

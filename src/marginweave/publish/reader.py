@@ -53,7 +53,7 @@ class PublishedRelease:
     """A release: its configuration, its counts, its privacy statement, and its marginals where these were measured.
 
     `intervals` has one item a length, aligned with the counts of `aggregates.levels`; none for marginals. `model` is the fitted
-    mixture as a table (`model_table`); None where there is none, or where version 0.1.0 left it out. `measured` are the
+    mixture as a table (`model_table`); None where there is none. `measured` are the
     marginals as they were drawn, with those of earlier releases; None for k-tuples.
     """
 
@@ -151,7 +151,7 @@ class PublishedRelease:
             return ""
         return (
             "has no model.parquet: the model is fitted again, and gives other records. To have the same, copy the whole "
-            "folder of the release (version 0.1.0 wrote no model)"
+            "folder of the release"
         )
 
     def synthesize(self, settings: AnySynthesis, where: Mapping[str, Any] | None = None) -> Iterator[pa.Table]:

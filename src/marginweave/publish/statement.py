@@ -183,7 +183,6 @@ def _assumptions(configuration: Configuration, release: ReleaseFacts) -> tuple[s
     return (
         unit_assumption(configuration),
         *ASSUMPTIONS,
-        *old_releases(release.releases_before_box),
         *(f"The values of column {name!r} were discovered under the budget." for name in configuration.private_columns),
         *_stated_facts(configuration),
         *known_words(configuration, own=False),
@@ -227,13 +226,6 @@ def _observer(plan: BudgetPlan, mu: float | None) -> float:
     if mu is not None:
         return min(1.0, float(ndtr(mu / 2)) + plan.delta_threshold)
     return min(1.0, (1 + plan.delta * math.exp(-plan.epsilon)) / (1 + math.exp(-plan.epsilon)))
-
-
-def old_releases(number: int) -> list[str]:
-    """What an account's guarantee rests on where so many of its releases were made before it had a box."""
-    which = "release 1" if number == 1 else f"releases 1 to {number}"
-    words = f"The budgets of {which} of the account, made by 0.1.0, were not chosen from noisy results of earlier ones."
-    return [words] if number else []
 
 
 def _invariants(configuration: Configuration) -> tuple[Invariant, ...] | None:

@@ -106,9 +106,7 @@ def with_combinations(
 def read_counts(
     table: pa.Table, domain: Domain, noise: tuple[LevelNoise, ...]
 ) -> tuple[Aggregates, tuple[Intervals, ...]]:
-    """The aggregates and the intervals of their counts that `counts_table` wrote, in this version or in 0.1.0.
-
-    Those of 0.1.0 have adjusted counts alone, which stand for the measured ones as far as the interval allows.
+    """The aggregates and the intervals of their counts that `counts_table` wrote.
 
     Raises:
         InputError: a column or value that the domain does not have, or no row of length 0.
@@ -117,10 +115,6 @@ def read_counts(
     lengths = table.column("length").to_numpy()
     if not (lengths == 0).any():
         raise InputError("aggregates must have one row of length 0, the protected record count")
-    if "deviation" in table.column_names:
-        counts, low, high = (table.column(name) for name in ("count", "low", "high"))
-        table = table.rename_columns({"deviation": "noise_sd", "count": "adjusted"})
-        table = table.append_column("count", pc.min_element_wise(pc.max_element_wise(counts, low), high))
     head, *parts = [table.filter(pa.array(lengths == k)) for k in (0, *(n.length for n in noise))]
     aggregates = Aggregates(
         domain=domain,

@@ -30,12 +30,12 @@ class EpsilonDelta(Described):
 
 
 class AccountBox(Described):
-    """What the account may ever spend, coordinate by coordinate; empty for an account of 0.1.0 that was not upgraded."""
+    """What the account may ever spend, coordinate by coordinate."""
 
-    mu2: str | None = optional("Sum of mu squared, at most.")
-    delta_add: str | None = optional("Sum of the additive deltas of thresholds, at most.")
-    allowance_epsilon: str | None = optional("Sum of epsilons charged as (epsilon, delta), at most.")
-    allowance_delta: str | None = optional("Sum of their deltas, at most.")
+    mu2: str = Field(description="Sum of mu squared, at most.")
+    delta_add: str = Field(description="Sum of the additive deltas of thresholds, at most.")
+    allowance_epsilon: str = Field(description="Sum of epsilons charged as (epsilon, delta), at most.")
+    allowance_delta: str = Field(description="Sum of their deltas, at most.")
 
 
 class RestoredStatement(Described):
@@ -64,12 +64,9 @@ class AccountSums(Described):
     delta: float = Field(description="Delta of the account's cap, a probability.")
     cap_epsilon: float = Field(description="Epsilon of the account's cap.")
     composition: str = Field(description="How the spent epsilon was composed: gdp, zcdp or basic.")
-    box: AccountBox | None = optional("What the account may ever spend; left out by 0.1.0.")
-    spent: Amounts | None = optional("What was charged so far; left out by 0.1.0.")
+    box: AccountBox = Field(description="What the account may ever spend.")
+    spent: Amounts = Field(description="What was charged so far.")
     releases: int = Field(description="Releases that were charged.")
-    releases_before_box: int | None = optional(
-        "How many of them were made before the account had a box; left out by 0.1.0."
-    )
     weak_delta: str | None = optional("The steward's reason for a delta above .001.")
     reconciled: tuple[ReconciledStatement, ...] | None = optional("Every restoring of the ledger from an old copy.")
 
@@ -112,6 +109,5 @@ class AccountFile(ReleasedFile):
     meaning: str = Field(description="What cap and total mean, in words.")
     caps_since_the_first_draw: tuple[CapStatement, ...] | None = optional("Caps since then, if the cap was changed.")
     largest_cap: LargestCap | None = optional("The largest of them.")
-    releases_before_box: int | None = optional("How many releases were made before the account had a box, if any.")
     weak_delta: str | None = optional("The steward's reason for a delta above .001.")
     restored: tuple[RestoredStatement, ...] | None = optional("Every restoring of the ledger from an old copy.")

@@ -44,9 +44,10 @@ class ReleasedFile(Described):
 
     @classmethod
     def from_json(cls, content: str | bytes) -> Self:
-        """What `to_json` wrote, in this version or in 0.1.0.
+        """What `to_json` wrote.
 
         Raises:
+            InputError: an older version wrote it.
             ValueError: it has another form.
         """
         return cls.model_validate_json(content)

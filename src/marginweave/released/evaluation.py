@@ -156,7 +156,7 @@ class Evaluation(ReleasedFile, RecordAgreement):
     """evaluation.json: synthetic records against the released counts they were made from; post-processing."""
 
     schema_: Literal["urn:marginweave:evaluation:1"] = contract("urn:marginweave:evaluation:1")
-    verdict: Verdict | None = optional("What the release is good for; files of 0.1.0 have none.")
+    verdict: Verdict = Field(description="What the release is good for.")
     counted: str | None = optional(
         "At most how many rows of each person all numbers are of; null where all are counted."
     )
@@ -169,9 +169,9 @@ class Evaluation(ReleasedFile, RecordAgreement):
     )
 
     @property
-    def summary(self) -> VerdictSummary | None:
-        """What the release is good for, in words; None of files of 0.1.0."""
-        return None if self.verdict is None else self.verdict.summary
+    def summary(self) -> VerdictSummary:
+        """What the release is good for, in words."""
+        return self.verdict.summary
 
     @property
     def mean_distances(self) -> dict[str, float]:

@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, AwareDatetime, Field, model_validator
 
+from marginweave.base.errors import refuse_older
+from marginweave.base.formats import MANIFEST_FORMAT
 from marginweave.configuration.execution import Execution
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.values import check_name
@@ -63,8 +65,8 @@ class Correction(Described):
 class Manifest(Described):
     """One run. The ledger knows it by the digest of `written`; the run keeps `configuration` as it was first resolved."""
 
-    schema_: Literal["urn:marginweave:manifest:2"] = contract("urn:marginweave:manifest:2")
-    version: Literal[2] = Field(default=2, description="Version of this contract.")
+    schema_: Literal["urn:marginweave:manifest:3"] = contract("urn:marginweave:manifest:3")
+    version: Literal[3] = Field(default=MANIFEST_FORMAT, description="Version of this contract.")
     run: Name = Field(description="Name of the run.")
     dataset: Name = Field(description="Name of the account.")
     release: Annotated[str, Field(min_length=1)] = Field(description="Identifier of the release in the ledger.")
@@ -77,9 +79,7 @@ class Manifest(Described):
     types: dict[str, str] = Field(
         default={}, description="By column, its type in the source's schema, as privacy.json."
     )
-    programs: tuple[Program, ...] = Field(
-        default=(), description="Programs that worked on it, oldest first; not 0.1.0."
-    )
+    programs: tuple[Program, ...] = Field(default=(), description="Programs that worked on it, oldest first.")
     created: AwareDatetime = Field(description="When the run was begun.")
     state: RunState = Field(default=RunState.RUNNING, description="How far the run is.")
     supersedes: Correction | None = Field(default=None, description="The release that this one corrects; null if none.")
@@ -88,15 +88,10 @@ class Manifest(Described):
 
     @model_validator(mode="before")
     @classmethod
-    def _from_format_1(cls, content: Any) -> Any:
-        """A manifest of 0.1.0: the ledger knows its configuration by the digest of the resolved form.
-
-        The canonical configurations in manifests, statements and handovers of 0.1.0 need no change:
-        `Configuration.from_canonical` reads every key that they may hold, `privacy.redraws` too.
-        """
-        if isinstance(content, dict) and content.get("version") == 1:
-            kept = {name: value for name, value in content.items() if name != "code_version"}
-            return {**kept, "version": 2, "written": content.get("configuration")}
+    def _refuse_older(cls, content: Any) -> Any:
+        """Refuse the manifest of an older version, by an InputError."""
+        if isinstance(content, dict):
+            refuse_older(f"run {content.get('run')}", content.get("version", MANIFEST_FORMAT), MANIFEST_FORMAT)
         return content
 
     @model_validator(mode="after")
@@ -116,8 +111,8 @@ class Manifest(Described):
         return digest_of(self.written)
 
     def is_of(self, configuration: Configuration) -> bool:
-        """Whether the run was begun with `configuration`; one of 0.1.0 is compared as 0.1.0 did, resolved."""
-        return self.plan_digest in {configuration.written_digest, configuration.digest}
+        """Whether the run was begun with `configuration`."""
+        return self.plan_digest == configuration.written_digest
 
     def with_release(self, release: str, source_digest: str) -> Manifest:
         """The manifest of a run whose release is reserved anew, as nothing was drawn for the old one."""
@@ -155,9 +150,10 @@ class Manifest(Described):
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Manifest:
-        """The manifest that `to_json` wrote, in this version or in 0.1.0.
+        """The manifest that `to_json` wrote.
 
         Raises:
+            InputError: an older version wrote it.
             ValueError: `text` is no manifest of a known format.
         """
         return cls.model_validate_json(text)

@@ -11,6 +11,8 @@ from typing import Any, Literal, Self, get_args
 from pydantic import Field, JsonValue, model_validator
 
 from marginweave.base.budget import NoiseName
+from marginweave.base.errors import refuse_older
+from marginweave.base.formats import STATEMENT_FORMAT
 from marginweave.configuration.columns.scales import BoughtBins
 from marginweave.configuration.earlier import KnownRelease
 from marginweave.released.account import Amounts, EpsilonDelta
@@ -148,7 +150,7 @@ class Confidence(Described):
 class Programs(Described):
     """The programs that worked on the release."""
 
-    reserved: Program | None = Field(description="The program that reserved the budget; null for 0.1.0.")
+    reserved: Program = Field(description="The program that reserved the budget.")
     drew: tuple[Program, ...] = Field(description="The programs that began draws.")
 
 
@@ -161,7 +163,6 @@ class ReleaseIdentity(Described):
     begun: str | None = optional("Day on which its run was begun, in UTC, YYYY-MM-DD.")
     supersedes: Correction | None = optional("The release that this one corrects.")
     programs: Programs = Field(description="The programs that reserved and drew it.")
-    code_version: str | None = optional("Written by 0.1.0 alone: its version.")
     selected_after_internal_evaluation: bool = Field(
         description="Whether somebody had compared an earlier release with the sensitive table before this one was made."
     )
@@ -181,19 +182,25 @@ class ReleaseIdentity(Described):
 class StatementFile(ReleasedFile):
     """A file that states a guarantee."""
 
-    format: Literal[3] = Field(
-        description="Version of this contract; 1 was written by 0.1.0, without $schema, and 1 and 2 had the account's total."
-    )
+    format: Literal[3] = Field(description="Version of this contract.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_older(cls, content: Any) -> Any:
+        """Refuse the statement of an older version, by an InputError."""
+        if isinstance(content, dict):
+            found = content.get("format", STATEMENT_FORMAT)
+            refuse_older(f"the release of run {content.get('run')}", found, STATEMENT_FORMAT)
+        return content
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseFacts:
-    """What the ledger says of a release: who it is, draws that were not made, who had looked at rows, and older releases."""
+    """What the ledger says of a release: who it is, draws that were not made, and who had looked at rows."""
 
     identity: ReleaseIdentity
     returned: tuple[str, ...] = ()
     evaluated_until_now: bool = False
-    releases_before_box: int = 0
 
 
 class Invariant(Described):
@@ -255,16 +262,6 @@ class PrivacyStatement(MarginalsStatement, CountsStatement, Promise, ReleaseIden
     def bought_bins(self) -> dict[str, BoughtBins]:
         """The bins that were bought, as a configuration has them."""
         return {name: BoughtBins(**dict(bins)) for name, bins in (self.bins or {}).items()}
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_older_format(cls, content: Any) -> Any:
-        """An older statement, without the account's total in it; of the programs of 0.1.0 nothing is known but a version."""
-        if isinstance(content, dict) and content.get("format") in {1, 2}:
-            programs: dict[str, Any] = {"reserved": None, "drew": []}
-            kept = {name: value for name, value in content.items() if name != "account"}
-            return {"programs": programs, **kept, "$schema": "urn:marginweave:privacy:3", "format": 3}
-        return content
 
 
 class Rejection(Described):

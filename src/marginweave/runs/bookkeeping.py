@@ -114,11 +114,12 @@ def is_charged(reference: RunReference, lease: str | None) -> bool:
 
 
 def release_facts(reference: RunReference) -> ReleaseFacts:
-    """Who the release is, for privacy.json; of 0.1.0 the rows know neither of the programs."""
+    """Who the release is, for privacy.json."""
     manifest, ledger = reference.manifest, reference.ledger
     record = ledger.releases.find(manifest.release)
-    draws = record.draws if record else ()
-    drew = {draw.facts["program"]: draw.facts["version"] for draw in draws if "program" in draw.facts}
+    assert record is not None
+    assert record.program is not None
+    drew = {draw.facts["program"]: draw.facts["version"] for draw in record.draws if draw.facts}
     return ReleaseFacts(
         identity=ReleaseIdentity(
             dataset=manifest.dataset,
@@ -127,14 +128,13 @@ def release_facts(reference: RunReference) -> ReleaseFacts:
             begun=f"{manifest.created:%Y-%m-%d}",
             supersedes=manifest.supersedes,
             programs=Programs(
-                reserved=record.program if record else None,
+                reserved=record.program,
                 drew=tuple(Program(version=version, digest=digest) for digest, version in drew.items()),
             ),
             selected_after_internal_evaluation=ledger.evaluations.precede(manifest.dataset, manifest.release),
             configured_after_check=configured_after_look(reference.folder.home, manifest, reference.source),
             drafted_from_table=is_drafted(reference.folder.home, manifest, reference.source),
         ),
-        returned=tuple(draw.name for draw in draws if draw.state == State.RETURNED),
+        returned=tuple(draw.name for draw in record.draws if draw.state == State.RETURNED),
         evaluated_until_now=ledger.evaluations.precede(manifest.dataset, None),
-        releases_before_box=ledger.accounts.total(manifest.dataset).account.releases_before,
     )

@@ -10,9 +10,8 @@ from marginweave.base.budget import Cost
 from marginweave.base.durable import file_digest, replace_file
 from marginweave.base.errors import BudgetError, InputError, StageError
 from marginweave.checkpoints.run_folder import RunFolder, check_proposed, propose_staged, publish_staged
-from marginweave.configuration.load import as_read_by_0_1_0
 from marginweave.configuration.release import Configuration
-from marginweave.configuration.yaml_source import is_written, written_content
+from marginweave.configuration.yaml_source import written_content
 from marginweave.draws.files import DrawStore, unknown_draw
 from marginweave.draws.program import program_identity
 from marginweave.ledger import Ledger
@@ -31,12 +30,8 @@ def check_same_configuration(request: Request, present: Manifest) -> None:
     """
     if present.is_of(request.configuration):
         return
-    if is_written(present.written):
-        before, now = written_content(present.written), written_content(request.configuration.written)
-        differing = ", ".join(_differences(before, now, ""))
-    else:  # begun by 0.1.0, which did not keep what was written
-        begun = Configuration.from_canonical(present.configuration)
-        differing = ", ".join(configuration_differences(begun, as_read_by_0_1_0(request.configuration)))
+    before, now = written_content(present.written), written_content(request.configuration.written)
+    differing = ", ".join(_differences(before, now, ""))
     raise InputError(f"run {present.run} has another configuration: it differs in {differing}; {NEW_NAME}")
 
 
@@ -60,7 +55,7 @@ def check_same_draws(request: Request, present: Manifest | None, ledger: Ledger)
     store = DrawStore(request.folder, ledger.keys.checkpoint_key)
     for draw in record.draws:
         if draw.state == State.DRAWN and store.read(record.release, draw.name, draw.lease or "", None) is None:
-            check_same_program(draw, program, present.run)
+            check_same_program(draw, program)
 
 
 def configuration_differences(one: Configuration, other: Configuration) -> list[str]:

@@ -24,8 +24,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from marginweave.base.durable import PRIVATE_MODE, read_file, replace_file, write_once
 from marginweave.base.errors import OperatorError, StageError
 from marginweave.base.places import is_path
-from marginweave.configuration.release import Configuration
-from marginweave.configuration.yaml_source import is_written, mapping_of
+from marginweave.configuration.yaml_source import mapping_of
 from marginweave.released.manifest import Manifest
 from marginweave.runs.lookup import exclusive_lock
 from marginweave.runs.request import Request
@@ -106,8 +105,7 @@ def configured_after_look(home: Path, manifest: Manifest, source: str) -> bool:
         StageError: the file is damaged.
     """
     looks = [look for look in _looks_at(home, manifest, source) if not look.is_draft]
-    written = manifest.written if is_written(manifest.written) else _of_0_1_0(manifest)
-    return bool(looks) and looks[0].declared != _declared(written, _key(home))
+    return bool(looks) and looks[0].declared != _declared(manifest.written, _key(home))
 
 
 def is_drafted(home: Path, manifest: Manifest, source: str) -> bool:
@@ -138,10 +136,6 @@ def _looks(home: Path) -> list[LookRecord]:
         return [LookRecord.model_validate_json(line) for line in content.splitlines()]
     except ValidationError:
         raise StageError(f"{looks_file(home)} is damaged; it says who has looked at which table: restore it") from None
-
-
-def _of_0_1_0(manifest: Manifest) -> str:
-    return Configuration.from_canonical(manifest.configuration).written
 
 
 def _place(source: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import os
 import secrets
 import uuid
 from collections.abc import Iterator
@@ -21,7 +20,7 @@ from marginweave.base.errors import BudgetError, InputError
 from marginweave.configuration.release import Configuration
 from marginweave.draws.program import program_identity
 from marginweave.draws.references import RunReference
-from marginweave.ledger import Ledger, ReleaseRequest, Witness, is_older, opening_for, upgrade
+from marginweave.ledger import Ledger, ReleaseRequest, Witness, opening_for
 from marginweave.ledger.keys import SourceDigest
 from marginweave.ledger.releases import check_correction
 from marginweave.ledger.rules import largest_epsilon
@@ -223,8 +222,6 @@ def open_ledger(request: Request) -> Ledger:
             ledger = Ledger.open(request.ledger_location, command=command, witness=witness)
             ledger.accounts.check(configuration.dataset, command)
         return ledger
-    if request.ledger_file is not None and is_older(request.ledger_file):
-        upgrade(request.ledger_file, os.environ)
     ledger = Ledger.create(request.ledger_location, witness=witness)
     if all(total.account.dataset != configuration.dataset for total in ledger.accounts.totals()):
         account = account_for(configuration)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def released_verdict(release: Path) -> VerdictSummary | None:
-    """What evaluation.json says a release is good for; nothing of releases of 0.1.0. DP: post-processing."""
+    """What evaluation.json says a release is good for; None where the file is missing. DP: post-processing."""
     content = read_file(release / "evaluation.json")
     return None if content is None else Evaluation.from_json(content).summary
 
@@ -85,10 +85,10 @@ def copy_release(home: Path, run: str, to: Path, *, even_so: bool = False) -> tu
         if content is None or hashlib.sha256(content).hexdigest() != digest:
             raise changed(folder.path / name)
         contents[Path(name).name] = content
-    account = read_file(
-        folder.release / ACCOUNT
-    )  # `ledger verify` compares it with the rows; releases of 0.1.0 have none
-    contents |= {} if account is None else {ACCOUNT: account}
+    account = read_file(folder.release / ACCOUNT)  # `ledger verify` compares it with the rows
+    if account is None:
+        raise changed(folder.release / ACCOUNT)
+    contents[ACCOUNT] = account
     write_folder(check_target(home, to), contents)
     with at_place(folder.release, "read"):
         present = {entry.name for entry in folder.release.iterdir()}

@@ -13,7 +13,7 @@ from marginweave.base.errors import InputError, MarginweaveError, StageError
 from marginweave.base.places import EXAMPLE_PREFIX
 from marginweave.checkpoints.run_folder import RunFolder
 from marginweave.configuration.execution import EngineSettings
-from marginweave.configuration.load import as_read_by_0_1_0, load_configuration
+from marginweave.configuration.load import load_configuration
 from marginweave.configuration.release import Configuration
 from marginweave.ledger import LedgerLocation, example_ledger_location, ledger_location
 from marginweave.released.manifest import RunState
@@ -65,7 +65,7 @@ def read_request(
     configuration = load_configuration(path)
     if run == "":
         raise InputError("--run and --source must not be empty")
-    folder = RunFolder.at(home, run or default_run(configuration, home))
+    folder = RunFolder.at(home, run or configuration.default_run)
     begun = folder.read_manifest()
     if begun is None or begun.state == RunState.RUNNING:
         from marginweave.counts.graphical import check_installed
@@ -100,22 +100,10 @@ def read_request(
     )
 
 
-def default_run(configuration: Configuration, home: Path, suffix: str = "") -> str:
-    """The default name of a run of `configuration` in `home`: the name by 0.1.0 where such a run exists."""
-    name = f"{configuration.default_run}{suffix}"
-    if RunFolder.at(home, name).read_manifest() is None:
-        read = as_read_by_0_1_0(configuration)
-        former = f"{read.former_run}{suffix}"
-        begun = RunFolder.at(home, former).read_manifest()
-        if begun is not None and begun.plan_digest == read.digest:
-            return former
-    return name
-
-
 def _as_begun(configuration: Configuration, folder: RunFolder) -> Configuration:
     """The configuration as the version that began the run has resolved it: a run keeps its resolution."""
     begun = folder.read_manifest()
-    if begun and (begun.is_of(configuration) or begun.is_of(as_read_by_0_1_0(configuration))):
+    if begun is not None and begun.is_of(configuration):
         return configuration.as_resolved(begun.configuration)
     return configuration
 

@@ -3,7 +3,7 @@
 Usage: python verify.py [FOLDER], beside ledger.jsonl, chain.jsonl, anchor.json, plan.json, privacy.json and account.json.
 FOLDER is where the release was published; without it, these two alone are compared with the ledger. Of a release that was
 rejected nothing is published, and privacy.json says what it would have promised. It ends with 0 if everything fits, with 1 at
-the first fault.
+the first fault, and with 2 where an older version made the bundle.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import sys
 from decimal import Decimal
 from pathlib import Path
 
+from marginweave.base.formats import STATEMENT_FORMAT, older_fault
 from marginweave.verify.bundle_accounting import AMOUNTS, Content, Fault, require
 from marginweave.verify.bundle_statement import NOT_IN_ROWS, check_account, check_statement
 
-# As in the ledger: what is no part of a row's hash, and what is no part of it where it is empty.
+# As in the ledger: what is no part of a row's hash.
 _SEALS = frozenset({"row_hash", "mac", "prev_hash"})
-_ADDED = frozenset({"plain_epsilon", "plain_delta"})
 # What becomes of a draw, from its first row to its last.
 _COURSES = (
     ["RESERVED", "DRAWN", "COMMITTED"],
@@ -50,9 +50,8 @@ def verify(bundle: Path, published: Path | None = None) -> list[str]:
     anchor = json.loads((bundle / "anchor.json").read_bytes())
     unbroken = sorted(chain) == list(range(1, anchor["seq"] + 1)) and chain[anchor["seq"]] == anchor["hash"]
     require(unbroken, "the chain of hashes does not lead from the first row to the anchor")
-    redacted = [row["seq"] for row in rows if _is_redacted(row)]
     for row in rows:
-        unchanged = row["seq"] in redacted or row["row_hash"] == _row_hash(row)
+        unchanged = row["row_hash"] == _row_hash(row)
         placed = row["prev_hash"] == chain.get(row["seq"] - 1, "0" * 64) and chain.get(row["seq"]) == row["row_hash"]
         require(unchanged and placed, f"row {row['seq']} was changed, or is not at its place in the chain")
     ended = [row for row in rows if row["kind"] in {"PUBLISHED", "REJECTED"}][-1]
@@ -68,8 +67,7 @@ def verify(bundle: Path, published: Path | None = None) -> list[str]:
     else:
         _check_correction(rows, own[0])
         said = _published(plan, own, bundle, published)
-        if (bundle / "account.json").exists() or statement["format"] > 2:  # the last format that had the account in it
-            said.append(_account(rows, ended, bundle, published))
+        said.append(_account(rows, ended, bundle, published))
     return [
         f"{len(rows)} rows of the ledger are unchanged and stand at their places in a chain of {len(chain)} rows",
         f"the chain ends at the anchor: row {anchor['seq']}, {anchor['hash']}",
@@ -77,10 +75,6 @@ def verify(bundle: Path, published: Path | None = None) -> list[str]:
         (
             f"privacy.json says what the rows say of its {len(statement['mechanisms'])} draw(s), and its epsilon follows from "
             f"them; the rows do not tell {', '.join(NOT_IN_ROWS)}"
-        ),
-        *(
-            f"row {seq} is of 0.1.0 and without its digest of the source: its place in the chain was checked, not its content"
-            for seq in redacted
         ),
         *said,
     ]
@@ -134,15 +128,17 @@ def _check_plan(plan: Content, own: list[Content]) -> None:
     begins = first["kind"] == "RESERVED" and first["draw"] is None
     require(begins, "the rows of the release do not begin with its reservation")
     row = f"row {first['seq']}"
-    written = str(plan.get("written", plan["configuration"]))  # 0.1.0 had the second alone
-    require(_sha256(written.encode()) == body["plan_digest"], f"what was written, in plan.json, is not that of {row}")
+    require(
+        _sha256(plan["written"].encode()) == body["plan_digest"],
+        f"what was written, in plan.json, is not that of {row}",
+    )
     own_digest = _sha256(plan["configuration"].encode()) == plan["configuration_sha256"]
     require(own_digest, "the configuration in plan.json does not have its digest")
     for name in ("unit", "neighbors", "accountant"):
         require(plan[name] == body[name], f"{name} in plan.json is not that of {row}")
     for name in ("epsilon", "delta"):
         require(Decimal(str(plan[name])) == Decimal(body[name]), f"{name} in plan.json is not that of {row}")
-    same = all(plan[name] == body[name] for name in ("delta_threshold", "spent_epsilon") if name in body)
+    same = all(plan[name] == body[name] for name in ("delta_threshold", "spent_epsilon"))
     require(same, f"delta_threshold or spent_epsilon in plan.json is not that of {row}")
     planned = [{name: draw.get(name) for name in of_row} for draw, of_row in zip(plan["draws"], body["draws"])]  # noqa: B905 - Python 3.9 runs it
     same = planned == body["draws"] and len(plan["draws"]) == len(body["draws"])
@@ -150,13 +146,13 @@ def _check_plan(plan: Content, own: list[Content]) -> None:
 
 
 def _check_costs(plan: Content, own: list[Content]) -> None:
-    """The cost of each draw, as it was reserved; and that every draw was (and the spares that 0.1.0 reserved)."""
+    """The cost of each draw, as it was reserved; and that every draw was."""
     reserved = {row["draw"]: row for row in own if row["kind"] == "RESERVED" and row["draw"] is not None}
-    complete = len(reserved) == len(plan["draws"]) + own[0]["body"].get("spares", 0)
+    complete = len(reserved) == len(plan["draws"])
     require(complete, "rows of the reservation are missing")
     for draw in plan["draws"]:
         row = reserved[draw["name"]]
-        same = all(Decimal(draw[amount]) == Decimal(row[amount] or 0) for amount in AMOUNTS)
+        same = all(Decimal(draw[amount]) == Decimal(row[amount]) for amount in AMOUNTS)
         require(same, f"the cost of {draw['name']} in plan.json is not that of row {row['seq']}")
 
 
@@ -193,15 +189,8 @@ def _lines(place: Path) -> list[Content]:
     return [json.loads(line) for line in place.read_text(encoding="utf-8").splitlines()]
 
 
-def _is_redacted(row: Content) -> bool:
-    """Whether it is the first row of a release of 0.1.0, without the digest that told whether two releases had one source."""
-    ours = row["kind"] in {"RESERVED", "REFUSED"} and row["draw"] is None and "program" not in row["body"]
-    return ours and row["body"].get("redacted") == ["source_digest"]
-
-
 def _row_hash(row: Content) -> str:
-    unhashed = _SEALS | {name for name in _ADDED if row.get(name) is None}
-    columns = {name: value for name, value in row.items() if name not in unhashed}
+    columns = {name: value for name, value in row.items() if name not in _SEALS}
     return _sha256(f"{row['prev_hash']}{_canonical({**columns, 'body': _canonical(row['body'])})}".encode())
 
 
@@ -214,9 +203,14 @@ def _canonical(content: object) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Check the bundle beside this file, and tell."""
+    """Check the bundle beside this file, and tell; of an older version's nothing is checked."""
+    bundle = Path(__file__).resolve().parent
     try:
-        said = verify(Path(__file__).resolve().parent, Path(arguments[0]) if arguments else None)
+        found = json.loads((bundle / "privacy.json").read_bytes())["format"]
+        if (older := older_fault("this handover", found, STATEMENT_FORMAT)) is not None:
+            sys.stderr.write(f"{older}\n")
+            return 2
+        said = verify(bundle, Path(arguments[0]) if arguments else None)
     except (Fault, OSError, ValueError, KeyError, IndexError, TypeError, ArithmeticError) as fault:
         sys.stderr.write(f"does not fit: {fault}\n")
         return 1

@@ -1,7 +1,7 @@
 """privacy.json and its noise against the rows of the ledger, number by number: a part of verify.py, in every handover.
 
 Every mechanism, parameter and total is compared with the row that reserved it; what follows from rows is computed from them
-again, the epsilon of the draws among it. Rows of 0.1.0 hold less: what they hold is compared.
+again, the epsilon of the draws among it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import math
 from decimal import Decimal
 from fractions import Fraction
 
+from marginweave.base.formats import STATEMENT_FORMAT
 from marginweave.verify.bundle_accounting import (
     AMOUNTS,
     ROUNDED,
@@ -32,7 +33,6 @@ _UNKNOWN = {
     "words": ("preparation", "assumptions", "not_covered", "composition"),
     "the steward's word": ("invariants",),
     "compared elsewhere": ("configuration", "rejected", "marginals.draw"),
-    "of older formats alone": ("code_version", "account"),
     "the rate of the sample is in no row; the draws are checked to be that private": (
         "guarantee.on_the_sampled_table",
     ),
@@ -60,21 +60,18 @@ def check_statement(statement: Content, rows: list[Content], release: str) -> No
     body = own[0]["body"]
     draws = _draws(body, own)
     contract = "privacy-of-rejected" if "rejected" in statement else "privacy"
-    known = statement.get("$schema") == {
-        1: None,
-        **{number: f"urn:marginweave:{contract}:{number}" for number in (2, 3)},
-    }.get(statement["format"], "")
-    require(known, "format and $schema in privacy.json are of no known contract")
+    known = f"urn:marginweave:{contract}:{STATEMENT_FORMAT}"
+    same = (statement["format"], statement["$schema"]) == (STATEMENT_FORMAT, known)
+    require(same, "format and $schema in privacy.json are of no known contract")
     compare("", statement, {"dataset": own[0]["account"], "run": body["run"], "release": release})
     old = {"release": body["supersedes"]} if "supersedes" in body else None
     said = {"release": statement["supersedes"]["release"]} if "supersedes" in statement else None
     require(said == old, "supersedes in privacy.json is not that of the rows")
-    if "program" in body:
-        drew = [row["body"] for row in own if row["kind"] == "DRAWN" and "program" in row["body"]]
-        each = {row["program"]: {"version": row["version"], "digest": row["program"]} for row in drew}
-        compare("programs", statement["programs"], {"reserved": body["program"], "drew": list(each.values())})
+    drew = [row["body"] for row in own if row["kind"] == "DRAWN"]
+    each = {row["program"]: {"version": row["version"], "digest": row["program"]} for row in drew}
+    compare("programs", statement["programs"], {"reserved": body["program"], "drew": list(each.values())})
     _check_guarantee(statement, body, draws)
-    _check_mechanisms(statement, body, draws)
+    _check_mechanisms(statement, draws)
     check_epsilon(statement["guarantee"], draws, body)
 
 
@@ -85,9 +82,8 @@ def _draws(body: Content, own: list[Content]) -> list[Content]:
     return [
         {
             **draw,
-            **{name: Decimal(costs[draw["name"]][name] or 0) for name in AMOUNTS},
+            **{name: Decimal(costs[draw["name"]][name]) for name in AMOUNTS},
             "state": "returned" if last[draw["name"]] == "RETURNED" else "drawn",
-            "terms": draw.get("terms", {}),
         }
         for draw in body["draws"]
     ]
@@ -100,10 +96,9 @@ def _check_guarantee(statement: Content, body: Content, draws: list[Content]) ->
     fabricated = [draw["terms"]["fabrication"] for draw in draws if "fabrication" in draw["terms"]]
     booked = {
         **{name: float(body[name]) for name in ("epsilon", "delta")},
-        **{name: body[name] for name in ("neighbors", "accountant")},
-        **{name: body[name] for name in ("delta_threshold",) if name in body},
-        **({"epsilon_of_the_draws": body["spent_epsilon"]} if "spent_epsilon" in body else {}),
-        **({"fabrication": (fabricated or [None])[0] or "possible"} if any(draw["terms"] for draw in draws) else {}),
+        **{name: body[name] for name in ("neighbors", "accountant", "delta_threshold")},
+        "epsilon_of_the_draws": body["spent_epsilon"],
+        "fabrication": (fabricated or [None])[0] or "possible",
         "mu": mu,
         "rho": None if plain else float(total["rho"]),
     }
@@ -120,7 +115,7 @@ def _check_guarantee(statement: Content, body: Content, draws: list[Content]) ->
     compare("", statement, {"observer": observer})
 
 
-def _check_mechanisms(statement: Content, body: Content, draws: list[Content]) -> None:
+def _check_mechanisms(statement: Content, draws: list[Content]) -> None:
     """Every draw with its parameter, state, cost and noise; the noise of each length and of each marginal."""
     said, published = statement["mechanisms"], "noise" in statement
     same = [row["draw"] for row in said] == [draw["name"] for draw in draws]
@@ -133,8 +128,8 @@ def _check_mechanisms(statement: Content, body: Content, draws: list[Content]) -
         compare(place, row, planned)
         same = all(Decimal(row[name]) == draw[name] for name in AMOUNTS)
         require(same, f"the cost of {draw['name']} in privacy.json is not that of its row")
-        noise = _stated_noise(statement, body, draw, draws) if published else {}
-        compare(place, row, {name: value for name, value in noise.items() if value is not None})
+        noise = _stated_noise(statement, draw, draws) if published else {}
+        compare(place, row, noise)
         unknown = ", ".join(sorted(set(row) - {*planned, *AMOUNTS, *noise}))
         require(not unknown, f"{place} in privacy.json has {unknown}, which no row explains")
     for draw in draws if "marginals" in statement else ():
@@ -169,39 +164,37 @@ def check_account(told: Content, rows: list[Content], published: Content) -> Non
 
 
 def _stated_noise(  # noqa: PLR0911 - one case a kind of draw
-    statement: Content, body: Content, draw: Content, draws: list[Content]
+    statement: Content, draw: Content, draws: list[Content]
 ) -> Content:
-    """The noise that a draw had, by its terms; None where rows of 0.1.0 do not say it."""
+    """The noise that a draw had, by its terms."""
     name, terms = draw["name"], draw["terms"]
-    sigma = float(Fraction(terms["sigma"])) if "sigma" in terms else None
-    unit = _unit(statement, body, draw)
+    records, replaced = terms["records"], terms["neighbors"] == "replace-one"
+    sigma = float(Fraction(terms["sigma"])) if "sigma" in terms else 0.0
     if name in {"evaluation", "values"}:
         other = "sensitivity" if name == "evaluation" else "threshold"
-        return {other: terms.get(other), "sigma": sigma}
+        return {other: terms[other], "sigma": sigma}
     if name == "selection":
-        steps = terms.get("steps")
-        return {"sigma": steps and sigma / steps, "step": steps and 1 / steps}
+        return {"sigma": sigma / terms["steps"], "step": 1 / terms["steps"]}
     if name.startswith("select-"):
-        return {"sensitivity": unit and unit[0] * (2 if unit[1] else 1)}
+        return {"sensitivity": records * (2 if replaced else 1)}
     if name.startswith(("measure-", "bins-")):
         batch = sum(other["name"].startswith(f"select-{name.partition('-')[2]}-") for other in draws) or 1
-        return {"sigma": unit and _sigma(draw["parameter"] * math.sqrt(batch), 1, *unit)}
+        return {"sigma": _sigma(draw["parameter"] * math.sqrt(batch), 1, records, replaced)}
     if name == "count":
-        return {"sigma": sigma or (unit and _sigma(draw["parameter"], 1, unit[0], False))}
+        return {"sigma": sigma}
     if not name.startswith("level-"):
         return {}
     level = statement["noise"][draw["length"] - 1]
     bound = level["contribution_bound"]
-    same = level["length"] == draw["length"] and 1 <= bound <= terms.get("cap", bound)
+    same = level["length"] == draw["length"] and 1 <= bound <= terms["cap"]
     require(same, f"the noise of length {draw['length']} in privacy.json is not that of its row")
-    if unit is not None:
-        compare(f"noise.{name}", level, {"deviation": _sigma(draw["parameter"], bound, *unit)})
+    compare(f"noise.{name}", level, {"deviation": _sigma(draw["parameter"], bound, records, replaced)})
     public = {"contribution_bound": terms["contribution_bound"]} if "contribution_bound" in terms else {}
-    if terms and ("private_threshold" in terms or "private_values" not in terms):
+    if "private_threshold" in terms or "private_values" not in terms:
         public["private_threshold"] = terms.get("private_threshold", 0)
     compare(f"noise.{name}", level, public)
-    if "threshold_delta" in terms and unit is not None:
-        _check_thresholds(level, terms, unit[0])
+    if "threshold_delta" in terms:
+        _check_thresholds(level, terms, records)
     return {"sigma": level["deviation"]}
 
 
@@ -218,15 +211,6 @@ def _check_thresholds(level: Content, terms: Content, records: int) -> None:
     require(fits, f"noise.{level['length']}.private_threshold in privacy.json is not that of its delta")
 
 
-def _unit(statement: Content, body: Content, draw: Content) -> tuple[int, bool] | None:
-    """How many records a unit has, and whether they are replaced; None where rows of 0.1.0 do not say it."""
-    terms = draw["terms"]
-    if "records" in terms:
-        return terms["records"], terms["neighbors"] == "replace-one"
-    plain = body["unit"] == "row" and '"resize":{' not in statement["configuration"]
-    return (1, body["neighbors"] == "replace-one") if plain else None
-
-
 def _sigma(multiplier: float, bound: int, records: int, replaced: bool) -> float:
     """Multiplier x theta x sqrt(Delta), times sqrt(2) where records are replaced, rounded up to a multiple of 1/1024."""
     square = (Fraction(multiplier) * ROUNDED) ** 2 * records**2 * bound * (2 if replaced else 1)
@@ -238,7 +222,7 @@ def _check_marginals(marginals: list[Content], draw: Content, draws: list[Conten
     shares = [other for other in draws if other["name"].startswith("measure-") and other["state"] == "drawn"]
     rounds = bool(shares) and draw["name"] == shares[0]["name"]
     found = [row for row in marginals if row["draw"] == ("rounds" if rounds else draw["name"])]
-    if not found or "records" not in draw["terms"]:
+    if not found:
         return
     same = all(row["noise"] == draw["mechanism"] for row in found)
     require(same, f"the noise of the marginals of {draw['name']} in privacy.json is not that of its row")

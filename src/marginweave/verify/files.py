@@ -136,8 +136,10 @@ def _check_released(folder: RunFolder, manifest: Manifest, record: ReleaseRecord
             raise AuditError(f"{folder.path / name} is missing or was changed since it was published")
         if name == "release/privacy.json":
             statements.check(read_file(folder.path / name) or b"", record)
-    has_account = manifest.state == RunState.FINISHED and statements.check_account(folder.release / ACCOUNT, record)
-    return len(record.outputs) + proposed + has_account
+    is_finished = manifest.state == RunState.FINISHED
+    if is_finished:
+        statements.check_account(folder.release / ACCOUNT, record)
+    return len(record.outputs) + proposed + is_finished
 
 
 def _check_proposed(folder: RunFolder, manifest: Manifest, record: ReleaseRecord) -> int:
@@ -222,20 +224,16 @@ class StatementAudit:
             found[place].append({**row, "body": json.loads(row["body"])})
         return found
 
-    def check_account(self, place: Path, record: ReleaseRecord) -> bool:
-        """Refuse an account.json that does not follow from the rows up to the publication; return whether there is one.
-
-        Releases of 0.1.0 have none.
+    def check_account(self, place: Path, record: ReleaseRecord) -> None:
+        """Refuse an account.json that does not follow from the rows up to the publication.
 
         Raises:
             AuditError: it differs, or is missing.
         """
         content = read_file(place)
-        if content is not None:
-            check_account_file(place, content, self._accounts[record.release])
-        elif record.program is not None:
+        if content is None:
             raise AuditError(f"{place} is missing")
-        return content is not None
+        check_account_file(place, content, self._accounts[record.release])
 
     @cached_property
     def _accounts(self) -> Mapping[str, PublishedAccount]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from marginweave.accounting.records import EventKind, ReleaseRecord
+from marginweave.base import formats
 from marginweave.base.durable import PUBLIC_MODE, read_file, staged_file
 from marginweave.base.errors import AuditError, InputError, StageError
 from marginweave.checkpoints.run_folder import RunFolder
@@ -41,7 +42,7 @@ _PLANNED = ("epsilon", "delta", "unit", "neighbors", "accountant", "delta_thresh
 _FUTURE = "from __future__ import annotations\n"
 _OWN_IMPORTS = re.compile(r"^from marginweave\.\S+ import (?:\([^)]*\)|[^\n]*)\n", re.MULTILINE)
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the same bundle is the same bytes
-_VERIFIER = (bundle, bundle_accounting, bundle_statement)  # the first says what it is, and runs last
+_VERIFIER = (bundle, formats, bundle_accounting, bundle_statement)  # the first says what it is, and runs last
 # Rows that say how the ledger and its keys came to be belong to every account.
 _COMMON = frozenset({EventKind.LEDGER_CREATED.value, EventKind.KEY_ROTATED.value})
 
@@ -71,9 +72,11 @@ def hand_over(home: Path, run: str, to: Path) -> tuple[str, ...]:
     if statement is None:
         raise StageError(f"{folder.release / 'privacy.json'} is missing")
     contents = _contents(manifest, record, audited, statement)
-    account_file = folder.release / ACCOUNT
-    account = read_file(account_file) if record.outputs else None  # releases of 0.1.0 have none
-    if account is not None:
+    if record.outputs:
+        account_file = folder.release / ACCOUNT
+        account = read_file(account_file)
+        if account is None:
+            raise StageError(f"{account_file} is missing")
         check_account_file(account_file, account, published_accounts(audited.events)[record.release])
         contents[ACCOUNT] = account
     place = check_target(home, to)

@@ -115,7 +115,7 @@ FAULTS = (
     Fault(
         name="the verifiers do not compare the deviation of a length with its row",
         file="src/marginweave/verify/bundle_statement.py",
-        text='compare(f"noise.{name}", level, {"deviation": _sigma(draw["parameter"], bound, *unit)})',
+        text='compare(f"noise.{name}", level, {"deviation": _sigma(draw["parameter"], bound, records, replaced)})',
         instead="pass",
         killed_by=("tests/unit/verify/test_statement_verifiers.py::test_every_other_lie_is_found",),
     ),

@@ -106,7 +106,7 @@ FAULTS = (
         file="src/marginweave/configuration/undeclared.py",
         text='changed["columns"][name] = {**raw["columns"][name], "impute": _DRAW}',
         instead='changed["columns"][name] = raw["columns"][name]',
-        killed_by=(f"{_UNDECLARED}::test_a_file_of_0_1_0_is_known_by_what_it_meant", f"{_UNDECLARED}::{_DRAWN}"),
+        killed_by=(f"{_UNDECLARED}::{_DRAWN}",),
     ),
     Fault(
         name="an empty cell is a value of a private domain",

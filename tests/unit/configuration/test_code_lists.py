@@ -153,7 +153,7 @@ def test_a_column_that_is_described_has_no_codes(tmp_path: Path, found: object) 
         with_code_lists({"columns": {"age": {"values": {"file": "d.json"}}}}, tmp_path)
 
 
-def test_a_label_is_public_and_changes_no_older_digest() -> None:
+def test_a_label_is_public() -> None:
     named = parse_configuration(raw(label="People", columns__sex__label=" Sex ", columns__sex__description="As told"))
     assert (named.columns["sex"].label, named.columns["sex"].description) == ("Sex", "As told")
     assert "label" not in parse_configuration(raw()).canonical()

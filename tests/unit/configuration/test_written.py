@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,21 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marginweave.configuration import defaults
-from marginweave.configuration.load import as_read_by_0_1_0, load_configuration, parse_configuration, resolve
+from marginweave.configuration.load import parse_configuration, resolve
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.yaml_source import canonical_written, mapping_of, parse_yaml
 from tests.support.configurations import raw
-from tests.support.homes import HOMES, unpack_home
 
-EXAMPLES = Path(__file__).resolve().parents[3] / "deployments" / "examples"
-# As 0.1.0 computed them: a finished release of 0.1.0 is found by these.
-# but for drug_deaths, whose triples with Age `auto` counts in coarser bins
-OF_0_1_0 = {
-    "adult": "b1f3742adef02783e6d452e332969cfba151e1d26fa433ba0df242406d9fa2ac",
-    "affairs": "8b523a1f9f62944f01c288cac86b2ac9052dbdbe8d63c322fc96d38de2efd289",
-    "drug_deaths_dpsyn": "12ad8db39e71e32ba33412fffa5eb2a87f3b23d074d0d337d25e38bb424cab6a",
-    "ma2019": "184b12f2ad133d9be103a84ca1fe36893da2806c6734da1139f1f788e61883ce",
-}
 _SCALARS = st.one_of(
     st.integers(-(10**6), 10**6),
     st.floats(-1e6, 1e6, allow_nan=False).map(lambda x: round(x, 3)),
@@ -106,7 +95,7 @@ def test_another_value_is_another_digest(content: dict[str, Any], data: st.DataO
 
 @pytest.mark.parametrize(
     "change",
-    [{"privacy__epsilon": 1}, {"privacy__redraws": 2}, {"memory": "3GB"}, {"engine": "local"}, {"partitions": 3}],
+    [{"privacy__epsilon": 1}, {"memory": "3GB"}, {"engine": "local"}, {"partitions": 3}],
 )
 def test_what_is_the_same_release_has_the_same_name(change: dict[str, Any]) -> None:
     assert parse_configuration(raw(**change)).default_run == parse_configuration(raw()).default_run
@@ -137,20 +126,3 @@ def test_what_was_written_can_be_written_again() -> None:
     assert (again.written, again) == (config.written, config)
     made = Configuration.model_validate(resolve(raw()))
     assert parse_configuration(parse_yaml(json.dumps(mapping_of(made.written)))).written == made.written
-
-
-@pytest.mark.parametrize("name", OF_0_1_0)
-def test_examples_have_the_digest_that_0_1_0_gave_them(name: str) -> None:
-    assert load_configuration(EXAMPLES / f"{name}.yaml").digest == OF_0_1_0[name]
-
-
-@pytest.mark.parametrize("name", HOMES)
-def test_configurations_of_0_1_0_have_its_digest(name: str, tmp_path: Path) -> None:
-    """Of every configuration of a home, `redraws` and `auto` included; of those that name their run by it, the run is there."""
-    home = unpack_home(name, tmp_path)
-    known = {json.loads(f.read_text())["configuration_digest"] for f in home.glob("runs/*/manifest.json")}
-    configurations = [load_configuration(path) for path in home.glob("*.yaml")]
-    assert {as_read_by_0_1_0(config).digest for config in configurations} == known
-    assert all(not {config.written_digest, config.digest} & known for config in configurations), (
-        "missing changed its default"
-    )

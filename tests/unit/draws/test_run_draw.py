@@ -394,29 +394,8 @@ def test_nothing_is_drawn_without_a_reservation(ledger: Ledger, draw_store: Draw
         take_part(ledger, draw_store, "count", "A", None)
 
 
-def test_a_draw_that_0_1_0_began_is_not_called_lost(ledger: Ledger, draw_store: DrawStore) -> None:
-    """It kept no seed and no facts: nothing is made or booked, whatever is in the place of a seed, and the charge stays."""
-    secrets_of(draw_store).make("r", "count")
-    ledger.draws.begin("r", "count", "A")
-    rows = ledger.verify()
-    with pytest.raises(
-        InputError, match=r"begun by marginweave 0\.1\.0.*: marginweave purge affairs-0123abcd --unfinished$"
-    ):
-        take_part(ledger, draw_store, "count", "A", prepared_draw(make=never_made))
-    assert (_state(ledger), ledger.verify()) == (State.DRAWN, rows)
-
-
-def test_a_draw_that_0_1_0_lost_has_no_damaged_seed(ledger: Ledger, draw_store: DrawStore) -> None:
-    """Booked by 0.1.0, which had not come to its spare."""
-    ledger.draws.begin("r", "count", "A")
-    ledger.draws.lose("r", "count", "A")
-    with pytest.raises(BudgetError, match=r"charged and lost: marginweave 0\.1\.0 was stopped inside it") as refused:
-        take_part(ledger, draw_store, "count", "B", prepared_draw(make=never_made))
-    assert "damaged" not in str(refused.value)
-
-
-def test_a_whole_draw_of_0_1_0_is_adopted(ledger: Ledger, draw_store: DrawStore) -> None:
-    """What it had stored before it was stopped needs no seed."""
+def test_a_whole_draw_is_adopted_without_its_seed(ledger: Ledger, draw_store: DrawStore) -> None:
+    """What was stored before the attempt was stopped needs none."""
     ledger.draws.begin("r", "count", "A")
     stage_draw(draw_store, "r", "count", "A", b"whole")
     assert take_part(ledger, draw_store, "count", "B", prepared_draw(make=never_made)) == b"whole"

@@ -183,14 +183,3 @@ def test_the_published_table_has_every_interval_and_is_read_back() -> None:
     assert [ends(i) for i in read] == [ends(i) for i in intervals]
     assert [level.counts.tolist() for level in again.levels] == [level.counts.tolist() for level in told.levels]
     assert csv_bytes(table) == csv_bytes(counts_table(again, read, 2))
-
-
-def test_a_table_of_0_1_0_is_read() -> None:
-    """It had the adjusted count alone, as `count`: what stands beside an interval is the nearest that this allows."""
-    told = normalize(drawn())
-    table = counts_table(told, release_intervals(told, drawn(), PEOPLE), 2)
-    former = table.drop_columns(["count"]).rename_columns({"noise_sd": "deviation", "adjusted": "count"})
-    again, read = read_counts(former, told.domain, told.noise)
-    assert [level.counts.tolist() for level in again.levels] == [level.counts.tolist() for level in told.levels]
-    for level, inside in zip(told.levels, read, strict=True):
-        assert (inside.measured == np.clip(level.counts, inside.low, inside.high)).all()

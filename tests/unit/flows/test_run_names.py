@@ -59,13 +59,13 @@ def test_a_retry_keeps_the_name_of_the_first_attempt(
 ) -> None:
     """Started by a schedule or by hand: neither an edited configuration nor a changed schedule makes a second release."""
     server = Server(monkeypatch, deployment_id=uuid.uuid4(), auto_scheduled=by_schedule)
-    first = run_name(written(tmp_path, "1"), None, tmp_path)
+    first = run_name(written(tmp_path, "1"), None)
     assert (first == "fair-2026-11-21") is by_schedule
     assert Schedule("30 0 * * *", "Europe/Oslo").run_name("fair", DUE) == "fair-2026-11-21"  # as `plan --schedule` says
     assert server.tags == ["nightly", f"marginweave-run:{first}"]
     server.zones = ["America/New_York"]
-    assert run_name(written(tmp_path, "2"), None, tmp_path) == first
-    assert run_name(written(tmp_path, "2"), "typed", tmp_path) == "typed"
+    assert run_name(written(tmp_path, "2"), None) == first
+    assert run_name(written(tmp_path, "2"), "typed") == "typed"
     assert server.tags == ["nightly", f"marginweave-run:{first}"]
 
 
@@ -73,8 +73,8 @@ def test_without_a_deployment_the_name_is_that_of_the_configuration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = Server(monkeypatch)
-    first = run_name(written(tmp_path, "1"), None, tmp_path)
-    assert run_name(written(tmp_path, "2"), None, tmp_path) != first
+    first = run_name(written(tmp_path, "1"), None)
+    assert run_name(written(tmp_path, "2"), None) != first
     assert server.tags == ["nightly"]
 
 
@@ -88,7 +88,7 @@ def test_two_deployments_of_a_dataset_do_not_share_a_name(tmp_path: Path, monkey
             SimpleNamespace(id=own, name="fair-nightly"),
             SimpleNamespace(id=other, name="for the ministry"),
         ]
-        names.add(run_name(path, None, tmp_path))
+        names.add(run_name(path, None))
     assert names == {"fair-nightly-2026-11-21", "fair-for-the-ministry-2026-11-21"}
 
 
@@ -102,7 +102,7 @@ def test_names_of_deployments_stay_apart(
     for deployment in ids:
         server = Server(monkeypatch, deployment_id=deployment, auto_scheduled=True)
         server.deployments = [SimpleNamespace(id=i, name=name) for i, name in zip(ids, names, strict=True)]
-        found.add(run_name(path, None, tmp_path))
+        found.add(run_name(path, None))
     assert len(found) == 2
 
 
@@ -112,5 +112,5 @@ def test_the_same_clock_in_two_time_zones_is_two_releases(tmp_path: Path, monkey
         due = datetime(2026, 11, 20 + (hour < 12), hour, 30, tzinfo=UTC)
         server = Server(monkeypatch, deployment_id=uuid.uuid4(), auto_scheduled=True, expected_start_time=due)
         server.zones = ["Europe/Oslo", "America/New_York"]
-        found.add(run_name(path, None, tmp_path))
+        found.add(run_name(path, None))
     assert found == {"fair-2026-11-20-2330", "fair-2026-11-21-0530"}

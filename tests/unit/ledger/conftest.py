@@ -13,7 +13,7 @@ from sqlalchemy import URL, make_url
 from marginweave.accounting.accounts import Account
 from marginweave.accounting.records import ReleaseRecord
 from marginweave.base.budget import Neighbors
-from marginweave.ledger import Ledger, LedgerLocation, ledger_location, upgrade
+from marginweave.ledger import Ledger, LedgerLocation, create_tables, ledger_location
 from marginweave.measurements.plan import BudgetPlan
 from tests.support.postgres import Server, postgres_server
 from tests.support.releases import ACCOUNT, DRAWS, gaussian, reserve_release, small_plan
@@ -45,7 +45,7 @@ def prepared(server: Server) -> URL:
     """A database with tables that their owner made, for a role with INSERT and SELECT: copied, never used."""
     owner = server.database()
     role = make_url(server.role(owner))
-    upgrade(ledger_location({"MARGINWEAVE_LEDGER": owner}), {"MARGINWEAVE_LEDGER": owner}, writer=role.username)
+    create_tables(ledger_location({"MARGINWEAVE_LEDGER": owner}), {"MARGINWEAVE_LEDGER": owner}, writer=role.username)
     return role
 
 

@@ -136,9 +136,7 @@ def test_plain_charges_survive_their_row_to_the_digit(mu2: Decimal, epsilon: Dec
     """What is written in a row of the ledger is what is read from it."""
     cost = Cost(mu2=mu2, plain=BasicAmount(epsilon=epsilon, delta=delta))
     event = Event(kind=EventKind.RESERVED, actor="a", created=now(), release="r", draw="d", cost=cost)
-    row = columns_of(event)
-    assert event_of({**row, "seq": 1}).cost == cost
-    assert (row["plain_epsilon"] is None) is (row["plain_delta"] is None) is (not cost.plain)
+    assert event_of({**columns_of(event), "seq": 1}).cost == cost
 
 
 @pytest.mark.parametrize("column", ["plain_epsilon", "plain_delta"])

@@ -8,12 +8,13 @@ from decimal import Decimal
 
 import pytest
 
-from marginweave.accounting.accounts import Account
+from marginweave.accounting.accounts import Account, Box
 from marginweave.accounting.records import Event, EventKind, ReleaseRecord, now
 from marginweave.base.errors import AuditError, BudgetError, InputError
 from marginweave.ledger import Ledger
 from marginweave.ledger.audit import audit_ledger
 from marginweave.ledger.keys import load_key
+from marginweave.ledger.records import box_body
 from marginweave.ledger.releases import publication
 from tests.support.databases import on_both
 from tests.support.releases import ACCOUNT, DRAWS
@@ -23,7 +24,8 @@ FILES = {"release/a.csv": "cd" * 32}
 
 
 def _cap(per: str, epsilon: str) -> dict[str, object]:
-    return {"epsilon": "1", "delta": "1e-6", "policy": {"per": per, "epsilon": epsilon, "delta": "1e-6"}}
+    policy = {"per": per, "epsilon": epsilon, "delta": "1e-6"}
+    return {"epsilon": "1", "delta": "1e-6", "box": box_body(Box()), "policy": policy}
 
 
 Finished = Callable[..., ReleaseRecord]
@@ -147,6 +149,7 @@ def test_a_correction_and_what_it_corrects_name_each_other(ledger, drawn, audit)
         ({"kind": EventKind.LEASED, "lease": "another"}, "was submitted for approval; it takes no lease"),
         ({"kind": EventKind.SUPERSEDED, "body": {"by": "free"}}, "what is not its published correction"),
         ({**CAP, "body": _cap("age", "1")}, "a body that no ledger writes"),
+        ({**CAP, "body": {"epsilon": "1", "delta": "1e-6"}}, "a body that no ledger writes"),
         ({**CAP, "body": _cap("day", "2")}, "per day .* must have"),
     ],
 )

@@ -248,7 +248,7 @@ def test_the_reservation_of_a_source_is_not_taken_away(checked, location) -> Non
 
 @on_both
 def test_a_ledger_without_checkpoints_gets_one_by_the_next_writer(ledger, reserve, location, monkeypatch) -> None:
-    """As one that an older version has written: it is read whole once more, and written."""
+    """It is read whole once more, and written."""
     reserve("first")
     reserve("second", plan=SMALL)
     assert run(location, "SELECT count(*) FROM events WHERE kind = 'CHECKPOINT'") == [(0,)]

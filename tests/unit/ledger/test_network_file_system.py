@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from marginweave.base.errors import BudgetError
-from marginweave.ledger import Ledger, upgrade
+from marginweave.ledger import Ledger
 from marginweave.ledger import location as places
 from marginweave.ledger.location import file_system
 
@@ -52,7 +52,7 @@ def _mounted(place: Path, kind: str, monkeypatch: pytest.MonkeyPatch, list_: Pat
     ["nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs", "fuse.gcsfuse", "afs", "glusterfs", "lustre", "ceph"],
 )
 def test_network_file_systems_are_refused_with_the_reason(location, tmp_path, monkeypatch, kind) -> None:
-    """Neither made, opened nor upgraded there, even through a link; the message says why and what to do instead."""
+    """Neither made nor opened there, even through a link; the message says why and what to do instead."""
     Ledger.create(location)
     link = tmp_path / "link"
     link.symlink_to(location.parent)
@@ -62,7 +62,6 @@ def test_network_file_systems_are_refused_with_the_reason(location, tmp_path, mo
         lambda: Ledger.open(location),
         lambda: Ledger.open(link / location.name),
         lambda: Ledger.create(fresh),
-        lambda: upgrade(location, {}),
     ):
         with pytest.raises(BudgetError, match=rf"network file system \({kind}\).*locks.*PostgreSQL"):
             call()

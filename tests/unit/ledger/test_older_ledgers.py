@@ -17,14 +17,12 @@ from typer.testing import CliRunner
 from marginweave.accounting.accounts import Account
 from marginweave.accounting.records import CHARGED
 from marginweave.base.budget import BasicAmount
-from marginweave.base.errors import BudgetError
 from marginweave.flows.cli.app import app
-from marginweave.ledger import Ledger, Witness, upgrade
+from marginweave.ledger import Ledger, Witness
 from marginweave.ledger.audit import audit_ledger
 from marginweave.ledger.keys import load_key
 from marginweave.ledger.reconciliation import OtherHomes
 from marginweave.ledger.witness import SEEN
-from tests.support.homes import unpack_home
 from tests.support.people_table import people
 from tests.support.plain_runs import run_plainly
 
@@ -106,30 +104,6 @@ def test_an_older_copy_is_refused_whatever_became_of_the_rows_that_were_seen(
     assert all(draw.state in CHARGED for draw in record.draws)
     ledger = Ledger.open(place, environment={}, witness=Witness(home))  # is refused no more
     assert ledger.draws.expire(timedelta(0)).returned == ()
-
-
-def test_a_home_of_0_1_0_kept_no_rows_and_its_manifests_are_compared(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Draws that a manifest of 0.1.0 charges are charged again, also where the older copy has given them back."""
-    home = unpack_home("sds", tmp_path)
-    for run in (home / "runs").iterdir():
-        if not json.loads((run / "manifest.json").read_text())["outputs"]:
-            shutil.rmtree(run)
-    place = home / "ledger" / "ledger.sqlite"
-    monkeypatch.setenv("MARGINWEAVE_LEDGER", str(place))
-    cut_after_reservation(place)
-    upgrade(place, {})
-    with pytest.raises(BudgetError, match="older copy of itself"):
-        Ledger.open(place, environment={}, witness=Witness(home))
-    blind = Ledger.open(place, environment={})
-    assert len(blind.draws.expire(timedelta(0)).returned) == 1
-    assert blind.reconcile([home], ALONE, actor="steward").lost
-    record = blind.releases.find(json.loads(next((home / "runs").glob("*/manifest.json")).read_text())["release"])
-    assert record is not None
-    assert all(draw.state in CHARGED for draw in record.draws)
-    Ledger.open(place, environment={}, witness=Witness(home))
-    audit_ledger(place, load_key(place, {}, ""))
 
 
 def test_a_whole_home_is_compared_without_a_word(released: Path, tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def test_its_charge_is_its_price_to_the_last_digit(ledger: Ledger) -> None:
     record = ledger.releases.find("first")
     assert record is not None
     assert record.charged == PLAN.by_name["evaluation"].cost
-    standing = record.standing("evaluation")
+    standing = record.draw("evaluation")
     assert standing is not None
     assert (standing.state, standing.mechanism) == (State.COMMITTED, "rounded-gaussian")
     with pytest.raises(BudgetError):

@@ -68,7 +68,6 @@ BROKEN: dict[str, tuple[Change, str]] = {
     "negative": (_draw(cost=Cost(mu2=Decimal("0.01"), rho=Decimal("0.005"), delta=Decimal("-1e-7"))), "has no cost"),
     "endless": (_draw(cost=Cost(mu2=Decimal("Infinity"), rho=Decimal(1))), "has no cost"),
     "unknown mechanism": (_draw(mechanism="threshold"), r"has a mechanism \(threshold\) without a price"),
-    "named as a spare": (_draw(name="spare-1"), "must not be named as spares"),
 }
 
 

@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError
 from marginweave.accounting.accounts import Account
 from marginweave.accounting.records import State
 from marginweave.base.errors import BudgetError, InputError
-from marginweave.ledger import Ledger, connection, creation, ledger_location, opening_command, upgrade
+from marginweave.ledger import Ledger, connection, create_tables, creation, ledger_location, opening_command
 from marginweave.measurements.plan import BudgetPlan
 from tests.support.releases import reserve_release
 
@@ -89,7 +89,7 @@ OUT_OF_REACH = (
     "DROP TABLE events",
     "SET session_replication_role = replica",
     "CREATE OR REPLACE FUNCTION ledger_is_append_only() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$",
-    "UPDATE alembic_version SET version_num = '0000'",
+    "UPDATE ledger_format SET number = 0",
 )
 
 
@@ -128,7 +128,7 @@ def test_triggers_stop_the_owner_of_the_tables(server, database, account) -> Non
     for statement in FORBIDDEN:
         with pytest.raises(Exception, match="append-only"):
             server.run(owner["MARGINWEAVE_LEDGER"], statement)
-    upgrade(ledger_location(owner), owner)
+    create_tables(ledger_location(owner), owner)
     with pytest.raises(Exception, match="append-only"):
         server.run(owner["MARGINWEAVE_LEDGER"], "DELETE FROM events")
     assert ledger.verify() == 2
@@ -168,7 +168,7 @@ def test_key_of_the_environment_needs_no_file(database, account) -> None:
 def test_no_ledger_names_the_command_and_makes_nothing(server, database, made) -> None:
     """An empty database is no ledger; opening it for a release makes neither tables nor key."""
     if made:
-        upgrade(ledger_location(database), database)
+        create_tables(ledger_location(database), database)
     with pytest.raises(BudgetError) as error:
         Ledger.open(ledger_location(database), environment=database, command=opening_command("affairs", 1.0, 1e-6))
     assert str(error.value).endswith("marginweave ledger open affairs --epsilon 1.0 --delta 1e-06")
@@ -249,7 +249,7 @@ def test_malformed_urls_are_bad_input_and_not_repeated(elsewhere, variable, url)
     """What is no URL of a PostgreSQL database is refused without saying more than its scheme."""
     environment = {**elsewhere, variable: url}
     with pytest.raises(InputError, match=rf"{variable} .*must be") as error:
-        upgrade(ledger_location(environment), environment)
+        create_tables(ledger_location(environment), environment)
     assert "hidden" not in "".join(traceback.format_exception(error.value))
 
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from marginweave.base.errors import InputError
-from marginweave.configuration.load import as_read_by_0_1_0, parse_configuration
-from marginweave.configuration.release import Configuration
+from marginweave.configuration.load import parse_configuration
 from marginweave.configuration.synthesis import AnySynthesis, GumSynthesis, MixtureSynthesis, SynthesisSettings
 from marginweave.domain.zeros import domain_sizes
 from marginweave.estimate.marginals import normalize_marginals
@@ -120,21 +119,3 @@ def test_outside_becomes_missing_where_missing_is_declared(missing: list[str]) -
         configuration(columns=TOWNS, structure=grouped, missing=[])
     other = configuration(columns__sex={**SEX, "missing": [], "outside": "other"})
     assert clean_table(pa.table({n: ["", "x"] for n in other.names}), other).column("sex").to_pylist() == ["other"] * 2
-
-
-def test_what_0_1_0_resolved_keeps_its_meaning() -> None:
-    """Its resolved form says `outside` of every column: an empty list beside null let a value outside be missing."""
-    old = configuration(columns__sex__missing=["x"]).canonical().replace('"missing":["x"],', '"missing":[],')
-    again = Configuration.from_canonical(old)
-    assert again.missing_texts("sex") == ()
-    assert (again.optional[0], again.columns["sex"].impute) == (True, None)  # pyright: ignore[reportAttributeAccessIssue]
-    assert again.canonical() == old
-
-
-def test_a_file_of_0_1_0_is_known_by_what_it_meant() -> None:
-    """`missing` left out meant the empty cell, in every column: the release that was made so is found, not made again."""
-    left_out, written = parse_configuration(raw(missing=None)), parse_configuration(raw())
-    assert left_out.optional == (False,) * 4
-    assert left_out.digest != written.digest
-    assert as_read_by_0_1_0(left_out).digest == written.digest
-    assert as_read_by_0_1_0(written) is written

@@ -1,20 +1,21 @@
-"""The contracts of released files: published as they are, complete, and met by what earlier versions wrote."""
+"""The contracts of released files: published as they are, complete, and no older ones are read."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
+from marginweave.base.errors import InputError
+from marginweave.base.formats import LAST_READER
 from marginweave.released.evaluation import Evaluation
 from marginweave.released.manifest import Manifest
 from marginweave.released.statement import PrivacyStatement
 from tests.support.contracts import CONTRACTS, PLACE, contract_text
-from tests.support.homes import HOMES, unpack_home
 from tests.support.published import FULL, published
 
 
@@ -60,17 +61,15 @@ def test_a_comparison_that_was_not_bought_and_one_of_other_records_are_two_thing
     assert "paid" in Evaluation.from_json(json.dumps(other)).model_fields_set
 
 
-@pytest.mark.parametrize("home", HOMES)
-def test_files_of_0_1_0_are_read(home: str, tmp_path: Path) -> None:
-    """Nothing of them is lost but the format, which becomes ours, and the account's total, which is no bound."""
-    place = unpack_home(home, tmp_path)
-    for run in (place / "runs").iterdir():
-        for file in run.glob("[rp][er][lo]*/privacy.json"):
-            old, new = json.loads(file.read_text()), json.loads(PrivacyStatement.from_json(file.read_bytes()).to_json())
-            del old["account"]
-            assert old == {name: value for name, value in new.items() if name in old} | {"format": 1}
-            assert new.keys() - old.keys() == {"$schema", "programs"}
-        for file in run.glob("[rp][er][lo]*/evaluation.json"):
-            new = json.loads(Evaluation.from_json(file.read_bytes()).to_json())
-            assert json.loads(file.read_text()) == {name: value for name, value in new.items() if name != "$schema"}
-        Manifest.from_json((run / "manifest.json").read_bytes())
+@pytest.mark.parametrize("number", [1, 2])
+def test_files_of_older_versions_are_refused_by_their_number(number: int) -> None:
+    """In one sentence that says who reads them; a file without a number is none of ours."""
+    said = rf" was made by an older version; {re.escape(LAST_READER)} is the last that reads it$"
+    statement = json.loads(published()[0].statement.to_json())
+    with pytest.raises(InputError, match="^the release of run people-1" + said):
+        PrivacyStatement.from_json(json.dumps(statement | {"format": number}))
+    with pytest.raises(InputError, match="^run r" + said):
+        Manifest.from_json(json.dumps({"run": "r", "version": number}))
+    for kind, content in ((PrivacyStatement, statement), (Manifest, {"version": 3})):
+        with pytest.raises(ValidationError):
+            kind.from_json(json.dumps(content | {"another": 1}))

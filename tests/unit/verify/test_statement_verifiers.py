@@ -20,15 +20,16 @@ import pytest
 from marginweave.accounting.accounts import Account
 from marginweave.accounting.records import ReleaseRecord
 from marginweave.base.errors import AuditError
-from marginweave.ledger import Ledger, ledger_location, upgrade
+from marginweave.base.formats import LAST_READER
+from marginweave.ledger import Ledger, ledger_location
 from marginweave.ledger.audit import AuditedLedger, audit_ledger
 from marginweave.ledger.keys import Keyring, load_key
+from marginweave.verify import bundle
 from marginweave.verify.bundle import _row_hash, verify
 from marginweave.verify.bundle_accounting import Fault
 from marginweave.verify.bundle_statement import NOT_IN_ROWS
 from marginweave.verify.files import StatementAudit, audit_files
 from marginweave.verify.handover import hand_over, verifier
-from tests.support.homes import HOMES, unpack_home
 from tests.support.people_table import people
 from tests.support.plain_runs import run_plainly
 
@@ -337,48 +338,19 @@ def test_draws_of_another_plan_than_was_reserved_are_found_in_the_files(made: Ca
         manifest.write_text(before[1])
 
 
-@pytest.mark.parametrize("name", HOMES)
-def test_releases_of_0_1_0_fit_as_far_as_their_rows_go(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_handover_of_an_older_version_is_refused(
+    made: Callable[[str], Made], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They pass; their bundle has no digest of a source; and a multiplier, cost or epsilon that is changed is found."""
-    home = unpack_home(name, tmp_path)
-    location = home / "ledger" / "ledger.sqlite"
-    monkeypatch.setenv("MARGINWEAVE_LEDGER", str(location))
-    upgrade(location, {})
-    keys = load_key(location, {}, "")
-    audited = audit_ledger(location, keys)
-    audit_files(home, audited, keys, example=False)
-    finished = [record for record in audited.releases.values() if record.outputs]
-    assert finished
-    for record in finished:
-        told = json.loads((home / "runs" / record.run / "release" / "privacy.json").read_text())
-        checker = StatementAudit(audited)
-        for path in (
-            ("mechanisms", 0, "noise_multiplier" if "noise_multiplier" in told["mechanisms"][0] else "epsilon"),
-            ("guarantee", "epsilon"),
-        ):
-            value = dict(leaves(told))[path]
-            with pytest.raises(AuditError):
-                checker.check(json.dumps(changed(told, path, value * 0.9)).encode(), record)
-        hand_over(home, record.run, tmp_path / record.run)
-        bundle = "".join(path.read_text() for path in (tmp_path / record.run).iterdir())
-        assert record.source_digest not in bundle
-        assert any("without its digest of the source" in line for line in verify(tmp_path / record.run))
-
-
-def test_no_row_but_those_of_0_1_0_may_be_blacked_out(made: Callable[[str], Made], tmp_path: Path) -> None:
-    """Who changes a row does not escape by saying that something of it was left out."""
-    release = made("tuples")
-    place = forged(release, release.statement, tmp_path / "forged")
-    rows = [json.loads(line) for line in (place / "ledger.jsonl").read_text().splitlines()]
-    for row in rows:
-        body = row["body"]
-        row["body"] = {**body, "redacted": ["source_digest"]}
-        (place / "ledger.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in rows))
-        with pytest.raises(Fault, match="was changed, or is not at its place"):
-            verify(place)
-        row["body"] = body
+    """By the number in its privacy.json, with exit code 2 and one sentence; of this version nothing is said."""
+    place = shutil.copytree(made("tuples").bundle, tmp_path / "older")
+    monkeypatch.setattr(bundle, "__file__", str(place / "verify.py"))
+    assert bundle.main([]) == 0
+    told = json.loads((place / "privacy.json").read_text())
+    (place / "privacy.json").write_text(json.dumps(told | {"format": 2}))
+    capsys.readouterr()
+    assert bundle.main([]) == 2
+    said = f"this handover was made by an older version; {LAST_READER} is the last that reads it\n"
+    assert capsys.readouterr() == ("", said)
 
 
 def test_the_verifier_is_one_program_of_its_own() -> None:
