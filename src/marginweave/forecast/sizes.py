@@ -128,7 +128,7 @@ def _words(distances: list[float], unknown: str, parts: Sequence[float] = ()) ->
 
 
 def _distances(configuration: Configuration, plan: BudgetPlan, rows: int) -> dict[Clique, float]:
-    """The expected distance of every column and pair; as the verdict has it."""
+    """The distance of every column and pair that all of the noise would make; the verdict knows what records smooth away."""
     sizes, precisions = counted_sizes(configuration), defaultdict[Clique, float](float)
     names = range(len(configuration.attributes))
     for clique, sigma, error in _queries(configuration, plan):
