@@ -1,0 +1,41 @@
+"""What `query` and `table` print of answers that were not measured: they look different, and a guess claims nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from marginweave.answers.answer import Answer
+from marginweave.flows.cli.query import _cross, _show
+
+
+def _answer(**changes: Any) -> Answer:
+    given = {"question": "count", "estimate": 20.0, "low": 15.0, "high": 25.0, "level": 0.95}
+    return Answer(**{**given, **changes})
+
+
+def test_a_guess_is_printed_without_a_probability(capsys: pytest.CaptureFixture[str]) -> None:
+    _show([_answer(question="mean age", how="model", level=None)], as_json=False, as_csv=False)
+    shown = capsys.readouterr().out
+    assert "no coverage is claimed" in shown
+    assert "with probability" not in shown
+    _show([_answer(how="bounds"), _answer()], as_json=False, as_csv=False)
+    shown = capsys.readouterr().out
+    assert "with probability 0.95" in shown
+    assert "no coverage is claimed" not in shown
+    _show([_answer(question="mean age", how="model", level=None), _answer()], as_json=False, as_csv=False)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "no coverage claimed" in shown
+    assert "count, table, 95%" in shown
+    _show([_answer(how="model", level=None)], as_json=True, as_csv=False)
+    assert '"level": null' in capsys.readouterr().out
+
+
+def test_a_table_marks_what_was_not_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    cells = [_answer(group={"a": "x", "b": str(n)}, how=how) for n, how in enumerate(("measured", "rule", "bounds"))]
+    _cross(cells, ["a", "b"])
+    shown = capsys.readouterr().out
+    assert shown.count("20~ (15–25)") == 1
+    assert shown.count("20 (15–25)") == 2
+    assert "~ was not measured" in shown
