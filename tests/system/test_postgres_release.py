@@ -31,7 +31,7 @@ def writer(settled: CommandLine, forked_program: Path, database_server: Server, 
     as_owner = replace(cli, environment={**cli.environment, "MARGINWEAVE_LEDGER_OWNER": owner})
     made = as_owner("ledger", "create-tables", "--writer", name)
     assert made.returncode == 0, made.stderr
-    assert "have version" in made.stdout
+    assert "has its tables" in made.stdout
     return cli
 
 

@@ -146,7 +146,7 @@ def test_manifest_is_replaced_not_written_over(folder: RunFolder) -> None:
         assert Manifest.from_json(reader.read()) == old
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"version": 2}', "\xff"])
+@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"version": 4}', "\xff"])
 def test_what_is_no_manifest_is_refused(folder: RunFolder, text: str) -> None:
     """A file of another kind or version stops the run instead of being guessed at."""
     folder.manifest_file.write_bytes(text.encode("latin-1"))
