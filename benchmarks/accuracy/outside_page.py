@@ -12,7 +12,7 @@ from benchmarks.scale.page import header
 
 BEGIN, END = "<!-- outside: begin -->\n", "<!-- outside: end -->\n"
 _STRATA = ("below 100", "100 to 999", "1,000 to 9,999", "10,000 and more")
-_KINDS = {"public": "five public tables", "binary": "made tables"}
+_KINDS = {"public": "public tables", "binary": "made tables"}
 Figures = Sequence[Mapping[str, Any]]
 
 

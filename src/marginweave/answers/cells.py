@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from marginweave.answers.intervals import Reach
 from marginweave.answers.least_squares import LeastSquares
-from marginweave.answers.merged import FEWEST, between, weights_around
-from marginweave.answers.tables import NoisyTables, Part
+from marginweave.answers.merged import between, weights_around
+from marginweave.answers.tables import FEWEST, NoisyTables, Part
 from marginweave.base.arrays import Flags, Floats, Integers
 
 LONGEST = 3

@@ -20,14 +20,11 @@ import numpy as np
 
 from marginweave.answers.intervals import EstimateInterval, Reach, count_ends
 from marginweave.answers.least_squares import LeastSquares, Weights
-from marginweave.answers.tables import Part
+from marginweave.answers.tables import FEWEST, Part
 from marginweave.base.arrays import Floats
 
 if TYPE_CHECKING:
     from marginweave.answers.model import ModelAnswers  # numba
-
-FEWEST = 1e-6
-"""Records of a value whose noisy count is not positive."""
 
 
 def count_between(squares: LeastSquares | ModelAnswers, weights: Weights, reach: Reach) -> EstimateInterval:

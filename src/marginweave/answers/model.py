@@ -25,8 +25,7 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from marginweave.answers.least_squares import Estimates, LeastSquares, NotMeasuredError, Weights
-from marginweave.answers.merged import FEWEST
-from marginweave.answers.tables import NoisyTables, Part
+from marginweave.answers.tables import FEWEST, NoisyTables, Part
 from marginweave.base.arrays import Floats, Integers
 from marginweave.configuration.synthesis import MixtureSynthesis
 from marginweave.estimate.mixture.blocks import Block

@@ -21,6 +21,8 @@ from marginweave.measurements.tables import Marginals
 
 ROUNDING = 1 / 12
 """Variance of rounding to whole numbers; where the noise is so small that it has less, an interval covers more."""
+FEWEST = 1e-6
+"""Records of a value whose noisy count is not positive."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

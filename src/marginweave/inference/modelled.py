@@ -12,8 +12,7 @@ import numpy as np
 from marginweave.answers.codes import MISSING
 from marginweave.answers.least_squares import LeastSquares, NotMeasuredError
 from marginweave.answers.marginals import MarginalAnswers
-from marginweave.answers.merged import FEWEST
-from marginweave.answers.tables import Part
+from marginweave.answers.tables import FEWEST, Part
 from marginweave.base.arrays import Floats, Integers, Records
 from marginweave.base.errors import InputError
 from marginweave.configuration.values import listed
