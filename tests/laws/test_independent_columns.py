@@ -63,7 +63,7 @@ def test_what_does_not_know_noise_or_persons_rejects_independent_columns() -> No
 
 
 def test_dependent_columns_are_found() -> None:
-    """Of columns with Cramer's V .12: nearly always where noise is small, and in most releases where it is a fifth of a cell's count."""
+    """Of columns with Cramer's V .12: nearly always where noise is small, and mostly where it is a fifth of a count."""
     shares = EVEN.copy()
     shares[:2, :3] *= 1.2
     shares[2:, 3:] *= 1.2

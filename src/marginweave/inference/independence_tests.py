@@ -63,9 +63,10 @@ def answer_independence(answers: Answers, columns: Sequence[str], of: str, prefi
     except NotMeasuredError:
         raise InputError(f"{listed([*columns])} are in no measured set together") from None
     rows = configuration.stability.records
-    cells = np.indices(counts.shape).reshape(2, -1)
+    first, second = np.indices(counts.shape).reshape(2, -1)
     found = dependence(
-        *cells,
+        first,
+        second,
         counts.ravel(),
         math.sqrt(variance),
         signed=True,

@@ -163,7 +163,7 @@ class Calibrated:
 
     def _nearest(self, values: Floats) -> tuple[Floats, Floats]:
         """Of values of records the best linear fit by x, and what it leaves."""
-        fit = np.linalg.solve(self.x.T @ self.x, self.x.T @ values)
+        fit: Floats = np.linalg.solve(self.x.T @ self.x, self.x.T @ values).astype(np.float64)
         return fit, values - self.x @ fit
 
     def _score(self, b: Floats, kind: Kind) -> Floats:
