@@ -55,9 +55,9 @@ def column_facts(
 ) -> list[ColumnFacts]:
     """What the released counts say of the columns that have one value a record.
 
-    A cell that cannot be read becomes a draw by public weights (`uniform_weights`). So does a column that nobody has read as
-    it was meant: its counts follow the weights, and it is related to no other. Columns of few values are often that even; they
-    are doubted only where they were counted with others (`paired`) and are not `related`.
+    With `impute` a cell that cannot be read becomes a draw by public weights (`uniform_weights`). So does a column that nobody
+    has read as it was meant: its counts follow the weights, and it is related to no other. Columns of few values are often that
+    even; they are doubted only where they were counted with others (`paired`) and are not `related`.
     """
     records, found = max(1.0, float(counts.record_count)), []
     structure = configuration.structure
@@ -76,9 +76,9 @@ def column_facts(
         missing, column = max(0.0, 1 - values.sum() / records), configuration.columns[attribute.columns[0]]
         enough = values.sum() / len(values) > max(_EVEN_RECORDS, _EVEN_DEVIATIONS * deviation)
         told = attribute.name not in {*related, *known} and (len(values) > EVEN_VALUES or attribute.name in paired)
-        is_whole = len(attribute.labels) == len(values) > 1 and not attribute.optional
+        is_whole = attribute.imputed and len(attribute.labels) == len(values) > 1
         is_even = is_whole and enough and told and _is_even(values, attribute, column, deviation)
-        if attribute.name in elsewhere:  # where it does not apply, nothing is lost
+        if attribute.name in elsewhere or attribute.undeclared:  # nothing is lost, or it is said by itself
             missing = 0.0
         held = dict(zip(codes.tolist(), values.tolist(), strict=True))
         lost = 0.0 if attribute.name in elsewhere else _lost(counts, configuration, place, held, deviation)

@@ -22,6 +22,7 @@ from marginweave.configuration.privacy import MOST_EPSILON
 from marginweave.configuration.release import Configuration
 from marginweave.counts.discovery import Compression
 from marginweave.evaluate.doubts import EVEN_VALUES, MOST_MISSING, ColumnFacts, column_facts, doubts
+from marginweave.evaluate.undeclared import with_undeclared
 from marginweave.measurements.combinations import Aggregates
 from marginweave.released.evaluation import MarginalBound, Measure
 from marginweave.released.verdict import CARE, GOOD, LengthVerdict, Publication, SetVerdict, Verdict, grade
@@ -59,6 +60,7 @@ def release_verdict(
     columns = column_facts(counts, configuration, deviation, paired, _related(association))
     titled, epsilon = configuration.titled_names, configuration.privacy.epsilon
     found = verdict(errors, deviations, float(counts.record_count), columns, epsilon, titled)
+    found = with_undeclared(found, counts, titled)
     if configuration.rows is None and counts.record_count < _FEW_ROWS and found.advice:
         return found.model_copy(update={"advice": (*found.advice, _SAY_ROWS)})
     return found

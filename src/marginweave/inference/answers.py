@@ -19,7 +19,7 @@ from marginweave.base.durable import read_file
 from marginweave.base.errors import InputError
 from marginweave.configuration.release import Configuration
 from marginweave.estimate.earlier import read_measurements
-from marginweave.measurements.combinations import Domain, LevelNoise
+from marginweave.measurements.combinations import LevelNoise
 from marginweave.publish.tables import read_counts
 from marginweave.released.statement import PrivacyStatement
 from marginweave.runs.lookup import release_folder
@@ -49,9 +49,9 @@ def read_answers(place: Path, say: Callable[[str], None] = lambda _: None) -> An
     try:
         statement = PrivacyStatement.from_json((place / "privacy.json").read_bytes())
         declared = Configuration.from_canonical(statement.configuration)
-        configuration = declared.with_bounds(statement.bounds, statement.bought_bins)
-        domain = Domain(names=tuple(statement.domain), labels=tuple(statement.domain.values()))
-        codes = Codes.of(configuration, domain)
+        configuration, domain = declared.with_bounds(statement.bounds, statement.bought_bins), statement.released_domain
+        counted = declared.undeclared if declared.marginals else domain.with_undeclared  # tables are as they were drawn
+        codes = Codes.of(configuration.with_undeclared(counted), domain)
         if configuration.marginals is None:
             noise = tuple(LevelNoise(**dict(item)) for item in statement.noise)
             aggregates, intervals = read_counts(pq.read_table(place / "aggregates.parquet"), domain, noise)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -63,6 +63,19 @@ class Measurement:
     def total(self) -> float:
         """Sum of all cells."""
         return float(self.counts.sum())
+
+    def without_last(self, attributes: Collection[int]) -> Measurement:
+        """The same without the cells of the last code of some attributes."""
+        counts, levels = self.counts, list(self.levels)
+        for axis, attribute in enumerate(self.attributes):
+            if attribute not in attributes:
+                continue
+            level = levels[axis] if levels else None
+            last = counts.shape[axis] - 1 if level is None else int(level[-1])
+            counts = np.delete(counts, last, axis)
+            if level is not None:
+                levels[axis] = level[:-1] - (level[:-1] > last)
+        return replace(self, counts=counts, levels=tuple(levels))
 
     def scale(self, total: float) -> float:
         """What cells and deviation are multiplied by, so that an incomplete marginal is one of `total` records; else 1."""

@@ -66,6 +66,7 @@ def croissant(
         f"Differentially private with epsilon {guarantee.epsilon:g} and delta {guarantee.delta:g} for each {guarantee.unit} of "
         "the source; privacy.json has the whole statement. Records are synthetic: none is about anybody."
     )
+    undeclared = {one.attribute: one.words for one in statement.undeclared or () if one.found}
     found: dict[str, Any] = {
         "@context": _CONTEXT,
         "@type": "sc:Dataset",
@@ -83,7 +84,7 @@ def croissant(
                 "@type": "cr:RecordSet",
                 "@id": "records",
                 "name": "records",
-                "field": [_field(configuration, one) for one in schema],
+                "field": [_field(configuration, one, undeclared.get(one.name)) for one in schema],
             }
         ],
     }
@@ -106,10 +107,10 @@ def _file(name: str, digest: str) -> dict[str, Any]:
     return {"@type": "cr:FileObject", **facts, "sha256": digest}
 
 
-def _field(configuration: Configuration, field: pa.Field) -> dict[str, Any]:
+def _field(configuration: Configuration, field: pa.Field, undeclared: str | None) -> dict[str, Any]:
     column = configuration.columns[field.name]
     kind = re.match("[a-z]+", str(cell_type(field.type)))
-    words = " ".join(filter(None, (column.label and f"{column.label}.", column.description)))
+    words = " ".join(filter(None, (column.label and f"{column.label}.", column.description, undeclared)))
     return {
         "@type": "cr:Field",
         "@id": f"records/{field.name}",
