@@ -26,8 +26,8 @@ _LEVEL = 0.95
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Count:
-    """A noisy count, of which `explained` records at most are none of its own."""
+class _NoisyCount:
+    """A noisy count, of which `explained` records at most are of other cells."""
 
     count: int
     sigma: float
@@ -55,7 +55,7 @@ def measured_undeclared(configuration: Configuration, one_way: Sequence[Measurem
     counts = {}
     for name in configuration.undeclared:
         m = one_way[places[name]]
-        counts[name] = _Count(count=int(m.counts[-1]), sigma=m.deviation, noise=m.noise)
+        counts[name] = _NoisyCount(count=int(m.counts[-1]), sigma=m.deviation, noise=m.noise)
     return _decided(configuration, counts)
 
 
@@ -74,11 +74,11 @@ def counted_undeclared(configuration: Configuration, aggregates: Aggregates, cut
         values = aggregates.domain.sizes[place]
         sigma = float(np.sqrt(values * noise.deviation**2 + aggregates.record_deviation**2))
         below = (values - len(held)) * noise.threshold
-        counts[name] = _Count(count=aggregates.record_count - int(held.sum()), sigma=sigma, explained=below + cut)
+        counts[name] = _NoisyCount(count=aggregates.record_count - int(held.sum()), sigma=sigma, explained=below + cut)
     return _decided(configuration, counts)
 
 
-def _decided(configuration: Configuration, counts: Mapping[str, _Count]) -> tuple[UndeclaredCells, ...]:
+def _decided(configuration: Configuration, counts: Mapping[str, _NoisyCount]) -> tuple[UndeclaredCells, ...]:
     """The decision on each; a level of a column has that of the column, and one of which counts are known has no such code."""
     levels = {a.name: a.level_of for a in configuration.attributes if a.level_of is not None}
     known = {configuration.attributes[a].name for table in configuration.totals for a in table.attributes}
