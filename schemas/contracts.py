@@ -50,9 +50,10 @@ def clean_schema(configuration: Configuration) -> pa.DataFrameSchema:
         assert isinstance(column, MeasuredColumn)
         level = configuration.structure.level_of(name) if configuration.structure else None
         imputed = column if level is None else configuration.columns[level.by]
-        nullable = getattr(imputed, "impute", None) is not None or configuration.lacks_values(
+        later = getattr(imputed, "impute", None) is not None or configuration.may_be_undeclared(
             name
-        )  # imputed after this stage
+        )  # is seen to later
+        nullable = later or configuration.lacks_values(name)
         columns[name] = (list(map(_check, column.clean_rules)), nullable)
     return _table(columns)
 
@@ -122,7 +123,7 @@ def _broken_level(level: Level, sizes: Sequence[int]) -> set[tuple[str, str]]:
 def check_codes(
     attributes: Sequence[Attribute], sizes: Sequence[int], codes: Sequence[Any], stage: str, *, complete: bool
 ) -> None:
-    """Check the sizes of public domains, and that codes lie in 0 … size; with `complete`, size only where optional.
+    """Check the sizes of public domains, and that codes lie in 0 … size; with `complete`, size only where one can be missing.
 
     Codes of an attribute have shape (n,), or (n, width) for a set. Raises StageError as `check_contract` does.
     """
@@ -130,7 +131,7 @@ def check_codes(
     for attribute, size, values in zip(attributes, sizes, codes, strict=True):
         if not attribute.private and size != len(attribute.labels):
             broken.add((attribute.name, RULE_LABELS))
-        largest = size if attribute.optional or not complete else size - 1
+        largest = size if attribute.lacks_values or not complete else size - 1
         slots = [values] if values.ndim == 1 else values.T
         if len(slots) != attribute.width or not all(((slot >= 0) & (slot <= largest)).all() for slot in slots):
             broken.add((attribute.name, RULE_CODES))

@@ -36,8 +36,9 @@ def decode(
     """
 
     def compute() -> Iterator[bytes]:
-        configuration, blocks = reference.resolved, reference.load_blocks(synthesized)
-        counts = released_counts(load_counts(reference, normalized), configuration)
+        whole, blocks = load_counts(reference, normalized), reference.load_blocks(synthesized)
+        configuration = reference.estimated(whole.domain)
+        counts = released_counts(whole, configuration)
         domain, known = counts.domain, label_counts(counts)
         contract, tables = output_schema(configuration), []
 

@@ -22,7 +22,7 @@ from .stage import stage
 @stage("encode")
 def encode(reference: RunReference, preprocessed: StageResult) -> StageResult:
     """The encoded table, one small unsigned integer a value; missing values imputed and the table resized where declared."""
-    configuration = reference.resolved
+    configuration = reference.counted
 
     def compute() -> Iterator[bytes]:
         clean, key = open_clean(reference, preprocessed), reference.key_file.read_bytes()

@@ -9,7 +9,7 @@ from marginweave.checkpoints.codecs import Unpacked, unpack_codes, unpack_table
 from marginweave.configuration.release import Configuration
 from marginweave.draws.references import DerivedReference, StageResult
 from marginweave.estimate.intervals import LEVEL
-from marginweave.estimate.marginals import Spread, compression_of
+from marginweave.estimate.marginals import Spread, compression_of, estimated_marginals
 from marginweave.estimate.mixture.model import unpack_mixture
 from marginweave.evaluate.agreement import error_parts
 from marginweave.evaluate.bounds import combination_bounds, dependent_pairs, marginal_bounds
@@ -51,11 +51,12 @@ def evaluate(reference: DerivedReference, parts: dict[str, StageResult]) -> Stag
     synthesized = parts["synthesize"]
 
     def compute() -> bytes:
-        configuration, whole = reference.resolved, load_counts(reference, parts["normalize"])
+        whole = load_counts(reference, parts["normalize"])
+        configuration = reference.estimated(whole.domain)
         counts = released_counts(whole, configuration)
         blocks = Unpacked(unpack_codes, reference.load_blocks(synthesized))
         records = Records(blocks, counts.domain, configuration.memory)
-        rules, tallies = _rules_and_numbers(reference, parts["decode"])
+        rules, tallies = _rules_and_numbers(reference, parts["decode"], configuration)
         more: dict[str, Any] = {"counted": configuration.privacy.counted_words}
         drawn = load_counts(reference, parts["collect"])
         marginals_drawn = drawn if isinstance(drawn, Marginals) else None
@@ -74,7 +75,7 @@ def evaluate(reference: DerivedReference, parts: dict[str, StageResult]) -> Stag
         merged = {} if compression is None else merged_shares(compression, counts.domain.names)
         # The verdict is on what is known, earlier releases included; bounds are of the counts as drawn.
         together = marginal_bounds(pooled, records, configuration) if pooled and pooled.pooled else bounds.marginals
-        dependent = None if pooled is None else dependent_pairs(pooled)
+        dependent = None if pooled is None else dependent_pairs(estimated_marginals(pooled, configuration))
         agreement = evaluate_release(records, counts, ordered=configuration.ordered, rules=rules, dependent=dependent)
         judged = release_verdict(together, counts, configuration, merged, agreement.association.cramers_v)
         return Evaluation(**dict(agreement) | more, verdict=judged, bounds=bounds).to_json()
@@ -84,10 +85,10 @@ def evaluate(reference: DerivedReference, parts: dict[str, StageResult]) -> Stag
 
 
 def _rules_and_numbers(
-    reference: DerivedReference, decoded: StageResult
+    reference: DerivedReference, decoded: StageResult, configuration: Configuration
 ) -> tuple[tuple[BrokenRule, ...], NumberTallies]:
     """Synthetic records that break what is declared, and tallies of their numbers, block by block."""
-    configuration, blocks = reference.resolved, reference.load_blocks(decoded)
+    blocks = reference.load_blocks(decoded)
 
     def of_block(block: int) -> tuple[tuple[tuple[BrokenRule, ...], int], NumberTallies]:
         table, tallies = unpack_table(blocks[block]), NumberTallies(configuration)

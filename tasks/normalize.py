@@ -34,7 +34,7 @@ def normalize_counts(reference: DerivedReference, collected: StageResult) -> Sta
         counts = load_counts(reference, collected)
         if isinstance(counts, Marginals):
             counts = with_earlier(counts, reference.configuration, reference.resolved, reference.read_kept)
-            return pack_marginals(normalize_marginals(counts, reference.resolved))
+            return pack_marginals(normalize_marginals(counts, reference.estimated(counts.domain)))
         normalized = normalize(counts)
         check_aggregates(normalized, "normalize")
         return pack_aggregates(normalized)

@@ -50,8 +50,9 @@ def _prepared(
     reference: RunReference, encoded: StageResult, synthesized: StageResult, normalized: StageResult
 ) -> PreparedDraw:
     """The draw, with all that can fail without noise done."""
-    made, configuration = reference.derived.load_blocks(synthesized), reference.configuration
-    counts = released_counts(load_counts(reference.derived, normalized), configuration)
+    made, whole = reference.derived.load_blocks(synthesized), load_counts(reference.derived, normalized)
+    configuration = reference.configuration.with_undeclared(whole.domain.with_undeclared)
+    counts = released_counts(whole, configuration)
     blocks = open_encoded(reference, encoded)
     private = {j: counts.domain.labels[j] for j, attribute in enumerate(configuration.attributes) if attribute.private}
     rows = Rows(encoded=blocks, private=private, sizes=counts.domain.sizes)

@@ -60,7 +60,8 @@ def publish(
     statement = with_types(statement, reference.types)
     published = _read_back(reference, normalized, aggregates, intervals, statement)
     blocks = Unpacked(unpack_codes, reference.load_blocks(parts["synthesize"]))
-    shown = show_records(blocks, evaluation.records, aggregates.domain, reference.resolved)
+    resolved = reference.estimated(aggregates.domain)
+    shown = show_records(blocks, evaluation.records, aggregates.domain, resolved)
     files = {
         **counts,
         **_model_file(reference, parts.get("fit"), normalized),
@@ -76,8 +77,8 @@ def publish(
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     decoded = reference.load_blocks(parts["decode"])
     tables = LocalEngine().map(lambda block: unpack_table(decoded[block]), range(len(decoded)))  # verified on all cores
-    digests |= write_synthetic(place, tables, configuration, reference.types)
-    digests[CROISSANT] = _describe(place, configuration, statement, digests)
+    digests |= write_synthetic(place, tables, resolved, reference.types)
+    digests[CROISSANT] = _describe(place, resolved, statement, digests)
     return {f"release/{name}": digest for name, digest in digests.items()}
 
 
@@ -95,7 +96,7 @@ def _read_back(
     statement: PrivacyStatement,
 ) -> PublishedRelease:
     """What its pages are made of, as it is read from its files."""
-    measured, resolved = None, reference.resolved
+    measured, resolved = None, reference.estimated(aggregates.domain)
     if isinstance(normalized, Marginals):
         measured, _ = released_tables(normalized, reference.configuration, resolved, reference.read_kept)
     return PublishedRelease(
@@ -108,14 +109,16 @@ def _model_file(
 ) -> dict[str, bytes]:
     if fitted is None:
         return {}
-    return {MODEL: parquet_bytes(model_table(unpack_mixture(reference.load(fitted)), normalized, reference.resolved))}
+    resolved = reference.estimated(normalized.domain)
+    return {MODEL: parquet_bytes(model_table(unpack_mixture(reference.load(fitted)), normalized, resolved))}
 
 
 def counts_and_marginals(
     reference: DerivedReference, normalized: Aggregates | Marginals, collected: StageResult
 ) -> tuple[Aggregates, tuple[Intervals, ...], dict[str, bytes], MarginalsStatement]:
     """Normalized counts as the pages have them, intervals of k-tuples, one item a length, files and statement of all counts."""
-    configuration, files, statement = reference.resolved, dict[str, bytes](), MarginalsStatement()
+    configuration, files = reference.estimated(normalized.domain), dict[str, bytes]()
+    statement = MarginalsStatement()
     aggregates = released_counts(normalized, configuration)
     if not isinstance(normalized, Marginals):
         intervals = release_intervals(aggregates, unpack_aggregates(reference.load(collected)), configuration)

@@ -24,7 +24,8 @@ def fit_model(reference: DerivedReference, normalized: StageResult) -> StageResu
     def compute() -> bytes:
         from marginweave.records.release import estimation_input, fit_known  # numba
 
-        known, _ = estimation_input(load_counts(reference, normalized), reference.resolved)
+        counts = load_counts(reference, normalized)
+        known, _ = estimation_input(counts, reference.estimated(counts.domain))
         return pack_mixture(fit_known(known, settings))
 
     return reference.checkpoint("fit", [normalized], compute)
@@ -40,7 +41,8 @@ def synthesize(reference: DerivedReference, normalized: StageResult, fitted: Sta
     def compute() -> Iterator[bytes]:
         from marginweave.records.release import synthesize_blocks  # numba
 
-        configuration, counts = reference.resolved, load_counts(reference, normalized)
+        counts = load_counts(reference, normalized)
+        configuration = reference.estimated(counts.domain)
         settings, sizes = configuration.synthesize, counts.domain.sizes
         attributes = released_attributes(configuration, counts.domain.labels)
         model = None if fitted is None else unpack_mixture(reference.load(fitted))

@@ -45,15 +45,15 @@ def percent(share: float) -> str:
     return "more than 99.9 %" if 0.9995 < share < 1 else f"{100 * share:.1f} %"
 
 
-def column_findings(column: MeasuredColumn, look: Look, *, on_purpose: bool) -> Iterator[Remark]:
-    """What is to be said of a counted column; `on_purpose` as in `unusable`."""
+def column_findings(column: MeasuredColumn, look: Look, *, on_purpose: bool, undeclared: bool) -> Iterator[Remark]:
+    """What is to be said of a counted column; `on_purpose` as in `unusable`, `undeclared` as `Sections.may_be_undeclared`."""
     cells, filled, fault = max(look.cells, 1), look.cells - look.missing, look.unusable(on_purpose=on_purpose)
     if look.unread:
         stops = fault is not None or column.outside == "error"
         yield Remark(
             severity=Severity.STOPS if stops else Severity.LOOK,
             share=look.unread / cells,
-            text=_unread_words(column, look, fault),
+            text=_unread_words(column, look, fault, undeclared=undeclared),
             advice=_unread_advice(column, look),
             examples=tuple(look.unread_texts)[:_SHOWN],
         )
@@ -87,6 +87,7 @@ _CONSTANT = (
     "Is it the right column? If everybody knows that all have this value, {type: constant, value: …} costs nothing; if not, "
     "leave it as it is."
 )
+_NOT_DECLARED = "they are counted as not as declared, and the release says how many"
 _BECOMES = {"null": "they become missing", "other": "they become `other`", "error": "a run stops"}
 _FORM_ADVICE = {
     "currency": "Most begin or end with a currency sign. Remove it from the table first: a number is digits alone.",
@@ -95,9 +96,10 @@ _FORM_ADVICE = {
 }
 
 
-def _unread_words(column: MeasuredColumn, look: Look, fault: Unusable | None) -> str:
-    value, share, becomes = value_words(column), percent(look.unread / max(look.cells, 1)), _BECOMES[column.outside]
-    if column.impute is not None and column.outside == "null":
+def _unread_words(column: MeasuredColumn, look: Look, fault: Unusable | None, *, undeclared: bool) -> str:
+    value, share = value_words(column), percent(look.unread / max(look.cells, 1))
+    becomes = _NOT_DECLARED if undeclared else _BECOMES[column.outside or "null"]
+    if column.impute is not None and column.outside in (None, "null"):
         becomes = "each becomes a value drawn at random"
     if look.blank == look.unread:
         return f"{share} of the cells are empty, which is no value here; {becomes}."

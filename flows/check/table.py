@@ -174,7 +174,8 @@ class Inspection:
         for name, look in self.looks.items():
             column = configuration.columns[name]
             assert isinstance(column, MeasuredColumn)
-            findings = tuple(column_findings(column, look, on_purpose=name in on_purpose))
+            undeclared = configuration.may_be_undeclared(name)
+            findings = tuple(column_findings(column, look, on_purpose=name in on_purpose, undeclared=undeclared))
             if findings or look.missing:
                 found.append(CheckedRow(subject=name, missing=look.missing / look.cells, findings=findings))
         found += self.id_rows()

@@ -26,9 +26,11 @@ from marginweave.counts.level import LevelMechanism, draw_level, level_noise, pl
 from marginweave.counts.marginal_rows import open_encoded
 from marginweave.counts.overflow import Expectation, keep_most, raise_threshold
 from marginweave.counts.payloads import DrawnLevel, level_digest, pack_aggregates, pack_level, unpack_level
+from marginweave.counts.undeclared import counted_undeclared
 from marginweave.draws.draw import draw_once, draw_unless_returned, is_committed, standing
 from marginweave.draws.protocol import PreparedDraw
 from marginweave.draws.references import RunReference, StageResult
+from marginweave.evaluate.bounds import most_cut_records
 from marginweave.measurements.combinations import Aggregates, Domain, Level
 from marginweave.measurements.plan import DrawKind
 from marginweave.mechanisms.gaussian import add_noise, gaussian_terms, query_sigma, select_percentile
@@ -137,6 +139,8 @@ def collect_draws(reference: RunReference) -> StageResult:
             levels=tuple(one.level for one in drawn),
             noise=tuple(one.noise for one in drawn),
         )
+        found = counted_undeclared(configuration, collected, _most_cut(reference, collected))
+        collected = replace(collected, domain=replace(collected.domain, undeclared=found))
         check_aggregates(collected, "collect")
         return pack_aggregates(collected)
 
@@ -144,6 +148,15 @@ def collect_draws(reference: RunReference) -> StageResult:
     if configuration.resize is None:
         inputs.insert(0, draw_once(reference, reference.plan.draw(DrawKind.COUNT))[1])
     return reference.derived.checkpoint("collect", inputs, compute)
+
+
+def _most_cut(reference: RunReference, collected: Aggregates) -> int:
+    """So many records at most have values that length 1 lacks, as bounding contributions took them."""
+    configuration, bound = reference.configuration, collected.noise[0].contribution_bound
+    if configuration.percentile is None or bound >= configuration.contribution_cap(1):
+        return 0
+    epsilon = reference.plan.draw(DrawKind.PERCENTILE, 1).epsilon
+    return most_cut_records(configuration, epsilon, collected, 1)
 
 
 def _level(reference: RunReference, length: int) -> tuple[bytes, StageResult]:

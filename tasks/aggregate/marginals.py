@@ -18,7 +18,6 @@ from marginweave.domain.zeros import domain_sizes
 from marginweave.draws.draw import draw_once, draw_unless_returned, standing
 from marginweave.draws.protocol import SMALL, PreparedDraw
 from marginweave.draws.references import RunReference, StageResult
-from marginweave.measurements.combinations import Domain
 from marginweave.measurements.plan import DrawKind
 from marginweave.measurements.tables import Clique, Marginals, Measurement
 from marginweave.mechanisms.gaussian import gaussian_terms
@@ -55,7 +54,8 @@ def measure_one_way(reference: RunReference, encoded: StageResult) -> StageResul
         rows = marginal_rows.released_rows(reference, encoded)
         cliques = all_cliques(rows.sizes, 1)
         exact = count_marginals(rows, rows.sizes, cliques)
-        return marginal_rows.prepared_marginals(reference, draw, cliques, rows.sizes, exact)
+        sizes = domain_sizes(reference.configuration.attributes, marginal_rows.released_labels(reference))
+        return marginal_rows.prepared_marginals(reference, draw, cliques, sizes, exact)
 
     return draw_once(reference, draw, prepare)[1]
 
@@ -66,9 +66,8 @@ def score_pairs(reference: RunReference, encoded: StageResult) -> StageResult:
 
     def prepare() -> PreparedDraw:
         rows = marginal_rows.compressed_rows(reference, encoded)
-        pairs = selection.scored_pairs(
-            rows.sizes, reference.plan.draw(DrawKind.MARGINALS), reference.configuration.finer_places
-        )
+        sizes, finer = marginal_rows.estimated_sizes(reference), reference.configuration.finer_places
+        pairs = selection.scored_pairs(sizes, reference.plan.draw(DrawKind.MARGINALS), finer)
         noise = selection.scoring(reference.configuration, reference.plan)
         scores = selection.indif_scores(rows, rows.sizes, pairs, noise.steps)
         return PreparedDraw(
@@ -90,14 +89,15 @@ def measure_larger(reference: RunReference, encoded: StageResult) -> StageResult
     """
     draw = reference.plan.draw(DrawKind.MARGINALS)
     is_reserved = standing(reference, draw).state == State.RESERVED
-    if is_reserved and not _cliques(reference, marginal_rows.drawn_sizes(reference)):
+    if is_reserved and not _cliques(reference, marginal_rows.estimated_sizes(reference)):
         reference.ledger.draws.return_unused(reference.manifest.release, [str(draw)])
 
     def prepare() -> PreparedDraw:
         rows = marginal_rows.compressed_rows(reference, encoded)
-        cliques = _cliques(reference, rows.sizes)
+        sizes = marginal_rows.estimated_sizes(reference)
+        cliques = _cliques(reference, sizes)
         exact = count_marginals(rows, rows.sizes, cliques)
-        return marginal_rows.prepared_marginals(reference, draw, cliques, rows.sizes, exact)
+        return marginal_rows.prepared_marginals(reference, draw, cliques, sizes, exact)
 
     return _larger(reference, prepare)[1]
 
@@ -108,18 +108,17 @@ def collect_marginals(reference: RunReference) -> StageResult:
 
     DP: post-processing.
     """
-    payload, first = draw_once(reference, reference.plan.draw(DrawKind.ONE_WAY))
+    first = draw_once(reference, reference.plan.draw(DrawKind.ONE_WAY))[1]
     larger, drawn = _all_larger(reference)
     inputs = [first, *drawn]
     if reference.configuration.private_columns:
         inputs.insert(0, draw_once(reference, reference.plan.draw(DrawKind.VALUES))[1])
 
     def compute() -> bytes:
-        names = tuple(attribute.name for attribute in reference.resolved.attributes)
-        domain = Domain(names=names, labels=marginal_rows.released_labels(reference))
-        one_way = payloads.unpack_measurements(payload)
-        finest, coarse = marginal_rows.by_level(larger, marginal_rows.drawn_levels(reference), len(names))
-        return payloads.pack_marginals(Marginals(domain=domain, one_way=one_way, larger=finest, coarse=coarse))
+        drawn = marginal_rows.drawn_one_way(reference)
+        finest, coarse = marginal_rows.by_level(larger, marginal_rows.drawn_levels(reference), len(drawn.measured))
+        whole = Marginals(domain=drawn.domain, one_way=drawn.measured, larger=finest, coarse=coarse)
+        return payloads.pack_marginals(whole)
 
     return reference.derived.checkpoint("collect", inputs, compute)
 

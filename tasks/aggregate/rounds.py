@@ -18,7 +18,14 @@ from marginweave.base.digests import counts_digest, text_digest
 from marginweave.configuration.synthesis import MixtureSynthesis
 from marginweave.counts import rounds
 from marginweave.counts.discovery import compress_mask, compress_measurement
-from marginweave.counts.marginal_rows import compressed_rows, drawn_compression, drawn_masks, prepared_marginals
+from marginweave.counts.marginal_rows import (
+    compressed_rows,
+    drawn_compression,
+    drawn_masks,
+    drawn_one_way,
+    estimated_sizes,
+    prepared_marginals,
+)
 from marginweave.counts.marginals import count_marginals, estimate_total, in_passes
 from marginweave.counts.payloads import pack_pick, pack_tables, unpack_measurements, unpack_pick, unpack_tables
 from marginweave.counts.rounds import Round
@@ -99,13 +106,18 @@ class _Rounds:
     def __init__(self, reference: RunReference) -> None:
         settings = rounds_of(reference.configuration)
         assert settings is not None
-        compression = drawn_compression(reference)
-        payload, self.one_way_draw = draw_once(reference, reference.plan.draw(DrawKind.ONE_WAY))
-        self.one_way = [compress_measurement(m, compression) for m in unpack_measurements(payload)]
+        compression, drawn = drawn_compression(reference), drawn_one_way(reference)
+        self.one_way_draw = draw_once(reference, reference.plan.draw(DrawKind.ONE_WAY))[1]
+        self.ignored = drawn.ignored
+        self.one_way = [self.estimated(compress_measurement(m, compression)) for m in drawn.measured]
         self.masks = [compress_mask(mask, compression) for mask in drawn_masks(reference)]
-        self.reference, self.settings, self.sizes = reference, settings, compression.sizes
+        self.reference, self.settings, self.sizes = reference, settings, estimated_sizes(reference)
         self.candidates = rounds.candidate_sets(settings, self.sizes, reference.configuration.finer_places)
         self.batch = min(settings.batch, len(self.candidates))
+
+    def estimated(self, measurement: Measurement) -> Measurement:
+        """A measurement without the cells of codes that are not kept."""
+        return measurement.without_last(self.ignored)
 
     def selections(self, number: int) -> list[PlannedDraw]:
         """The planned choices of a round."""
@@ -141,14 +153,15 @@ class _Rounds:
             return last.round.pace
         before, after = self.model(earlier[:-1]), self.model(earlier)
         moved = sum(float(np.abs(before.marginal(clique) - after.marginal(clique)).sum()) for clique in last.picks)
-        noise = sum(rounds.expected_noise(m.deviation, m.counts.size) for m in last.measurements)
+        noise = sum(rounds.expected_noise(m.deviation, m.counts.size) for m in map(self.estimated, last.measurements))
         return rounds.next_pace(last.round.pace, moved, noise)
 
     def model(self, earlier: Sequence[_Finished]) -> Mixture:
         """The model of what is measured after these rounds, from the one before; a checkpoint. DP: post-processing."""
 
         def compute() -> bytes:
-            measured = rounds.merge_measurements([*self.one_way, *(m for one in earlier for m in one.measurements)])
+            larger = [self.estimated(m) for one in earlier for m in one.measurements]
+            measured = rounds.merge_measurements([*self.one_way, *larger])
             resize = self.reference.configuration.resize
             total = max(1.0, estimate_total(measured)) if resize is None else float(resize.records)
             start = self.model(earlier[:-1]) if earlier else None
@@ -183,7 +196,8 @@ class _Rounds:
         """The scores of all candidates, as if a round's marginals had its shares equally; private."""
         multiplier = self.share(planned.first).noise_multiplier * math.sqrt(self.batch / planned.shares)
         sigma = float(marginal_sigma(multiplier, self.reference.configuration.stability))
-        return rounds.candidate_scores(self.tables(counted), self.model(earlier).marginal, self.settings, sigma)
+        kept = ((clique, table[tuple(slice(self.sizes[a]) for a in clique)]) for clique, table in self.tables(counted))
+        return rounds.candidate_scores(kept, self.model(earlier).marginal, self.settings, sigma)
 
     def tables(self, counted: StageResult) -> Iterator[tuple[Clique, NDArray[np.int64]]]:
         """The exact marginals of all candidates, block by block. Private."""

@@ -55,7 +55,7 @@ def encoded(rows: Sequence[Row], config: Configuration) -> EncodedTable:
 
 
 def counts_of(table: EncodedTable, config: Configuration) -> list[np.ndarray]:
-    sizes = domain_sizes(config.attributes, table.labels)
+    sizes = domain_sizes(config.with_undeclared(config.undeclared).attributes, table.labels)
     cliques = [clique for length in (1, 2, 3) for clique in all_cliques(sizes, length)]
     return count_marginals([table.codes], sizes, cliques)
 

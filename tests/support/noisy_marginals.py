@@ -22,8 +22,9 @@ from tests.support.configurations import configuration
 
 CLIQUES = ((0, 1), (1, 2, 3))
 LEVELS: dict[str, Any] = {
-    "columns__area": {"type": "category", "values": ["coast", "land"], "missing": []},
+    "columns__area": {"type": "category", "values": ["coast", "land"], "missing": [], "outside": "error"},
     "columns__region__missing": [],
+    "columns__region__outside": "error",
     "structure": {
         "levels": [{"column": "area", "by": "region", "mapping": {"north": "coast", "south": "land", "west": "coast"}}]
     },

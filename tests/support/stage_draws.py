@@ -44,6 +44,7 @@ class Stages:
         self.reference: Any = SimpleNamespace(
             configuration=config,
             resolved=config,
+            counted=config.with_undeclared(config.undeclared),
             plan=plan_budget(config),
             key_file=folder / "key",
             folder=SimpleNamespace(private=folder),

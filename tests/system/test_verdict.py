@@ -67,10 +67,9 @@ def test_a_table_of_69_rows_is_not_for_publication(marginweave: CommandLine, tmp
 
 
 def test_a_column_that_nobody_read_is_doubted_where_nobody_watches(marginweave: CommandLine, tmp_path: Path) -> None:
-    """A code list of other codes: every cell is drawn at random, which its noisy counts show, and the run does not stop.
+    """A code list of other codes: no cell is as declared, which every file of the release says, and the run does not stop.
 
-    Draws that are even by chance pass for uneven once in a million times. In a column that can be missing 44 % have decimal
-    commas: that does not stop a run, and the count of the missing shows it. Either may be as it should.
+    In a column that can be missing 44 % have decimal commas: that does not stop a run, and the count of the missing shows it.
     """
     cli = marginweave
     columns = {**COLUMNS, "region": {"type": "category", "values": [f"region {code}" for code in "abcdefg"]}}
@@ -86,7 +85,14 @@ def test_a_column_that_nobody_read_is_doubted_where_nobody_watches(marginweave: 
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout.splitlines()[-1])["verdict"]
     assert any("cost is missing in at least 4" in line for line in said["says"])
-    assert any("region cannot be told from evenly spread ones" in line for line in said["says"])
+    (told,) = (line for line in said["says"] if "of region were not among the declared values" in line)
+    assert told.startswith("About 100 % (")
+    assert said["publication"] == "not for publication"
+    release = cli.home / "runs" / "first" / "release"
+    pages = ("report.html", "explore.html", "evaluation.json", "privacy.json", "croissant.json")
+    assert [
+        name for name in pages if "of region were not among the declared values" not in (release / name).read_text()
+    ] == []
 
 
 def test_a_column_that_is_declared_to_be_mostly_empty_is_published(marginweave: CommandLine, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from marginweave.base.arrays import Flags, Floats, Integers
 from marginweave.base.errors import InputError
-from marginweave.configuration.attributes import forbidden_codes
+from marginweave.configuration.attributes import Attribute, forbidden_codes
 from marginweave.configuration.columns import Category, NumberColumn
 from marginweave.configuration.columns.base import ColumnBase
 from marginweave.configuration.columns.category import ValuedColumn
@@ -25,6 +25,7 @@ from marginweave.measurements.combinations import Domain
 
 MOST_GROUPS = 10_000
 MISSING = "(missing)"
+UNDECLARED = "(not as declared)"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -157,9 +158,10 @@ class Codes:
             wanted = [len(column.labels) if label is None else column.labels.index(label) for label in labels]
             return Chosen(place=place, codes=np.isin(codes, wanted))
         for code in (code for box in forbidden_codes([((place, labels),)], self.domain.labels) for code in box[0][1]):
-            if code == len(flags) and isinstance(asked, Condition):  # "any but": also missing, where the column can be
+            most = len(flags) - self._is_ignored(attribute)
+            if code == most and isinstance(asked, Condition):  # "any but": also missing, where the column can be
                 continue
-            if code == len(flags):
+            if code == most:
                 raise InputError(
                     f"a condition names the missing value of column {name!r}, which is never missing; leave it out"
                 )
@@ -184,9 +186,14 @@ class Codes:
             codes, labels = self._members(place, name), self._column(name).labels
         else:
             labels = self.domain.labels[place]
-        for code in np.unique(codes).tolist():
-            label = labels[code] if code < len(labels) else MISSING
+        absent = UNDECLARED if attribute.undeclared else MISSING
+        for code in np.unique(codes[:-1] if self._is_ignored(attribute) else codes).tolist():
+            label = labels[code] if code < len(labels) else absent
             yield label, Chosen(place=place, codes=codes == code)
+
+    def _is_ignored(self, attribute: Attribute) -> bool:
+        """Whether noise alone may be in the code of cells that are not as declared, so that nobody is shown it."""
+        return attribute.undeclared and attribute.name not in self.domain.with_undeclared
 
     def _members(self, place: int, name: str) -> Integers:
         """Of each code of a group of columns the code of one of them; without a combination it is missing."""

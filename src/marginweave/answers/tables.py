@@ -13,10 +13,9 @@ import numpy as np
 from marginweave.base.arrays import Floats, Integers
 from marginweave.configuration.release import Configuration
 from marginweave.domain.levels import level_codes
-from marginweave.domain.zeros import domain_sizes
 from marginweave.estimate.earlier import EarlierTable, Read, earlier_tables
 from marginweave.estimate.known import total_of_rows
-from marginweave.estimate.marginals import compression_of
+from marginweave.estimate.marginals import drawn_compression_of
 from marginweave.measurements.tables import Marginals
 
 ROUNDING = 1 / 12
@@ -92,10 +91,10 @@ def noisy_tables(
         earlier: tables of earlier releases of the same rows.
         total: the number of records, where it is public.
     """
-    codes = compression_of(marginals, configuration)[1].codes
+    codes = drawn_compression_of(marginals, configuration).codes
     alone = [EarlierTable(measurement=m, codes=(np.arange(m.counts.size),)) for m in marginals.one_way]
     larger = [EarlierTable(measurement=m, codes=tuple(codes[a] for a in m.attributes)) for m in marginals.larger]
-    sizes = domain_sizes(configuration.attributes, marginals.domain.labels)
+    sizes = [m.counts.size for m in marginals.one_way]
     return tables_of([*alone, *larger, *earlier], sizes, axes_of(configuration, sizes), total)
 
 

@@ -35,9 +35,10 @@ class Attribute:
 
     `columns` are the source columns, in the order of the group; `labels` the public values, empty for a private domain
     (`private`); `optional` whether a record can lack a value, `imputed` whether a draw then takes its place; `width` the most
-    values that one record has, above 1 for sets alone (`is_set`). `bins`: so many of the
-    first labels are bins of a number or date, from low to high. `of_set`: one value of a set, counted by itself as
-    `column=value`, which a record has or lacks. `level_of`: the name of the attribute that it is a coarser level of.
+    values that one record has, above 1 for sets alone (`is_set`). `undeclared`: the missing code stands for a cell that is not
+    as declared (`Sections.with_undeclared`). `bins`: so many of the first labels are bins of a number or date, from low to
+    high. `of_set`: one value of a set, counted by itself as `column=value`, which a record has or lacks. `level_of`: the name
+    of the attribute that it is a coarser level of.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Attribute:
     private: bool = False
     optional: bool = True
     imputed: bool = False
+    undeclared: bool = False
     width: int = 1
     is_set: bool = False
     of_set: bool = False
@@ -53,12 +55,21 @@ class Attribute:
     level_of: str | None = None
 
     @classmethod
-    def of_group(cls, group: GroupedColumns) -> Self:
+    def of_group(cls, group: GroupedColumns, *, optional: bool, undeclared: bool) -> Self:
         """The attribute of columns that are released as one."""
-        imputed = group.impute is not None
         return cls(
-            name=group.name, columns=group.columns, labels=group.labels, optional=group.optional, imputed=imputed
+            name=group.name,
+            columns=group.columns,
+            labels=group.labels,
+            optional=optional,
+            imputed=group.impute is not None,
+            undeclared=undeclared,
         )
+
+    @property
+    def lacks_values(self) -> bool:
+        """Whether a record can have the missing code, for whatever reason."""
+        return self.optional or self.undeclared
 
 
 def most_combinations(widths: Iterable[int], length: int) -> int:
@@ -89,7 +100,7 @@ def forbidden_labels(
         found += rules.out_of_order(low, high, steps)
     found += [box for rule in structure.at_most or () for box in rules.too_much(rule)]
     found += [box for rule in structure.difference or () for box in rules.undated(rule.since, rule.column)]
-    counted = {attribute.name: (place, attribute.optional) for place, attribute in enumerate(attributes)}
+    counted = {attribute.name: (place, attribute.lacks_values) for place, attribute in enumerate(attributes)}
     found += [box for level in structure.levels or () for box in level.excluded(columns, counted)]
     return tuple(box for box in found if all(labels for _, labels in box))
 
@@ -148,7 +159,7 @@ class _Rules:
         least: list[list[tuple[str | None, Fraction]]] = []
         for name, place in zip(rule.of, places, strict=False):
             ends = zip(self.columns[name].labels, label_limits(self.columns[name]), strict=True)
-            absent = [(None, Fraction())] if self.attributes[place].optional else []
+            absent = [(None, Fraction())] if self.attributes[place].lacks_values else []
             least.append([*((label, limits[0]) for label, limits in ends if limits), *absent])
         if math.prod(map(len, least)) > MAX_FORBIDDEN:
             raise ValueError(

@@ -93,11 +93,12 @@ def _check_imputation(configuration: Sections, name: str, column: MeasuredColumn
 
 
 def _check_resize(configuration: Sections) -> None:
-    """Added records need values, which only `impute` gives; a set of theirs is empty."""
+    """Added records need values: what `impute` says, or any, where none is declared missing; a set of theirs is empty."""
     structure = configuration.structure
     for attribute in configuration.attributes:
-        column = configuration.columns[attribute.columns[0]]
-        if not (attribute.imputed or column.is_set or (structure and structure.level_of(attribute.name))):
+        column, known = configuration.columns[attribute.columns[0]], attribute.name in configuration.undeclared
+        known = known or bool(structure and structure.level_of(attribute.name))
+        if not (attribute.imputed or known or column.is_set):
             raise ValueError(
                 f"resize needs impute for column {attribute.columns[0]!r}: records that are added have no other value"
             )

@@ -18,7 +18,6 @@ from marginweave.configuration.parse import refusal, refuse_unsupported
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.rules.structure import check_structure
 from marginweave.configuration.sections import Sections
-from marginweave.configuration.undeclared import with_draws
 from marginweave.configuration.yaml_source import parse_yaml, read_text
 
 
@@ -47,13 +46,12 @@ def parse_configuration(raw: dict[str, Any], text: str = "") -> Configuration:
 def resolve(raw: Mapping[str, Any]) -> dict[str, Any]:
     """What was written, with all decided that it leaves to us: what is counted, in what proportions, and what makes records.
 
-    A cell without a value becomes a draw where nothing is declared missing (`with_draws`). The other decisions see the
-    sections as they were declared, with k-tuples where counts are left to us.
+    Decisions see the sections as they were declared, with k-tuples where counts are left to us.
     DP: a function of public facts alone.
 
     Raises:
         ValidationError: a section that breaks a rule of its own.
-        ValueError: a key beside `auto` that only some methods have, or `outside: null` where nothing can be missing.
+        ValueError: a key beside `auto` that only some methods have.
     """
     counting, making = raw.get("aggregate", {}), raw.get("synthesize", {})
     is_free = isinstance(making, dict) and making.get("method", "auto") == "auto"
@@ -64,10 +62,6 @@ def resolve(raw: Mapping[str, Any]) -> dict[str, Any]:
     leveled = sections.structure if sections.structure and sections.structure.levels else None
     if leveled is not None:
         check_structure(leveled, sections.columns)  # what follows looks at columns and their levels
-    drawn = with_draws(raw, sections)
-    if drawn != raw:
-        raw, declared = drawn, {**drawn, "aggregate": declared["aggregate"], "synthesize": assumed}
-        sections = Sections.model_validate(declared)
     if _is_automatic(counting):
         needed = NEEDED.get(method_of(making, "auto"))
         counting = resolve_aggregate(sections) if needed is None else {"method": needed}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Collection
 from functools import cached_property
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -81,32 +82,98 @@ class Sections(Execution):
         return self.missing if own is None else own
 
     def lacks_values(self, column: str) -> bool:
-        """Whether a cell of a measured column can have no value, from public facts alone."""
+        """Whether a cell of a measured column can have no value as it is declared, from public facts alone."""
         declared = self.columns[column]
         if declared.is_set:
             return True  # the cell without a single value
         if isinstance(declared, MeasuredColumn) and declared.impute is not None:
             return False
-        if self.privacy.subject is not None and self.privacy.subject.join:
+        if self._joins:
             return True  # rows of one subject that disagree
         if level := self.structure.level_of(column) if self.structure else None:
             return self.lacks_values(level.by) or level.leaves_gaps(self.columns)
+        return any(map(self._has_gaps, self._cells_of(column)))
+
+    @property
+    def _joins(self) -> bool:
+        return self.privacy.subject is not None and self.privacy.subject.join
+
+    def _cells_of(self, column: str) -> tuple[str, ...]:
+        """The columns of the source whose cells decide whether a cell of a measured column has a value."""
         rule = self.structure.difference_of(column) if self.structure else None
-        return any(map(self._has_gaps, (column,) if rule is None else (rule.of, rule.since)))
+        return (column,) if rule is None else (rule.of, rule.since)
 
     def _has_gaps(self, column: str) -> bool:
-        """Whether a cell of the source can have no value; a column that is not declared is refused elsewhere."""
+        """Whether a cell of the source may have no value; a column that is not declared is refused elsewhere."""
         declared = self.columns.get(column)
-        return isinstance(declared, MeasuredColumn) and (declared.outside == "null" or bool(self.missing_texts(column)))
+        if not isinstance(declared, MeasuredColumn):
+            return False
+        return declared.private or declared.outside == "null" or bool(self.missing_texts(column))
+
+    def may_be_undeclared(self, column: str) -> bool:
+        """Whether a cell of a measured column without a value is not as declared: nothing says what such a cell is.
+
+        Not of sets, whose cell without a value is a value; nor of private domains, which have a level for what is not released,
+        nor where rows of one subject can disagree.
+        """
+        declared = self.columns[column]
+        if level := self.structure.level_of(column) if self.structure else None:
+            return self.may_be_undeclared(level.by)
+        if not isinstance(declared, MeasuredColumn) or declared.impute is not None or self.lacks_values(column):
+            return False
+        read = [self.columns.get(name) for name in (column, *self._cells_of(column))]
+        return any(isinstance(one, MeasuredColumn) and one.outside is None for one in read)
+
+    def _group_is_missing(self, group: GroupedColumns) -> bool:
+        """Whether a record can lack a combination of a group as it is declared."""
+        known = [name for name in group.columns if name in self.columns]  # others are refused elsewhere
+        declared = group.outside == "null" or self._joins or all(map(self.missing_texts, known))
+        return group.lacks_values and declared
+
+    def _group_may_be_undeclared(self, group: GroupedColumns) -> bool:
+        return group.lacks_values and not self._group_is_missing(group)
+
+    @cached_property
+    def undeclared(self) -> tuple[str, ...]:
+        """The attributes a cell of which may be found not to be as declared."""
+        structure = self.structure or Structure()
+        groups = {group.name: group for group in structure.grouped}
+        found = []
+        for attribute in self.attributes:
+            group = groups.get(attribute.name)
+            if attribute.of_set or attribute.is_set or attribute.private:
+                continue
+            if self.may_be_undeclared(attribute.name) if group is None else self._group_may_be_undeclared(group):
+                found.append(attribute.name)
+        return tuple(found)
+
+    @cached_property
+    def counted_undeclared(self) -> Collection[str]:
+        """Those of `undeclared` whose cells that are not as declared have a code; none but by `with_undeclared`."""
+        return ()
+
+    def with_undeclared(self, names: Collection[str]) -> Self:
+        """The same, in which the missing code of these attributes stands for cells that are not as declared.
+
+        While tables are counted all have it (`undeclared`), then those in which such cells were found.
+        """
+        if set(names) == set(self.counted_undeclared):
+            return self
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        found = self.model_construct(_fields_set=self.model_fields_set, **fields)
+        vars(found)["counted_undeclared"] = tuple(names)  # where a cached property is kept
+        return found
 
     def can_be_missing(self, column: str) -> bool:
         """Whether the output can lack a value of `column`, from public facts alone."""
         if rule := self.structure.rule_of(column) if self.structure else None:
             return rule.leaves_gaps(self.columns) or any(map(self.can_be_missing, rule.sources))
         if (group := self.structure.group_of(column) if self.structure else None) is None:
-            return isinstance(self.columns[column], MeasuredColumn) and self.lacks_values(column)
+            declared = isinstance(self.columns[column], MeasuredColumn)
+            return declared and (self.lacks_values(column) or column in self.counted_undeclared)
         place, size = group.columns.index(column), len(self.columns[column].labels)
-        return group.optional or any(codes[place] == size for codes in self.member_codes(group))
+        lacks = self._group_is_missing(group) or group.name in self.counted_undeclared
+        return lacks or any(codes[place] == size for codes in self.member_codes(group))
 
     def member_codes(self, group: GroupedColumns) -> tuple[tuple[int, ...], ...]:
         """Codes of a group's combinations, one a column; the number of its values stands for missing.
@@ -140,7 +207,8 @@ class Sections(Execution):
         found: dict[str, tuple[Attribute, ...]] = {}
         for name, column in self.columns.items():
             if (group := structure.group_of(name)) is not None:
-                found[group.name] = (Attribute.of_group(group),)
+                lacks, undeclared = self._group_is_missing(group), group.name in self.counted_undeclared
+                found[group.name] = (Attribute.of_group(group, optional=lacks, undeclared=undeclared),)
             elif isinstance(column, MeasuredColumn) and (name in levels or structure.rule_of(name) is None):
                 found[name] = self._of_column(name, column, levels.get(name))
         return tuple(itertools.chain.from_iterable(found.values()))
@@ -157,6 +225,7 @@ class Sections(Execution):
             private=column.private,
             optional=self.lacks_values(name),
             imputed=column.impute is not None,
+            undeclared=name in self.counted_undeclared,
             width=column.width,
             is_set=column.is_set,
             bins=column.bin_count if self.synthesize.method == "mixture" else 0,

@@ -89,6 +89,14 @@ class Compression:
         """Number of codes of each attribute after merging."""
         return tuple(int(new.max()) + 1 for new in self.codes)
 
+    def with_last(self, more: Mapping[int, float]) -> Compression:
+        """The same with one code more of some attributes, behind all others and merged with none; `more` has their counts."""
+        codes, counts = list(self.codes), list(self.counts)
+        for attribute, count in more.items():
+            codes[attribute] = np.append(codes[attribute], self.sizes[attribute])
+            counts[attribute] = np.append(counts[attribute], count)
+        return Compression(codes=tuple(codes), counts=tuple(counts))
+
 
 def plan_compression(one_way: Sequence[Measurement], multiple: float = 3.0, masks: Sequence[Mask] = ()) -> Compression:
     """Merge the values of an attribute whose noisy count is below `multiple` standard deviations (PrivSyn: theta = 3 sigma).

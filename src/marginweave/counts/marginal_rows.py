@@ -10,15 +10,18 @@ import numpy as np
 from marginweave.base.arrays import Counts, Integers
 from marginweave.base.digests import counts_digest, fractions_digest, text_digest
 from marginweave.checkpoints.codecs import pack_codes, unpack_codes
+from marginweave.configuration.release import Configuration
 from marginweave.counts import discovery as domain
 from marginweave.counts import payloads
 from marginweave.counts.discovery import Compression
 from marginweave.counts.marginals import measure_marginals, split_noise
 from marginweave.counts.noise import MARGINALS, marginal_noise
+from marginweave.counts.undeclared import measured_undeclared
 from marginweave.domain.zeros import domain_sizes, structural_masks
 from marginweave.draws.draw import draw_once
 from marginweave.draws.protocol import PreparedDraw
 from marginweave.draws.references import RunReference, StageResult
+from marginweave.measurements.combinations import Domain
 from marginweave.measurements.plan import DrawKind, PlannedDraw
 from marginweave.measurements.tables import Clique, Mask, Measurement
 from marginweave.mechanisms.randomness import DrawBits
@@ -53,7 +56,7 @@ def released_rows(reference: RunReference, encoded: StageResult) -> Rows:
     """The rows over the released domain."""
     labels = released_labels(reference)
     private = {j: labels[j] for j, attribute in enumerate(reference.configuration.attributes) if attribute.private}
-    sizes = domain_sizes(reference.configuration.attributes, labels)
+    sizes = domain_sizes(reference.counted.attributes, labels)
     return Rows(encoded=open_encoded(reference, encoded), private=private, sizes=sizes)
 
 
@@ -70,9 +73,16 @@ def drawn_sizes(reference: RunReference) -> tuple[int, ...]:
     return (*drawn_compression(reference).sizes, *levels)
 
 
+def estimated_sizes(reference: RunReference) -> tuple[int, ...]:
+    """The same without codes that were not kept (`UndeclaredCells`). DP: arithmetic on released codes."""
+    compression, ignored = drawn_compression(reference), drawn_one_way(reference).ignored
+    alone = tuple(size - (a in ignored) for a, size in enumerate(compression.sizes))
+    return (*alone, *(int(coarse.max()) + 1 - (a in ignored) for a, coarse in drawn_levels(reference)))
+
+
 def drawn_levels(reference: RunReference) -> tuple[Level, ...]:
     """The levels that larger marginals are counted at (`BinLevels`), over merged codes. DP: post-processing."""
-    settings, attributes = reference.configuration.marginal_settings, reference.configuration.attributes
+    settings, attributes = reference.configuration.marginal_settings, reference.counted.attributes
     levels = settings.levels(domain_sizes(attributes, released_labels(reference)), attributes)
     return levels.codes(drawn_compression(reference).codes)
 
@@ -96,15 +106,50 @@ def by_level(
     return tuple(m for m in drawn if m.attributes[-1] < attributes), tuple(coarse)
 
 
+@dataclass(frozen=True, kw_only=True)
+class OneWay:
+    """The committed marginals of single attributes, and the released domain.
+
+    `configuration` is that of estimates; the last code of attributes that are `ignored` is not kept (`UndeclaredCells`).
+    """
+
+    measured: tuple[Measurement, ...]
+    domain: Domain
+    configuration: Configuration
+    ignored: frozenset[int]
+
+    @property
+    def estimated(self) -> tuple[Measurement, ...]:
+        """The marginals without codes that are not kept."""
+        return tuple(m.without_last(self.ignored) for m in self.measured)
+
+
+def drawn_one_way(reference: RunReference) -> OneWay:
+    """The draw of single attributes, and what it says of cells that are not as declared. DP: post-processing."""
+    measured = payloads.unpack_measurements(draw_once(reference, reference.plan.draw(DrawKind.ONE_WAY))[0])
+    resolved, labels = reference.resolved, released_labels(reference)
+    found = Domain(
+        names=tuple(attribute.name for attribute in resolved.attributes),
+        labels=labels,
+        undeclared=measured_undeclared(resolved, measured),
+    )
+    estimated = resolved.with_undeclared(found.with_undeclared)
+    sizes = domain_sizes(estimated.attributes, labels)
+    ignored = frozenset(a for a, m in enumerate(measured) if m.counts.size > sizes[a])
+    return OneWay(measured=measured, domain=found, configuration=estimated, ignored=ignored)
+
+
 def drawn_compression(reference: RunReference) -> Compression:
     """Which rare values are merged, by the committed single attributes. DP: post-processing."""
-    one_way = payloads.unpack_measurements(draw_once(reference, reference.plan.draw(DrawKind.ONE_WAY))[0])
-    return domain.released_compression(one_way, reference.configuration.marginal_settings, drawn_masks(reference))
+    drawn, settings = drawn_one_way(reference), reference.configuration.marginal_settings
+    merged = domain.released_compression(drawn.estimated, settings, drawn_masks(reference))
+    return merged.with_last({a: float(drawn.measured[a].counts[-1]) for a in drawn.ignored})
 
 
 def drawn_masks(reference: RunReference) -> tuple[Mask, ...]:
-    """Structural zeros over the released domain. DP: arithmetic on public and released labels."""
-    return structural_masks(reference.resolved, released_labels(reference))
+    """Structural zeros over the released domain as it is estimated. DP: arithmetic on public and released labels."""
+    drawn = drawn_one_way(reference)
+    return structural_masks(drawn.configuration, drawn.domain.labels)
 
 
 def released_labels(reference: RunReference) -> tuple[tuple[str, ...], ...]:
@@ -119,7 +164,10 @@ def released_labels(reference: RunReference) -> tuple[tuple[str, ...], ...]:
 def prepared_marginals(
     reference: RunReference, draw: PlannedDraw, cliques: Sequence[Clique], sizes: Sequence[int], exact: Sequence[Counts]
 ) -> PreparedDraw:
-    """A draw that measures these marginals, with `exact` counts; all that can fail without noise is done before the charge."""
+    """A draw that measures these marginals, with `exact` counts; all that can fail without noise is done before the charge.
+
+    They share its noise by the cells that they have with `sizes` codes of each attribute: public ones, or those of estimates.
+    """
     allocation = reference.configuration.marginal_settings.allocation
     noise = marginal_noise(draw, reference.configuration.stability)
     parts = split_noise(noise, draw.parameter, cliques, sizes, allocation)
@@ -135,7 +183,7 @@ def prepared_marginals(
         inputs=text_digest([str(cliques), counts_digest(exact)]),
         used=used,
         make=make,
-        size=payloads.measurement_bytes(cliques, sizes),
+        size=payloads.measurement_bytes(exact),
         unkeyed=(lambda: pack_codes(noise.presample([t.size for t in exact], parts))) if noise.takes_no_key else None,
     )
 

@@ -15,14 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.base.arrays import Integers
+from marginweave.base.arrays import Counts, Integers
 from marginweave.base.digests import add_integers, add_json, counts_digest
 from marginweave.checkpoints.codecs import pack_arrays, unpack_arrays
 from marginweave.counts.bounded_counts import BoundedCounts
 from marginweave.counts.candidates import CandidateSet
 from marginweave.counts.level import LevelMechanism
-from marginweave.counts.marginals import cells
-from marginweave.measurements.combinations import Aggregates, Domain, Level, LevelNoise
+from marginweave.measurements.combinations import Aggregates, Domain, Level, LevelNoise, UndeclaredCells
 from marginweave.measurements.tables import Clique, Marginals, Measurement
 
 Labels = Mapping[int, tuple[str, ...]]
@@ -103,9 +102,9 @@ def unpack_measurements(payload: bytes) -> tuple[Measurement, ...]:
     return _measurements(arrays, meta, "drawn")
 
 
-def measurement_bytes(cliques: Sequence[Clique], sizes: Sequence[int]) -> int:
-    """At least as many bytes as `pack_measurements` makes of these marginals."""
-    return _HEAD_BYTES + sum(_MARGINAL_BYTES + 8 * (cells(clique, sizes) + len(clique)) for clique in cliques)
+def measurement_bytes(tables: Sequence[Counts]) -> int:
+    """At least as many bytes as `pack_measurements` makes of marginals of these shapes."""
+    return _HEAD_BYTES + sum(_MARGINAL_BYTES + 8 * (table.size + table.ndim) for table in tables)
 
 
 def pack_labels(labels: Labels) -> bytes:
@@ -132,7 +131,11 @@ def unpack_marginals(payload: bytes) -> Marginals:
 
 
 def _domain(meta: Mapping[str, Any]) -> Domain:
-    return Domain(names=tuple(meta["names"]), labels=tuple(tuple(values) for values in meta["labels"]))
+    return Domain(
+        names=tuple(meta["names"]),
+        labels=tuple(tuple(values) for values in meta["labels"]),
+        undeclared=tuple(UndeclaredCells(**cells) for cells in meta["undeclared"]),
+    )
 
 
 def _parts(groups: Mapping[str, Sequence[Measurement]]) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:

@@ -29,7 +29,7 @@ def domain_sizes(attributes: Sequence[Attribute], labels: Labels) -> tuple[int, 
     In a private domain what was not released is missing as well. DP: arithmetic on public or released labels.
     """
     return tuple(
-        len(values) + (attribute.optional or attribute.private)
+        len(values) + (attribute.lacks_values or attribute.private)
         for attribute, values in zip(attributes, labels, strict=True)
     )
 

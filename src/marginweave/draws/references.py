@@ -24,6 +24,7 @@ from marginweave.draws.program import program_identity
 from marginweave.draws.protocol import Attempt
 from marginweave.ledger import Ledger, Witness, ledger_location
 from marginweave.ledger.plans import reserved_plan
+from marginweave.measurements.combinations import Domain
 from marginweave.measurements.plan import BudgetPlan
 from marginweave.released.manifest import Manifest
 
@@ -121,6 +122,10 @@ class DerivedReference(CheckpointReference):
         """
         return self.configuration.with_bounds(self.released_bounds, self.released_bins)
 
+    def estimated(self, domain: Domain) -> Configuration:
+        """The same as estimates have it: cells that are not as declared have a code where such cells were found."""
+        return self.resolved.with_undeclared(domain.with_undeclared)
+
     @property
     def released_bounds(self) -> dict[str, tuple[float, float]]:
         """The bounds that were bought, by column; empty where all are public. Raises StageError before they are drawn."""
@@ -185,6 +190,11 @@ class RunReference(CheckpointReference):
     def resolved(self) -> Configuration:
         """The configuration with the released bounds in the place of private ones (`DerivedReference.resolved`)."""
         return self.configuration.with_bounds(self.derived.released_bounds, self.derived.released_bins)
+
+    @property
+    def counted(self) -> Configuration:
+        """The same as tables are counted: every cell that is not as declared has a code."""
+        return self.resolved.with_undeclared(self.configuration.undeclared)
 
     @cached_property
     def plan(self) -> BudgetPlan:

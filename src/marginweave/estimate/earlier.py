@@ -19,7 +19,7 @@ from marginweave.base.errors import InputError, StageError
 from marginweave.configuration.earlier import EARLIER_FILES, earlier_name
 from marginweave.configuration.release import Configuration
 from marginweave.counts.discovery import Compression
-from marginweave.estimate.marginals import Spread, compression_of
+from marginweave.estimate.marginals import Spread, drawn_compression_of
 from marginweave.measurements.combinations import Domain
 from marginweave.measurements.tables import Clique, Marginals, Measurement
 from marginweave.released.earlier import usable_marginals
@@ -64,7 +64,7 @@ def with_earlier(marginals: Marginals, declared: Configuration, resolved: Config
         return marginals
     single, larger = ([t for t in tables if (len(t.codes) == 1) == alone] for alone in (True, False))
     one_way = pool(marginals.one_way, single)
-    compression = compression_of(replace(marginals, pooled=one_way), resolved)[1]  # shares by pooled counts
+    compression = drawn_compression_of(replace(marginals, pooled=one_way), resolved)  # shares by pooled counts
     return replace(marginals, pooled=(*one_way, *pool(marginals.larger, larger, compression)))
 
 
@@ -127,9 +127,9 @@ def _tables(configuration: Configuration, statement: PrivacyStatement, cells: pa
     usable = {m.attributes for m in usable_marginals(configuration, statement)}
     declared = Configuration.from_canonical(statement.configuration)
     theirs = declared.with_bounds(statement.bounds, statement.bought_bins)
-    domain = Domain(names=tuple(statement.domain), labels=tuple(statement.domain.values()))
+    domain = statement.released_domain
     marginals = read_measurements(cells, statement.marginals or (), domain, theirs)
-    merged = compression_of(marginals, theirs)[1].codes
+    merged = drawn_compression_of(marginals, theirs).codes
     place = {attribute.name: j for j, attribute in enumerate(configuration.attributes)}
     for m in (*marginals.one_way, *marginals.larger):
         names = tuple(domain.names[a] for a in m.attributes)
@@ -168,6 +168,6 @@ def read_measurements(
         return Measurement(attributes=attributes, counts=counted, deviation=fact.deviation, noise=fact.noise)
 
     one_way = tuple(measured(i, None) for i in range(len(facts))[:single])
-    sizes = compression_of(Marginals(domain=domain, one_way=one_way, larger=()), configuration)[1].sizes
+    sizes = drawn_compression_of(Marginals(domain=domain, one_way=one_way, larger=()), configuration).sizes
     larger = tuple(measured(i, sizes) for i in range(len(facts))[single:] if not facts[i].joined)
     return Marginals(domain=domain, one_way=one_way, larger=larger)

@@ -22,7 +22,7 @@ from marginweave.estimate.marginals import compression_of
 from marginweave.estimate.normalize import find_rows
 from marginweave.measurements.combinations import Aggregates, IntArray
 from marginweave.measurements.tables import Clique, Marginals, Measurement
-from marginweave.mechanisms.catalogue import count_noise
+from marginweave.mechanisms.catalogue import noise_reach
 
 LEVEL = 0.95
 
@@ -68,13 +68,10 @@ def count_interval(
     Raises:
         InputError: level or sigma out of range.
     """
-    tail = _tail(level, sigma)
+    _tail(level, sigma)
     if cells < 1:
         raise InputError(f"cells ({cells}) must be at least 1")
-    half = math.floor(0.5 - float(ndtri(tail)) * math.sqrt(cells * sigma**2 + (cells - 1) / 12))
-    alone = count_noise(noise).reach(sigma, level) if sigma else None
-    if alone is not None:
-        half = alone if cells == 1 else max(half, math.ceil(alone * math.sqrt(cells)))
+    half = noise_reach(noise, sigma, level, cells)
     measured = np.maximum(counts, 0)
     return Intervals(low=np.maximum(measured - half, 0), high=measured + half, measured=measured)
 

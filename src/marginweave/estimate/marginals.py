@@ -14,7 +14,7 @@ from marginweave.configuration.release import Configuration
 from marginweave.counts.discovery import Compression, compress_mask, compress_measurement, released_compression
 from marginweave.counts.marginals import estimate_total
 from marginweave.domain.levels import level_codes
-from marginweave.domain.zeros import structural_masks
+from marginweave.domain.zeros import domain_sizes, structural_masks
 from marginweave.estimate.consistency import Holders, make_consistent
 from marginweave.estimate.known import known_compression, known_marginals, total_of_rows
 from marginweave.estimate.normalize import find_rows
@@ -38,8 +38,12 @@ def normalize_marginals(marginals: Marginals, configuration: Configuration) -> M
         InputError: structural zeros that leave no record.
     """
     masks, compression = compression_of(marginals, configuration)
-    measured = measured_marginals(marginals, compression)
-    drawn = estimate_total([*measured, *marginals.coarse]) if marginals.pooled else _total(marginals, configuration)[0]
+    measured = measured_marginals(estimated_marginals(marginals, configuration), compression)
+    drawn = (
+        estimate_total([*marginals.pooled, *marginals.coarse])
+        if marginals.pooled
+        else _total(marginals, configuration)[0]
+    )
     total = total_of_rows(configuration) or drawn
     known = known_marginals(configuration, measured, total, compression)
     shared, beside = _with_levels(configuration, measured, compression)
@@ -86,10 +90,44 @@ def compression_of(marginals: Marginals, configuration: Configuration) -> tuple[
 
     What was merged follows from the drawn counts alone; merged values are told apart by pooled counts, where there are some.
     """
-    masks = structural_masks(configuration, marginals.domain.labels)
-    merged = released_compression(marginals.one_way, configuration.marginal_settings, masks)
-    counts = tuple(np.asarray(m.counts, np.float64) for m in marginals.measured[0])
+    masks = structural_masks(_estimated(configuration, marginals), marginals.domain.labels)
+    kept = estimated_marginals(marginals, configuration)
+    merged = released_compression(kept.one_way, configuration.marginal_settings, masks)
+    counts = tuple(np.asarray(m.counts, np.float64) for m in kept.measured[0])
     return masks, known_compression(replace(merged, counts=counts), configuration)
+
+
+def drawn_compression_of(marginals: Marginals, configuration: Configuration) -> Compression:
+    """The same over all codes of tables as they were drawn, those that estimates ignore last."""
+    merged = compression_of(marginals, configuration)[1]
+    ignored = _ignored(marginals, configuration)
+    return merged.with_last({a: float(marginals.measured[0][a].counts[-1]) for a in ignored})
+
+
+def estimated_marginals(marginals: Marginals, configuration: Configuration) -> Marginals:
+    """The marginals without codes that are not kept (`UndeclaredCells`). DP: post-processing."""
+    ignored = _ignored(marginals, configuration)
+
+    def kept(measured: Sequence[Measurement]) -> tuple[Measurement, ...]:
+        return tuple(m.without_last(ignored) for m in measured)
+
+    return replace(
+        marginals,
+        one_way=kept(marginals.one_way),
+        larger=kept(marginals.larger),
+        pooled=kept(marginals.pooled),
+        coarse=kept(marginals.coarse),
+    )
+
+
+def _estimated(configuration: Configuration, marginals: Marginals) -> Configuration:
+    return configuration.with_undeclared(marginals.domain.with_undeclared)
+
+
+def _ignored(marginals: Marginals, configuration: Configuration) -> frozenset[int]:
+    """The attributes whose tables have one code more, the last, than estimates have."""
+    sizes = domain_sizes(_estimated(configuration, marginals).attributes, marginals.domain.labels)
+    return frozenset(a for a, m in enumerate(marginals.one_way) if m.counts.size > sizes[a])
 
 
 def marginal_counts(marginals: Marginals, configuration: Configuration, longest: int | None = None) -> Aggregates:

@@ -197,7 +197,7 @@ def _part(
 
     def possible(a: int) -> Sequence[int]:  # of a record of which nothing is known: no value of a set
         attribute, size = configuration.attributes[a], len(labels[a])
-        values = range(size + (attribute.optional or not size))
+        values = range(size + (attribute.lacks_values or not size))
         return [size] if attribute.is_set else values[::-1] if attribute.of_set else values
 
     return ExactPart(

@@ -61,9 +61,9 @@ def column_facts(
 ) -> list[ColumnFacts]:
     """What the released counts say of the columns that have one value a record.
 
-    A cell that cannot be read becomes a draw by public weights (`uniform_weights`). So does a column that nobody has read as
-    it was meant: its counts follow the weights, and it is related to no other. Columns of few values are often that even; they
-    are doubted only where they were counted with others (`paired`) and are not `related`.
+    With `impute` a cell that cannot be read becomes a draw by public weights (`uniform_weights`). So does a column that nobody
+    has read as it was meant: its counts follow the weights, and it is related to no other. Columns of few values are often that
+    even; they are doubted only where they were counted with others (`paired`) and are not `related`.
     """
     found = []
     structure = configuration.structure
@@ -84,7 +84,7 @@ def column_facts(
         # what happens through a year is often even: a date is looked at as a column of few values is
         few = len(values) <= _EVEN_VALUES or isinstance(column, DateColumn)
         told = attribute.name not in {*related, *known} and (attribute.name in paired or not few)
-        is_whole = len(attribute.labels) == len(values) > 1 and not attribute.optional
+        is_whole = attribute.imputed and len(attribute.labels) == len(values) > 1
         is_even = is_whole and enough and told and _is_even(values, attribute, column, deviation)
         number = column if isinstance(column, NumberColumn) and len(attribute.columns) == 1 else None
         mean = mean_doubt(number, codes, values, deviation) if number else None
@@ -121,7 +121,7 @@ def _shares(
         return {"hidden": max(0.0, absent) / records}
     reach, missing, other = _DEVIATIONS * deviation * math.sqrt(len(attribute.labels) + 1), 0.0, 0.0
     is_whole = counts.measured is not None or noise.contribution_bound >= len(configuration.attributes)
-    if attribute.optional and is_whole:
+    if attribute.optional and not attribute.undeclared and is_whole:  # what is not as declared is said by itself
         missing = absent - (len(attribute.labels) - len(held)) * noise.threshold - reach
     if isinstance(column, ValuedColumn) and OTHER in set(attribute.labels) - {*(column.values or ())}:
         other = held.get(attribute.labels.index(OTHER), 0.0) - _DEVIATIONS * deviation

@@ -139,7 +139,8 @@ def _undeclared(clean: pa.Table, configuration: Configuration, group: GroupedCol
     parts = [column_codes(clean, configuration, name, None)[0] for name in group.columns]
     lenient = group.model_copy(update={"outside": "null"})
     undeclared: Broken = group_codes(lenient, parts, configuration.member_codes(group)) == len(group.combinations)
-    if not group.optional:
+    attribute = next(one for one in configuration.attributes if one.name == group.name)
+    if not attribute.lacks_values:
         return undeclared
     sizes = [len(configuration.columns[name].labels) for name in group.columns]
     empty = np.logical_and.reduce([part == size for part, size in zip(parts, sizes, strict=True)])

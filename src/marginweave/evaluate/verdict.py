@@ -30,6 +30,7 @@ from marginweave.configuration.release import Configuration
 from marginweave.counts.discovery import Compression
 from marginweave.counts.rounds import expected_noise
 from marginweave.evaluate.doubts import ColumnFacts, column_facts, doubts, questions
+from marginweave.evaluate.undeclared import with_undeclared
 from marginweave.measurements.combinations import Aggregates
 from marginweave.records.decode import label_counts
 from marginweave.released.evaluation import MarginalBound, Measure
@@ -85,6 +86,7 @@ def release_verdict(
     columns = column_facts(counts, configuration, deviation, paired, _related(association))
     titled, epsilon = configuration.titled_names, configuration.privacy.epsilon
     found = verdict(errors, deviations, float(counts.record_count), columns, epsilon, titled)
+    found = with_undeclared(found, counts, titled)
     advice = found.advice
     if configuration.rows is None and counts.record_count < _FEW_ROWS and advice:
         advice = (*advice, _SAY_ROWS)

@@ -21,7 +21,7 @@ from marginweave.base.errors import InputError
 from marginweave.configuration.release import Configuration
 from marginweave.domain.zeros import structural_masks
 from marginweave.estimate.earlier import read_measurements
-from marginweave.measurements.combinations import Domain, LevelNoise
+from marginweave.measurements.combinations import LevelNoise
 from marginweave.publish.tables import read_counts
 from marginweave.released.statement import PrivacyStatement
 from marginweave.runs.lookup import release_folder
@@ -52,10 +52,13 @@ def read_answers(place: Path, say: Callable[[str], None] = lambda _: None) -> An
         statement = PrivacyStatement.from_json((place / "privacy.json").read_bytes())
         declared = Configuration.from_canonical(statement.configuration)
         configuration = declared.with_bounds(statement.bounds, statement.bought_bins)
-        if (counted := configuration.privacy.counted_words) is not None:
-            say(f"counts are of {counted}; the table may have more")
-        domain = Domain(names=tuple(statement.domain), labels=tuple(statement.domain.values()))
-        codes = Codes.of(configuration, domain)
+        if (words := configuration.privacy.counted_words) is not None:
+            say(f"counts are of {words}; the table may have more")
+        domain = statement.released_domain
+        # Tables are as they were drawn.
+        undeclared = declared.undeclared if declared.marginals else domain.with_undeclared
+        counted = configuration.with_undeclared(undeclared)
+        codes = Codes.of(counted, domain)
         if configuration.marginals is None:
             noise = tuple(LevelNoise(**dict(item)) for item in statement.noise)
             aggregates, intervals = read_counts(pq.read_table(place / "aggregates.parquet"), domain, noise)
@@ -85,8 +88,8 @@ def read_answers(place: Path, say: Callable[[str], None] = lambda _: None) -> An
         sampled=not_a_sample(configuration),
         model=model,
         rules=RuledOut(
-            masks=structural_masks(configuration, domain.labels),
-            axes=axes_of(configuration, codes.sizes),
+            masks=structural_masks(counted, domain.labels),
+            axes=axes_of(counted, codes.sizes),
             sizes=codes.sizes,
         ),
     )

@@ -14,14 +14,43 @@ MOST_COUNTED = 1 << 26  # candidates, or members of their superset, that are cou
 
 
 @dataclass(frozen=True, kw_only=True)
+class UndeclaredCells:
+    """How many records have a cell of the attribute `name` that is not as declared: as counted, and what noise leaves of it.
+
+    `low` and `high` are an interval at 95 %. `found` says whether there are more than noise explains, `kept` whether estimates
+    and records have the code of such cells; else what was counted there is ignored.
+    """
+
+    name: str
+    count: int
+    low: int
+    high: int
+    found: bool
+    kept: bool
+
+    def words(self, records: float, called: str) -> str:
+        """What share of so many records has such cells, for a reader."""
+        shares = (100 * min(count / max(records, 1.0), 1.0) for count in (self.count, self.low, self.high))
+        count, low, high = (f"{share:.0f}" if share >= 10 else f"{share:.1f}" for share in shares)
+        return f"About {count} % ({low} to {high}) of {called} were not among the declared values"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Domain:
     """Column names and, for each, the labels of its values; code v of a column is `labels[column][v]`.
 
-    A missing value has the code one past the last label. Only public or released labels ever stand here.
+    A missing value has the code one past the last label. Only public or released labels ever stand here. `undeclared` has
+    each attribute a cell of which may not be as declared.
     """
 
     names: tuple[str, ...]
     labels: tuple[tuple[str, ...], ...]
+    undeclared: tuple[UndeclaredCells, ...] = ()
+
+    @property
+    def with_undeclared(self) -> tuple[str, ...]:
+        """The attributes whose missing code stands for cells that are not as declared."""
+        return tuple(cells.name for cells in self.undeclared if cells.kept)
 
     @property
     def sizes(self) -> tuple[int, ...]:

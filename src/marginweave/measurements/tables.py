@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -64,6 +64,19 @@ class Measurement:
         """Sum of all cells."""
         return float(self.counts.sum())
 
+    def without_last(self, attributes: Collection[int]) -> Measurement:
+        """The same without the cells of the last code of some attributes."""
+        counts, levels = self.counts, list(self.levels)
+        for axis, attribute in enumerate(self.attributes):
+            if attribute not in attributes:
+                continue
+            level = levels[axis] if levels else None
+            last = counts.shape[axis] - 1 if level is None else int(level[-1])
+            counts = np.delete(counts, last, axis)
+            if level is not None:
+                levels[axis] = level[:-1] - (level[:-1] > last)
+        return replace(self, counts=counts, levels=tuple(levels))
+
     def scale(self, total: float) -> float:
         """What cells and deviation are multiplied by, so that an incomplete marginal is one of `total` records; else 1."""
         return total / self.total if not self.complete and self.total > 0 else 1.0
@@ -118,7 +131,8 @@ class Marginals:
     """A whole set of released marginals, as they were drawn.
 
     `one_way` has one marginal an attribute, in order, over the codes of `domain` (and the missing value, last, where there
-    is one). `larger` are over the codes that rare values were merged into (`selection.compress`). `consistent` are all of
+    is one, or the code of cells that are not as declared, which `consistent` ones ignore where it is not kept).
+    `larger` are over the codes that rare values were merged into (`selection.compress`). `consistent` are all of
     them over these codes, and behind them known tables and columns beside their levels, after `make_consistent`; empty before.
     `pooled` are the drawn ones together with those of earlier releases, over the codes of `one_way` and `larger` and in their
     order; empty without any. `coarse` are drawn marginals with columns at a coarser level, beside `larger`, in no other.

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
+
+from scipy.special import ndtri
 
 from marginweave.measurements.plan import PlannedDraw
 from marginweave.mechanisms.base import CountNoise, DrawMechanism
@@ -31,3 +34,12 @@ def chosen_noise(setting: str) -> type[CountNoise]:
 def pure_noise(draws: Iterable[PlannedDraw]) -> type[CountNoise] | None:
     """The noise on marginals that is charged in plain epsilon, where some of the draws have it: one kind a release."""
     return next((count_noise(draw.mechanism) for draw in draws if MECHANISMS[draw.mechanism].is_pure), None)
+
+
+def noise_reach(name: str, sigma: float, level: float, cells: int = 1) -> int:
+    """How far a count, or a sum of so many cells, is from the true one with probability `level`; `count_interval` says why."""
+    half = math.floor(0.5 - float(ndtri((1 - level) / 2)) * math.sqrt(cells * sigma**2 + (cells - 1) / 12))
+    alone = count_noise(name).reach(sigma, level) if sigma else None
+    if alone is not None:
+        half = alone if cells == 1 else max(half, math.ceil(alone * math.sqrt(cells)))
+    return half

@@ -130,6 +130,7 @@ def complete_blocks(
         configuration: what is declared, bounds resolved.
         streams: secret randomness.
     """
+    configuration = configuration.with_undeclared(configuration.undeclared)
     imputed = _repaired(blocks, configuration, streams)
     yield from imputed if configuration.resize is None else _resized(imputed, numbers(), configuration, streams)
 
@@ -143,14 +144,18 @@ def _repaired(
         yield repair(_imputed(table, numbers, configuration, streams), streams("rules", numbers))
 
 
-def _weights(configuration: Configuration, labels: Sequence[tuple[str, ...]]) -> dict[int, tuple[float, ...]]:
-    """The weight of every code of each attribute that is imputed."""
+def _weights(
+    configuration: Configuration, labels: Sequence[tuple[str, ...]], *, added: bool = False
+) -> dict[int, tuple[float, ...]]:
+    """The weight of every code of each attribute that is imputed; of records that are `added`, of all that need a value."""
     weights = {}
     for j, attribute in enumerate(configuration.attributes):
         column = configuration.columns[attribute.columns[0]]
-        if attribute.imputed and len(attribute.columns) > 1:
+        if not attribute.imputed and not (added and attribute.name in configuration.undeclared):
+            continue
+        if len(attribute.columns) > 1:
             weights[j] = (1.0,) * len(labels[j])
-        elif attribute.imputed and isinstance(column, MeasuredColumn):
+        elif isinstance(column, MeasuredColumn):
             weights[j] = imputation_weights(column, labels[j])
     return weights
 
@@ -188,7 +193,7 @@ def _resized(
 
 def _added(table: EncodedTable, added: Numbers, configuration: Configuration, streams: Streams) -> EncodedTable:
     """Records that are drawn, over the domain of `table`."""
-    weights = _weights(configuration, table.labels)
+    weights = _weights(configuration, table.labels, added=True)
 
     def codes(j: int, attribute: Attribute) -> Codes:
         kind = code_type(table.sizes[j])

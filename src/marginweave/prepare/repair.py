@@ -53,6 +53,8 @@ class Repair:
     that is allowed, the nearest allowed one of a number or date, the missing one, or one that is allowed by chance, each
     with the same probability. With `repair: inside` a value that is neither missing nor "not applicable" goes first; with
     `drop` the record is left out. Rules on sets and private domains are left to what is made of the counts.
+
+    A cell that is not as declared stays so, no other becomes so, and the rules are kept by the other cells.
     """
 
     def __init__(self, configuration: Configuration, labels: Labels) -> None:
@@ -61,6 +63,7 @@ class Repair:
         self._offsets = np.cumsum([0, *self._sizes])
         self._ordered = set(configuration.ordered)
         self._optional = [attribute.optional for attribute in attributes]
+        self._undeclared = {j for j, attribute in enumerate(attributes) if attribute.undeclared}
         self._elsewhere = _elsewhere(configuration)
         self._how = configuration.structure.repair if configuration.structure else None
         self._levels = list(level_codes(configuration))
@@ -106,12 +109,22 @@ class Repair:
             block, here = found[start : start + _ROWS], rows[start : start + _ROWS]
             alive = np.ones((len(block), len(part.boxes)), np.bool_)
             for column, j in zip(block.T, part.attributes, strict=True):
-                own = part.boxes[:, self._offsets[j] : self._offsets[j + 1]]
+                if j in self._undeclared:
+                    own, last = self._of(part, j), self._sizes[j] - 1
+                    alive &= np.where((column == last)[:, None], own[:, last], own[:, :last].any(axis=1))
+            for column, j in zip(block.T, part.attributes, strict=True):
+                own = self._of(part, j)
                 dead = np.flatnonzero(~(alive & own[:, column].T).any(axis=1))
                 if len(dead):
                     allowed = np.asarray(alive[dead].astype(np.float32) @ own.astype(np.float32) > 0)
                     column[dead] = self._chosen(j, column[dead], allowed, words.words_of(here[dead], j))
                 alive &= own[:, column].T
+        return found
+
+    def _of(self, part: _Part, j: int) -> Flags:
+        """Which codes of an attribute each box has; shape (boxes, codes)."""
+        assert part.boxes is not None
+        found: Flags = part.boxes[:, self._offsets[j] : self._offsets[j + 1]]
         return found
 
     def _put_in_order(self, codes: Integers, part: _Part, rows: Integers, words: CellWords) -> Integers:
@@ -122,11 +135,13 @@ class Repair:
         """
         found, tables = codes.astype(np.int64), {mask.attributes: mask.table() for mask in part.masks}
         tables |= {(b, a): table.T for (a, b), table in tables.items()}
-        alone = {j: np.ones(self._sizes[j], np.bool_) for j in part.attributes}
+        alone = {j: np.arange(self._sizes[j]) < self._values(j) for j in part.attributes}
         before = -1
         while before != (before := sum(int(held.sum()) for held in alone.values())):
             for (a, b), table in tables.items():
                 alone[a] &= table[:, alone[b]].any(axis=1)
+        for j in self._undeclared.intersection(part.attributes):
+            alone[j][-1] = True
         for start in range(0, len(found), _ROWS):
             block, here = found[start : start + _ROWS], rows[start : start + _ROWS]
             for place, j in enumerate(part.attributes):
@@ -140,8 +155,13 @@ class Repair:
                     )
         return found
 
+    def _values(self, j: int) -> int:
+        """How many codes of an attribute, the first ones, a cell can get: all but that of cells that are not as declared."""
+        return self._sizes[j] - (j in self._undeclared)
+
     def _chosen(self, j: int, codes: Integers, allowed: Flags, words: NDArray[np.uint64]) -> Integers:
         """An allowed code for each record, in place of its own; `allowed` has shape (records, codes)."""
+        allowed = allowed & (np.arange(self._sizes[j]) < self._values(j))
         if self._how == "inside":
             inside = allowed.copy()
             inside[:, [*self._elsewhere.get(j, ()), *([self._sizes[j] - 1] if self._optional[j] else [])]] = False

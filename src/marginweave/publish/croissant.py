@@ -69,6 +69,7 @@ def croissant(
     )
     counted = configuration.privacy.counted_words
     bounded = counted and f"Every number counts {counted} of the source."
+    undeclared = {one.attribute: one.words for one in statement.undeclared or () if one.found}
     found: dict[str, Any] = {
         "@context": _CONTEXT,
         "@type": "sc:Dataset",
@@ -86,7 +87,7 @@ def croissant(
                 "@type": "cr:RecordSet",
                 "@id": "records",
                 "name": "records",
-                "field": [_field(configuration, one) for one in schema],
+                "field": [_field(configuration, one, undeclared.get(one.name)) for one in schema],
             }
         ],
     }
@@ -109,11 +110,11 @@ def _file(name: str, digest: str) -> dict[str, Any]:
     return {"@type": "cr:FileObject", **facts, "sha256": digest}
 
 
-def _field(configuration: Configuration, field: pa.Field) -> dict[str, Any]:
+def _field(configuration: Configuration, field: pa.Field, undeclared: str | None) -> dict[str, Any]:
     column = configuration.columns[field.name]
     kind = re.match("[a-z]+", str(cell_type(field.type)))
     no_value = missing_words(configuration, field.name)
-    words = " ".join(filter(None, (column.label and f"{column.label}.", column.description, no_value)))
+    words = " ".join(filter(None, (column.label and f"{column.label}.", column.description, no_value, undeclared)))
     return {
         "@type": "cr:Field",
         "@id": f"records/{field.name}",

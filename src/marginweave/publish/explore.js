@@ -174,20 +174,21 @@ class Release {
     return { estimate: Math.min(scaled, most), most: most < Infinity ? most : undefined, made: scaled };
   }
 
-  // What can be chosen of an attribute: its values, and the missing one where it was measured or some record has none.
+  // What can be chosen of an attribute: its values, and the missing one where it was measured or some record has none; not
+  // where noise may be all that was counted of cells that are not as declared.
   values(attribute) {
     const about = this.attributes[attribute];
     if (about.shown === undefined) {
       const size = about.labels.length;
-      const missing = about.set ? false : this.everybody.made(attribute)[size] > 0 || (this.counts.sizes?.[attribute] ?? 0) > size;
+      const missing = about.set || about.undeclared === "ignored" ? false : this.everybody.made(attribute)[size] > 0 || (this.counts.sizes?.[attribute] ?? 0) > size;
       about.shown = Array.from({ length: size + missing }, (_, value) => value);
     }
     return about.shown;
   }
 
   label(attribute, value) {
-    const { labels } = this.attributes[attribute];
-    if (value === labels.length) return TEXT.missing;
+    const { labels, undeclared } = this.attributes[attribute];
+    if (value === labels.length) return undeclared === "kept" ? TEXT.undeclared : TEXT.missing;
     return labels[value] === "" ? TEXT.empty : labels[value];
   }
 }

@@ -18,7 +18,6 @@ from marginweave.answers.cells import CellTable
 from marginweave.answers.intervals import Reach, count_ends
 from marginweave.configuration.columns import NumberColumn
 from marginweave.domain.levels import level_codes
-from marginweave.domain.zeros import domain_sizes
 from marginweave.estimate.intervals import LEVEL, censored_bound
 from marginweave.publish.best import best_counts, best_records, tuple_intervals
 from marginweave.publish.reader import PublishedRelease, ShownRecords, titled_labels
@@ -57,6 +56,7 @@ def explorer_data(published: PublishedRelease, shown: ShownRecords) -> bytes:
     codes = shown.sample
     attributes, columns = published.configuration.attributes, published.configuration.columns
     arrays: Arrays = {f"codes-{j}": code for j, code in enumerate(codes)}
+    undeclared = {one.attribute: "kept" if one.kept else "ignored" for one in published.statement.undeclared or ()}
     found = _tuples(published, arrays) if published.measured is None else _tables(published, arrays)
     packed = {name: _packed(array) for name, array in arrays.items()}
     labelled = zip(
@@ -72,6 +72,7 @@ def explorer_data(published: PublishedRelease, shown: ShownRecords) -> bytes:
                 "kind": columns[a.columns[0]].type if len(a.columns) == 1 else "group",
                 "about": columns[a.columns[0]].description if len(a.columns) == 1 else None,
                 "edges": _edges(columns[a.columns[0]]) if a.bins else None,
+                "undeclared": undeclared.get(a.name),
             }
             for a, name, labels, code in labelled
         ],
@@ -109,7 +110,7 @@ def _tuples(published: PublishedRelease, arrays: Arrays) -> dict[str, Any]:
 
 def _tables(published: PublishedRelease, arrays: Arrays) -> dict[str, Any]:
     configuration, reach, tables = published.configuration, published.reach, published.cells
-    sizes = domain_sizes(configuration.attributes, published.aggregates.domain.labels)
+    sizes = published.counted_sizes
     placed: list[Any] = []
     for length in range(1 + max((len(table.attributes) for table in tables), default=0)):
         own = [table for table in tables if len(table.attributes) == length]

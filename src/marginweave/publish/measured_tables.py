@@ -13,7 +13,7 @@ from marginweave.configuration.rules.structure import SEPARATOR
 from marginweave.counts.selection import declared_cliques
 from marginweave.domain.zeros import domain_sizes
 from marginweave.estimate.intervals import count_interval
-from marginweave.estimate.marginals import compression_of
+from marginweave.estimate.marginals import drawn_compression_of
 from marginweave.measurements.tables import Clique, Marginals
 from marginweave.planning.marginals import rounds_of
 from marginweave.publish.tables import with_combinations
@@ -63,8 +63,8 @@ def marginal_facts(marginals: Marginals, configuration: Configuration) -> Margin
     marginals that the configuration names and that had too many cells once private values were known.
     """
     names, attributes = marginals.domain.names, configuration.attributes
-    levels = configuration.marginal_settings.levels(domain_sizes(attributes, marginals.domain.labels), attributes)
-    coarse = zip(levels.of, levels.codes(compression_of(marginals, configuration)[1].codes), strict=True)
+    levels = configuration.marginal_settings.levels([m.counts.size for m in marginals.one_way], attributes)
+    coarse = zip(levels.of, levels.codes(drawn_compression_of(marginals, configuration).codes), strict=True)
     joined = {(a, codes.tobytes()): number for (_, _, number), (a, codes) in coarse}
     larger = "marginals" if rounds_of(configuration) is None else "rounds"
     groups = zip(names, measured_together(marginals, configuration), strict=True)
@@ -87,7 +87,11 @@ def marginal_facts(marginals: Marginals, configuration: Configuration) -> Margin
 
 
 def _not_measured(marginals: Marginals, configuration: Configuration) -> list[Clique]:
-    settings, attributes, domain = configuration.marginals, configuration.attributes, marginals.domain
+    settings, attributes, domain = (
+        configuration.marginals,
+        configuration.with_undeclared(()).attributes,
+        marginals.domain,
+    )
     assert settings is not None
     if settings.selects(configuration.distinct) or not settings.has_larger(configuration.distinct):
         return []
@@ -99,7 +103,9 @@ def _not_measured(marginals: Marginals, configuration: Configuration) -> list[Cl
 def measured_together(marginals: Marginals, configuration: Configuration) -> list[list[list[str | None]]]:
     """For each attribute the labels behind every merged code, in its order; None is a missing value."""
     found = []
-    for labels, codes in zip(marginals.domain.labels, compression_of(marginals, configuration)[1].codes, strict=True):
+    for labels, codes in zip(
+        marginals.domain.labels, drawn_compression_of(marginals, configuration).codes, strict=True
+    ):
         texts = np.array([*labels, None], object)[: len(codes)]
         found.append([texts[codes == merged].tolist() for merged in range(int(codes.max()) + 1)])
     return found

@@ -75,8 +75,10 @@ class PublishedRelease:
         try:
             statement = PrivacyStatement.from_json((place / "privacy.json").read_bytes())
             declared = Configuration.from_canonical(statement.configuration)
-            configuration = declared.with_bounds(statement.bounds, statement.bought_bins)
-            domain = Domain(names=tuple(statement.domain), labels=tuple(statement.domain.values()))
+            domain = statement.released_domain
+            configuration = declared.with_bounds(statement.bounds, statement.bought_bins).with_undeclared(
+                domain.with_undeclared
+            )
             if configuration.marginals is None:
                 noise = tuple(LevelNoise(**dict(item)) for item in statement.noise)
                 counts = pq.read_table(place / "aggregates.parquet")
@@ -119,12 +121,18 @@ class PublishedRelease:
         """How far the noise of measured tables goes."""
         return Reach(level=LEVEL, pure=self.measured is not None and self.measured.pure)
 
+    @property
+    def counted_sizes(self) -> tuple[int, ...]:
+        """Codes of each attribute in the tables as they were drawn."""
+        counted = self.configuration.with_undeclared(self.configuration.undeclared)
+        return domain_sizes(counted.attributes, self.aggregates.domain.labels)
+
     @cached_property
     def cells(self) -> tuple[CellTable, ...]:
         """Estimates of the cells of measured tables, single columns first, from all measurements; none for k-tuples."""
         if self.measured is None:
             return ()
-        sizes = domain_sizes(self.configuration.attributes, self.aggregates.domain.labels)
+        sizes = self.counted_sizes
         axes, reaches = axes_of(self.configuration, sizes), (self.reach, self.reach.each)
         return tuple(cell_tables(self.measured, axes, sizes, MOST_CELLS, reaches))
 

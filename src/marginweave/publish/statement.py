@@ -35,6 +35,7 @@ from marginweave.released.statement import (
     Promise,
     ReleasedBins,
     ReleaseFacts,
+    UndeclaredStatement,
 )
 
 ASSUMPTIONS = (
@@ -127,9 +128,26 @@ def privacy_statement(
         bounds=dict(bounds),
         bins={name: ReleasedBins(**dict(one)) for name, one in bins.items()} if bins else None,
         domain=dict(zip(domain.names, domain.labels, strict=True)),
+        undeclared=_undeclared(aggregates) or None,
         noise=tuple(LevelNoiseStatement(**asdict(of_length)) for of_length in noise),
         **dict(marginals),
         confidence=stated_confidence(configuration.with_bounds(bounds, bins), plan, aggregates),
+    )
+
+
+def _undeclared(aggregates: Aggregates) -> tuple[UndeclaredStatement, ...]:
+    """What was counted of cells that are not as declared."""
+    return tuple(
+        UndeclaredStatement(
+            attribute=one.name,
+            count=one.count,
+            low=one.low,
+            high=one.high,
+            found=one.found,
+            words=f"{one.words(aggregates.record_count, one.name)}.",
+            kept=one.kept,
+        )
+        for one in aggregates.domain.undeclared
     )
 
 

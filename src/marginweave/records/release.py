@@ -28,7 +28,7 @@ from marginweave.counts.graphical import choose_measurements, fit_tree
 from marginweave.domain.zeros import broken_records, domain_sizes, released_attributes, structural_masks
 from marginweave.estimate.consistency import make_consistent
 from marginweave.estimate.known import known_marginals, total_of_rows, with_known
-from marginweave.estimate.marginals import all_pairs, compression_of, measured_marginals
+from marginweave.estimate.marginals import all_pairs, compression_of, estimated_marginals, measured_marginals
 from marginweave.estimate.mixture.fit import fit_mixture
 from marginweave.estimate.mixture.model import Mixture
 from marginweave.estimate.totals import exact_parts
@@ -266,7 +266,8 @@ def estimation_input(
     if isinstance(counts, Marginals):
         masks, compression = compression_of(counts, configuration)
         total = counts.consistent[0].total
-        drawn = [*measured_marginals(counts, compression), *counts.coarse]
+        kept = estimated_marginals(counts, configuration)
+        drawn = [*measured_marginals(kept, compression), *kept.coarse]
         measured, noisy = with_known(drawn, configuration, total, compression)
         return EstimationInput(
             measurements=measured,

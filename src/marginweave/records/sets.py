@@ -27,7 +27,7 @@ class SetLayout:
         self.is_set = np.array([attribute.is_set for attribute in attributes])
         widths = np.where(self.is_set, sizes, 1)
         self.starts = np.concatenate([[0], np.cumsum(widths)])
-        self.optional = np.repeat([attribute.optional for attribute in attributes], widths).tolist()
+        self.optional = np.repeat([attribute.lacks_values for attribute in attributes], widths).tolist()
         self.sets = np.repeat(np.where(self.is_set, np.cumsum(self.is_set) - 1, -1), widths).tolist()
 
     def place(self, attribute: int, value: int) -> tuple[int, int]:

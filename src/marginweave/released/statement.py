@@ -15,6 +15,7 @@ from marginweave.base.errors import refuse_older
 from marginweave.base.formats import STATEMENT_FORMAT
 from marginweave.configuration.columns.scales import BoughtBins
 from marginweave.configuration.earlier import KnownRelease
+from marginweave.measurements.combinations import Domain, UndeclaredCells
 from marginweave.released.account import Amounts, EpsilonDelta
 from marginweave.released.contract import Described, ReleasedFile, contract, optional
 from marginweave.released.manifest import Correction
@@ -247,6 +248,22 @@ class Promise(Described):
     configuration: str = Field(description="The resolved configuration, canonical JSON in a text.")
 
 
+class UndeclaredStatement(Described):
+    """How many records have a cell of one attribute that was not as declared."""
+
+    attribute: str = Field(description="Name of the attribute.")
+    count: int = Field(description="As counted, with noise, in records; never below 0.")
+    low: int = Field(description="At least so many, in records, with a confidence of 95 %.")
+    high: int = Field(description="At most so many.")
+    found: bool = Field(
+        description="Whether there are more than noise explains, with a confidence of 99.9 % for all together."
+    )
+    words: str = Field(description="The same as a share of the records, for a reader.")
+    kept: bool = Field(
+        description="Whether synthetic records have empty cells for them. If not, they have values alone."
+    )
+
+
 class PrivacyStatement(MarginalsStatement, CountsStatement, Promise, ReleaseIdentity, StatementFile):
     """privacy.json of a published release."""
 
@@ -255,8 +272,22 @@ class PrivacyStatement(MarginalsStatement, CountsStatement, Promise, ReleaseIden
     verdict: VerdictSummary | None = optional(
         "What the release is good for, in words; evaluation.json has the numbers."
     )
+    undeclared: tuple[UndeclaredStatement, ...] | None = optional(
+        "Of each attribute with cells that nothing declares, empty or outside, how many were not as declared."
+    )
     types: dict[str, str] | None = optional("By column, its type in the source's schema; in brackets that of pandas.")
     synthesis: dict[str, JsonValue] | None = optional("Settings of later synthetic records, as in a configuration.")
+
+    @property
+    def released_domain(self) -> Domain:
+        """The domain of its counts."""
+        found = tuple(
+            UndeclaredCells(
+                name=one.attribute, count=one.count, low=one.low, high=one.high, found=one.found, kept=one.kept
+            )
+            for one in self.undeclared or ()
+        )
+        return Domain(names=tuple(self.domain), labels=tuple(self.domain.values()), undeclared=found)
 
     @property
     def bought_bins(self) -> dict[str, BoughtBins]:

@@ -158,8 +158,7 @@ def _declared(written: str, key: bytes) -> str:
 def _kept(column: Any) -> Any:
     if not isinstance(column, Mapping):
         return column
-    kept = {key: value for key, value in column.items() if key not in _FREE}
-    return {key: value for key, value in kept.items() if (key, value) != ("outside", "null")}
+    return {key: value for key, value in column.items() if key not in _FREE}
 
 
 def _waits(value: Any) -> bool:

@@ -111,7 +111,7 @@ FAULTS = (
     Fault(
         name="a missing part makes at_most not apply",
         file="src/marginweave/configuration/attributes.py",
-        text="absent = [(None, Fraction())] if self.attributes[place].optional else []",
+        text="absent = [(None, Fraction())] if self.attributes[place].lacks_values else []",
         instead="absent = []",
         killed_by=("tests/laws/test_at_most.py::test_exactly_what_cannot_add_up_is_excluded",),
     ),

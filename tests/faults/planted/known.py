@@ -57,8 +57,8 @@ FAULTS = (
     Fault(
         name="merged values are distinguished by this release alone, where an earlier one counted them better",
         file="src/marginweave/estimate/marginals.py",
-        text="for m in marginals.measured[0])",
-        instead="for m in marginals.one_way)",
+        text="for m in kept.measured[0])",
+        instead="for m in kept.one_way)",
         killed_by=(
             "tests/laws/test_earlier_tables.py::test_merged_values_of_records_have_the_shares_of_both_releases",
         ),

@@ -12,7 +12,7 @@ _COMPUTED = "tests/laws/test_computed_columns.py"
 _LEVELS = "tests/laws/test_levels.py"
 _SENSITIVITY = "tests/laws/test_rule_sensitivity.py"
 _CELLS = "tests/laws/test_cells_by_themselves.py"
-_DRAWN = "test_a_cell_without_a_value_becomes_a_draw_with_its_own_word"
+_STAYS = "test_rules_are_kept_by_the_other_cells"
 
 FAULTS = (
     Fault(
@@ -102,11 +102,11 @@ FAULTS = (
         ),
     ),
     Fault(
-        name="a column in which nothing is declared missing is counted with a missing value",
-        file="src/marginweave/configuration/undeclared.py",
-        text='changed["columns"][name] = {**raw["columns"][name], "impute": _DRAW}',
-        instead='changed["columns"][name] = raw["columns"][name]',
-        killed_by=(f"{_UNDECLARED}::{_DRAWN}",),
+        name="a cell that is not as declared becomes a value where its record breaks a rule",
+        file="src/marginweave/prepare/repair.py",
+        text="np.where((column == last)[:, None], own[:, last], own[:, :last].any(axis=1))",
+        instead="own[:, :last].any(axis=1)",
+        killed_by=(f"{_UNDECLARED}::{_STAYS}",),
     ),
     Fault(
         name="an empty cell is a value of a private domain",

@@ -257,9 +257,14 @@ def test_months_may_be_even(even: str) -> None:
         "bounds": ["2024-01-01", "2024-12-31"],
         "bins": "month",
         "missing": [],
-        "outside": "error",
+        "impute": {"distribution": "uniform"},
     }
-    towns = {"type": "category", "values": [f"t{i}" for i in range(12)], "missing": [], "outside": "error"}
+    towns = {
+        "type": "category",
+        "values": [f"t{i}" for i in range(12)],
+        "missing": [],
+        "impute": {"distribution": "uniform"},
+    }
     settings = configuration(columns={"x": months if even == "date" else towns, "y": towns})
     numbers = np.array([1000] * 12 + [100 * i for i in range(1, 13)])
     columns, values = np.repeat([0, 1], 12), np.tile(np.arange(12), 2)

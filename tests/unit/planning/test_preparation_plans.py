@@ -145,7 +145,7 @@ def selected(monkeypatch: pytest.MonkeyPatch) -> list[Stability]:
 
 def reference_to(config: Configuration) -> Any:
     """As much of a run as the stages below look at."""
-    return SimpleNamespace(configuration=config, resolved=config, plan=plan_budget(config))
+    return SimpleNamespace(configuration=config, resolved=config, counted=config, plan=plan_budget(config))
 
 
 def test_the_percentile_is_chosen_for_the_whole_unit(

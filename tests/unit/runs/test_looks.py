@@ -32,7 +32,6 @@ CHANGES: dict[str, tuple[dict[str, Any], bool]] = {
     "who publishes": ({"publish": {"publisher": "us", "keep_private": True}}, False),
     "memory": ({"memory": "1 GB"}, False),
     "where it is published": ({"columns__sex__public": "the code list"}, False),
-    "the default, written out": ({"columns__sex__outside": "null"}, False),
     "a label": ({"columns__sex__label": "Sex"}, False),
     "what values are called": ({"columns__sex__titles": {"f": "Women"}}, False),
     "a value": ({"columns__sex__values": ["f", "m", "x"]}, True),

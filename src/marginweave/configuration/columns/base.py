@@ -186,8 +186,9 @@ class MeasuredColumn(ColumnBase, frozen=True):
     """A column that is counted.
 
     `missing` lists the texts that mean "no value" here, instead of the configuration's list. What is neither missing nor a
-    value of the column is outside and follows `outside`: it becomes missing (`null`) or stops the run (`error`). With
-    `impute` a missing value becomes a draw of a public distribution, and the column is never missing.
+    value of the column is outside and follows `outside`: it becomes missing (`null`) or stops the run (`error`). Where neither
+    is written, nothing is declared missing: a cell that is empty or outside is counted as not as declared. With `impute` a
+    missing value becomes a draw of a public distribution, and the column is never missing.
     """
 
     measured: ClassVar[bool] = True
@@ -199,7 +200,7 @@ class MeasuredColumn(ColumnBase, frozen=True):
     """The kinds of imputation that the column can have; with a private domain weights alone."""
     missing: Texts | None = None
     impute: Imputation | None = None
-    outside: Literal["null", "error"] | Literal["other"] = "null"
+    outside: Literal["null", "error"] | Literal["other"] | None = None
 
     @property
     def clean_rules(self) -> tuple[Rule, ...]:

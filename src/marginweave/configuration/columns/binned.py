@@ -84,7 +84,7 @@ class BinnedColumn(MeasuredColumn, frozen=True):
     """A number or a date; `draw` says how a synthetic value is chosen inside its bin."""
 
     draw: Draw = None
-    outside: Literal["null", "error"] = "null"
+    outside: Literal["null", "error"] | None = None
 
     @cached_property
     def bin_labels(self) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ class ValuedColumn(MeasuredColumn, frozen=True):
 
     values: Texts | None = None
     domain: Literal["public", "private"] = "public"
-    outside: Literal["null", "other", "error"] = "null"
+    outside: Literal["null", "other", "error"] | None = None
     titles: Annotated[dict[str, str], BeforeValidator(_titles)] | None = None
     """What values mean, for the pages of a release."""
 
@@ -36,7 +36,7 @@ class ValuedColumn(MeasuredColumn, frozen=True):
         if self.private:
             if self.values is not None:
                 raise ValueError("has both values and domain: private; a private domain is discovered, not declared")
-            if self.outside != "null":
+            if self.outside in ("other", "error"):
                 raise ValueError("has outside, which needs declared values: a private domain has no outside")
         elif not self.values:
             raise ValueError("needs values (its public domain) or domain: private")
@@ -105,7 +105,7 @@ class BooleanColumn(MeasuredColumn, frozen=True):
     type: Literal["boolean"]
     true_values: _Spellings | None = None
     false_values: _Spellings | None = None
-    outside: Literal["null", "error"] = "null"
+    outside: Literal["null", "error"] | None = None
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -37,20 +37,21 @@ class GroupedColumns(FrozenModel):
     """Columns that are released as one attribute `name`, whose values are the public `combinations` of theirs.
 
     A combination names one value a column, in the order of `columns`: a declared value, the label of a bin, or a text that
-    means "no value". Any other follows `outside`: it becomes missing (`null`) or stops the run (`error`). With `impute` it
-    becomes one of the combinations, each as likely, and the group is never missing.
+    means "no value". Any other follows `outside`: it becomes missing (`null`) or stops the run (`error`); without it, it is
+    counted as not as declared, or becomes missing where each column can be. With `impute` it becomes one of the combinations,
+    each as likely, and the group is never missing.
     """
 
     name: Annotated[str, Field(min_length=1)]
     columns: Annotated[Texts, Field(min_length=2)]
     combinations: Annotated[tuple[Texts, ...], Field(min_length=1)]
-    outside: Literal["null", "error"] = "null"
+    outside: Literal["null", "error"] | None = None
     impute: UniformImputation | None = None
 
     @property
-    def optional(self) -> bool:
-        """Whether a record can lack a combination."""
-        return self.outside == "null" and self.impute is None
+    def lacks_values(self) -> bool:
+        """Whether a record can lack a combination, for whatever reason."""
+        return self.outside != "error" and self.impute is None
 
     @property
     def labels(self) -> tuple[str, ...]:

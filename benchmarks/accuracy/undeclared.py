@@ -1,0 +1,161 @@
+"""Cells that are not as declared: python -m benchmarks.accuracy.undeclared [--releases …] [--tables …].
+
+Whether intervals cover where a share of a column is not as declared, spread over the table or in one group of another column.
+And what it costs a table whose cells are all as declared that nothing is said of others, beside `outside: error`, by which none
+can be. Figures are in undeclared.jsonl as soon as they are there, a line a release; one that is there is not made again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from benchmarks.accuracy.in_process import release_here
+from benchmarks.accuracy.runs import fresh
+from benchmarks.accuracy.tables import Table, delta, table
+
+FIGURES = Path(__file__).with_name("undeclared.jsonl")
+SHARES, EPSILON, ROWS = (0.0, 0.01, 0.1, 0.3), 1.0, 5_000
+TABLES = ("affairs", "adult_cat", "ma2019_cat", "drug_deaths_cat", "adult")
+_MODEL = {"method": "mixture", "components": 200, "fits": 1, "iterations": 300}
+_LITTLE = {"method": "mixture", "components": 2, "fits": 1, "iterations": 1}
+_COLUMN, _GROUP = "rate_marriage", "educ"
+"""Of affairs the column whose cells become undeclared, and the one a group of which has them all."""
+_NOT_DECLARED = "77"
+
+
+def sampled(name: str, rows: int) -> Table:
+    """The first rows of a table in a random order that is the same each time."""
+    whole = table(name)
+    order = np.random.default_rng(0).permutation(len(whole.rows))[:rows]
+    return replace(whole, rows=[whole.rows[i] for i in order])
+
+
+def with_undeclared(whole: Table, share: float, *, together: bool) -> Table:
+    """The table with a share of a column not as declared: of all rows alike, or of the first rows by another column."""
+    place, other = whole.header.index(_COLUMN), whole.header.index(_GROUP)
+    order = np.random.default_rng(1).permutation(len(whole.rows))
+    if together:
+        order = np.array(sorted(order, key=lambda i: whole.rows[i][other]))
+    rows = [list(row) for row in whole.rows]
+    for i in order[: round(share * len(rows))]:
+        rows[i][place] = _NOT_DECLARED
+    return replace(whole, rows=rows)
+
+
+def configured(whole: Table, name: str, source: str, making: dict[str, Any], *, outside: str | None) -> dict[str, Any]:
+    """A release by the default counts; `outside` is said of every column that has no missing value."""
+    columns = {n: {k: v for k, v in column.items() if k != "outside"} for n, column in whole.columns().items()}
+    said = {} if outside is None else {"outside": outside}
+    columns = {n: column | said if column.get("missing") == [] else column for n, column in columns.items()}
+    privacy = {"epsilon": EPSILON, "delta": delta(name), "unit": "row"}
+    return {
+        "dataset": "accuracy",
+        "source": source,
+        "privacy": privacy,
+        "missing": whole.missing(),
+        "rows": len(whole.rows),
+        "columns": columns,
+        "synthesize": making,
+    } | whole.more()
+
+
+def covered(release: Path, whole: Table) -> dict[str, list[int]]:
+    """Of counts of one and of two columns, with and without the column, how many were asked and how many covered.
+
+    Asked are counts far from 0, where no interval ends.
+    """
+    counts, rows = pd.read_csv(release / "aggregates.csv", dtype=str), pd.DataFrame(whole.rows, columns=whole.header)
+    found: dict[str, list[int]] = {}
+    for length in (1, 2):
+        names, values = ([f"{kind}_{i}" for i in range(1, length + 1)] for kind in ("column", "value"))
+        own = counts[counts["length"] == str(length)]
+        for columns, group in own.groupby(names):
+            truth = rows.groupby(list(columns)).size().to_dict()
+            sums = found.setdefault(f"{length}, {'with' if _COLUMN in columns else 'without'} the column", [0, 0])
+            for line in group.to_dict("records"):
+                key = tuple(line[value] for value in values)
+                count, low, high = truth.get(key if length > 1 else key[0], 0), int(line["low"]), int(line["high"])
+                if count >= high - low:
+                    sums[0] += 1
+                    sums[1] += low <= count <= high
+    return found
+
+
+def mean_tvd(release: Path, whole: Table) -> float:
+    """Of all pairs of columns the mean distance of the records from the table."""
+    made, rows = (
+        pd.read_csv(release / "synthetic.csv", dtype=str, keep_default_na=False),
+        pd.DataFrame(whole.rows, columns=whole.header),
+    )
+    found = []
+    for pair in itertools.combinations(whole.header, 2):
+        one, other = (frame.groupby(list(pair)).size() / len(frame) for frame in (made, rows))
+        found.append(one.sub(other, fill_value=0).abs().sum() / 2)
+    return float(np.mean(found))
+
+
+def planned(releases: int, tables: list[str]) -> Iterator[dict[str, Any]]:
+    """What is to be measured, coverage first."""
+    for number in range(releases):
+        for share in SHARES:
+            for together in (False, True) if share else (False,):
+                yield {"part": "coverage", "share": share, "together": together, "number": number}
+        for name in tables:
+            for outside in (None, "error"):
+                yield {"part": "clean", "table": name, "outside": outside, "number": number}
+
+
+def measured(cell: dict[str, Any], home: Path) -> dict[str, Any]:
+    """The figures of a release."""
+    name = cell.get("table", "affairs")
+    whole, making, outside = sampled(name, ROWS), _MODEL, cell.get("outside")
+    if cell["part"] == "coverage":
+        whole, making = with_undeclared(whole, cell["share"], together=cell["together"]), _LITTLE
+    config = configured(whole, name, str(home / "table.csv"), making, outside=outside)
+    release_here(home, config, whole, (EPSILON, delta(name)))
+    release = home / "runs" / "cell" / "release"
+    statement = json.loads((release / "privacy.json").read_text(encoding="utf-8"))
+    told = {one["attribute"]: one for one in statement.get("undeclared", [])}
+    figures: dict[str, Any] = {"kept": [name for name, one in told.items() if one["kept"]]}
+    if cell["part"] == "coverage":
+        figures |= {
+            "covered": covered(release, whole),
+            "told": [told[_COLUMN][key] for key in ("count", "low", "high")],
+        }
+    else:
+        figures["tvd"] = mean_tvd(release, whole)
+    return {**cell, "rows": len(whole.rows), **figures}
+
+
+def main() -> None:
+    """Measure what is not there yet."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--releases", type=int, default=1)
+    parser.add_argument("--tables", nargs="*", default=list(TABLES))
+    asked = parser.parse_args()
+    lines = FIGURES.read_text(encoding="utf-8").splitlines() if FIGURES.exists() else []
+    there = [json.loads(line) for line in lines]
+    with tempfile.TemporaryDirectory() as folder:
+        for cell in planned(asked.releases, asked.tables):
+            if any(cell.items() <= one.items() for one in there):
+                continue
+            found = measured(cell, fresh(Path(folder) / "home"))
+            with FIGURES.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(found) + "\n")
+            sys.stdout.write(json.dumps(found) + "\n")
+            sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

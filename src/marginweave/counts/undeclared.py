@@ -1,0 +1,89 @@
+"""Whether cells that are not as declared are in a table, by their noisy counts. DP: post-processing.
+
+Where a configuration says nothing of a cell that is empty or outside, it has a code of its own (`Sections.with_undeclared`).
+The test holds over all columns together: where all cells of a table are as declared, a code is kept in one of 1,000 releases at
+most (Bonferroni: each of m columns is tested at 1/1,000 m, and noise alone is as large with half of this probability).
+A code that is not kept had no more records than noise hides. What was counted there is left out of what makes records; tables
+stay as they were drawn, so that a sum over all codes of a column, and its interval, lose nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from marginweave.base.budget import NoiseName
+from marginweave.configuration.release import Configuration
+from marginweave.measurements.combinations import Aggregates, UndeclaredCells
+from marginweave.measurements.tables import Measurement
+from marginweave.mechanisms.catalogue import noise_reach
+
+FALSE_ALARMS = 1e-3
+"""How often a release keeps a code at most, where all cells are as declared."""
+_LEVEL = 0.95
+
+
+@dataclass(frozen=True, kw_only=True)
+class _NoisyCount:
+    """A noisy count, of which `explained` records at most are of other cells."""
+
+    count: int
+    sigma: float
+    explained: int = 0
+    noise: NoiseName = "rounded-gaussian"
+
+    def cells(self, name: str, columns: int) -> UndeclaredCells:
+        """Of the attribute of that name, one of so many that are tested together."""
+        half = noise_reach(self.noise, self.sigma, _LEVEL)
+        least = self.count - self.explained
+        found = least > noise_reach(self.noise, self.sigma, 1 - FALSE_ALARMS / columns)
+        return UndeclaredCells(
+            name=name,
+            count=max(self.count, 0),
+            low=max(least - half, 0),
+            high=max(self.count, 0) + half,
+            found=found,
+            kept=found,
+        )
+
+
+def measured_undeclared(configuration: Configuration, one_way: Sequence[Measurement]) -> tuple[UndeclaredCells, ...]:
+    """By the marginals of single attributes, which have the code of such cells last; bounds are those that were bought."""
+    places = {attribute.name: j for j, attribute in enumerate(configuration.attributes)}
+    counts = {}
+    for name in configuration.undeclared:
+        m = one_way[places[name]]
+        counts[name] = _NoisyCount(count=int(m.counts[-1]), sigma=m.deviation, noise=m.noise)
+    return _decided(configuration, counts)
+
+
+def counted_undeclared(configuration: Configuration, aggregates: Aggregates, cut: int) -> tuple[UndeclaredCells, ...]:
+    """By the combinations of length 1: what is left of the record count, which has noise of its own.
+
+    Of a value below the threshold up to so many records are none of these, and in every column as many as `cut`, the records
+    that bounding contributions takes values from.
+    """
+    places = {attribute.name: j for j, attribute in enumerate(configuration.attributes)}
+    rows, noise = dict(aggregates.levels[0].by_columns()), aggregates.noise[0]
+    counts = {}
+    for name in configuration.undeclared:
+        place = places[name]
+        held = aggregates.levels[0].counts[rows.get((place,), slice(0, 0))]
+        values = aggregates.domain.sizes[place]
+        sigma = float(np.sqrt(values * noise.deviation**2 + aggregates.record_deviation**2))
+        below = (values - len(held)) * noise.threshold
+        counts[name] = _NoisyCount(count=aggregates.record_count - int(held.sum()), sigma=sigma, explained=below + cut)
+    return _decided(configuration, counts)
+
+
+def _decided(configuration: Configuration, counts: Mapping[str, _NoisyCount]) -> tuple[UndeclaredCells, ...]:
+    """The decision on each; a level of a column has that of the column, and one of which counts are known has no such code."""
+    levels = {a.name: a.level_of for a in configuration.attributes if a.level_of is not None}
+    known = {configuration.attributes[a].name for table in configuration.totals for a in table.attributes}
+    tested: Collection[str] = [name for name in counts if name not in levels]
+    found = {name: counts[name].cells(name, len(tested)) for name in tested}
+    found = {name: replace(cells, kept=cells.kept and name not in known) for name, cells in found.items()}
+    found |= {name: replace(found[of], name=name) for name, of in levels.items() if of in found}
+    return tuple(found[name] for name in counts)

@@ -1,0 +1,31 @@
+"""What a verdict says of cells that are not as declared. DP: post-processing of what was counted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from marginweave.measurements.combinations import Aggregates
+from marginweave.released.verdict import Publication, Verdict
+
+_SOME, _MUCH = 0.01, 0.10
+_WORSE: Mapping[Publication, Publication] = {
+    "good": "with care",
+    "with care": "not for publication",
+    "not for publication": "not for publication",
+}
+
+
+def with_undeclared(verdict: Verdict, counts: Aggregates, called: Mapping[str, str]) -> Verdict:
+    """The verdict with a sentence for each column with such cells.
+
+    It is one grade worse where at least 1 % of some column is not as declared, and not for publication from 10 %: by the lower
+    end of the interval. `called` has what the sentences call a column.
+    """
+    fit, says = verdict.publication, list[str]()
+    found = [cells for cells in counts.domain.undeclared if cells.found]
+    least = max((cells.low for cells in found), default=0) / max(counts.record_count, 1)
+    if least >= _SOME:
+        fit = "not for publication" if least >= _MUCH else _WORSE[fit]
+    for cells in found:
+        says.append(f"{cells.words(counts.record_count, called.get(cells.name, cells.name))}.")
+    return verdict.model_copy(update={"publication": fit, "says": (*says, *verdict.says)})

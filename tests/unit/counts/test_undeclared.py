@@ -1,0 +1,162 @@
+"""Whether cells that are not as declared are in a table, by noisy counts; and that estimates ignore a code that is not kept."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from marginweave.configuration.release import Configuration
+from marginweave.counts.undeclared import FALSE_ALARMS, counted_undeclared, measured_undeclared
+from marginweave.domain.zeros import domain_sizes
+from marginweave.estimate.intervals import marginal_intervals
+from marginweave.estimate.marginals import (
+    compression_of,
+    drawn_compression_of,
+    estimated_marginals,
+    marginal_counts,
+    normalize_marginals,
+)
+from marginweave.evaluate.undeclared import with_undeclared
+from marginweave.measurements.combinations import Aggregates, Domain, Level, LevelNoise, UndeclaredCells
+from marginweave.measurements.tables import Marginals, Measurement
+from marginweave.released.verdict import Publication, Verdict
+from tests.support.configurations import configuration
+
+RESIZED: dict[str, Any] = {"missing": [], "resize": {"records": 900}, "aggregate": {"method": "marginals"}}
+SD = 20.0
+
+
+def _plain() -> Configuration:
+    return configuration(columns__grade__missing=[], **RESIZED)
+
+
+def _domain(config: Configuration, **more: Any) -> Domain:
+    labels = tuple(attribute.labels for attribute in config.attributes)
+    return Domain(names=tuple(attribute.name for attribute in config.attributes), labels=labels, **more)
+
+
+def _drawn(config: Configuration, records: dict[str, int], noise: float = SD) -> Marginals:
+    """Tables of a few records with the code, of which `records` have it by attribute."""
+    rng, counted = np.random.default_rng(5), config.with_undeclared(config.undeclared)
+    sizes = domain_sizes(counted.attributes, [attribute.labels for attribute in config.attributes])
+    rows = [rng.integers(0, size - 1, 900) for size in sizes]
+    for name, number in records.items():
+        place = config.undeclared.index(name)
+        rows[place][:number] = sizes[place] - 1
+    one_way = [np.bincount(r, minlength=n) + np.rint(rng.normal(0, noise, n)) for r, n in zip(rows, sizes, strict=True)]
+    pair = np.zeros(sizes[:2])
+    np.add.at(pair, (rows[0], rows[1]), 1)
+    measured = tuple(
+        Measurement(attributes=(a,), counts=c.astype(np.int64), deviation=noise) for a, c in enumerate(one_way)
+    )
+    domain = _domain(config, undeclared=measured_undeclared(config, measured))
+    larger = Measurement(attributes=(0, 1), counts=pair.astype(np.int64), deviation=noise)
+    return Marginals(domain=domain, one_way=measured, larger=(larger,))
+
+
+def test_a_code_is_kept_where_noise_does_not_explain_its_count() -> None:
+    """The test is of the planned size: the smallest count that is kept has the chance of 1/1,000 m, and no smaller one."""
+    config = configuration(columns={n: {"type": "category", "values": ["x"]} for n in "abcd"}, missing=[])
+    limit = next(
+        count
+        for count in range(200)
+        if measured_undeclared(
+            config,
+            [Measurement(attributes=(a,), counts=np.array([5, count]), deviation=SD) for a in range(4)],
+        )[0].kept
+    )
+    chance = stats.norm.sf((limit - 0.5) / SD)  # of a count of 0, rounded
+    assert chance <= FALSE_ALARMS / 4 / 2 < stats.norm.sf((limit - 2.5) / SD)
+
+
+def test_what_was_counted_is_said_with_its_interval() -> None:
+    """A count that is kept, one that noise explains, and one below 0."""
+    config = _plain()
+    found = {one.name: one for one in _drawn(config, {"region": 300}).domain.undeclared}
+    assert (
+        [name for name, one in found.items() if one.kept] == ["region"] == [n for n, one in found.items() if one.found]
+    )
+    assert found["region"].low <= 300 <= found["region"].high
+    assert all(one.low == 0 <= one.count <= one.high for name, one in found.items() if name != "region")
+
+
+def test_a_clean_table_has_the_estimates_that_it_had() -> None:
+    """Bit for bit, whatever noise stands in cells of a code that is not kept; but intervals sum these cells, too."""
+    config = _plain()
+    drawn = _drawn(config, {})
+    without = estimated_marginals(drawn, config)
+    assert [m.counts.size + 1 for m in without.one_way] == [m.counts.size for m in drawn.one_way]
+    plain = replace(without, domain=_domain(config))
+    one, other = normalize_marginals(drawn, config), normalize_marginals(plain, config)
+    for a, b in zip(one.consistent, other.consistent, strict=True):
+        assert np.array_equal(a.counts, b.counts)
+    merged, whole = compression_of(drawn, config)[1], drawn_compression_of(drawn, config)
+    assert [size + 1 for size in merged.sizes] == list(whole.sizes)
+    assert all(np.array_equal(a, b[:-1]) for a, b in zip(merged.codes, whole.codes, strict=True))
+
+
+def test_a_code_that_is_kept_is_a_code_of_estimates() -> None:
+    """Its records stay where they are, and none is given to a value; the other columns have no such code."""
+    config = _plain()
+    drawn = _drawn(config, {"region": 300})
+    kept = config.with_undeclared(drawn.domain.with_undeclared)
+    counts = normalize_marginals(drawn, kept)
+    sizes = [len(attribute.labels) + (attribute.name == "region") for attribute in config.attributes]
+    assert [m.counts.size for m in counts.consistent[: len(sizes)]] == sizes
+    assert abs(counts.consistent[1].counts[-1] - 300) < 6 * SD
+    listed = marginal_counts(counts, kept)
+    inside = marginal_intervals(listed, counts, kept)[0]
+    assert ((inside.low <= inside.measured) & (inside.measured <= inside.high)).all()
+
+
+def test_what_is_known_of_a_column_is_not_overruled() -> None:
+    """A known table says that all of its records have values: what was counted is told, and records follow the table."""
+    table = [["f", 500], ["m", 400]]
+    known = {"table": table, "columns": ["sex"], "from": "other-source", "public": "census", "sd": 5}
+    config = configuration(columns__grade__missing=[], known=[known], **RESIZED)
+    found = {one.name: one for one in _drawn(config, {"sex": 400}).domain.undeclared}
+    assert (found["sex"].found, found["sex"].kept) == (True, False)
+
+
+@pytest.mark.parametrize(("cut", "kept"), [(0, True), (200, False)])
+def test_of_k_tuples_it_is_what_counts_leave_of_the_record_count(cut: int, kept: bool) -> None:
+    """Less what the threshold and bounding may have taken."""
+    config = configuration(columns={"x": {"type": "category", "values": ["a", "b", "c"]}}, missing=[])
+    noise = LevelNoise(length=1, contribution_bound=1, deviation=5.0, threshold=20, private_threshold=0, candidates=3)
+    level = Level(length=1, columns=np.zeros((2, 1), int), values=np.array([[0], [1]]), counts=np.array([500, 300]))
+    counts = Aggregates(
+        domain=_domain(config), record_count=1000, record_deviation=5.0, levels=(level,), noise=(noise,)
+    )
+    (found,) = counted_undeclared(config, counts, cut)
+    assert (found.count, found.kept) == (200, kept)
+    assert found.low <= 200 - 20 - cut + 5 or found.low == 0
+
+
+CELLS = UndeclaredCells(name="region", count=1200, low=1160, high=1240, found=True, kept=True)
+
+
+@pytest.mark.parametrize(
+    ("low", "before", "after"),
+    [
+        (39, "good", "good"),
+        (40, "good", "with care"),
+        (40, "with care", "not for publication"),
+        (399, "good", "with care"),
+        (400, "good", "not for publication"),
+    ],
+)
+def test_the_verdict_follows_the_lower_end(low: int, before: Publication, after: Publication) -> None:
+    """Of 4,000 records one grade from 40 on, not for publication from 400; and says what share it was."""
+    domain = Domain(names=("region",), labels=(("north",),), undeclared=(replace(CELLS, low=low),))
+    counts = Aggregates(domain=domain, record_count=4000, record_deviation=1.0, levels=(), noise=())
+    verdict = Verdict(publication=before, says=("Good for: x.",), advice=(), lengths=(), sets=())
+    found = with_undeclared(verdict, counts, {"region": "region (Where)"})
+    assert (found.publication, found.says[1:]) == (after, ("Good for: x.",))
+    assert found.says[0].startswith("About 30 % (")
+    assert found.says[0].endswith(" to 31) of region (Where) were not among the declared values.")
+    told = Domain(names=("region",), labels=(("north",),), undeclared=(replace(CELLS, found=False, kept=False),))
+    assert with_undeclared(verdict, replace(counts, domain=told), {}) == verdict
