@@ -73,20 +73,21 @@ def configured(whole: Table, name: str, source: str, making: dict[str, Any], *, 
 def covered(release: Path, whole: Table) -> dict[str, list[int]]:
     """Of counts of one and of two columns, with and without the column, how many were asked and how many covered.
 
-    Asked are counts far from 0, where no interval ends.
+    Asked are counts twice as far from 0 as noise reaches: whether one is asked for does not depend on the draw.
     """
     counts, rows = pd.read_csv(release / "aggregates.csv", dtype=str), pd.DataFrame(whole.rows, columns=whole.header)
     found: dict[str, list[int]] = {}
     for length in (1, 2):
         names, values = ([f"{kind}_{i}" for i in range(1, length + 1)] for kind in ("column", "value"))
-        own = counts[counts["length"] == str(length)]
+        own = counts[(counts["length"] == str(length)) & counts["count"].notna() & counts["high"].notna()]
         for columns, group in own.groupby(names):
             truth = rows.groupby(list(columns)).size().to_dict()
+            far = 2 * int((group["high"].astype(int) - group["count"].astype(int)).max())
             sums = found.setdefault(f"{length}, {'with' if _COLUMN in columns else 'without'} the column", [0, 0])
             for line in group.to_dict("records"):
                 key = tuple(line[value] for value in values)
                 count, low, high = truth.get(key if length > 1 else key[0], 0), int(line["low"]), int(line["high"])
-                if count >= high - low:
+                if count >= far:
                     sums[0] += 1
                     sums[1] += low <= count <= high
     return found
