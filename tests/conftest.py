@@ -5,7 +5,8 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections import Counter
+from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -74,24 +75,28 @@ def pytest_internalerror(excrepr: object) -> None:
     sys.stderr.write("\n".join(["", *str(excrepr).splitlines()[-12:], ""]))
 
 
+def _longest_first(seconds: Mapping[Path, float]) -> list[tuple[Path, float]]:
+    return sorted(seconds.items(), key=lambda pair: -pair[1])
+
+
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Say which areas took how long, the longest first: a folder of tests, and the slowest file in it.
 
     Seconds of all workers together, fixtures included.
     """
-    seconds_of_file: Counter[Path] = Counter()
+    seconds_of_file: defaultdict[Path, float] = defaultdict(float)
     for reports in terminalreporter.stats.values():
         for report in reports:
             if isinstance(report, pytest.TestReport):
                 seconds_of_file[Path(report.nodeid.partition("::")[0])] += report.duration
-    seconds_of_area: Counter[Path] = Counter()
+    seconds_of_area: defaultdict[Path, float] = defaultdict(float)
     slowest_file: dict[Path, Path] = {}
-    for file, seconds in seconds_of_file.most_common():
+    for file, seconds in _longest_first(seconds_of_file):
         seconds_of_area[file.parent] += seconds
         slowest_file.setdefault(file.parent, file)
     if len(seconds_of_area) < 2:
         return
     terminalreporter.section("seconds by area")
-    for area, seconds in seconds_of_area.most_common():
+    for area, seconds in _longest_first(seconds_of_area):
         slowest = slowest_file[area]
         terminalreporter.write_line(f"{seconds:7.0f}  {area}, {slowest.name} {seconds_of_file[slowest]:.0f}")

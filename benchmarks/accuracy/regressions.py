@@ -123,7 +123,9 @@ def main() -> None:
     """Measure, print and write."""
     options = _options()
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
-    samples = itertools.product(range(options.samples), options.populations, options.epsilons)
+    samples: list[tuple[int, str, float]] = list(
+        itertools.product(range(options.samples), options.populations, options.epsilons)
+    )
     there = read()
     with tempfile.TemporaryDirectory() as place:
         for number, name, epsilon in samples:

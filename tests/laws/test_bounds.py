@@ -67,7 +67,8 @@ def test_bounds_of_exact_counts_are_the_best_ones(conditions: int, known: int) -
         asked = np.arange(cells) == cells - 1
         limits = [(0, None if there else 0) for there in possible]
         best = [
-            sign * linprog(sign * asked.astype(float), A_eq=sums, b_eq=counts, bounds=limits).fun for sign in (1, -1)
+            sign * float(linprog(sign * asked.astype(float), A_eq=sums, b_eq=counts, bounds=limits)["fun"])
+            for sign in (1, -1)
         ]
         assert np.allclose(given.bounds(asked.astype(np.float64), REACH), best, atol=1e-6)
 
@@ -138,10 +139,13 @@ def test_what_nothing_tells_of_is_not_claimed() -> None:
     where, numbers = [(axis, np.array([0.0, 1.0])) for axis in range(1, 4)], np.array([3.0, 7.0])
     all_four = [(0, np.array([0.0, 1.0])), *where]
     count, share = (
-        answers.said(Question(**asked), all_four, [], None) for asked in ({}, {"share": True, "where": ALL_C})
+        answers.said(Question.model_validate(asked), all_four, [], None)
+        for asked in ({}, {"share": True, "where": ALL_C})
     )
     values = ValueRange(place=0, low=numbers, high=numbers)
-    median, mean = (answers.said(Question(**{asked: "c"}), where, [], values) for asked in ("median", "mean"))
+    median, mean = (
+        answers.said(question, where, [], values) for question in (Question(median="c"), Question(mean="c"))
+    )
     assert [one.how for one in (count, share, median, mean)] == ["bounds", "bounds", "bounds", "model"]
     assert [one.claimed for one in (count, share, median, mean)] == [True, True, True, False]
     assert "nothing says how often" in mean.flag

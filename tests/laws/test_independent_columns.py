@@ -29,14 +29,17 @@ def _tests(
 ) -> np.ndarray[Any, Any]:
     """The p of releases of a population with these shares, where `alike` rows of a person are all the same."""
     rng, found = np.random.default_rng(8), []
-    cells = np.indices(shares.shape).reshape(2, -1)
+    row_codes, column_codes = np.indices(shares.shape).reshape(2, -1)
     for drawn in alike * rng.multinomial(rows // alike, shares.ravel() / shares.sum(), RELEASES):
         if laplace:
             p = 1 - np.exp(-np.sqrt(2) / sigma)
             noise = rng.geometric(p, drawn.shape) - rng.geometric(p, drawn.shape)
         else:
             noise = np.rint(rng.normal(0, sigma, drawn.shape))
-        found.append(dependence(*cells, drawn + noise, sigma, signed=True, sampling=sampling, laplace=laplace).p)
+        pair = dependence(
+            row_codes, column_codes, drawn + noise, sigma, signed=True, sampling=sampling, laplace=laplace
+        )
+        found.append(pair.p)
     return np.array(found)
 
 

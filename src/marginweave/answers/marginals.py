@@ -144,7 +144,8 @@ class MarginalAnswers:
         possible = self.rules.possible_codes(axis, everything, chosen)
         kept = np.isin(np.arange(len(numbers.low)), codes[possible])
         parts = [part for part in self.squares.measured.parts if part.axis == axis]
-        apart = all(np.array_equal(part.values(kept[codes][None])[0][part.blocks], kept[codes]) for part in parts)
+        possible_rows = kept[codes].astype(np.float64)
+        apart = all(np.array_equal(part.values(possible_rows[None])[0][part.blocks], possible_rows) for part in parts)
         if not apart or not np.isfinite(numbers.low[kept]).any():
             return numbers
         return replace(numbers, low=np.where(kept, numbers.low, np.nan), high=np.where(kept, numbers.high, np.nan))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +22,7 @@ from marginweave.configuration.release import Configuration
 from marginweave.domain.zeros import structural_masks
 from marginweave.estimate.earlier import read_measurements
 from marginweave.measurements.combinations import LevelNoise
+from marginweave.measurements.tables import Measurement
 from marginweave.publish.tables import read_counts
 from marginweave.released.statement import PrivacyStatement
 from marginweave.runs.lookup import release_folder
@@ -69,7 +70,6 @@ def read_answers(place: Path, say: Callable[[str], None] = lambda _: None) -> An
         raise InputError(
             f"{place} does not hold a complete release (privacy.json and aggregates.parquet or measurements.parquet)"
         ) from None
-    names = configuration.attributes
     measured, earlier = released_tables(drawn, declared, configuration, lambda name: read_file(place / name))
 
     @cache
@@ -82,9 +82,7 @@ def read_answers(place: Path, say: Callable[[str], None] = lambda _: None) -> An
         squares=LeastSquares(measured),
         codes=codes,
         axes=axes_of(configuration, codes.sizes),
-        sets=[
-            tuple(names[a].name for a in m.attributes) for m in (*drawn.larger, *(one.measurement for one in earlier))
-        ],
+        sets=_names_of_sets([*drawn.larger, *(one.measurement for one in earlier)], configuration),
         sampled=not_a_sample(configuration),
         model=model,
         rules=RuledOut(
@@ -93,6 +91,11 @@ def read_answers(place: Path, say: Callable[[str], None] = lambda _: None) -> An
             sizes=codes.sizes,
         ),
     )
+
+
+def _names_of_sets(measured: Iterable[Measurement], configuration: Configuration) -> list[tuple[str, ...]]:
+    """The attributes that were measured together, by name."""
+    return [tuple(configuration.attributes[a].name for a in one.attributes) for one in measured]
 
 
 def not_a_sample(configuration: Configuration) -> str | None:
