@@ -221,10 +221,10 @@ def test_bytes_are_read_back_and_fit_into_the_room_that_is_set_aside() -> None:
     assert same(unpack_marginals(pack_marginals(drawn)), drawn)
     sizes = [m.counts.size for m in drawn.one_way]
     packed = pack_measurements(drawn.one_way)
-    assert len(packed) <= measurement_bytes([(0,), (1,), (2,), (3,)], sizes)
+    assert len(packed) <= measurement_bytes([np.zeros(size, np.int64) for size in sizes])
     assert [m.attributes for m in unpack_measurements(packed)] == [(0,), (1,), (2,), (3,)]
     many = tuple(Measurement(attributes=(a,), counts=np.zeros(2, np.int64), deviation=1.5) for a in range(500))
-    assert len(pack_measurements(many)) <= measurement_bytes([(a,) for a in range(500)], [2] * 500)
+    assert len(pack_measurements(many)) <= measurement_bytes([np.zeros(2, np.int64)] * 500)
     labels = {1: ("ä", "\x7f|", "x" * 300)}
     assert unpack_labels(pack_labels(labels)) == labels
 
