@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.base.arrays import Counts, Integers
+from marginweave.base.arrays import Counts, Floats, Integers
 from marginweave.base.digests import add_integers, add_json, counts_digest
 from marginweave.checkpoints.codecs import pack_arrays, unpack_arrays
 from marginweave.counts.bounded_counts import BoundedCounts
@@ -102,7 +102,7 @@ def unpack_measurements(payload: bytes) -> tuple[Measurement, ...]:
     return _measurements(arrays, meta, "drawn")
 
 
-def measurement_bytes(tables: Sequence[Counts]) -> int:
+def measurement_bytes(tables: Sequence[Counts | Floats]) -> int:
     """At least as many bytes as `pack_measurements` makes of marginals of these shapes."""
     return _HEAD_BYTES + sum(_MARGINAL_BYTES + 8 * (table.size + table.ndim) for table in tables)
 
