@@ -97,9 +97,9 @@ class ModelAnswers:
     """Estimates of queries from a model, a stand-in for `LeastSquares` where that has none.
 
     `model` is conditioned, and so are those of the `spread`, which takes long and is found when it is asked for. `codes` has
-    the model's code of each code of an attribute. `inside` are the sets of attributes that were measured. Where sets were
-    chosen by their distance from the model beyond their noise, `noise` is the deviation of that: a set that was not chosen is
-    no farther.
+    the model's code of each code of an attribute; the last one may stand for cells that estimates ignore, of which the model
+    has no records. `inside` are the sets of attributes that were measured. Where sets were chosen by their distance from the
+    model beyond their noise, `noise` is the deviation of that: a set that was not chosen is no farther.
     """
 
     measured: NoisyTables
@@ -121,7 +121,7 @@ class ModelAnswers:
         for axis, vectors in weights.items():
             part = Part(axis=axis, blocks=self.codes[axis])
             counts = np.maximum(self.alone.counts(axis), FEWEST)
-            own[axis] = part.sums(vectors * counts) / part.sums(counts)
+            own[axis] = (part.sums(vectors * counts) / part.sums(counts))[:, : self.model.sizes[axis]]
         found: Floats = self._fitted.expected(own)[0]
         return found
 
@@ -158,9 +158,10 @@ class ModelAnswers:
         found = dict[int, Floats]()
         for axis, vectors in weights.items():
             part = Part(axis=axis, blocks=self.codes[axis])
-            found[axis] = part.values(vectors)
-            if not np.array_equal(found[axis][:, part.blocks], vectors):
+            values = part.values(vectors)
+            if not np.array_equal(values[:, part.blocks], vectors):
                 raise NotMeasuredError(merged=True)
+            found[axis] = values[:, : self.model.sizes[axis]]
         return found
 
     def _misfit(self, weights: Weights, queries: int) -> Floats:

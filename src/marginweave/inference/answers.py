@@ -21,6 +21,7 @@ from marginweave.base.errors import InputError
 from marginweave.configuration.release import Configuration
 from marginweave.domain.zeros import structural_masks
 from marginweave.estimate.earlier import read_measurements
+from marginweave.estimate.marginals import estimated_marginals
 from marginweave.measurements.combinations import LevelNoise
 from marginweave.measurements.tables import Measurement
 from marginweave.publish.tables import read_counts
@@ -42,8 +43,11 @@ def open_answers(home: Path, named: str, say: Callable[[str], None] = lambda _: 
     return read_answers(release_folder(home, named), say)
 
 
-def read_answers(place: Path, say: Callable[[str], None] = lambda _: None) -> Answers:
+def read_answers(place: Path, say: Callable[[str], None] = lambda _: None, *, as_drawn: bool = True) -> Answers:
     """What answers questions to the release in the folder `place`; `say` hears of what takes long. DP: post-processing.
+
+    Tables are as they were drawn, so that sums over a column have all records; else without the cells that are not as declared
+    and that noise alone explains, as the model is.
 
     Raises:
         InputError: the folder has no complete release.
@@ -56,8 +60,7 @@ def read_answers(place: Path, say: Callable[[str], None] = lambda _: None) -> An
         if (words := configuration.privacy.counted_words) is not None:
             say(f"counts are of {words}; the table may have more")
         domain = statement.released_domain
-        # Tables are as they were drawn.
-        undeclared = declared.undeclared if declared.marginals else domain.with_undeclared
+        undeclared = declared.undeclared if declared.marginals and as_drawn else domain.with_undeclared
         counted = configuration.with_undeclared(undeclared)
         codes = Codes.of(counted, domain)
         if configuration.marginals is None:
@@ -66,6 +69,7 @@ def read_answers(place: Path, say: Callable[[str], None] = lambda _: None) -> An
             return TupleAnswers(aggregates=aggregates, intervals=intervals, codes=codes)
         cells = pq.read_table(place / "measurements.parquet")
         drawn = read_measurements(cells, statement.marginals or (), domain, configuration)
+        drawn = drawn if as_drawn else estimated_marginals(drawn, configuration)
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowInvalid):
         raise InputError(
             f"{place} does not hold a complete release (privacy.json and aggregates.parquet or measurements.parquet)"

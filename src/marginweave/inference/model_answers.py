@@ -17,6 +17,7 @@ from marginweave.base.durable import at_place, read_file, replace_file
 from marginweave.base.errors import MachineError
 from marginweave.checkpoints.codecs import pack_arrays, unpack_arrays
 from marginweave.configuration.synthesis import MixtureSynthesis
+from marginweave.estimate.marginals import drawn_compression_of
 from marginweave.estimate.mixture.draws import PASSES, draw_models
 from marginweave.estimate.mixture.fit import normal
 from marginweave.estimate.mixture.model import Mixture
@@ -37,8 +38,8 @@ def open_model(place: Path, measured: NoisyTables, say: Callable[[str], None]) -
     settings, model = published.configuration.synthesize, published.mixture
     if model is None or not isinstance(settings, MixtureSynthesis):
         return None
-    known, compression = estimation_input(published.counts, published.configuration)
-    assert compression is not None  # marginals have one
+    assert published.marginals is not None
+    known, _ = estimation_input(published.counts, published.configuration)
     sections = published.configuration.marginals
     chosen = sections is not None and sections.selects(published.configuration.distinct)
     larger = [table.variance for table in measured.tables if len(table.parts) > 1]
@@ -52,7 +53,7 @@ def open_model(place: Path, measured: NoisyTables, say: Callable[[str], None]) -
     return ModelAnswers(
         measured=measured,
         model=model.conditioned(),
-        codes=compression.codes,
+        codes=drawn_compression_of(published.marginals, published.configuration).codes,
         inside=[frozenset(p.axis for p in own) for own in sets if all(p.size >= model.sizes[p.axis] for p in own)],
         noise=float(np.sqrt(np.median(larger))) / model.total if chosen and larger else None,
         spread=spread,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from marginweave.answers.codes import MISSING
+from marginweave.answers.codes import MISSING, UNDECLARED
 from marginweave.answers.least_squares import LeastSquares, NotMeasuredError
 from marginweave.answers.marginals import MarginalAnswers
 from marginweave.answers.tables import FEWEST, Part
@@ -81,7 +81,9 @@ class Modelled:
 
     def labels(self, place: int) -> list[str]:
         """The text of each code of an attribute."""
-        return [*self.answers.codes.domain.labels[place], MISSING][: self.answers.codes.sizes[place]]
+        codes = self.answers.codes
+        absent = UNDECLARED if codes.configuration.attributes[place].undeclared else MISSING
+        return [*codes.domain.labels[place], absent][: codes.sizes[place]]
 
     def numbers(self, column: str) -> Floats | None:
         """The middle of each bin of a column, or the number that a category's text is, NaN without; None of texts."""
@@ -122,7 +124,7 @@ def open_modelled(place: Path, of: str, what: str, prefix: str = "") -> Modelled
     """
     if of not in ("population", "table"):
         raise InputError(f"{prefix}of ({of}) must be population or table")
-    answers, published = read_answers(place), PublishedRelease.read(place)
+    answers, published = read_answers(place, as_drawn=False), PublishedRelease.read(place)
     if published.mixture is None or not isinstance(answers, MarginalAnswers):
         raise InputError(f"{place} has no model.parquet, which {what}: release marginals with method mixture")
     configuration = published.configuration

@@ -32,6 +32,8 @@ class UndeclaredCells:
         """What share of so many records has such cells, for a reader."""
         shares = (100 * min(count / max(records, 1.0), 1.0) for count in (self.count, self.low, self.high))
         count, low, high = (f"{share:.0f}" if share >= 10 else f"{share:.1f}" for share in shares)
+        if not self.found:
+            return f"Noise explains all that was counted of {called} outside the declared values: at most {high} %"
         return f"About {count} % ({low} to {high}) of {called} were not among the declared values"
 
 
