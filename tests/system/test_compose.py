@@ -41,7 +41,7 @@ def weaknesses(compose: dict[str, Any]) -> list[str]:
     """What the rules of this house find in a compose file."""
     found = []
     for name, service in compose["services"].items():
-        pinned = re.fullmatch(rf"marginweave:\d+(\.\d+)+|[a-z]+{DIGEST}", service["image"])
+        pinned = re.fullmatch(rf"marginweave:\d+(\.\d+)+(\.dev\d+)?|[a-z]+{DIGEST}", service["image"])
         closed = all(compose["networks"][network].get("internal") for network in service["networks"])
         rules = {
             "root": str(service.get("user", "0")).split(":")[0] in {"0", "root"},

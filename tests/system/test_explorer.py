@@ -735,7 +735,7 @@ def test_the_range_of_a_difference_covers_it(chromium: Browser, tuples: Path, va
 def test_what_was_measured_with_nothing_is_not_said_to_be_alike(
     chromium: Browser, tmp_path: Path, hash_: str, said: str
 ) -> None:
-    alone = {"type": "category", "values": ["coast", "land"], "missing": []}
+    alone = {"type": "category", "values": ["coast", "land"], "missing": [], "outside": "error"}
     page, *_ = page_of_marginals(tmp_path, columns__area=alone)
     visit(chromium, page, hash_=f"#{hash_}")
     assert chromium.run("return document.getElementById('related-list').textContent") == said

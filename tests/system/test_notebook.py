@@ -55,7 +55,7 @@ def test_a_sample_has_the_dtypes_of_the_frame(ledgered: CommandLine) -> None:
     """So has the file that the release alone gives anew; no text of the frame that is not declared is in any of it."""
     ledgered("ledger", "open", "people", "--epsilon", "1", "--delta", "1e-6")
     frame = people_frame()
-    sexes = pd.CategoricalDtype(["m", "f", "undeclared"], ordered=True)
+    sexes = pd.CategoricalDtype(["m", "f", "otherwise-sexed"], ordered=True)
     dates = pd.to_datetime("2019-01-31") + pd.to_timedelta(range(len(frame)), "h")
     typed = frame.assign(
         sex=frame["sex"].astype(sexes),
@@ -75,7 +75,7 @@ def test_a_sample_has_the_dtypes_of_the_frame(ledgered: CommandLine) -> None:
     ledgered("synthesize", run, "--seed", "9", "--records", "30", "--to", str(ledgered.home / "anew"))
     for place in (ledgered.home / "anew", ledgered.home / "runs" / run / "release"):
         assert pd.read_parquet(place / "synthetic.parquet").dtypes.to_dict() == sample.dtypes.to_dict()
-        assert b"undeclared" not in b"".join(path.read_bytes() for path in place.iterdir() if path.is_file())
+        assert b"otherwise-sexed" not in b"".join(path.read_bytes() for path in place.iterdir() if path.is_file())
     assert TYPED in model.release.statement.assumptions
 
 

@@ -32,7 +32,7 @@ COLUMNS = {
 
 def typed_frame() -> pd.DataFrame:
     frame = people_frame()
-    sexes = pd.CategoricalDtype(["m", "f", "undeclared"], ordered=True)
+    sexes = pd.CategoricalDtype(["m", "f", "otherwise-sexed"], ordered=True)
     dates = pd.to_datetime("2019-01-31") + pd.to_timedelta(range(len(frame)), "h")
     return frame.assign(
         sex=frame["sex"].astype(sexes),
@@ -67,7 +67,7 @@ def test_types_survive_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         assert schema_types(found, found.names) == schema_types(wanted, found.names)
         made = pd.read_parquet(place / "synthetic.parquet")
         assert made.dtypes.to_dict() == dtypes[made.columns].to_dict()
-        assert b"undeclared" not in b"".join(path.read_bytes() for path in place.iterdir() if path.is_file())
+        assert b"otherwise-sexed" not in b"".join(path.read_bytes() for path in place.iterdir() if path.is_file())
         assert set(made["seen"].dropna().dt.year) <= {2019, 2020, 2021}
         encoded, broken = published_records(place / "synthetic.parquet", release.configuration)
         assert encoded.records == len(made)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from scipy.special import ndtri
-
 from marginweave.measurements.plan import PlannedDraw
 from marginweave.mechanisms.base import CountNoise, DrawMechanism
 from marginweave.mechanisms.exponential import Exponential
@@ -38,6 +36,8 @@ def pure_noise(draws: Iterable[PlannedDraw]) -> type[CountNoise] | None:
 
 def noise_reach(name: str, sigma: float, level: float, cells: int = 1) -> int:
     """How far a count, or a sum of so many cells, is from the true one with probability `level`; `count_interval` says why."""
+    from scipy.special import ndtri  # a plan does without it
+
     half = math.floor(0.5 - float(ndtri((1 - level) / 2)) * math.sqrt(cells * sigma**2 + (cells - 1) / 12))
     alone = count_noise(name).reach(sigma, level) if sigma else None
     if alone is not None:

@@ -61,12 +61,8 @@ def test_the_score_of_the_best_interval_is_one() -> None:
     for _ in range(20_000):
         error = rng.normal(0, sd)
         tally.add("inside", 50.0, (50 + error, 50 + error - 1.96 * sd, 50 + error + 1.96 * sd), sd)
-        tally.add("outside 3", 50.0, (50 + error, 50 + error - 1.96 * sd, 50 + error + 1.96 * sd), 0.0)
     figure = {"table": "made", "method": "default", "epsilon": 1.0, "sums": dict(tally.sums)}
     told = {text.split(" | ")[0]: text.split(" | ") for text in section([figure])}
-    for kind in ("| inside, 1 to 10 % of the rows", "| outside 3, 1 to 10 % of the rows"):
-        assert (
-            told[kind][5].split(" to ")[0] == pytest.approx("1.00")
-            or 0.98 < float(told[kind][5].split(" to ")[0]) < 1.02
-        )
-        assert 94.0 < float(told[kind][3]) < 96.0
+    line = told["| inside, 1 to 10 % of the rows"]
+    assert 0.98 < float(line[5].split(" to ")[0]) < 1.02
+    assert 94.0 < float(line[3]) < 96.0
