@@ -64,6 +64,10 @@ def plan(
         from marginweave.forecast.target import parse_target
 
         goal = parse_target(target)  # before all that takes longer
+    from marginweave.configuration.yaml_source import read_text
+
+    for config in configs:
+        read_text(config, "configuration")  # a file that is not there is refused before libraries are loaded
     from marginweave.runs.request import read_request
 
     from ..prefect.schedules import Schedule
