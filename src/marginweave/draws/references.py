@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from marginweave.base.durable import file_digest, read_file
 from marginweave.base.errors import BudgetError, StageError
@@ -24,9 +24,11 @@ from marginweave.draws.program import program_identity
 from marginweave.draws.protocol import Attempt
 from marginweave.ledger import Ledger, Witness, ledger_location
 from marginweave.ledger.plans import reserved_plan
-from marginweave.measurements.combinations import Domain
 from marginweave.measurements.plan import BudgetPlan
 from marginweave.released.manifest import Manifest
+
+if TYPE_CHECKING:
+    from marginweave.measurements.combinations import Domain  # numpy
 
 BOUNDS = "bounds"
 BINS = "bins"

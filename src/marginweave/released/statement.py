@@ -6,7 +6,7 @@ Amounts are exact decimals in texts, as the ledger adds them up; everything that
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 from pydantic import Field, JsonValue, model_validator
 
@@ -15,12 +15,14 @@ from marginweave.base.errors import refuse_older
 from marginweave.base.formats import STATEMENT_FORMAT
 from marginweave.configuration.columns.scales import BoughtBins
 from marginweave.configuration.earlier import KnownRelease
-from marginweave.measurements.combinations import Domain, UndeclaredCells
 from marginweave.released.account import Amounts, EpsilonDelta
 from marginweave.released.contract import Described, ReleasedFile, contract, optional
 from marginweave.released.manifest import Correction
 from marginweave.released.program import Program
 from marginweave.released.verdict import VerdictSummary
+
+if TYPE_CHECKING:
+    from marginweave.measurements.combinations import Domain  # numpy
 
 
 class Guarantee(Described):
@@ -281,6 +283,8 @@ class PrivacyStatement(MarginalsStatement, CountsStatement, Promise, ReleaseIden
     @property
     def released_domain(self) -> Domain:
         """The domain of its counts."""
+        from marginweave.measurements.combinations import Domain, UndeclaredCells
+
         found = tuple(
             UndeclaredCells(
                 name=one.attribute, count=one.count, low=one.low, high=one.high, found=one.found, kept=one.kept
