@@ -70,7 +70,8 @@ def synthesize(
     else:
         from marginweave.runs.published import regenerate_records
 
-        with reporting(LogReporter(out.print)):
+        with reporting(LogReporter(out.print)) as reporter:
+            reporter.started("synthesize")
             written = regenerate_records(home, run_name, records=records, seed=seed, to=to)
     out.print(f"Written to {written}")
 

@@ -62,6 +62,7 @@ def test_regressions_of_a_release(alone: CommandLine, monkeypatch: pytest.Monkey
     for asked, message in (
         (("town", ["grade"]), "'town' is no column that was counted by itself; there are"),
         (("region", ["sex"]), "'region' has values without a number; say in `values`"),
+        (("sex", "region"), r"^columns \(str\) must be list or tuple; write"),
         (("sex", ["region", "region"]), "named twice"),
         (
             ("sex", ["grade", "age"]),
@@ -160,6 +161,7 @@ def test_rows_of_one_person_are_kept_together(alone: CommandLine, monkeypatch: p
     assert (sets["sd"] > 1.5 * of_table["sd"]).all()
     tested = independence(place, "sex", "grade")
     assert tested.p >= independence(place, "sex", "grade", of="table").p
+    assert tested.degrees_of_freedom == (3 - 1) * (7 - 1)  # the code of cells that are not as declared is no grade
     assert (
         "the persons are a simple random sample of, with at most 3 rows each. Rows of one person are kept"
         in tested.says

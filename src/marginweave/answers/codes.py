@@ -158,7 +158,7 @@ class Codes:
             wanted = [len(column.labels) if label is None else column.labels.index(label) for label in labels]
             return Chosen(place=place, codes=np.isin(codes, wanted))
         for code in (code for box in forbidden_codes([((place, labels),)], self.domain.labels) for code in box[0][1]):
-            most = len(flags) - self._is_ignored(attribute)
+            most = len(flags) - self.ignores(attribute)
             if code == most and isinstance(asked, Condition):  # "any but": also missing, where the column can be
                 continue
             if code == most:
@@ -187,11 +187,11 @@ class Codes:
         else:
             labels = self.domain.labels[place]
         absent = UNDECLARED if attribute.undeclared else MISSING
-        for code in np.unique(codes[:-1] if self._is_ignored(attribute) else codes).tolist():
+        for code in np.unique(codes[:-1] if self.ignores(attribute) else codes).tolist():
             label = labels[code] if code < len(labels) else absent
             yield label, Chosen(place=place, codes=codes == code)
 
-    def _is_ignored(self, attribute: Attribute) -> bool:
+    def ignores(self, attribute: Attribute) -> bool:
         """Whether noise alone may be in the code of cells that are not as declared, so that nobody is shown it."""
         return attribute.undeclared and attribute.name not in self.domain.with_undeclared
 

@@ -8,6 +8,10 @@ from marginweave.measurements.combinations import Aggregates
 from marginweave.released.verdict import Publication, Verdict
 
 _SOME, _MUCH = 0.01, 0.10
+_ADVICE = (
+    "What was not among the declared values is known to you alone: complete `values` or widen `bounds`, or say by `missing` or "
+    "`outside` what such a cell is."
+)
 _WORSE: Mapping[Publication, Publication] = {
     "good": "with care",
     "with care": "not for publication",
@@ -28,4 +32,5 @@ def with_undeclared(verdict: Verdict, counts: Aggregates, called: Mapping[str, s
         fit = "not for publication" if least >= _MUCH else _WORSE[fit]
     for cells in found:
         says.append(f"{cells.words(counts.record_count, called.get(cells.name, cells.name))}.")
-    return verdict.model_copy(update={"publication": fit, "says": (*says, *verdict.says)})
+    advice = (_ADVICE, *verdict.advice) if found else verdict.advice
+    return verdict.model_copy(update={"publication": fit, "says": (*says, *verdict.says), "advice": advice})

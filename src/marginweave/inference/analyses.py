@@ -19,6 +19,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from marginweave.base.errors import must_be
+
 if TYPE_CHECKING:
     from marginweave.answers.least_squares import Estimates
     from marginweave.inference.independence_tests import Independence
@@ -82,6 +84,7 @@ def regression(
     from marginweave.inference.opened import Release
     from marginweave.inference.regressions import Regression, answer_regression
 
+    must_be("columns", columns, (list, tuple), f'["{columns}"]')
     asked = Regression(target=target, columns=tuple(columns), kind=kind, of=of, values=values or {}, level=level)
     names, found, half = answer_regression(Release.open(release).place, asked)
     return _coefficients(names, found, half, level)

@@ -11,6 +11,8 @@ import numpy as np
 
 from marginweave.answers.least_squares import LeastSquares, NotMeasuredError
 from marginweave.answers.marginals import MarginalAnswers
+from marginweave.answers.tables import Part
+from marginweave.base.arrays import Floats
 from marginweave.base.errors import InputError
 from marginweave.configuration.attributes import forbidden_codes
 from marginweave.configuration.values import listed
@@ -57,9 +59,8 @@ def answer_independence(answers: Answers, columns: Sequence[str], of: str, prefi
         asked, instead = (setting("of", one, prefix) for one in ("population", "table"))
         raise InputError(f"{asked} is not possible: the rows were resampled (resize); ask {instead}")
     places = _places(answers, columns)
-    axes = [answers.axes[place][0] for place in places]
     try:
-        parts, counts, variance = answers.squares.pooled(axes)
+        parts, counts, variance = _counted_together(answers, answers.squares, places)
     except NotMeasuredError:
         raise InputError(f"{listed([*columns])} are in no measured set together") from None
     rows = configuration.stability.records
@@ -85,6 +86,17 @@ def answer_independence(answers: Answers, columns: Sequence[str], of: str, prefi
         p=found.p,
         says=" ".join(_sentences(found, of, rows, merged=merged, of_rules=of_rules)),
     )
+
+
+def _counted_together(
+    answers: MarginalAnswers, squares: LeastSquares, places: Sequence[int]
+) -> tuple[list[Part], Floats, float]:
+    """How the pair of columns was divided, its counts without codes that noise alone is in, and the variance of a count."""
+    parts, counts, variance = squares.pooled([answers.axes[place][0] for place in places])
+    for axis, place in enumerate(places):
+        if answers.codes.ignores(answers.codes.configuration.attributes[place]):
+            counts = np.delete(counts, parts[axis].blocks[-1], axis)
+    return parts, counts, variance
 
 
 def _places(answers: MarginalAnswers, columns: Sequence[str]) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -30,11 +31,14 @@ class UndeclaredCells:
 
     def words(self, records: float, called: str) -> str:
         """What share of so many records has such cells, for a reader."""
-        shares = (100 * min(count / max(records, 1.0), 1.0) for count in (self.count, self.low, self.high))
-        count, low, high = (f"{share:.0f}" if share >= 10 else f"{share:.1f}" for share in shares)
+        count, low, high = (100 * min(one / max(records, 1.0), 1.0) for one in (self.count, self.low, self.high))
+        digits = 0 if count >= 10 else 1
+        low = math.floor(low * 10**digits) / 10**digits
+        high = math.ceil(high * 10**digits) / 10**digits
         if not self.found:
-            return f"Noise explains all that was counted of {called} outside the declared values: at most {high} %"
-        return f"About {count} % ({low} to {high}) of {called} were not among the declared values"
+            return f"Noise explains all that was counted of {called} outside the declared values: at most {high:.{digits}f} %"
+        share = f"{count:.{digits}f} % ({low:.{digits}f} to {high:.{digits}f})"
+        return f"About {share} of {called} were not among the declared values"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -44,7 +44,10 @@ class Reporter:
 
     lease: str | None = None
     _stage = ""
-    _begun = _due = 0.0
+
+    def __init__(self) -> None:
+        self._begun = time.monotonic()
+        self._due = self._begun + _FIRST
 
     def begin(self, stages: int) -> None:
         """The stages begin, so many of them."""
@@ -88,6 +91,7 @@ class LineReporter(Reporter):
     """One JSON line for whatever happens, for pipelines; `time` is UTC."""
 
     def __init__(self, stream: TextIO, run: str, dataset: str) -> None:
+        super().__init__()
         self._stream, self._run, self._dataset = stream, run, dataset
 
     def note(self, text: str) -> None:
@@ -124,6 +128,7 @@ class LogReporter(Reporter):
     """Lines for `say`: Prefect's log of the flow run, where a worker has started it, or standard error of a notebook."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
+        super().__init__()
         self._say = say
 
     def note(self, text: str) -> None:

@@ -160,3 +160,16 @@ def test_the_verdict_follows_the_lower_end(low: int, before: Publication, after:
     assert found.says[0].endswith(" to 31) of region (Where) were not among the declared values.")
     told = Domain(names=("region",), labels=(("north",),), undeclared=(replace(CELLS, found=False, kept=False),))
     assert with_undeclared(verdict, replace(counts, domain=told), {}) == verdict
+
+
+@pytest.mark.parametrize(
+    ("count", "low", "high", "said"),
+    [
+        (795, 785, 805, "20 % (19 to 21)"),
+        (396, 390, 406, "9.9 % (9.7 to 10.2)"),
+        (4001, 3990, 4100, "100 % (99 to 100)"),
+    ],
+)
+def test_ends_are_rounded_outwards(count: int, low: int, high: int, said: str) -> None:
+    """Of 4,000 records: what the exact ends cover the printed ones do."""
+    assert replace(CELLS, count=count, low=low, high=high).words(4000, "region").startswith(f"About {said} of region")
