@@ -16,7 +16,7 @@ import os
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -205,30 +205,37 @@ def _settings(cell: Cell) -> dict[str, Any]:
     return {"aggregate": made.aggregate.model_dump(mode="json"), "questions": [INSIDE, NUMBERS]}
 
 
-def read() -> dict[Cell, dict[str, Any]]:
-    """All figures; of the same release the last one."""
-    lines = FIGURES.read_text(encoding="utf-8").splitlines() if FIGURES.is_file() else []
+def read(figures: Path = FIGURES) -> dict[Cell, dict[str, Any]]:
+    """Return all figures in a file; of the same release the last one."""
+    lines = figures.read_text(encoding="utf-8").splitlines() if figures.is_file() else []
     found = [json.loads(line) for line in lines]
     return {Cell(table=f["table"], epsilon=f["epsilon"], method=f["method"], seed=f["seed"]): f for f in found}
+
+
+def measure_missing(cells: Iterable[Cell], measure_cell: Callable[[Cell, Path], dict[str, Any]], figures: Path) -> None:
+    """Measure the releases that a file has no figure of, each in turn, and append theirs."""
+    there = read(figures)
+    with tempfile.TemporaryDirectory() as place:
+        for cell in cells:
+            if cell in there:
+                continue
+            figure = measure_cell(cell, Path(place))
+            with figures.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(figure) + "\n")
+            sys.stdout.write(f"{cell.table} {cell.epsilon:g} {cell.method} {cell.seed}\n")
+            sys.stdout.flush()
 
 
 def main() -> None:
     """Measure, print and write."""
     options = _options()
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
-    there = read()
-    with tempfile.TemporaryDirectory() as place:
-        for seed, name, epsilon, method in itertools.product(
-            range(options.releases), options.tables, options.epsilons, options.methods
-        ):
-            cell = Cell(table=str(name), epsilon=float(epsilon), method=str(method), seed=int(seed))
-            if cell in there:
-                continue
-            figure = measure(cell, Path(place))
-            with FIGURES.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(figure) + "\n")
-            sys.stdout.write(f"{name} {epsilon:g} {method} {seed}\n")
-            sys.stdout.flush()
+    chosen = itertools.product(range(options.releases), options.tables, options.epsilons, options.methods)
+    cells = [
+        Cell(table=str(name), epsilon=float(epsilon), method=str(method), seed=int(seed))
+        for seed, name, epsilon, method in chosen
+    ]
+    measure_missing(cells, measure, FIGURES)
     if options.write:
         write_section(read().values())
 

@@ -9,10 +9,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import os
-import sys
-import tempfile
 import time
 from collections import defaultdict
 from pathlib import Path
@@ -21,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.accuracy import binary
-from benchmarks.accuracy.coverage import EPSILONS, LEVEL, Examiner, Factors, Tally, codes
+from benchmarks.accuracy.coverage import EPSILONS, LEVEL, Examiner, Factors, Tally, codes, measure_missing, read
 from benchmarks.accuracy.figures import Cell
 from benchmarks.accuracy.in_process import release_here
 from benchmarks.accuracy.methods import DEFAULT, configuration
@@ -79,30 +76,17 @@ def measure(cell: Cell, place: Path) -> dict[str, Any]:
     return {**vars(cell), "rows": len(source.rows), "cpu": round(cpu, 1), "sums": sums}
 
 
-def read() -> dict[Cell, dict[str, Any]]:
-    """All figures; of the same release the last one."""
-    lines = FIGURES.read_text(encoding="utf-8").splitlines() if FIGURES.is_file() else []
-    found = [json.loads(line) for line in lines]
-    return {Cell(table=f["table"], epsilon=f["epsilon"], method=f["method"], seed=f["seed"]): f for f in found}
-
-
 def main() -> None:
     """Measure, print and write."""
     options = _options()
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
-    there = read()
-    with tempfile.TemporaryDirectory() as place:
-        for seed, epsilon, name in itertools.product(range(options.releases), options.epsilons, options.tables):
-            cell = Cell(table=str(name), epsilon=float(epsilon), method=DEFAULT, seed=int(seed))
-            if cell in there:
-                continue
-            figure = measure(cell, Path(place))
-            with FIGURES.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(figure) + "\n")
-            sys.stdout.write(f"{name} {epsilon:g} {seed}\n")
-            sys.stdout.flush()
+    chosen = itertools.product(range(options.releases), options.epsilons, options.tables)
+    cells = [
+        Cell(table=str(name), epsilon=float(epsilon), method=DEFAULT, seed=int(seed)) for seed, epsilon, name in chosen
+    ]
+    measure_missing(cells, measure, FIGURES)
     if options.write:
-        write_section(list(read().values()))
+        write_section(list(read(FIGURES).values()))
 
 
 def _options() -> argparse.Namespace:

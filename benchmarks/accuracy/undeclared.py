@@ -127,12 +127,12 @@ def measured(cell: dict[str, Any], home: Path) -> dict[str, Any]:
     release_here(home, config, whole, (EPSILON, delta(name)))
     release = home / "runs" / "cell" / "release"
     statement = json.loads((release / "privacy.json").read_text(encoding="utf-8"))
-    told = {one["attribute"]: one for one in statement.get("undeclared", [])}
-    figures: dict[str, Any] = {"kept": [name for name, one in told.items() if one["kept"]]}
+    cells_of = {cells["attribute"]: cells for cells in statement.get("undeclared", [])}
+    figures: dict[str, Any] = {"kept": [name for name, cells in cells_of.items() if cells["kept"]]}
     if cell["part"] == "coverage":
         figures |= {
             "covered": covered(release, whole),
-            "told": [told[_COLUMN][key] for key in ("count", "low", "high")],
+            "told": [cells_of[_COLUMN][key] for key in ("count", "low", "high")],
         }
     else:
         figures["tvd"] = mean_tvd(release, whole)

@@ -97,7 +97,8 @@ _FORM_ADVICE = {
 
 
 def _unread_words(column: MeasuredColumn, look: Look, fault: Unusable | None, *, undeclared: bool) -> str:
-    value, share = value_words(column), percent(look.unread / max(look.cells, 1))
+    value = value_words(column)
+    share = percent(look.unread / max(look.cells, 1))
     becomes = _NOT_DECLARED if undeclared else _BECOMES[column.outside or "null"]
     if column.impute is not None and column.outside in (None, "null"):
         becomes = "each becomes a value drawn at random"

@@ -108,8 +108,8 @@ def table(
     answers = _answers(opened, {"": {"by": columns, "level": level}})
     if as_json:
         test, says = _independence(opened, columns)
-        found = {"says": says} if test is None else asdict(test)
-        print_json({"counts": [asdict(answer) for answer in answers], "independence": found})
+        independence = {"says": says} if test is None else asdict(test)
+        print_json({"counts": [asdict(answer) for answer in answers], "independence": independence})
     elif as_csv or len(columns) == 1:
         _show(answers, as_json=False, as_csv=as_csv)
     else:
@@ -123,10 +123,10 @@ def _independence(opened: Answers, columns: Sequence[str]) -> tuple[Independence
 
     resampled = opened.codes.configuration.resize is not None
     try:
-        found = answer_independence(opened, columns, "table" if resampled else "population", "--")
+        test = answer_independence(opened, columns, "table" if resampled else "population", "--")
     except InputError as error:
         return None, f"No test of independence: {error}. {NAIVE}"
-    return found, found.says
+    return test, test.says
 
 
 def _answers(opened: Answers, questions: Mapping[str, Mapping[str, Any]]) -> list[Answer]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -13,13 +12,12 @@ from unittest import mock
 import numpy as np
 import yaml
 
-from marginweave.accounting.accounts import Account
 from marginweave.configuration.load import parse_configuration
 from marginweave.ledger import Ledger
 from marginweave.mechanisms import randomness
 from marginweave.mechanisms.laplace import DiscreteLaplace
 from marginweave.mechanisms.randomness import DrawBits
-from tests.golden.shapes import write_people
+from tests.golden.shapes import account_of, write_people
 from tests.support.plain_runs import run_plainly
 from tests.support.release_checks import unpacked
 
@@ -56,15 +54,8 @@ def released_files(home: Path, shape: str) -> dict[str, bytes]:
     place = home / "ledger" / "ledger.sqlite"
     path = write_people(home, shape)
     configuration = parse_configuration(yaml.safe_load(path.read_text()))
-    account = Account(
-        dataset="people",
-        epsilon=Decimal(20),
-        delta=Decimal(str(2 * configuration.privacy.delta)),
-        unit=configuration.privacy.unit_key,
-        neighbors=configuration.privacy.neighbors,
-    )
     with mock.patch.dict("os.environ", {"MARGINWEAVE_LEDGER": str(place)}):
-        Ledger.create(place).accounts.open(account, actor="steward")
+        Ledger.create(place).accounts.open(account_of(configuration), actor="steward")
         with _known_secrets():
             folder = run_plainly(home, path, "r") / "release"
     return comparable_files(folder, home)

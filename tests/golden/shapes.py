@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import yaml
 
+from marginweave.accounting.accounts import Account
+from marginweave.configuration.release import Configuration
 from tests.support.configurations import quick, raw
 
 _HIDDEN = {"type": "category", "domain": "private"}
@@ -65,3 +68,14 @@ def write_people(place: Path, shape: str) -> Path:
     changes = {"privacy__epsilon": 8.0, "privacy__delta": 1e-5, "synthesize__seed": 4, **SHAPES[shape]}
     path.write_text(yaml.safe_dump(quick(raw(**changes)), sort_keys=False))
     return path
+
+
+def account_of(configuration: Configuration) -> Account:
+    """Return an account that holds the release of a shape twice over."""
+    return Account(
+        dataset="people",
+        epsilon=Decimal(20),
+        delta=Decimal(str(2 * configuration.privacy.delta)),
+        unit=configuration.privacy.unit_key,
+        neighbors=configuration.privacy.neighbors,
+    )

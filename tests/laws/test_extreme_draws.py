@@ -6,7 +6,6 @@ import csv
 import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from decimal import Decimal
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -19,7 +18,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from marginweave.accounting.accounts import Account
 from marginweave.configuration.load import parse_configuration
 from marginweave.inference.answers import read_answers
 from marginweave.ledger import Ledger
@@ -27,7 +25,7 @@ from marginweave.mechanisms import gaussian, randomness
 from marginweave.mechanisms.laplace import DiscreteLaplace
 from marginweave.mechanisms.randomness import DrawBits
 from marginweave.planning.split import plan_budget
-from tests.golden.shapes import SHAPES, write_people
+from tests.golden.shapes import SHAPES, account_of, write_people
 from tests.support.plain_runs import run_plainly
 from tests.support.samples import every
 
@@ -113,16 +111,9 @@ def released(home: Path, shape: str, outcome: Outcome) -> tuple[dict[str, list[s
         path = write_people(home, shape)
     configuration = parse_configuration(yaml.safe_load(path.read_text()))
     place = home / "ledger" / "ledger.sqlite"
-    account = Account(
-        dataset="people",
-        epsilon=Decimal(20),
-        delta=Decimal(str(2 * configuration.privacy.delta)),
-        unit=configuration.privacy.unit_key,
-        neighbors=configuration.privacy.neighbors,
-    )
     names = [draw.name for draw in plan_budget(configuration).draws]
     with mock.patch.dict("os.environ", {"MARGINWEAVE_LEDGER": str(place)}):
-        Ledger.create(place).accounts.open(account, actor="steward")
+        Ledger.create(place).accounts.open(account_of(configuration), actor="steward")
         with drawn(outcome, names):
             folder = run_plainly(home, path, "r") / "release"
     for page in ("report.html", "explore.html", "croissant.json"):

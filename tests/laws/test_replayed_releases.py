@@ -14,7 +14,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,6 @@ import pytest
 import yaml
 from numpy.typing import NDArray
 
-from marginweave.accounting.accounts import Account
 from marginweave.configuration.load import parse_configuration
 from marginweave.configuration.release import Configuration
 from marginweave.counts import level
@@ -38,7 +36,7 @@ from marginweave.mechanisms.base import l1_sensitivity
 from marginweave.planning.split import plan_budget
 from marginweave.runs.frames import as_parquet
 from tests.golden.releases import comparable_files
-from tests.golden.shapes import SHAPES, write_people
+from tests.golden.shapes import SHAPES, account_of, write_people
 from tests.support.fixed_noise import fixed_noise
 from tests.support.plain_runs import run_plainly
 
@@ -162,16 +160,9 @@ def made(home: Path, shape: str, unit: Rows, forced: dict[str, bytes] | None = N
     configuration = parse_configuration(yaml.safe_load(path.read_text()))
     if frame:
         path, configuration = _as_frame(path, configuration)
-    account = Account(
-        dataset="people",
-        epsilon=Decimal(20),
-        delta=Decimal(str(2 * configuration.privacy.delta)),
-        unit=configuration.privacy.unit_key,
-        neighbors=configuration.privacy.neighbors,
-    )
     place, met = home / "ledger" / "ledger.sqlite", Met()
     with mock.patch.dict("os.environ", {"MARGINWEAVE_LEDGER": str(place)}):
-        Ledger.create(place).accounts.open(account, actor="steward")
+        Ledger.create(place).accounts.open(account_of(configuration), actor="steward")
         with fixed_noise(), observed(met, forced):
             folder = run_plainly(home, path, "r") / "release"
     files = comparable_files(folder, home)

@@ -56,7 +56,11 @@ def test_answers_from_a_folder_alone(alone: CommandLine, releases: dict[str, Pat
 
 
 def test_a_combination_that_was_not_released_has_an_upper_end(alone: CommandLine, releases: dict[str, Path]) -> None:
-    """No estimate, and 0 to what its threshold leaves open: that of the smallest part that was not released, or of itself."""
+    """No estimate, and 0 to what its threshold leaves open: that of the smallest part that was not released, or of itself.
+
+    Of 35 combinations of some 6 records each, noise of deviation 15 leaves one below the threshold of 1, but for once in 10
+    million times.
+    """
     place = releases["k-tuples"]
     statement = json.loads((place / "privacy.json").read_text())
     ends = {
@@ -64,13 +68,12 @@ def test_a_combination_that_was_not_released_has_an_upper_end(alone: CommandLine
         for n in statement["noise"]
         for kind in ("threshold", "private_threshold")
     }
-    one, *_, other = list(statement["domain"])
-    found = json.loads(alone("query", place, "--by", one, "--by", other, "--json").stdout)
+    found = json.loads(alone("query", place, "--by", "age", "--by", "grade", "--json").stdout)
     hidden = [answer for answer in found if answer["estimate"] is None and answer["flag"].startswith("not released")]
     assert hidden
     assert {answer["low"] for answer in hidden} == {0}
     assert {answer["high"] for answer in hidden} <= ends
-    assert "at most" in alone("table", place, one, other).stdout
+    assert "at most" in alone("table", place, "age", "grade").stdout
 
 
 def test_a_folder_without_a_release_is_told_which_one_has_it(

@@ -16,7 +16,7 @@ from marginweave.counts import payloads
 from marginweave.counts.discovery import Compression
 from marginweave.counts.marginals import measure_marginals, split_noise
 from marginweave.counts.noise import MARGINALS, marginal_noise
-from marginweave.counts.undeclared import measured_undeclared
+from marginweave.counts.undeclared import ignored_attributes, measured_undeclared
 from marginweave.domain.zeros import domain_sizes, structural_masks
 from marginweave.draws.draw import draw_once
 from marginweave.draws.protocol import PreparedDraw
@@ -134,8 +134,7 @@ def drawn_one_way(reference: RunReference) -> OneWay:
         undeclared=measured_undeclared(resolved, measured),
     )
     estimated = resolved.with_undeclared(found.with_undeclared)
-    sizes = domain_sizes(estimated.attributes, labels)
-    ignored = frozenset(a for a, m in enumerate(measured) if m.counts.size > sizes[a])
+    ignored = ignored_attributes(estimated, labels, measured)
     return OneWay(measured=measured, domain=found, configuration=estimated, ignored=ignored)
 
 

@@ -4,7 +4,7 @@ Where a configuration says nothing of a cell that is empty or outside, it has a 
 The test holds over all columns together: where all cells of a table are as declared, a code is kept in one of 1,000 releases at
 most (Bonferroni: each of m columns is tested at 1/1,000 m, and noise alone is as large with half of this probability).
 A code that is not kept had no more records than noise hides. What was counted there is left out of what makes records; tables
-stay as they were drawn, so that a sum over all codes of a column, and its interval, lose nothing.
+stay as they were drawn, so that a sum over all codes of a column has all records, with the noise of one cell more.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 
 from marginweave.base.budget import NoiseName
 from marginweave.configuration.release import Configuration
+from marginweave.domain.zeros import domain_sizes
 from marginweave.measurements.combinations import Aggregates, UndeclaredCells
 from marginweave.measurements.tables import Measurement
 from marginweave.mechanisms.catalogue import noise_reach
@@ -76,6 +77,14 @@ def counted_undeclared(configuration: Configuration, aggregates: Aggregates, cut
         below = (values - len(held)) * noise.threshold
         counts[name] = _NoisyCount(count=aggregates.record_count - int(held.sum()), sigma=sigma, explained=below + cut)
     return _decided(configuration, counts)
+
+
+def ignored_attributes(
+    estimated: Configuration, labels: Sequence[Sequence[str]], one_way: Sequence[Measurement]
+) -> frozenset[int]:
+    """Return the attributes whose tables have one code, the last, that the configuration of estimates has not."""
+    sizes = domain_sizes(estimated.attributes, labels)
+    return frozenset(place for place, measured in enumerate(one_way) if measured.counts.size > sizes[place])
 
 
 def _decided(configuration: Configuration, counts: Mapping[str, _NoisyCount]) -> tuple[UndeclaredCells, ...]:

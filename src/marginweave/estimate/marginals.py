@@ -13,8 +13,9 @@ from marginweave.base.arrays import Floats, Integers
 from marginweave.configuration.release import Configuration
 from marginweave.counts.discovery import Compression, compress_mask, compress_measurement, released_compression
 from marginweave.counts.marginals import estimate_total
+from marginweave.counts.undeclared import ignored_attributes
 from marginweave.domain.levels import level_codes
-from marginweave.domain.zeros import domain_sizes, structural_masks
+from marginweave.domain.zeros import structural_masks
 from marginweave.estimate.consistency import Holders, make_consistent
 from marginweave.estimate.known import known_compression, known_marginals, total_of_rows
 from marginweave.estimate.normalize import find_rows
@@ -126,8 +127,7 @@ def _estimated(configuration: Configuration, marginals: Marginals) -> Configurat
 
 def _ignored(marginals: Marginals, configuration: Configuration) -> frozenset[int]:
     """The attributes whose tables have one code more, the last, than estimates have."""
-    sizes = domain_sizes(_estimated(configuration, marginals).attributes, marginals.domain.labels)
-    return frozenset(a for a, m in enumerate(marginals.one_way) if m.counts.size > sizes[a])
+    return ignored_attributes(_estimated(configuration, marginals), marginals.domain.labels, marginals.one_way)
 
 
 def marginal_counts(marginals: Marginals, configuration: Configuration, longest: int | None = None) -> Aggregates:

@@ -127,10 +127,8 @@ def combination_bounds(drawn: Aggregates, records: Records, configuration: Confi
         configuration: what is declared, bounds resolved.
     """
     weight = drawn.record_count / max(len(records), 1)
-    sides, kept = (
-        (Released(aggregates=drawn), records),
-        {one.name: one.count for one in drawn.domain.undeclared if one.kept},
-    )
+    sides = Released(aggregates=drawn), records
+    undeclared_counts = {cells.name: cells.count for cells in drawn.domain.undeclared if cells.kept}
     found = []
     for level, noise in zip(drawn.levels, drawn.noise, strict=True):
         sigma = math.sqrt(noise.deviation**2 + 1 / 12)
@@ -143,7 +141,7 @@ def combination_bounds(drawn: Aggregates, records: Records, configuration: Confi
             bound = None if candidates is None else distance_bound(distance, sigma, candidates)
             names = tuple(drawn.domain.names[a] for a in columns)
             counts = level.counts[rows]
-            undeclared = max((kept.get(name, 0) for name in names), default=0)
+            undeclared = max((undeclared_counts.get(name, 0) for name in names), default=0)
             lost = max(0.0, drawn.record_count - float(counts.sum()) - undeclared)
             alone = expected_noise(sigma, len(counts)) + lost
             found.append(MarginalBound(attributes=names, distance=distance, bound=bound, noise=alone, deviation=sigma))
