@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from marginweave.draws.references import RunReference
     from marginweave.forecast.overview import PlannedRelease
     from marginweave.inference.opened import Release
+    from marginweave.runs.progress import Reporter
     from marginweave.runs.request import Request
 
 _OF_FRAME = "-frame"  # at the end of the name of a frame's run
@@ -114,7 +116,7 @@ class Synthesizer(Shown):
         )
 
     def fit(self, data: Any, y: object = None, *, run: str | None = None) -> Self:  # noqa: ARG002 - scikit-learn's signature
-        """Release a table: the whole flow, with its own Prefect server; a finished release is found without one.
+        """Release a table, in this process and without Prefect: the stages of the flow, the same files, ledger and checkpoints.
 
         `data` is a frame of pandas or Polars, an Arrow table, or the path of a table that `marginweave run` could read. The run
         of a frame is called `<dataset>-<hash of the configuration>-frame`, that of a path as on the command line.
@@ -160,7 +162,7 @@ class Synthesizer(Shown):
                     self._release = Release(self._run(config, str(source), folder.run))
             except (OperatorError, KeyboardInterrupt) as stop:
                 stopped = stop
-        if isinstance(stopped, KeyboardInterrupt):  # without the frames of Prefect
+        if isinstance(stopped, KeyboardInterrupt):  # without the frames of the stages
             raise KeyboardInterrupt(_INTERRUPTED)
         if stopped is not None:
             raise InputError(stopped.detail if is_path else _in_python(stopped.detail))
@@ -212,28 +214,20 @@ class Synthesizer(Shown):
         return place_of_files(request.folder)
 
     def _release_now(self, request: Request, reference: RunReference) -> None:
-        """Run the flow; what it says is what `marginweave run` says, and of ids that repeat to a person at a terminal alone."""
+        """Run the stages and say what `marginweave run` says; of ids that repeat to a person at a terminal alone."""
         from marginweave.ledger.boxes import account_sums
         from marginweave.runs.bookkeeping import is_charged
-        from marginweave.runs.lookup import place_of_files
-        from marginweave.runs.progress import LogReporter, reporting
+        from marginweave.runs.lookup import place_of_files, record_stop_reason
+        from marginweave.runs.progress import reporting
         from marginweave.runs.published import next_words, outcome_words, released_verdict
 
-        from .check.table import id_warnings
-        from .prefect.environment import makes_database
-        from .prefect.session import prefect_session
-
         run, privacy, folder = request.folder.run, request.configuration.privacy, request.folder
-        with reporting(LogReporter(self._say)) as reporter:
-            self._say(
-                f"Run {run}: starting Prefect ({'half a minute' if makes_database(self._home) else 'some seconds'})"
-            )
-            for line in id_warnings(request) if self.verbose and sys.stderr.isatty() else ():
-                self._say(line)
-            with prefect_session(self._home, folder.internal):
-                from . import release
+        for line in self._id_warnings(request):
+            self._say(line)
+        with reporting(self._reporter()) as reporter, record_stop_reason(folder):
+            from .stages import run_in_process
 
-                release(str(request.path), run, request.source, str(self._home))
+            run_in_process(request, reference)
         place, charged = place_of_files(folder), f"epsilon {privacy.epsilon:g} and delta {privacy.delta:g}"
         self._say(_ending(folder, "Released", charged if is_charged(reference, reporter.lease) else "nothing"))
         account = account_sums(reference.ledger.accounts.total(request.configuration.dataset))
@@ -242,6 +236,27 @@ class Synthesizer(Shown):
             self._say(line)
         if place == folder.release:
             self._say(next_words(run, place / "report.html", judged))
+
+    def _id_warnings(self, request: Request) -> tuple[str, ...]:
+        """What a person at a terminal is told of ids that repeat."""
+        if not (self.verbose and sys.stderr.isatty()):
+            return ()
+        from .check.table import id_warnings
+
+        return tuple(id_warnings(request))
+
+    def _reporter(self) -> Reporter:
+        """A bar of progress at a terminal and in a notebook that can show one, lines elsewhere; nothing where not `verbose`."""
+        from marginweave.runs.progress import LogReporter, Reporter, TerminalReporter
+
+        if not self.verbose:
+            return Reporter()
+        from rich.console import Console
+
+        console = Console(stderr=True)
+        if console.is_terminal or (console.is_jupyter and find_spec("ipywidgets")):
+            return TerminalReporter(console)
+        return LogReporter(self._say)
 
     def _say(self, text: str) -> None:
         if self.verbose:

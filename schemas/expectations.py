@@ -50,7 +50,7 @@ class Suite:
         # No folder for Data Docs, which would hold results and load scripts from elsewhere.
         stores = InMemoryStoreBackendDefaults(init_temp_docs_sites=False)
         bars = ProgressBarsConfig(globally=False)
-        settings = DataContextConfig(store_backend_defaults=stores, progress_bars=bars)
+        settings = DataContextConfig(store_backend_defaults=stores, progress_bars=bars, analytics_enabled=False)
         logging.getLogger("great_expectations").setLevel(logging.WARNING)
         context = gx.get_context(mode="ephemeral", project_config=settings)
         asset = context.data_sources.add_pandas("frame").add_dataframe_asset("table")

@@ -1,13 +1,15 @@
 """What the stages share: a name, and that none of their exceptions quotes data.
 
-A stage is a plain function. `flows/release.py` makes a Prefect task of it; whoever runs stages in process calls it as it is.
+A stage is a plain function. `flows/stages.py` has them in order, and `flows/release.py` makes Prefect tasks of them.
 """
 
 from __future__ import annotations
 
 import functools
+import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
@@ -56,6 +58,35 @@ def stage_of(function: Callable[..., Any]) -> Stage:
     return facts
 
 
+class _Silence:
+    """Shows no warning as long as any thread is inside a stage: the filters of warnings belong to the whole process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._stages = 0
+        self._filters = warnings.catch_warnings()
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Ignore warnings inside; whoever leaves last brings back the filters that were there before the first came."""
+        with self._lock:
+            if self._stages == 0:
+                self._filters = warnings.catch_warnings()
+                self._filters.__enter__()
+                warnings.simplefilter("ignore")
+            self._stages += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._stages -= 1
+                if self._stages == 0:
+                    self._filters.__exit__(None, None, None)
+
+
+_SILENCE = _Silence()
+
+
 def quiet(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Let no exception pass whose text depends on the data: Prefect stores and logs it.
 
@@ -68,8 +99,7 @@ def quiet(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
             try:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
+                with _SILENCE.kept():
                     return function(*args, **kwargs)
             except InputError as error:
                 replacement: MarginweaveError = OperatorError(str(error))

@@ -1,4 +1,4 @@
-"""The process environment that Prefect and Great Expectations are imported in, and how they are imported."""
+"""The process environment that Prefect is imported in, and how it is imported."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from marginweave.runs.home import service_directory
 
 # Usage analytics go to other machines; a run talks to loopback only.
-ANALYTICS_OFF = {"DO_NOT_TRACK": "1", "PREFECT_SERVER_ANALYTICS_ENABLED": "false", "GX_ANALYTICS_ENABLED": "false"}
+ANALYTICS_OFF = {"DO_NOT_TRACK": "1", "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
 # Prefect's console lines would drown the progress; its own log goes to a file of the run instead.
 QUIET = {
     "PREFECT_LOGGING_TO_API_ENABLED": "false",

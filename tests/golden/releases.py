@@ -38,7 +38,8 @@ def _laplace(_noise: DiscreteLaplace, sizes: list[int], _epsilons: Any) -> list[
 
 
 @contextmanager
-def _known_secrets() -> Iterator[None]:
+def known_secrets() -> Iterator[None]:
+    """Noise and keys inside are the same in every run of every home."""
     with ExitStack() as stack:
         stack.enter_context(mock.patch.object(randomness, "DrawBits", _bits))
         stack.enter_context(mock.patch.object(DiscreteLaplace, "presample", _laplace))
@@ -56,7 +57,7 @@ def released_files(home: Path, shape: str) -> dict[str, bytes]:
     configuration = parse_configuration(yaml.safe_load(path.read_text()))
     with mock.patch.dict("os.environ", {"MARGINWEAVE_LEDGER": str(place)}):
         Ledger.create(place).accounts.open(account_of(configuration), actor="steward")
-        with _known_secrets():
+        with known_secrets():
             folder = run_plainly(home, path, "r") / "release"
     return comparable_files(folder, home)
 

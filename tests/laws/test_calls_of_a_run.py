@@ -27,10 +27,10 @@ from tests.support.plain_runs import run_plainly
 CALLS: dict[str, tuple[Callable[..., Any], int]] = {
     "the configuration is parsed from its file": (parse_configuration, 1),
     "the configuration is parsed from the manifest": (Configuration.from_canonical, 2),
-    "the budget is planned": (plan_budget, 6),
-    "the ledger is opened": (Ledger.open, 3),
+    "the budget is planned": (plan_budget, 5),
+    "the ledger is opened": (Ledger.open, 2),
     "the source is digested": (Keys.source_digest, 4),
-    "the manifest is read": (RunFolder.read_manifest, 24),
+    "the manifest is read": (RunFolder.read_manifest, 22),
     "the manifest is written": (RunFolder.write_manifest, 15),
     "the release is looked up in the ledger": (Releases.find, 5),
 }

@@ -9,7 +9,6 @@ values that others have: what one table alone has is the threshold's (`tests/law
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -40,7 +39,6 @@ from tests.golden.shapes import SHAPES, account_of, write_people
 from tests.support.fixed_noise import fixed_noise
 from tests.support.plain_runs import run_plainly
 
-importlib.import_module("marginweave.flows.release")  # so that all stages are there before anything is patched
 Rows = list[str]
 Shipped = Callable[..., Any]
 MINE = [f"me,f,north,{age},{grade},T{grade % 4}" for age, grade in ((21, 1), (55, 4), (89, 7), (34, 2), (60, 5))]

@@ -38,8 +38,7 @@ from marginweave.draws import draw as drawing
 from marginweave.draws import files as draw_files
 from marginweave.draws import references
 from marginweave.draws.files import DrawSecrets, DrawStore
-from marginweave.flows import release
-from marginweave.flows.prefect import records as prefect_records
+from marginweave.flows import release, stages
 from marginweave.ledger.draws import Draws
 from marginweave.ledger.releases import Approvals, Releases
 from marginweave.mechanisms import laplace
@@ -58,9 +57,11 @@ from marginweave.tasks.aggregate import marginals as marginals_task
 from marginweave.tasks.aggregate import rounds as adaptive
 from marginweave.tasks.normalize import load_counts
 from marginweave.tasks.publish import counts_and_marginals
+from tests.support import plain_runs
 from tests.support.outcomes import Injected
 
 flow_module = sys.modules["marginweave.flows.release"]
+"""The module, not the flow, which has its name in the package."""
 STAGES = (
     "validate", "preprocess", "release_bounds", "encode", "reserve_budget", "count_records", "aggregate_level", "collect_draws",
     "discover_values", "measure_one_way", "score_pairs", "measure_larger", "collect_marginals",
@@ -197,7 +198,8 @@ def _run(order: dict[str, Any]) -> int:
     if "version" in order:
         _become(order["version"])
     if order.get("no_lock"):  # as on another machine, where the lock of the file system does not reach
-        flow_module.run_lock = lambda *_, **__: nullcontext()  # pyright: ignore[reportAttributeAccessIssue]
+        for module in (flow_module, plain_runs):
+            module.run_lock = lambda *_, **__: nullcontext()  # pyright: ignore[reportAttributeAccessIssue]
     if "point" in order:
         _kill_at(*order["point"])
     if "fault" in order:
@@ -216,19 +218,8 @@ def _run(order: dict[str, Any]) -> int:
 
 
 def run_by_stages(order: dict[str, Any]) -> None:
-    """The flow with the functions of its stages, without Prefect: an event would start a server where none is named."""
-    names = ("as_task", "shown_in_prefect")
-    originals = {name: getattr(flow_module, name) for name in names}
-    emit = prefect_records._emit
-    flow_module.as_task = lambda function: function  # pyright: ignore[reportAttributeAccessIssue]
-    flow_module.shown_in_prefect = lambda _: nullcontext()  # pyright: ignore[reportAttributeAccessIssue]
-    prefect_records._emit = lambda *_: None
-    try:
-        release.fn(order["config"], order["run"], None, order["home"])
-    finally:
-        prefect_records._emit = emit
-        for name in names:
-            setattr(flow_module, name, originals[name])
+    """Run by the functions of the stages, without Prefect."""
+    plain_runs.run_plainly(Path(order["home"]), Path(order["config"]), order["run"])
 
 
 def recompute(home: Path, run: str) -> bool:
@@ -238,13 +229,13 @@ def recompute(home: Path, run: str) -> bool:
     folder.derived.mkdir()
     reference = references.RunReference(folder=folder, source="", ledger_file=None, lease="none")
     public = reference.derived
-    collect = aggregate.collect_draws if reference.configuration.marginals is None else flow_module.collect_marginals
+    collect = aggregate.collect_draws if reference.configuration.marginals is None else stages.collect_marginals
     collected = collect(reference)
-    normalized = flow_module.normalize_counts(public, collected)
+    normalized = stages.normalize_counts(public, collected)
     fits = isinstance(reference.configuration.synthesize, MixtureSynthesis)
-    fitted = flow_module.fit_model(public, normalized) if fits else None
-    synthesized = flow_module.synthesize(public, normalized, fitted)
-    decoded = flow_module.decode(public, synthesized, normalized, None)
+    fitted = stages.fit_model(public, normalized) if fits else None
+    synthesized = stages.synthesize(public, normalized, fitted)
+    decoded = stages.decode(public, synthesized, normalized, None)
     counts = counts_and_marginals(public, load_counts(public, normalized), collected)[2]["aggregates.csv"]
     records = csv_bytes(pa.concat_tables(map(unpack_table, public.load_blocks(decoded))))
     return (counts, records) == tuple((folder.release / f"{t}.csv").read_bytes() for t in ("aggregates", "synthetic"))

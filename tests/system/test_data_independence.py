@@ -34,6 +34,7 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from marginweave.accounting.accounts import Account
 from marginweave.checkpoints.run_folder import RunFolder
 from marginweave.draws.references import RunReference
+from marginweave.flows import stages
 from marginweave.flows.prefect.session import prefect_session
 from marginweave.ledger import Ledger
 from marginweave.mechanisms import randomness
@@ -315,7 +316,7 @@ def file_stage(private: RunReference, _: Any) -> None:
 @contextmanager
 def telling(tell: Callable[[RunReference, Any], None]) -> Iterator[None]:
     """After encoding, something more is done."""
-    encode = flow_module.encode
+    encode = stages.encode
 
     @functools.wraps(encode)  # it is a stage as well
     def more(private: RunReference, preprocessed: Any) -> Any:
@@ -323,7 +324,7 @@ def telling(tell: Callable[[RunReference, Any], None]) -> Iterator[None]:
         tell(private, preprocessed)
         return result
 
-    with mock.patch.object(flow_module, "encode", more):
+    with mock.patch.object(stages, "encode", more):
         yield
 
 

@@ -28,9 +28,12 @@ import pytest
 from marginweave.accounting.accounts import Account
 from marginweave.checkpoints.run_folder import RunFolder
 from marginweave.draws.references import RunReference
+from marginweave.flows import stages
 from marginweave.flows.prefect.session import prefect_session
 from marginweave.ledger import Ledger
+from marginweave.runs.bookkeeping import Wrap
 from marginweave.runs.progress import reporting
+from marginweave.runs.request import Request
 from tests.support.command_line import CommandLine
 from tests.support.opened_files import opened_files, within
 from tests.support.people_table import people, visits
@@ -117,7 +120,7 @@ class Flow:
         with (
             mock.patch.dict(os.environ, {"MARGINWEAVE_LEDGER": str(self.ledger), "PREFECT_API_URL": server}),
             prefect_session(self.home, self.home / "log"),
-            mock.patch.multiple(flow_module, _release=self._passes, shown_in_prefect=lambda _: nullcontext()),
+            mock.patch.multiple(flow_module, run_stages=self._passes, shown_in_prefect=lambda _: nullcontext()),
         ):
             flow_module.release(str(config), "r", None, str(self.home))
         return self.passes
@@ -131,22 +134,22 @@ class Flow:
     def log(self) -> Path:
         return self.home / "log" / "prefect.log"
 
-    def _passes(self, private: RunReference) -> None:
+    def _passes(self, request: Request, private: RunReference, wrap: Wrap) -> None:
         results: dict[str, list[Any]] = {name: [] for name in LEFT}
-        self._observe(private, {name: _noting(getattr(flow_module, name), results[name]) for name in LEFT})
+        noted = {name: _noting(getattr(stages, name), results[name]) for name in LEFT}
+        repeated = {name: _repeating(getattr(stages, name), results[name]) for name in LEFT}
+        self._observe(request, private, wrap, noted)
         for change in self.changes:
             for place in (self.folder.path, self.ledger.parent):
                 shutil.rmtree(place)
                 shutil.copytree(self.kept / place.name, place)
             change(self.folder, self.source)
-            self._observe(
-                replace(private), {name: _repeating(getattr(flow_module, name), results[name]) for name in LEFT}
-            )
+            self._observe(request, replace(private), wrap, repeated)
 
-    def _observe(self, private: RunReference, left: dict[str, Any]) -> None:
+    def _observe(self, request: Request, private: RunReference, wrap: Wrap, left: dict[str, Any]) -> None:
         """One pass: what is printed from the start on, what is logged and opened once everything is measured."""
         self.passes.append(found := Pass())
-        normalize, printed = flow_module.normalize_counts, io.StringIO()
+        normalize, printed = stages.normalize_counts, io.StringIO()
         begun = 0
         watching = ExitStack()
 
@@ -168,17 +171,18 @@ class Flow:
             redirect_stderr(printed),
             reporting(None),
             noted_artifacts(found.artifacts),
-            mock.patch.multiple(flow_module, **left, normalize_counts=measured),
+            mock.patch.multiple(stages, **left, normalize_counts=measured),
             SHOWN(private),
         ):
-            RELEASE(private)
+            RUN_STAGES(request, private, wrap)
         found.release = {name: TIME_OF.sub(b"", content) for name, content in contents(self.folder.release).items()}
         found.printed = CLOCK.sub("", printed.getvalue())
         written = self.log.read_bytes()[begun:].decode()
         found.log = [TIME.sub("", line) for line in written.splitlines()]
 
 
-SHOWN, RELEASE = flow_module.shown_in_prefect, flow_module._release
+SHOWN = flow_module.shown_in_prefect
+RUN_STAGES = stages.run_stages
 CLOCK = re.compile(r'"time": "[^"]*", |"seconds": [0-9.]+, ')
 TIME_OF = re.compile(rb'"as_of": "[^"]*"')  # of account.json
 TIME = re.compile(r"^[0-9-]+ [0-9:,]+ ")
@@ -282,18 +286,18 @@ def test_what_is_released_follows_from_the_measurements_alone(server: str, tmp_p
 
 def test_a_stage_that_looks_at_private_rows_is_found_out(server: str, tmp_path: Path) -> None:
     """The test above can fail: an evaluation that reads a private checkpoint is seen opening it, and changes the release."""
-    evaluate = flow_module.evaluate
+    evaluate = stages.evaluate
 
     @functools.wraps(evaluate)
-    def looking(public: Any, *stages: Any) -> Any:
+    def looking(public: Any, *others: Any) -> Any:
         encoded = sorted((public.place.parent / "private").glob("encode*"))
         sizes = [len(file.read_bytes()) for file in encoded]
-        result = evaluate(public, *stages)
+        result = evaluate(public, *others)
         payload = json.loads(public.load(result))
         payload["bounds"]["level"] = float(sum(sizes))
         return public.checkpoint("evaluate", [result], lambda: json.dumps(payload).encode())
 
-    with mock.patch.object(flow_module, "evaluate", looking):
+    with mock.patch.object(stages, "evaluate", looking):
         flow, (as_it_is, replaced, gone) = run_again(tmp_path, server, {})
     assert private_files(flow, as_it_is.opened)
     assert as_it_is.seen != replaced.seen != gone.seen

@@ -1,8 +1,9 @@
-"""The notebook interface runs the same flow under the same ledger."""
+"""The notebook interface runs the same stages under the same ledger, in the process of its caller."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,9 +18,10 @@ from marginweave.base.errors import BudgetError, InputError, StageError
 from marginweave.checkpoints.run_folder import RunFolder
 from marginweave.publish.statement import TYPED
 from marginweave.runs.lookup import run_lock
+from tests.golden.releases import comparable_files
 from tests.support.command_line import CommandLine
 from tests.support.configurations import quick, raw
-from tests.support.people_table import people_frame
+from tests.support.people_table import people, people_frame
 from tests.support.places import REPOSITORY
 
 pytestmark = pytest.mark.system
@@ -88,6 +90,85 @@ def test_what_cannot_be_fitted(ledgered: CommandLine) -> None:
         Synthesizer(raw(privacy__epsilon=0))
 
 
+UNCHANGED = """
+import ctypes, os, resource, signal, sys
+from marginweave import Synthesizer
+from tests.support.configurations import quick, raw
+from tests.support.people_table import people_frame
+
+def settings():
+    umask = os.umask(0)
+    os.umask(umask)
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    dumpable = ctypes.CDLL(None).prctl(3, 0, 0, 0, 0)  # PR_GET_DUMPABLE
+    ours = {n: v for n, v in os.environ.items() if n.startswith(("PREFECT_", "MARGINWEAVE_", "GX_", "DO_NOT_TRACK"))}
+    return umask, handlers, resource.getrlimit(resource.RLIMIT_CORE), dumpable, ours
+
+os.umask(0o002)
+before = settings()
+Synthesizer(quick(raw())).fit(people_frame())
+assert settings() == before
+assert not {"prefect", "great_expectations", "typer"} & {*sys.modules}
+"""
+
+
+def _python(ledgered: CommandLine, code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=REPOSITORY,
+        env=ledgered.variables,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_fit_changes_nothing_of_its_process_and_needs_no_prefect(ledgered: CommandLine) -> None:
+    """No signal handler, limit, umask or variable; yet what it writes is closed to others, and Prefect has no database."""
+    ledgered("ledger", "open", "people", "--epsilon", "1", "--delta", "1e-6")
+    done = _python(ledgered, UNCHANGED)
+    assert done.returncode == 0, done.stderr
+    assert not (ledgered.home / ".marginweave" / "prefect").exists()
+    (run,) = (ledgered.home / "runs").iterdir()
+    kept = [path for path in run.rglob("*") if "release" not in path.relative_to(run).parts and path.is_file()]
+    assert kept
+    assert {oct(path.stat().st_mode & 0o077) for path in kept} == {"0o0"}
+
+
+STOPPED_AFTER_DRAWS = """
+import os, signal
+from marginweave import Synthesizer
+from marginweave.runs.bookkeeping import Bookkeeper
+
+step = Bookkeeper.step
+def dying(self, name, *arguments):
+    if name == "normalize":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return step(self, name, *arguments)
+Bookkeeper.step = dying
+Synthesizer({config!r}).fit({source!r})
+"""
+
+
+def test_a_killed_fit_is_resumed_by_run_with_the_same_bytes(ledgered: CommandLine) -> None:
+    """Of one run that was killed when everything was drawn, a copy is finished by `fit`, and one by `marginweave run`."""
+    config, kept = people(ledgered.home, 200), ledgered.home.with_name("kept")
+    source = ledgered.home / "people.csv"
+    ledgered("ledger", "open", "people", "--for", config)
+    killed = _python(ledgered, STOPPED_AFTER_DRAWS.format(config=str(config), source=str(source)))
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    shutil.copytree(ledgered.home, kept)
+    by_fit = Synthesizer(config).fit(source).release.place
+    expected = comparable_files(Path(by_fit), ledgered.home)
+    shutil.rmtree(ledgered.home)
+    kept.rename(ledgered.home)
+    resumed = ledgered("run", config)
+    assert resumed.returncode == 0, resumed.stderr
+    files = comparable_files(Path(by_fit), ledgered.home)
+    assert files.keys() == expected.keys()
+    assert [name for name in files if files[name] != expected[name]] == []
+
+
 KILLED = """
 import os, signal, sys
 import pandas as pd
@@ -114,14 +195,7 @@ def _with_rows(home: Path) -> list[Path]:
 def test_a_killed_fit_leaves_no_rows(ledgered: CommandLine) -> None:
     """The rows were readable when SIGKILL came and are in no file afterwards; the next fit goes on, the one after is free."""
     ledgered("ledger", "open", "people", "--epsilon", "1", "--delta", "1e-6")
-    killed = subprocess.run(
-        [sys.executable, "-c", KILLED],
-        cwd=REPOSITORY,
-        env=ledgered.variables,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    killed = _python(ledgered, KILLED)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     (link,) = ledgered.home.rglob("frame.parq*")
     assert link.is_symlink()

@@ -22,6 +22,7 @@ from marginweave.checkpoints.run_folder import RunFolder
 from marginweave.configuration.release import Configuration
 from marginweave.counts import noise as terms
 from marginweave.draws import references
+from marginweave.flows import stages
 from marginweave.ledger import Ledger
 from marginweave.measurements.plan import BudgetPlan
 from marginweave.planning import prices as planned
@@ -50,7 +51,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     place.mkdir()
     location = place / "ledger" / "ledger.sqlite"
     monkeypatch.setenv("MARGINWEAVE_LEDGER", str(location))
-    monkeypatch.setattr(sys.modules["marginweave.flows.prefect.records"], "_emit", lambda *_: None)  # no server here
     account = Account(dataset="people", epsilon=Decimal(50), delta=Decimal("1e-4"), unit="row", neighbors="add-remove")
     Ledger.create(location, environment={}).accounts.open(account, actor="tests")
     return place
@@ -137,7 +137,7 @@ def test_another_plan_is_refused(home: Path, stopped: Path, monkeypatch: pytest.
     """Whatever the plan has otherwise than the rows is named, and nothing is drawn."""
     change, what = PLANS[difference]
     edited = _edited(change)
-    for module in (split, sys.modules["marginweave.flows.release"]):
+    for module in (split, stages):
         monkeypatch.setattr(module, "plan_budget", edited)
     _refused(home, stopped, what)
 

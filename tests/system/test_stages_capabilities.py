@@ -16,6 +16,7 @@ import pytest
 from marginweave.checkpoints.run_folder import RunFolder
 from marginweave.checkpoints.store import Store
 from marginweave.draws.references import DerivedReference
+from marginweave.flows import stages
 from marginweave.ledger import Ledger
 from marginweave.runs.preparation import prepare_run
 from marginweave.runs.progress import reporting
@@ -25,7 +26,7 @@ from marginweave.tasks.aggregate import combinations as aggregate
 from tests.support.kills import Victim
 from tests.support.opened_files import opened_files, within
 from tests.support.people_table import people
-from tests.support.run_fork_server import STAGES, flow_module
+from tests.support.run_fork_server import STAGES
 from tests.support.stages import is_stage
 
 pytestmark = pytest.mark.system
@@ -63,23 +64,24 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Released:
     made = Released(
         victim.folder, home / "people.csv", Ledger.open(victim.ledger_file, environment={}).keys.checkpoint_key
     )
-    stages: dict[str, Any] = {name: made.watched(getattr(flow_module, name)) for name in STAGES}
+    watched: dict[str, Any] = {name: made.watched(getattr(stages, name)) for name in STAGES}
     with (
         mock.patch.dict(os.environ, {"MARGINWEAVE_LEDGER": str(victim.ledger_file)}),
-        mock.patch.multiple(flow_module, as_task=lambda function: function, **stages),
+        mock.patch.multiple(stages, **watched),
         mock.patch.object(aggregate, "add_noise", lambda counts, *_: counts + NOISE),
         mock.patch.object(paid, "add_noise", lambda counts, *_: counts + PAID_NOISE),
         reporting(None),
     ):
-        private, _ = prepare_run(read_request(victim.config, run="r", source=None, home=home))
-        flow_module._release(private)
+        request = read_request(victim.config, run="r", source=None, home=home)
+        private, _ = prepare_run(request)
+        stages.run_stages(request, private, lambda stage: stage)
     return made
 
 
 def test_every_stage_is_watched() -> None:
     """But those of the comparison with the rows, which writes to `internal/`: it is no part of what leaves."""
-    stages = {name for name, value in vars(flow_module).items() if is_stage(value)}
-    assert stages - {"compare_internally", "report_internally"} == set(STAGES)
+    used = {name for name, value in vars(stages).items() if is_stage(value)}
+    assert used - {"compare_internally", "report_internally"} == set(STAGES)
 
 
 def test_the_number_of_records_is_told_with_its_noise(released: Released) -> None:

@@ -32,7 +32,7 @@ def protect_process() -> None:
       has to have its flow process call this again: the flow does.
     - umask 022 at least: what is not closed by a mode of its own cannot be written by group or others.
 
-    A notebook that fits a synthesizer is protected like any other process, and cannot be traced from then on.
+    For a process of our own, a command's or a worker's: a notebook that fits a synthesizer keeps the settings it has.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if sys.platform == "linux":

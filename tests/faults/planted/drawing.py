@@ -174,8 +174,8 @@ FAULTS = (
     Fault(
         name="Prefect tries a draw again",
         file="flows/release.py",
-        text="retries=len(_BACK_OFF_SECONDS) if stage.patient else 0,",
-        instead="retries=len(_BACK_OFF_SECONDS),",
+        text="retries=len(BACK_OFF_SECONDS) if stage.patient else 0,",
+        instead="retries=len(BACK_OFF_SECONDS),",
         killed_by=("tests/unit/tasks/test_patience.py::test_stages_that_draw_or_charge_are_never_retried",),
     ),
 )

@@ -34,7 +34,7 @@ def test_a_finished_release_is_told_as_finished_where_the_ledger_has_gone_away(
     monkeypatch.setattr(flow, "_settle_in", lambda: None)  # it would make this process one that cannot be traced
     monkeypatch.setattr(flow, "prepare_run", lambda _: (Gone(), RunState.FINISHED))
     monkeypatch.setattr(flow, "end_dead_attempts", lambda _: None)
-    monkeypatch.setattr(flow, "internal_evaluation_due", lambda _: False)
+    monkeypatch.setattr(flow, "compare_where_due", lambda *_: None)
     path = tmp_path / "fair.yaml"
     path.write_text(FAIR.format(execution="", epsilon="1"))
     place = flow.release.fn(str(path), run="fair", home=str(tmp_path))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import pickle
+import threading
 import traceback
 import warnings
 
@@ -54,6 +55,33 @@ def test_what_a_library_warns_of_is_not_shown() -> None:
         assert shown == []
         warn()
         assert len(shown) == 3
+
+
+def test_stages_of_two_threads_leave_the_filters_of_warnings_as_they_were() -> None:
+    """Whichever ends first: the filters belong to the process, and the last one to leave brings them back."""
+    first_is_inside, second_is_inside, first_has_left = threading.Event(), threading.Event(), threading.Event()
+
+    def first() -> None:
+        first_is_inside.set()
+        assert second_is_inside.wait(60)
+
+    def second() -> None:
+        assert first_is_inside.wait(60)
+        second_is_inside.set()
+        assert first_has_left.wait(60)
+        warnings.warn(MARKER, stacklevel=1)
+
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        before = list(warnings.filters)
+        threads = [threading.Thread(target=quiet("encode")(function)) for function in (first, second)]
+        for thread in threads:
+            thread.start()
+        threads[0].join()
+        first_has_left.set()
+        threads[1].join()
+        assert shown == []
+        assert warnings.filters == before
 
 
 def test_a_broken_rule_of_the_input_is_for_the_operator_only() -> None:

@@ -1,0 +1,185 @@
+"""The stages of a release, in order: what the Prefect flow runs, and what a process runs without Prefect.
+
+Read from top to bottom, `_run_in_order` is the way of the data: private stages, the draws of noise, then post-processing that
+is given no private file; but for a comparison with the data where one is bought, a draw like the others.
+"""
+
+from __future__ import annotations
+
+import functools
+import getpass
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ParamSpec, TypeVar
+
+from marginweave.base.errors import MachineError
+from marginweave.checkpoints.run_folder import staged_release
+from marginweave.configuration.release import Configuration
+from marginweave.configuration.synthesis import MixtureSynthesis
+from marginweave.counts.engine import prepare_engine
+from marginweave.counts.noise import with_terms
+from marginweave.draws.references import RunReference, StageResult
+from marginweave.measurements.plan import BudgetPlan, DrawKind
+from marginweave.planning.split import plan_budget
+from marginweave.released.manifest import RunState
+from marginweave.runs.bookkeeping import Bookkeeper, Wrap, release_facts, return_unused_draws
+from marginweave.runs.looks import stops_are_looks
+from marginweave.runs.preparation import internal_evaluation_due
+from marginweave.runs.progress import reporter
+from marginweave.runs.request import Request
+
+from ..tasks.aggregate.combinations import aggregate_level, collect_draws, count_records
+from ..tasks.aggregate.marginals import collect_marginals, discover_values, measure_larger, measure_one_way, score_pairs
+from ..tasks.aggregate.rounds import count_candidates, measure_round, rounds_left
+from ..tasks.budget import reserve_budget
+from ..tasks.decode import decode
+from ..tasks.encode import encode
+from ..tasks.evaluate import evaluate
+from ..tasks.internal import compare_internally
+from ..tasks.normalize import normalize_counts
+from ..tasks.paid import buy_evaluation
+from ..tasks.preprocess import preprocess, release_bounds
+from ..tasks.publish import publish, report_internally
+from ..tasks.stage import quiet, stage_of
+from ..tasks.synthesize import fit_model, synthesize
+from ..tasks.validate import validate
+
+P = ParamSpec("P")
+R = TypeVar("R")
+BACK_OFF_SECONDS = (1.0, 4.0, 16.0)
+"""What a patient stage waits before it is tried again after a fault of the machine (`MachineError`)."""
+
+
+def run_in_process(request: Request, private: RunReference) -> None:
+    """Run what is left of a prepared run in this process, without Prefect; the caller has the lock of the run.
+
+    The same files as the flow writes, under the same ledger and checkpoints: either continues what the other began.
+    No signal handler and no setting of the process is changed.
+
+    DP: (epsilon, delta) of the configuration, charged to the account of the dataset.
+
+    Raises:
+        InputError, BudgetError, StageError: see `marginweave.base.errors`; no message holds a value of the table.
+    """
+    if private.manifest.state == RunState.RUNNING:
+        run_stages(request, private, with_patience)
+    compare_where_due(private, with_patience)
+
+
+def with_patience(function: Callable[P, R]) -> Callable[P, R]:
+    """Try a patient stage again after a fault of the machine, as its Prefect task does; any other stage is as it is."""
+    if not stage_of(function).patient:
+        return function
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        for seconds in BACK_OFF_SECONDS:
+            try:
+                return function(*args, **kwargs)
+            except MachineError:
+                time.sleep(seconds)
+        return function(*args, **kwargs)
+
+    return call
+
+
+def run_stages(request: Request, private: RunReference, wrap: Wrap) -> None:
+    """Run the stages of a run that is under way, in order; `wrap` makes of each what is called in its place."""
+    reporter().attempt(private.lease)
+    quiet("engine")(prepare_engine)(private)  # before anything is charged
+    with stops_are_looks(request):
+        _run_in_order(private, wrap)
+
+
+def compare_where_due(private: RunReference, wrap: Wrap) -> None:
+    """Compare the records of a fixed release with the table, for its operator alone, where the configuration asks for it."""
+    if internal_evaluation_due(private):
+        wrap(compare_internally)(private)
+        wrap(report_internally)(private)
+
+
+# Stages that every release has, beside those that count: from validate to publish.
+_ALWAYS = 9
+
+
+def _run_in_order(private: RunReference, wrap: Wrap) -> None:
+    configuration = private.configuration
+    plan = with_terms(configuration, plan_budget(configuration))
+    stages = _counting_stages(configuration, plan)
+    bought, paid = bool(configuration.bought_before), configuration.evaluate.paid is not None
+    fits = isinstance(configuration.synthesize, MixtureSynthesis)
+    count = _ALWAYS + bought + fits + paid + len(stages)
+    book = Bookkeeper(private.folder, stages=count, wrap=wrap)
+
+    validated = book.stage("validate", validate, private)
+    preprocessed = book.stage("preprocess", preprocess, private, validated)
+    if bought:  # bounds and quantiles have to be there before anything is binned
+        book.step("budget", reserve_budget, private, plan, getpass.getuser())
+        book.stage("release bounds", release_bounds, private, preprocessed)
+        encoded = book.stage("encode", encode, private, preprocessed)
+    else:
+        encoded = book.stage("encode", encode, private, preprocessed)
+        book.step("budget", reserve_budget, private, plan, getpass.getuser())
+    collected = _count(book, private, encoded, stages)
+
+    public = private.derived  # what is given this alone sees no private file
+    normalized = book.stage("normalize", normalize_counts, public, collected)
+    parts = {"collect": collected, "normalize": normalized}
+    if fits:
+        parts["fit"] = book.stage("fit", fit_model, public, normalized)
+    synthesized = book.stage("synthesize", synthesize, public, normalized, parts.get("fit"))
+    decoded = book.stage("decode", decode, public, synthesized, normalized, private.suites[1])
+    parts |= {"synthesize": synthesized, "decode": decoded}
+    if paid:  # the last draw, of rows against records that are fixed
+        parts["paid"] = book.stage("buy evaluation", buy_evaluation, private, encoded, synthesized, normalized)
+    parts["evaluate"] = book.stage("evaluate", evaluate, public, parts)
+    return_unused_draws(private)
+    staged = staged_release(private.folder, private.lease)
+    outputs = book.step("publish", publish, public, staged, private.plan, parts, release_facts(private))
+    book.finish(private, outputs)
+
+
+@dataclass(frozen=True)
+class _CountingStage:
+    """A stage that counts: its name and function, the stage whose result it is given, and its `number`, if any."""
+
+    name: str
+    function: Callable[..., StageResult]
+    source: str | None = "encode"
+    number: int | None = None
+
+
+def _counting_stages(configuration: Configuration, plan: BudgetPlan) -> list[_CountingStage]:
+    """The stages that make the draws of counts in `plan`, in order; the last one collects what was drawn."""
+    if configuration.marginals is None:  # a resized table has a public record count
+        records = [_CountingStage("count records", count_records)] if plan.has(DrawKind.COUNT) else []
+        lengths = range(1, configuration.reporting_length + 1)
+        levels = [_CountingStage(f"aggregate k={k}", aggregate_level, number=k) for k in lengths]
+        return [*records, *levels, _CountingStage("collect", collect_draws, None)]
+    rounds = sum(draw.kind is DrawKind.MEASURE for draw in plan.draws)
+    return [
+        *([_CountingStage("discover values", discover_values)] if plan.has(DrawKind.VALUES) else ()),
+        _CountingStage("measure one-way", measure_one_way),
+        *([_CountingStage("count candidates", count_candidates)] if rounds else ()),
+        *(_CountingStage(f"round {n}", measure_round, "count candidates", n) for n in range(1, rounds + 1)),
+        *([_CountingStage("select marginals", score_pairs)] if plan.has(DrawKind.SCORES) else ()),
+        *([_CountingStage("measure marginals", measure_larger)] if plan.has(DrawKind.MARGINALS) else ()),
+        _CountingStage("collect", collect_marginals, None),
+    ]
+
+
+def _count(
+    book: Bookkeeper, private: RunReference, encoded: StageResult, stages: Sequence[_CountingStage]
+) -> StageResult:
+    """The draws of counts, in order, and all of them together: the result of the last stage.
+
+    Rounds end when their shares are used up, which follows from what was drawn.
+    """
+    results = {"encode": encoded}
+    for stage in stages:
+        if stage.function is not measure_round or rounds_left(private):
+            given = [results[stage.source]] if stage.source is not None else []
+            number = [] if stage.number is None else [stage.number]
+            results[stage.name] = book.stage(stage.name, stage.function, private, *given, *number)
+    return results[stages[-1].name]
