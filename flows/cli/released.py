@@ -88,7 +88,6 @@ def evaluate(
 
     Example: `marginweave evaluate affairs-1a2b3c4d`
     """
-    from marginweave.publish.wording import paid_words
     from marginweave.runs.published import releasable_evaluation
 
     from ..internal import attack_release, evaluate_internally
@@ -110,8 +109,6 @@ def evaluate(
     for line in (f"Verdict: {judged.publication}.", *judged.says, *judged.advice):
         out.print(line)
     _print_evaluation(evaluation)
-    for sentence in paid_words(evaluation):
-        out.print(sentence)
 
 
 def _print_evaluation(evaluation: Evaluation) -> None:

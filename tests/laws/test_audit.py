@@ -111,7 +111,7 @@ def scale_laplace(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
 
 
 GAUSSIAN = {
-    "k-tuples": {"level-1", "level-2", "count", "evaluation", "pipeline, pinned"},
+    "k-tuples": {"level-1", "level-2", "count", "pipeline, pinned"},
     "k-tuples, no fabrication": {"level-1", "level-2", "pipeline, pinned"},
     "marginals": {"one-way", "marginals", "selection", "pipeline, pinned"},
     "marginals, private": {"one-way", "marginals", "pipeline, pinned"},

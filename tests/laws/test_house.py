@@ -28,7 +28,7 @@ PUBLIC = [path for path in PRODUCT if path.parent.name == "front" or path.name =
 # Rooms of the library and stages, in whose files no seeded generator may be.
 SEES_PRIVATE_ROWS = {
     *("base", "sources", "drafts", "prepare", "columns", "counts", "draws", "mechanisms", "ledger", "checkpoints"),
-    *("validate", "preprocess", "encode", "budget", "aggregate", "paid", "internal"),
+    *("validate", "preprocess", "encode", "budget", "aggregate", "internal"),
 }
 # The graphical model is in `counts`, which asks it how large it would be, and reads noisy counts alone.
 FITS_NOISY_COUNTS = {"graphical": {"counts"}}

@@ -162,13 +162,8 @@ class _Audit:
             yield findings.epsilon_finding(f"all {title} noise", joint.hits, sum(draw.epsilon for draw, _ in events))
 
     def together(self) -> Iterator[Finding]:
-        """The paid evaluation, all Gaussian noise together, and the pipeline as it is."""
+        """All Gaussian noise together, and the pipeline as it is."""
         configuration, plan, effort = self.configuration, self.plan, self.effort
-        paid = configuration.evaluate.paid
-        if paid is not None:
-            draw = plan.draw(DrawKind.EVALUATION)
-            scores = marginals.evaluation_scores(draw, paid.length, configuration.stability, effort.trials_of(draw))
-            yield self._summed(draw, scores)
         if pure_noise(plan.draws) is not None:
             return
         if len(self.parts) > 1:

@@ -26,7 +26,7 @@ from marginweave.publish.reader import PublishedRelease, RecordCodes, ShownRecor
 from marginweave.publish.synthetic import missing_words
 from marginweave.publish.tables import ROW_GROUP
 from marginweave.publish.templates import render
-from marginweave.publish.wording import paid_words, reader_warnings
+from marginweave.publish.wording import reader_warnings
 from marginweave.released.evaluation import Evaluation, InternalEvaluation, RecordAgreement
 from marginweave.released.statement import MarginalStatement, Mechanism
 from marginweave.released.verdict import SetVerdict
@@ -110,7 +110,6 @@ def render_report(
         shown=shown,
         evaluation=evaluation,
         internal=internal,
-        paid=paid_words(evaluation),
         warnings=reader_warnings(
             published.configuration, aggregates, statement.mechanisms, statement.not_measured or ()
         ),

@@ -12,7 +12,6 @@ from pydantic import Field
 
 from marginweave.released.contract import Described, ReleasedFile, contract, optional
 from marginweave.released.numbers import ExactSummary, NumberSummary
-from marginweave.released.paid import PaidEvaluation
 from marginweave.released.verdict import Verdict, VerdictSummary
 
 Matrix = tuple[tuple[float | None, ...], ...]
@@ -163,10 +162,6 @@ class Evaluation(ReleasedFile, RecordAgreement):
     bounds: DistanceBounds = Field(description="How far the records can be from the counts without noise.")
     model: tuple[ErrorParts, ...] | None = optional("Distance by length, of the model and of its records.")
     numbers: tuple[NumberSummary, ...] | None = optional("Means and quantiles of the number columns, if there are any.")
-    paid: PaidEvaluation | None = Field(
-        default=None,
-        description="The comparison that was bought, if any; null where it was bought for other records than these.",
-    )
 
     @property
     def summary(self) -> VerdictSummary:

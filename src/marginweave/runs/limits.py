@@ -54,7 +54,6 @@ def check_size(configuration: Configuration) -> None:
         part.counts()
     if forbidden:
         Repair(configuration, [attribute.labels for attribute in configuration.attributes])
-    _check_paid(configuration)
     _check_noise(configuration, shared)
 
 
@@ -106,10 +105,9 @@ def _check_noise(configuration: Configuration, shared: Mapping[DrawKind, int]) -
             equal = draw.noise_multiplier * math.sqrt(shared[draw.kind])
             sigmas.append(marginal_sigma(equal, configuration.stability))
         if max(sigmas, default=0) > MAX_SIGMA:
-            evaluates = draw.kind is DrawKind.EVALUATION
             raise InputError(
                 f"the noise of {draw} may have a standard deviation above {MAX_SIGMA}; raise privacy.epsilon, or use fewer "
-                f"columns, {'a larger evaluate.paid.share' if evaluates else instead}, or fewer records a subject"
+                f"columns, {instead}, or fewer records a subject"
             )
 
 
@@ -142,18 +140,6 @@ def _batch_cells(adaptive: AdaptiveCliques, sizes: tuple[int, ...]) -> int:
             "attributes a marginal, or fewer columns"
         )
     return adaptive.batch * min(adaptive.max_cells, math.prod(sorted(sizes)[-lengths[-1] :]))
-
-
-def _check_paid(configuration: Configuration) -> None:
-    """Refuse a bought comparison of too many marginals."""
-    paid = configuration.evaluate.paid
-    if paid is None:
-        return
-    number = math.comb(sum(not attribute.is_set for attribute in configuration.attributes), paid.length)
-    if number > _MAX_MARGINALS:
-        raise InputError(
-            f"evaluate.paid.length ({paid.length}) makes {number} marginals, more than {_MAX_MARGINALS}; use a smaller one"
-        )
 
 
 def _check_combinations(configuration: Configuration) -> None:

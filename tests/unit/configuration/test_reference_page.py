@@ -24,7 +24,7 @@ from marginweave.configuration.columns.base import ColumnBase
 from marginweave.configuration.columns.binned import BinSteps, Histogram
 from marginweave.configuration.columns.scales import LogBins, QuantileBins
 from marginweave.configuration.earlier import KnownRelease
-from marginweave.configuration.evaluation import EvaluationSettings, ExpectationSettings, PaidSettings, PublishSettings
+from marginweave.configuration.evaluation import EvaluationSettings, ExpectationSettings, PublishSettings
 from marginweave.configuration.execution import EngineSettings, SourceFile
 from marginweave.configuration.k_tuples import AdaptiveThresholds, AggregateSettings, FixedThresholds
 from marginweave.configuration.known import KnownTable, TotalsFile
@@ -96,7 +96,6 @@ PLACES: list[tuple[str, type[BaseModel]]] = [
     ("pgm.", PgmSynthesis),
     ("expectations.", ExpectationSettings),
     ("evaluate.", EvaluationSettings),
-    ("evaluate.paid.", PaidSettings),
     ("publish.", PublishSettings),
     ("engine.", EngineSettings),
 ]

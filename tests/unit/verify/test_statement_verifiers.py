@@ -37,7 +37,7 @@ HIDDEN = {"type": "category", "domain": "private"}
 TUPLES = {"aggregate": {"method": "k-tuples", "reporting_length": 2}, "synthesize": {"method": "aggregate-seeded"}}
 MARGINALS = {"method": "marginals", "cliques": {"all": 2}}
 KINDS: dict[str, dict[str, Any]] = {
-    "tuples": {**TUPLES, "columns__region": HIDDEN, "evaluate__paid": {"share": 0.1}},
+    "tuples": {**TUPLES, "columns__region": HIDDEN},
     "values": {"aggregate": MARGINALS, "columns__region": HIDDEN, "privacy__accountant": "joint"},
     "quantiles": {
         "aggregate": MARGINALS,
