@@ -90,9 +90,9 @@ $(VENV)/.ready: $(SETUP) | $(BIN)/python
 	@touch $@
 
 $(VENV)/.ready-test: $(SETUP) | $(BIN)/python
-	@$(PIP) --editable '.[attacks,audit,dask,evaluation,examples,test,xlsx]'
+	@$(PIP) --editable '.[audit,dask,examples,test,xlsx]'
 	@touch $@ $(VENV)/.ready
 
 $(VENV)/.ready-lint: $(SETUP) | $(BIN)/python
-	@$(PIP) --editable '.[attacks,audit,dask,evaluation,examples,test,xlsx,lint,docs]'
+	@$(PIP) --editable '.[audit,dask,examples,test,xlsx,lint,docs]'
 	@touch $@ $(VENV)/.ready $(VENV)/.ready-test

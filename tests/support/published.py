@@ -122,9 +122,6 @@ def internal_evaluation(sensitive_records: int = 300) -> InternalEvaluation:
         distances=(),
         k_marginal_score=None,
         sensitive_rules=(),
-        propensity=None,
-        downstream=None,
-        absent=(),
     )
 
 

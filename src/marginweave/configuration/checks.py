@@ -250,14 +250,9 @@ def _unknown(configuration: Sections, name: str) -> ValueError:
 
 
 def check_evaluation(configuration: Sections) -> None:
-    """Refuse a target that cannot be predicted and an order that is not declared; raises ValueError."""
-    settings = configuration.evaluate
+    """Refuse an order that is not declared; raises ValueError."""
     single = [attribute.name for attribute in configuration.attributes if not attribute.is_set]
-    if settings.target is not None and settings.target not in single:
-        raise ValueError(
-            f"evaluate.target ({settings.target!r}) must be a counted column with one value a cell, or a group"
-        )
-    ordered = settings.ordered or ()
+    ordered = configuration.evaluate.ordered or ()
     if len(set(ordered)) < len(ordered):
         raise ValueError("evaluate.ordered names a column twice")
     for name in ordered:

@@ -11,12 +11,10 @@ from marginweave.configuration.values import FrozenModel, Words
 class EvaluationSettings(FrozenModel):
     """`internal` also compares with the sensitive table; the result never leaves `internal/`.
 
-    `target` is a column, or a group, that a classifier predicts from all others in the internal evaluation. `ordered` are
-    categories whose values are declared in their order: rank correlations take them in, beside numbers and dates.
+    `ordered` are categories whose values are declared in their order: rank correlations take them in, beside numbers and dates.
     """
 
     internal: bool = False
-    target: str | None = None
     ordered: Texts | None = None
 
 

@@ -10,6 +10,7 @@ from marginweave.base.errors import InputError
 
 GONE_KEYS: Mapping[str, str] = MappingProxyType(
     {
+        "evaluate.target": "leave it out; scripts over synthetic.csv can train what they like",
         "evaluate.paid": "leave it out; `marginweave evaluate RUN --internal` compares a finished release with its table",
     }
 )
