@@ -242,7 +242,6 @@ def _chosen(
         scores,
         draw,
         configuration.stability,
-        selection.synthesizable(configuration, sizes, ()),
         finer=finer,
     )
     return cliques, float(shift_score(on_grid, absent, present - absent, noise.sigma)[0])

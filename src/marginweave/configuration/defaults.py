@@ -47,7 +47,7 @@ _MOST_ROUNDS, _LEAST_ROUNDS, _ROUNDS_TIMES_NOISE = 16, 4, 60
 
 _SHARES = ("one_way_share", "selection_share")
 
-NEEDED: Mapping[str, str] = {"aggregate-seeded": "k-tuples", "pgm": "marginals"}
+NEEDED: Mapping[str, str] = {"aggregate-seeded": "k-tuples"}
 """The counts that a synthesis needs which works on one kind only."""
 
 
@@ -188,8 +188,7 @@ def automatic_aggregate(configuration: Sections) -> Counting:
 
 def is_decided_by_noise(configuration: Sections) -> bool:
     """Whether `pair_noise` has a part in what `auto` counts: not where only one thing can be counted, nor of one column."""
-    fixed = NEEDED.get(configuration.synthesize.method) == "marginals" or configuration.privacy.accountant == "sds"
-    return not fixed and configuration.distinct > 1
+    return configuration.privacy.accountant != "sds" and configuration.distinct > 1
 
 
 def counts_words(aggregate: Counting, attributes: int) -> str:

@@ -11,6 +11,7 @@ from marginweave.base.errors import InputError
 GONE_KEYS: Mapping[str, str] = MappingProxyType(
     {
         "evaluate.target": "leave it out; scripts over synthetic.csv can train what they like",
+        "synthesize.method: pgm": "write method: mixture, which makes records of the same counts",
         "evaluate.paid": "leave it out; `marginweave evaluate RUN --internal` compares a finished release with its table",
     }
 )

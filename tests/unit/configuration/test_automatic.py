@@ -155,7 +155,6 @@ COUNTED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         },
     ),
     ("records made of k-tuples", {"privacy__epsilon": 0.06, "synthesize__method": "aggregate-seeded"}, TUPLES),
-    ("records made of marginals", {"synthesize__method": "pgm"}, MARGINALS),
     ("SDS's accounting", {"privacy__epsilon": 0.06, "privacy__accountant": "sds"}, TUPLES),
     (
         "a unit of several rows",

@@ -42,7 +42,7 @@ from marginweave.configuration.rules.computed import DeterminedColumn, Differenc
 from marginweave.configuration.rules.conditions import Condition
 from marginweave.configuration.rules.levels import LevelColumn
 from marginweave.configuration.rules.structure import AppliesRule, AtMostRule, GroupedColumns, OrderedColumns, Structure
-from marginweave.configuration.synthesis import GumSynthesis, MixtureSynthesis, PgmSynthesis, SynthesisSettings
+from marginweave.configuration.synthesis import GumSynthesis, MixtureSynthesis, SynthesisSettings
 from marginweave.configuration.yaml_source import parse_yaml
 from tests.support.configurations import raw
 
@@ -93,7 +93,6 @@ PLACES: list[tuple[str, type[BaseModel]]] = [
     ("synthesize.", SynthesisSettings),
     ("gum.", GumSynthesis),
     ("mixture.", MixtureSynthesis),
-    ("pgm.", PgmSynthesis),
     ("expectations.", ExpectationSettings),
     ("evaluate.", EvaluationSettings),
     ("publish.", PublishSettings),
