@@ -8,9 +8,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.audit.findings import Hits, TrialScores, event_scores, noise_scores, separation, shift_score
-from marginweave.audit.made_up import MadeUpRelease
-from marginweave.audit.tuples import TEST_DELTA
 from marginweave.base.arrays import Counts, Flags, Floats, Integers
 from marginweave.base.budget import Stability
 from marginweave.configuration.marginals import AdaptiveCliques, MarginalSettings
@@ -25,6 +22,9 @@ from marginweave.measurements.plan import BudgetPlan, DrawKind, PlannedDraw
 from marginweave.measurements.tables import Clique, Measurement
 from marginweave.mechanisms.gaussian import select_candidate
 from marginweave.mechanisms.randomness import fresh_bits
+from tests.audit.findings import Hits, TrialScores, event_scores, noise_scores, separation, shift_score
+from tests.audit.made_up import MadeUpRelease
+from tests.audit.tuples import TEST_DELTA
 
 Table = list[NDArray[np.uint8]]
 # Made-up domains, no two of a size; Laplace noise is drawn slowly.
