@@ -31,7 +31,6 @@ for _command in _COMMANDS:
     app.command(cls=LocalCommand)(_command)
 for _command in (audit.verify, audit.anchor, audit.export, audit.expire, audit.reconcile):
     ledger.app.command(cls=LocalCommand)(_command)
-ledger.app.add_typer(audit.keys, name="key")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(server.app, name="server")
 

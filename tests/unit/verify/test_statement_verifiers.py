@@ -23,7 +23,7 @@ from marginweave.base.errors import AuditError
 from marginweave.base.formats import LAST_READER
 from marginweave.ledger import Ledger, ledger_location
 from marginweave.ledger.audit import AuditedLedger, audit_ledger
-from marginweave.ledger.keys import Keyring, load_key
+from marginweave.ledger.keys import LedgerKey, load_key
 from marginweave.verify import bundle
 from marginweave.verify.bundle import _row_hash, verify
 from marginweave.verify.bundle_accounting import Fault
@@ -80,7 +80,7 @@ class Made:
     run: Path
     bundle: Path
     audited: AuditedLedger
-    keys: Keyring
+    keys: LedgerKey
     record: ReleaseRecord
 
     @property
