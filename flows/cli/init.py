@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -45,7 +44,6 @@ _Public = Annotated[str | None, typer.Option(help="With --from-dpsyn: where the 
 _Dictionary = Annotated[
     Path | None, typer.Option(help="A data dictionary, .csv or .json: codes, labels and descriptions of columns.")
 ]
-_Ask = Annotated[bool, typer.Option("--ask", help="Ask in the terminal what the draft would leave to be confirmed.")]
 
 
 def init(  # noqa: PLR0913, PLR0917 - each one an option
@@ -59,7 +57,6 @@ def init(  # noqa: PLR0913, PLR0917 - each one an option
     source: _Source = None,
     public: _Public = None,
     dictionary: _Dictionary = None,
-    ask: _Ask = False,
     home: Home = Path(),
 ) -> None:
     """Draft a configuration. What was read from data is marked; `run` refuses it until each line is confirmed or private.
@@ -67,10 +64,8 @@ def init(  # noqa: PLR0913, PLR0917 - each one an option
     Example: `marginweave init visits.csv`, or `marginweave init --from-dpsyn parameters.json --source drug_deaths.csv`
     """
     given = {"--datatypes": datatypes, "--data": data, "--source": source, "--public": public}
-    if from_dpsyn is not None and (ask or dictionary is not None):
-        raise InputError(f"{'--ask' if ask else '--dictionary'} has no place with --from-dpsyn")
-    if ask and not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise InputError("--ask needs a terminal. Without it, each question is in the draft as confirm: true")
+    if from_dpsyn is not None and dictionary is not None:
+        raise InputError("--dictionary has no place with --from-dpsyn")
     misplaced = next((option for option, value in given.items() if value is not None), None)
     if from_dpsyn is None and misplaced is not None:
         raise InputError(f"{misplaced} has no place without --from-dpsyn")
@@ -83,7 +78,8 @@ def init(  # noqa: PLR0913, PLR0917 - each one an option
     form = _form(named, target, encoding, delimiter)
     if from_dpsyn is None:
         text = _draft(named, form, target, home, encoding=encoding is None, dictionary=dictionary)
-        _write(target, text, ask=ask)
+        _write_new(target, text)
+        _tell_next(target, text)
     else:
         _convert(from_dpsyn, datatypes, data, form, public, target)
 
@@ -121,19 +117,6 @@ def _draft(source: str, form: SourceFile, target: Path, home: Path, *, encoding:
     record_look(home, "init", drafted["dataset"], source, canonical_written(drafted))
     out.print(f"Read {source} with {describe(source, found)}; if that is wrong, correct `source` in the draft")
     return text
-
-
-def _write(target: Path, text: str, *, ask: bool) -> None:
-    """Write the draft, with the answers to its questions; where the steward stops, with those that were given."""
-    try:
-        if ask:
-            from .ask import answered
-
-            for changed in answered(text, target.parent):
-                text = changed
-    finally:
-        _write_new(target, text)
-        _tell_next(target, text)
 
 
 def _tell_next(target: Path, text: str) -> None:
