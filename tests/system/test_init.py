@@ -108,40 +108,11 @@ def test_a_file_in_another_form(marginweave: CommandLine) -> None:
         assert "Köln" in text
 
 
-PARAMETERS = {
-    "runs": [{"epsilon": e, "delta": 1e-9, "max_records": 100, "max_records_per_individual": 1} for e in (1.0, 2.0)],
-    "schema": {
-        "sex": {"dtype": "str", "kind": "categorical", "values": ["f", "m"], "codes": [1, 2]},
-        "age": {"dtype": "uint8", "kind": "numeric", "min": 0, "max": 100, "bins": 5},
-    },
-}
-
-
-def test_dpsyn_becomes_one_configuration_a_run(marginweave: CommandLine) -> None:
-    (marginweave.home / "parameters.json").write_text(json.dumps(PARAMETERS))
-    arguments = ("init", "--from-dpsyn", "parameters.json", "--source", "people.csv")
-    result = marginweave(*arguments, "--public", "the challenge's web page")
-    assert result.returncode == 0, result.stderr
-    assert "Converted to people-1.yaml" in result.stdout
-    for i, epsilon in ((1, 1), (2, 2)):
-        planned = marginweave("plan", f"people-{i}.yaml")
-        assert planned.returncode == 0, planned.stderr
-        assert f"epsilon {epsilon}" in planned.stdout
-        assert "marginals" in planned.stdout
-    assert marginweave(*arguments).returncode == 2  # they exist
-    assert marginweave(*arguments, "--output", "unconfirmed.yaml").returncode == 0
-    assert "waits for confirmation" in marginweave("plan", "unconfirmed-1.yaml").stderr
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["init"], "FILE is required"),
+        (["init"], "FILE"),
         (["init", "absent.csv"], "does not exist"),
-        (["init", "visits.csv", "--source", "x.csv"], "--source has no place without --from-dpsyn"),
-        (["init", "visits.csv", "--from-dpsyn", "p.json"], "FILE has no place with --from-dpsyn"),
-        (["init", "--from-dpsyn", "p.json"], "--source is required with --from-dpsyn"),
-        (["init", "--from-dpsyn", "p.json", "--source", "x.csv"], "parameters.json (p.json) does not exist"),
         (["init", "visits.csv", "--encoding", "utf-7"], "--encoding must be utf-8, utf-16, latin-1 or windows-1252"),
         (["init", "visits.csv", "--delimiter", ":"], "--delimiter must be comma, semicolon, tab or pipe"),
         (["init", "visits.csv", "--output", "no/where.yaml"], "no is not a folder"),
