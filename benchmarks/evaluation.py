@@ -1,7 +1,7 @@
 """Seconds and memory of the evaluation, 1,000,000 x 14 records, all 364 triples: python -m benchmarks.evaluation.
 
 Two tables of unequal domains. The yardstick of the same process is a groupby of pandas over a few triples of both tables,
-multiplied up to all of them; the budget is 30 s on two cores and 1 GB. Classifiers are apart: they see a sample.
+multiplied up to all of them; the budget is 30 s on two cores and 1 GB.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import pandas as pd
 from marginweave.evaluate.agreement import bucket_sums, combination_sums, known_distance, total_variation
 from marginweave.evaluate.association import association
 from marginweave.evaluate.cells import Cells, Comparison, Records
-from marginweave.evaluate.classifiers import propensity
 from marginweave.evaluate.metrics import evaluate_internal
 from marginweave.measurements.combinations import Domain
 
@@ -80,8 +79,6 @@ def main() -> None:
     grown = (peak() - before) / 1024
     evaluate_internal(*tables, domain)
     evaluated = time.perf_counter()
-    propensity(*tables, domain.sizes)
-    told = time.perf_counter()
     whole = peak() / 1024
     unit = pandas_seconds(tables)
     rows = {
@@ -89,7 +86,6 @@ def main() -> None:
         "count and compare them": compared - counted,
         "association of pairs": associated - compared,
         "whole evaluation": evaluated - associated,
-        "of it, propensity": told - evaluated,
         "pandas: count 364 triples": unit,
     }
     for name, seconds in rows.items():

@@ -11,17 +11,6 @@ from marginweave.runs.request import ledger_file_of, original_request
 from marginweave.sources.parts import find_from
 
 
-def attack_release(home: Path, run: str, source: str | None, holdout: Path) -> Path:
-    """Attack a finished release's records; returns the path of the report on it, never a number of it.
-
-    Raises:
-        InputError: as `attack_internally`, or no finished run.
-    """
-    from marginweave.evaluate.internal import attack_internally
-
-    return attack_internally(_reference(home, run, source), holdout)
-
-
 def evaluate_internally(home: Path, run: str, source: str | None) -> Path:
     """Compare a finished release with the sensitive table; returns the path of the report on it, never a number of it.
 

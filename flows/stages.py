@@ -1,7 +1,7 @@
 """The stages of a release, in order: what the Prefect flow runs, and what a process runs without Prefect.
 
 Read from top to bottom, `_run_in_order` is the way of the data: private stages, the draws of noise, then post-processing that
-is given no private file; but for a comparison with the data where one is bought, a draw like the others.
+is given no private file.
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ from ..tasks.encode import encode
 from ..tasks.evaluate import evaluate
 from ..tasks.internal import compare_internally
 from ..tasks.normalize import normalize_counts
-from ..tasks.paid import buy_evaluation
 from ..tasks.preprocess import preprocess, release_bounds
 from ..tasks.publish import publish, report_internally
 from ..tasks.stage import quiet, stage_of
@@ -107,9 +106,9 @@ def _run_in_order(private: RunReference, wrap: Wrap) -> None:
     configuration = private.configuration
     plan = with_terms(configuration, plan_budget(configuration))
     stages = _counting_stages(configuration, plan)
-    bought, paid = bool(configuration.bought_before), configuration.evaluate.paid is not None
+    bought = bool(configuration.bought_before)
     fits = isinstance(configuration.synthesize, MixtureSynthesis)
-    count = _ALWAYS + bought + fits + paid + len(stages)
+    count = _ALWAYS + bought + fits + len(stages)
     book = Bookkeeper(private.folder, stages=count, wrap=wrap)
 
     validated = book.stage("validate", validate, private)
@@ -131,8 +130,6 @@ def _run_in_order(private: RunReference, wrap: Wrap) -> None:
     synthesized = book.stage("synthesize", synthesize, public, normalized, parts.get("fit"))
     decoded = book.stage("decode", decode, public, synthesized, normalized, private.suites[1])
     parts |= {"synthesize": synthesized, "decode": decoded}
-    if paid:  # the last draw, of rows against records that are fixed
-        parts["paid"] = book.stage("buy evaluation", buy_evaluation, private, encoded, synthesized, normalized)
     parts["evaluate"] = book.stage("evaluate", evaluate, public, parts)
     return_unused_draws(private)
     staged = staged_release(private.folder, private.lease)

@@ -16,7 +16,6 @@ from marginweave.evaluate.bounds import combination_bounds, dependent_pairs, mar
 from marginweave.evaluate.cells import Records
 from marginweave.evaluate.metrics import evaluate_release
 from marginweave.evaluate.numbers import NumberTallies, number_summaries
-from marginweave.evaluate.paid import bought
 from marginweave.evaluate.rules import add_rules, broken_rules
 from marginweave.evaluate.verdict import merged_shares, release_verdict
 from marginweave.measurements.combinations import Aggregates
@@ -37,15 +36,15 @@ _RELEASED = (
 _MEASURED = _DISTANCE.format(cells="all cells, missing as a value,", counts="those of the rows as prepared")
 
 
-_INPUTS = ("synthesize", "normalize", "decode", "collect", "paid", "fit")
+_INPUTS = ("synthesize", "normalize", "decode", "collect", "fit")
 
 
 @stage("evaluate")
 def evaluate(reference: DerivedReference, parts: dict[str, StageResult]) -> StageResult:
     """How well the synthetic records keep the released counts and the rules, and how far from the sensitive ones they can be.
 
-    `parts` has the results of `collect`, `normalize`, `synthesize` and `decode`; of `paid`, what was bought of the distance
-    from the rows, if anything; and of `fit`, where there is a model: its error is listed apart from that of the records.
+    `parts` has the results of `collect`, `normalize`, `synthesize` and `decode`; and of `fit`, where there is a model: its
+    error is listed apart from that of the records.
     DP: post-processing.
     """
     synthesized = parts["synthesize"]
@@ -69,8 +68,6 @@ def evaluate(reference: DerivedReference, parts: dict[str, StageResult]) -> Stag
             model = unpack_mixture(reference.load(fitted)).conditioned()
             spread = None if compression is None else Spread.of(compression)
             more["model"] = error_parts(records, counts, model, spread)
-        if (paid := parts.get("paid")) is not None:
-            more["paid"] = bought(reference, paid, synthesized, counts.record_count)
         bounds = _bounds(drawn, records, configuration)
         merged = {} if compression is None else merged_shares(compression, counts.domain.names)
         # The verdict is on what is known, earlier releases included; bounds are of the counts as drawn.

@@ -50,13 +50,11 @@ def compare_internally(reference: RunReference) -> None:
     records, broken_made = published_records(place, configuration, numbers[1])
     real, made = over_one_domain(sensitive, records)
     names = tuple(attribute.name for attribute in configuration.attributes)
-    target = configuration.evaluate.target
     evaluation = evaluate_internal(
         real.codes,
         made.codes,
         Domain(names=names, labels=real.labels),
         ordered=configuration.ordered,
-        target=None if target is None else names.index(target),
         rules=broken_made,
         sensitive_rules=broken,
     )

@@ -31,7 +31,7 @@ MORE_EXAMPLES = {"long": 10, "faults": 4}
 
 # Files that take minutes begin first, so that no worker is left alone with one at the end: that of the faults is the longest,
 # and works where system tests wait.
-FOLDERS = ("faults", "system", "laws", "unit")
+FOLDERS = ("faults", "system", "audit", "laws", "unit")
 TESTS = Path(__file__).parent
 
 

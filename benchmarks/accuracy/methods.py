@@ -12,7 +12,6 @@ from benchmarks.accuracy.tables import delta, is_known, table
 from marginweave.base.errors import InputError
 from marginweave.configuration.load import parse_configuration
 from marginweave.configuration.release import Configuration
-from marginweave.counts.graphical import check_installed
 
 Settings = Mapping[str, Any]
 
@@ -31,7 +30,6 @@ OURS: dict[str, Settings] = {
     "triples-mixture": {"aggregate": {**_MARGINALS, "cliques": {"all": 3}}, "synthesize": _MIXTURE},
     "tuples-3-mixture": {"aggregate": {"method": "k-tuples", "reporting_length": 3}, "synthesize": _MIXTURE},
     "adaptive-mixture": {"aggregate": {**_MARGINALS, "cliques": "adaptive"}, "synthesize": _MIXTURE},
-    "marginals-pgm": {"aggregate": _MARGINALS, "synthesize": {"method": "pgm"}},
 }
 INDEPENDENT, DEFAULT, DPSYN, SUBSAMPLE, ROWS = "independent", "default", "dpsyn", "subsample", "rows"
 # What other benchmarks have beside them: the settings of DPSyn's papers; and, as yardsticks, a share of the rows themselves.
@@ -86,11 +84,9 @@ def configuration(cell: Cell, source: str) -> dict[str, Any]:
 
 @cache
 def refusal(method: str, name: str, epsilon: float) -> str:
-    """What the configuration model has against a method of ours on a table, or an extra it lacks; empty if nothing."""
+    """What the configuration model has against a method of ours on a table; empty if nothing."""
     try:
-        made = parse_configuration(configuration(Cell(table=name, epsilon=epsilon, method=method, seed=0), "table.csv"))
-        if made.synthesize.method == "pgm":
-            check_installed()
+        parse_configuration(configuration(Cell(table=name, epsilon=epsilon, method=method, seed=0), "table.csv"))
     except InputError as error:
         return str(error)
     return ""

@@ -23,7 +23,7 @@ app = typer.Typer(
     name="marginweave", no_args_is_help=True, pretty_exceptions_enable=False, cls=Commands, rich_markup_mode="markdown"
 )
 _COMMANDS: tuple[Callable[..., None], ...] = (
-    *(run.run, run.resume, run.serve, run.supervise, example.example, init.init, check.check, plan.plan, plan.audit),
+    *(run.run, run.resume, run.serve, run.supervise, example.example, init.init, check.check, plan.plan),
     *(released.synthesize, released.evaluate, released.report, released.approve, released.reject),
     *(query.query, query.table, released.publish, released.handover, run.runs, run.purge, audit.overview),
 )
@@ -31,7 +31,6 @@ for _command in _COMMANDS:
     app.command(cls=LocalCommand)(_command)
 for _command in (audit.verify, audit.anchor, audit.export, audit.expire, audit.reconcile):
     ledger.app.command(cls=LocalCommand)(_command)
-ledger.app.add_typer(audit.keys, name="key")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(server.app, name="server")
 

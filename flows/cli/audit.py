@@ -18,13 +18,11 @@ from marginweave.base.errors import AuditError, BudgetError, InputError
 from marginweave.runs.home import home_directory
 
 from . import console
-from .console import Example, Home, Reason, out
+from .console import Example, Home, out
 
 if TYPE_CHECKING:
     from marginweave.ledger import LedgerLocation
-    from marginweave.ledger.keys import Keyring
-
-keys = typer.Typer(help="The key that seals the ledger.", no_args_is_help=True, rich_markup_mode="markdown")
+    from marginweave.ledger.keys import LedgerKey
 
 
 def verify(
@@ -46,10 +44,10 @@ def verify(
     location = console.location_of(example, home)
     noted = nullcontext() if example else verification_noted(home, location)
     expected = None if anchor is None else Anchor.from_json(_content(anchor))
-    ring, missing = _keys_if_any(location)
+    key, missing = _key_if_any(location)
     with noted:
-        audited = audit_ledger(location, ring, expected)
-        files = audit_files(home, audited, ring, example=example)
+        audited = audit_ledger(location, key, expected)
+        files = audit_files(home, audited, key, example=example)
         rows = len(audited.rows)
         if audited.unchecked:
             raise AuditError(
@@ -112,7 +110,7 @@ def export(
     from marginweave.publish.statement import ASSUMPTIONS
 
     location = console.location_of(example, home)
-    audited = audit_ledger(location, _keys_if_any(location)[0])
+    audited = audit_ledger(location, _key_if_any(location)[0])
     if dataset is not None:
         account_in(audited.accounts, dataset)
     with at_place(to, "written"):
@@ -130,22 +128,9 @@ def export(
         replace_file(place, (json.dumps(entry, indent=2, ensure_ascii=False) + "\n").encode())
     out.print(f"{len(rows)} event(s) and {len(published)} published release(s) written to {to}")
     if audited.unchecked:
-        out.print(f"The seals of {audited.unchecked} row(s) could not be checked: a key is missing")
+        out.print(f"The seals of {audited.unchecked} row(s) could not be checked: the key is missing")
     if len(own) > len(published):
         out.print(f"{len(own) - len(published)} release(s) not published: among the events alone")
-
-
-@keys.command("rotate", cls=console.LocalCommand)
-def rotate(reason: Reason, example: Example = False, home: Home = Path()) -> None:
-    """Seal new rows with a new key; the old keys stay, and verify the old rows.
-
-    Where the key comes from `MARGINWEAVE_LEDGER_KEY`, add the new one at its end first, after a comma.
-
-    Example: `marginweave ledger key rotate --reason "yearly"`
-    """
-    name = console.ledger_to_change(example, home).keys.rotate(reason, actor=getpass.getuser())
-    out.print(f"New rows are sealed with key {name}")
-    out.print("Back up the ledger's keys. Without them you cannot make further releases")
 
 
 def expire(
@@ -247,14 +232,14 @@ def reconcile(
         )
 
 
-def _keys_if_any(location: LedgerLocation) -> tuple[Keyring, str]:
-    """The keys, or an empty ring; and why a seal cannot be checked then."""
-    from marginweave.ledger.keys import Keyring, load_key
+def _key_if_any(location: LedgerLocation) -> tuple[LedgerKey, str]:
+    """The key, or one without its secret, and why no seal can be checked then."""
+    from marginweave.ledger.keys import LedgerKey, load_key
 
     try:
-        return load_key(location, os.environ), "a key is missing from the ring"
+        return load_key(location, os.environ), ""
     except BudgetError as error:
-        return Keyring(()), str(error)
+        return LedgerKey(), str(error)
 
 
 def _content(place: Path) -> bytes:

@@ -1,10 +1,9 @@
-"""`marginweave init`: the draft of a configuration, from a table or from the files of DPSyn."""
+"""`marginweave init`: the draft of a configuration, from a look at a table."""
 
 from __future__ import annotations
 
 import os
 import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from marginweave.configuration.execution import SourceFile
 
 _File = Annotated[
-    str | None,
+    str,
     typer.Argument(metavar="FILE", help="The table to look at: CSV, XLSX, Parquet, Arrow, or a folder of parts."),
 ]
 _Output = Annotated[Path | None, typer.Option(help="Where the draft goes; FILE's name with .yaml if not given.")]
@@ -31,61 +30,29 @@ _Encoding = Annotated[
 _Delimiter = Annotated[
     str | None, typer.Option(help="Between two fields, recognised if not given: comma, semicolon, tab, pipe.")
 ]
-_Parameters = Annotated[
-    Path | None, typer.Option(help="DPSyn's parameters.json, to convert instead of looking at data.")
-]
-_Datatypes = Annotated[Path | None, typer.Option(help="DPSyn's column_datatypes.json.")]
-_Data = Annotated[Path | None, typer.Option(help="DPSyn's data.yaml.")]
-_Source = Annotated[
-    str | None, typer.Option(help="With --from-dpsyn: the table that the configuration names; not read.")
-]
-_Public = Annotated[str | None, typer.Option(help="With --from-dpsyn: where the domains in its files are published.")]
-
-
 _Dictionary = Annotated[
     Path | None, typer.Option(help="A data dictionary, .csv or .json: codes, labels and descriptions of columns.")
 ]
-_Ask = Annotated[bool, typer.Option("--ask", help="Ask in the terminal what the draft would leave to be confirmed.")]
 
 
-def init(  # noqa: PLR0913, PLR0917 - each one an option
-    file: _File = None,
+def init(
+    file: _File,
+    *,
     output: _Output = None,
     encoding: _Encoding = None,
     delimiter: _Delimiter = None,
-    from_dpsyn: _Parameters = None,
-    datatypes: _Datatypes = None,
-    data: _Data = None,
-    source: _Source = None,
-    public: _Public = None,
     dictionary: _Dictionary = None,
-    ask: _Ask = False,
     home: Home = Path(),
 ) -> None:
     """Draft a configuration. What was read from data is marked; `run` refuses it until each line is confirmed or private.
 
-    Example: `marginweave init visits.csv`, or `marginweave init --from-dpsyn parameters.json --source drug_deaths.csv`
+    Example: `marginweave init visits.csv`
     """
-    given = {"--datatypes": datatypes, "--data": data, "--source": source, "--public": public}
-    if from_dpsyn is not None and (ask or dictionary is not None):
-        raise InputError(f"{'--ask' if ask else '--dictionary'} has no place with --from-dpsyn")
-    if ask and not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise InputError("--ask needs a terminal. Without it, each question is in the draft as confirm: true")
-    misplaced = next((option for option, value in given.items() if value is not None), None)
-    if from_dpsyn is None and misplaced is not None:
-        raise InputError(f"{misplaced} has no place without --from-dpsyn")
-    if from_dpsyn is not None and file:
-        raise InputError("FILE has no place with --from-dpsyn, which reads no data: name it with --source")
-    named = file if from_dpsyn is None else source
-    if not named:
-        raise InputError("FILE is required" if from_dpsyn is None else "--source is required with --from-dpsyn")
-    target = output or Path(f"{Path(named).name.partition('.')[0] or 'draft'}.yaml")
-    form = _form(named, target, encoding, delimiter)
-    if from_dpsyn is None:
-        text = _draft(named, form, target, home, encoding=encoding is None, dictionary=dictionary)
-        _write(target, text, ask=ask)
-    else:
-        _convert(from_dpsyn, datatypes, data, form, public, target)
+    target = output or Path(f"{Path(file).name.partition('.')[0] or 'draft'}.yaml")
+    form = _form(file, target, encoding, delimiter)
+    text = _draft(file, form, target, home, encoding=encoding is None, dictionary=dictionary)
+    _write_new(target, text)
+    _tell_next(target, text)
 
 
 def _form(named: str, target: Path, encoding: str | None, delimiter: str | None) -> SourceFile:
@@ -123,19 +90,6 @@ def _draft(source: str, form: SourceFile, target: Path, home: Path, *, encoding:
     return text
 
 
-def _write(target: Path, text: str, *, ask: bool) -> None:
-    """Write the draft, with the answers to its questions; where the steward stops, with those that were given."""
-    try:
-        if ask:
-            from .ask import answered
-
-            for changed in answered(text, target.parent):
-                text = changed
-    finally:
-        _write_new(target, text)
-        _tell_next(target, text)
-
-
 def _tell_next(target: Path, text: str) -> None:
     """The way from the draft to a release, as commands that can be typed."""
     from marginweave.configuration.yaml_source import parse_yaml
@@ -156,23 +110,6 @@ def _tell_next(target: Path, text: str) -> None:
     out.print("Next, in this order:")
     for number, step in enumerate([answer, *commands] if waiting else commands, 1):
         out.print(f"  {number}. {step}")
-
-
-def _convert(
-    parameters: Path, datatypes: Path | None, data: Path | None, form: SourceFile, public: str | None, target: Path
-) -> None:
-    from marginweave.drafts.dpsyn import convert_dpsyn
-
-    conversion = convert_dpsyn(parameters, datatypes, data, form, public)
-    texts = conversion.configurations
-    targets = [target.with_stem(f"{target.stem}-{i + 1}") if len(texts) > 1 else target for i in range(len(texts))]
-    for place in targets:
-        _refuse_existing(place)
-    for place, text in zip(targets, texts, strict=True):
-        _write_new(place, text)
-        out.print(f"Converted to {place}")
-    for remark in conversion.remarks:
-        out.print(f"Not converted: {remark}")
 
 
 def _refuse_existing(path: Path) -> None:

@@ -1,22 +1,18 @@
-"""`marginweave plan` and `audit`: what is known of a release without reading the data, and what its mechanisms lose."""
+"""`marginweave plan`: what is known of a release without reading the data."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from marginweave.base.durable import at_place, replace_file
-from marginweave.base.errors import EXIT_FAILED, InputError
+from marginweave.base.errors import InputError
 
 from ..prefect.environment import prepare_environment
-from .console import Home, Json, Source, out, print_json, print_wide, table_of
+from .console import Home, Json, Source, out, print_json
 
 if TYPE_CHECKING:
-    from marginweave.audit.findings import Finding
     from marginweave.forecast.overview import PlannedRelease
     from marginweave.forecast.target import ErrorTarget
     from marginweave.runs.request import Request
@@ -147,63 +143,3 @@ def _compare(one: PlannedRelease, other: PlannedRelease) -> None:
     places = configuration_differences(one.configuration, other.configuration)
     out.print(f"They differ in {', '.join(places)}" if places else "They are the same configuration")
     _print_draws(plans)
-
-
-def audit(
-    config: Annotated[
-        Path | None,
-        typer.Argument(metavar="[CONFIG]", help="Whose parameters are audited [default: examples with power]."),
-    ] = None,
-    to: Annotated[Path, typer.Option(help="The page to write, with a plot.")] = Path("audit.html"),
-    as_json: Json = False,
-) -> None:
-    """Measure what every mechanism and the pipelines lose, on made-up tables; exit 1 where a claim is exceeded.
-
-    Reads no data, writes to no ledger and needs no key. With CONFIG, noise and shares are those of that release; where
-    epsilon is small, little can be measured, and the intervals say so.
-
-    Example: `marginweave audit`, or `marginweave audit census.yaml --to census-audit.html`
-    """
-    from marginweave.audit.findings import refuted
-    from marginweave.audit.suite import audit as audit_configuration
-    from marginweave.audit.suite import examples
-    from marginweave.configuration.load import load_configuration
-    from marginweave.publish.pages import ABOUT, audit_verdict, render_audit
-
-    if to.is_dir() or not to.parent.is_dir():
-        raise InputError(f"--to ({to}) must be a file in a folder that exists")
-    loaded = None if config is None else load_configuration(config)
-    audited = examples() if loaded is None else {loaded.dataset: loaded}
-    if not as_json:
-        out.print(ABOUT)
-    findings = {}
-    for name, configuration in audited.items():
-        findings[name] = list(audit_configuration(configuration))
-        if not as_json:
-            _print_findings(name, findings[name])
-    with at_place(to, "written"):
-        replace_file(to, render_audit(findings))
-    if as_json:
-        tests = {name: [_test(each) for each in found] for name, found in findings.items()}
-        print_json({"verdict": audit_verdict(findings)[1], "page": to, "tests": tests})
-    else:
-        out.print(f"{audit_verdict(findings)[1]} Written to {to}")
-    if any(map(refuted, findings.values())):
-        raise typer.Exit(EXIT_FAILED)
-
-
-def _test(found: Finding) -> dict[str, object]:
-    ends = {end: at if math.isfinite(at) else None for end, at in asdict(found.measured).items()}
-    return {**asdict(found), "measured": ends, "verdict": found.verdict}
-
-
-def _print_findings(name: str, findings: list[Finding]) -> None:
-    from marginweave.publish.pages import VERDICTS
-
-    table = table_of(name, "of", "claim", "measured", "trials", "verdict")
-    for found in findings:
-        interval = f"{found.measured.low:.3f} to {found.measured.high:.3f}"
-        cells = (found.quantity, f"{found.claim:.4g}", interval, f"{found.trials:,}", VERDICTS[found.verdict])
-        table.add_row(found.name, *cells)
-    print_wide(table)
-    out.print("")

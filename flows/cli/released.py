@@ -23,9 +23,6 @@ _Records = Annotated[int | None, typer.Option(min=0, max=10**8, help="How many r
 _Internal = Annotated[
     bool, typer.Option("--internal", help="Compare with the sensitive table; the result stays in internal/.")
 ]
-_Attacks = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Attack the records, with rows of FILE that were in no release.")
-]
 _SHOWN = 8  # changes between two releases
 _By = Annotated[str, typer.Option(help="Who decides; it stays in the ledger.")]
 
@@ -79,7 +76,6 @@ def synthesize(
 def evaluate(
     run_name: RunName,
     internal: _Internal = False,
-    attacks: _Attacks = None,
     as_json: Json = False,
     source: Source = None,
     home: Home = Path(),
@@ -88,19 +84,15 @@ def evaluate(
 
     Example: `marginweave evaluate affairs-1a2b3c4d`
     """
-    from marginweave.publish.wording import paid_words
     from marginweave.runs.published import releasable_evaluation
 
-    from ..internal import attack_release, evaluate_internally
+    from ..internal import evaluate_internally
 
-    if (internal or attacks) and as_json:
+    if internal and as_json:
         raise InputError("--json shows the numbers that may be released; internal ones are in a file only")
-    if internal or attacks is not None:
+    if internal:
         prepare_environment(home)
-        if internal:
-            out.print(f"Not for release: {evaluate_internally(home, run_name, source)}")
-        if attacks is not None:
-            out.print(f"Not for release: {attack_release(home, run_name, source, attacks)}")
+        out.print(f"Not for release: {evaluate_internally(home, run_name, source)}")
         return
     evaluation = releasable_evaluation(home, run_name)
     if as_json:
@@ -110,8 +102,6 @@ def evaluate(
     for line in (f"Verdict: {judged.publication}.", *judged.says, *judged.advice):
         out.print(line)
     _print_evaluation(evaluation)
-    for sentence in paid_words(evaluation):
-        out.print(sentence)
 
 
 def _print_evaluation(evaluation: Evaluation) -> None:

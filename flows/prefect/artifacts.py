@@ -34,7 +34,6 @@ _STAGES = {
     DrawKind.MARGINALS: "larger marginals",
     DrawKind.SELECT: "choices of marginals",
     DrawKind.MEASURE: "chosen marginals",
-    DrawKind.EVALUATION: "bought evaluation",
 }
 
 

@@ -151,6 +151,5 @@ def _cliques(reference: RunReference, sizes: Sequence[int]) -> tuple[Clique, ...
         declared = selection.declared_cliques(settings, attributes, domain)
         return selection.fitting(declared, sizes, selection.most_cells(draw))
     scores = unpack_arrays(draw_once(reference, reference.plan.draw(DrawKind.SCORES))[0])[0]["scores"]
-    fits = selection.synthesizable(reference.configuration, sizes, marginal_rows.drawn_masks(reference))
     stability, finer = reference.configuration.stability, reference.configuration.finer_places
-    return selection.selected_cliques(settings, sizes, scores, draw, stability, fits, finer=finer)
+    return selection.selected_cliques(settings, sizes, scores, draw, stability, finer=finer)

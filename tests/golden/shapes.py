@@ -17,7 +17,7 @@ _HIDDEN = {"type": "category", "domain": "private"}
 _TUPLES = {"method": "k-tuples", "reporting_length": 2}
 _MARGINALS = {"method": "marginals"}
 SHAPES: dict[str, dict[str, Any]] = {
-    "k-tuples": {"aggregate": _TUPLES, "columns__town": _HIDDEN, "evaluate__paid": {"share": 0.1}},
+    "k-tuples": {"aggregate": _TUPLES, "columns__town": _HIDDEN},
     "aggregate-seeded": {
         "aggregate": {**_TUPLES, "reporting_length": 3, "sigma": "long", "thresholds": "progressive"},
         "synthesize": {"method": "aggregate-seeded"},

@@ -184,7 +184,7 @@ def test_no_method_makes_a_record_that_breaks_a_rule(seed: int, sd: float, metho
 @settings(max_examples=4, deadline=None)
 @given(seed=st.integers(0, 10**6), sd=st.sampled_from([0.5, 30.0]))
 def test_every_rule_holds_by_every_method(method: str, seed: int, sd: float) -> None:
-    """Universes, order, zeros, differences, sums and mappings at once; `tests/laws/test_pgm.py` has the method of the extra."""
+    """Universes, order, zeros, differences, sums and mappings at once."""
     check_method(METHODS[method].model_copy(update={"seed": seed}), seed, sd)
 
 

@@ -52,7 +52,6 @@ PLANS: dict[str, dict[str, Any]] = {
     },
     "rounds": {"aggregate": {"method": "marginals", "cliques": {"adaptive": 2}}},
     "laplace": {"aggregate": {"method": "marginals", "cliques": {"all": 2}, "noise": "laplace"}},
-    "paid": {"aggregate": K_TUPLES, "evaluate__paid": {"share": 0.1}},
 }  # fmt: skip
 
 

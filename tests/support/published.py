@@ -13,12 +13,10 @@ from marginweave.answers.codes import Codes as AnswerCodes
 from marginweave.answers.least_squares import LeastSquares
 from marginweave.answers.marginals import MarginalAnswers
 from marginweave.answers.tables import axes_of, noisy_tables
-from marginweave.configuration.evaluation import PaidSettings
 from marginweave.configuration.release import Configuration
 from marginweave.domain.zeros import domain_sizes
 from marginweave.estimate.intervals import marginal_intervals, release_intervals
 from marginweave.estimate.marginals import listed_counts, marginal_counts, normalize_marginals
-from marginweave.evaluate.paid import paid_evaluation
 from marginweave.measurements.combinations import Aggregates, Domain, Level, LevelNoise
 from marginweave.measurements.plan import BudgetPlan
 from marginweave.planning.split import plan_budget
@@ -110,7 +108,6 @@ MORE: dict[str, Any] = {
         ),
     ),
     "rules": (BrokenRule(rule="structural zeros", subject="", records=17, share=0.1),),
-    "paid": paid_evaluation(30, 4.0, 300, PaidSettings(share=0.05, length=2), 6),
 }
 FULL = EVALUATION.model_copy(update=MORE)
 """An evaluation of which every section has numbers."""
@@ -125,9 +122,6 @@ def internal_evaluation(sensitive_records: int = 300) -> InternalEvaluation:
         distances=(),
         k_marginal_score=None,
         sensitive_rules=(),
-        propensity=None,
-        downstream=None,
-        absent=(),
     )
 
 

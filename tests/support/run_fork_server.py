@@ -49,7 +49,6 @@ from marginweave.released.program import Program
 from marginweave.runs import continuity
 from marginweave.runs.lookup import decide
 from marginweave.tasks import budget as budget_stage
-from marginweave.tasks import paid
 from marginweave.tasks import preprocess as preprocess_stage
 from marginweave.tasks import publish as publish_stage
 from marginweave.tasks.aggregate import combinations as aggregate
@@ -66,7 +65,7 @@ STAGES = (
     "validate", "preprocess", "release_bounds", "encode", "reserve_budget", "count_records", "aggregate_level", "collect_draws",
     "discover_values", "measure_one_way", "score_pairs", "measure_larger", "collect_marginals",
     "count_candidates", "measure_round",
-    "normalize_counts", "fit_model", "synthesize", "decode", "buy_evaluation", "evaluate", "publish",
+    "normalize_counts", "fit_model", "synthesize", "decode", "evaluate", "publish",
 )  # fmt: skip
 FIGURES = ("association_figure", "distribution_figure", "error_figure", "worst_marginals_figure")
 LEASE = re.compile(r"\.[0-9a-f]{32}")
@@ -100,7 +99,6 @@ POINTS: dict[str, tuple[Any, str]] = {
     "draw marginals": (marginal_rows, "measure_marginals"),
     "draw scores": (selection, "measure_indif"),
     "draw pick": (adaptive, "select_candidate"),
-    "draw evaluation": (paid, "add_noise"),
     "words": (DrawBits, "words"),
     "Laplace noise": (laplace, "draw_laplace_noise"),
     "reconcile": (budget_stage, "reconcile"),

@@ -19,7 +19,6 @@ SHAPES: dict[str, dict[str, Any]] = {
         "aggregate": {"method": "marginals", "cliques": {"all": 2}, "noise": "laplace"},
     },
     "rounds": {"aggregate__method": "marginals", "aggregate__cliques": {"adaptive": 2, "rounds": 3, "batch": 2}},
-    "bought evaluation": {"aggregate__reporting_length": 2, "evaluate__paid": {"share": 0.1}},
     "bounds and bins": {
         "aggregate__reporting_length": 2,
         "columns__region": PRIVATE,

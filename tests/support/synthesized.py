@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 from unittest import mock
@@ -14,12 +13,12 @@ from numpy.typing import NDArray
 from marginweave.base.arrays import Records
 from marginweave.base.parallel import LocalEngine
 from marginweave.configuration.release import Configuration
-from marginweave.configuration.synthesis import AnySynthesis, GumSynthesis, PgmSynthesis, SynthesisSettings
+from marginweave.configuration.synthesis import AnySynthesis, GumSynthesis, SynthesisSettings
 from marginweave.measurements.combinations import Aggregates
 from marginweave.measurements.tables import Marginals, Mask, Measurement
 from marginweave.records import synthesize
 from marginweave.records.gum.synthesize import Gum
-from marginweave.records.release import EstimationInput, sampler, synthesize_blocks
+from marginweave.records.release import synthesize_blocks
 from marginweave.records.shards import SHARD, RecordSampler, ShardPlan
 from marginweave.records.synthesize import SeededSynthesis
 
@@ -59,22 +58,6 @@ def synthesize_gum(
     return every_record(
         RecordSampler(sample=Gum(measurements, sizes, settings, masks).sample, number=records, seed=settings.seed)
     )
-
-
-def graphical_sampler(
-    measurements: Sequence[Measurement],
-    sizes: Sequence[int],
-    records: int,
-    total: float,
-    settings: PgmSynthesis,
-    masks: Sequence[Mask] = (),
-    most: int = SHARD,
-) -> RecordSampler:
-    """What makes records by a graphical model of noisy marginals."""
-    known = EstimationInput(
-        measurements=measurements, consistent=lambda: measurements, sizes=sizes, total=total, masks=masks
-    )
-    return replace(sampler(known, settings.model_copy(update={"records": records})), most=most)
 
 
 def synthesize_codes(

@@ -13,8 +13,6 @@ from pathlib import Path
 
 from tests.support.command_line import CommandLine
 
-CTRL_C, CTRL_D = "\x03", "\x04"
-
 
 def _own_terminal() -> None:
     """Ctrl-C is a signal, whatever the parent ignores."""
@@ -49,7 +47,7 @@ def on_terminal(
         shown += piece
         if left and shown.endswith(b": "):
             text = left.pop(0)
-            os.write(ours, (text if text in {CTRL_C, CTRL_D} else f"{text}\n").encode())
+            os.write(ours, f"{text}\n".encode())
     process.wait()
     os.close(ours)
     return subprocess.CompletedProcess(process.args, process.returncode, shown.decode())

@@ -90,7 +90,6 @@ def test_the_auditors_day(marginweave: CommandLine, tmp_path: Path) -> None:
     audit(cli)
 
     anchor = tmp_path / "anchor.json"
-    assert cli("ledger", "key", "rotate", "--reason", "yearly").returncode == 0
     assert cli("run", path, "--run", "second").returncode == 0
     assert cli("ledger", "anchor", "--to", anchor).returncode == 0
     assert json.loads(cli("ledger", "anchor").stdout) == json.loads(anchor.read_text())

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from marginweave.configuration.release import Configuration
 from marginweave.schemas.contracts import check_contract, input_schema
 from marginweave.sources.source import TableSource
 from tests.support.command_line import CommandLine
-from tests.support.places import DATA, EXAMPLES
+from tests.support.places import DATA, EXAMPLES, REPOSITORY
 
 pytestmark = pytest.mark.system
 
@@ -108,18 +110,22 @@ def test_ma2019(marginweave: CommandLine) -> None:
     assert not ((frame["AGEP"] < 15) & frame["MSP"].notna()).any()
 
 
-@pytest.mark.long  # 31 columns; tests/unit/drafts/test_dpsyn.py converts the same files
+@pytest.mark.long  # 31 columns; tests/unit/test_dpsyn_converter.py converts the same files
 def test_dpsyn_files_as_they_are(marginweave: CommandLine) -> None:
     """parameters.json, column_datatypes.json and a data.yaml in its own words: converted, released, decoded."""
     cli, source = marginweave, table("drug_deaths", "drug_deaths.csv")
     binning = "identifier: ID\nnumerical_binning:\n  Age:\n    - 14\n    - 87\n    - 10\n"
     (cli.home / "data.yaml").write_text(binning + "grouping_attributes: {}\ndetermined_attributes: {}\n")
-    result = cli(
-        *("init", "--from-dpsyn", table("drug_deaths", "parameters.json"), "--data", "data.yaml", "--source", source),
-        *("--datatypes", table("drug_deaths", "column_datatypes.json"), "--public", "the challenge's parameters.json"),
-    )
-    assert result.returncode == 0, result.stderr
     config = cli.home / "drug_deaths.yaml"
+    script = [
+        sys.executable,
+        REPOSITORY / "deployments" / "converters" / "dpsyn.py",
+        table("drug_deaths", "parameters.json"),
+    ]
+    files = ["--data", "data.yaml", "--datatypes", table("drug_deaths", "column_datatypes.json"), "--source", source]
+    public = ["--public", "the challenge's parameters.json"]
+    done = subprocess.run([*script, *files, *public], cwd=cli.home, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
     configuration = load_configuration(config)
     assert (configuration.privacy.epsilon, configuration.privacy.unit_key) == (10, "subject:ID")
     release = released(cli, config, source)

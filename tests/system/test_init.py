@@ -11,7 +11,6 @@ import pytest
 
 from tests.support.command_line import CommandLine
 from tests.support.drafts import answered
-from tests.support.terminal import CTRL_C, CTRL_D, on_terminal
 
 pytestmark = pytest.mark.system
 MARKER = "xq7marker"
@@ -109,81 +108,14 @@ def test_a_file_in_another_form(marginweave: CommandLine) -> None:
         assert "Köln" in text
 
 
-def test_questions_are_asked_on_a_terminal(marginweave: CommandLine, table: Path) -> None:
-    """All answered, the draft is planned as it is; a slip is asked again, and nothing of the answers is in the home."""
-    unit, sex, town, name = ["", "no"], ["", "the questionnaire"], ["yes"], ["drop"]
-    income = ["change", *("0", "", "", "", ""), *("0, 20000", "", "", "", "")]
-    typed = [*unit, *sex, *town, *income, *name]
-    result = on_terminal(marginweave, "init", "visits.csv", "--ask", typed=typed)
-    assert result.returncode == 0, result.stdout
-    assert "bounds ([0]) must be [minimum, maximum]" in result.stdout
-    place = marginweave.home / "visits.yaml"
-    assert stat.S_IMODE(place.stat().st_mode) == 0o600
-    text = place.read_text()
-    assert "confirm" not in text
-    assert "\nrows:" not in text
-    assert "income: {type: number, bounds: [0, 20000], bins: {log: 12}, decimals: 0, public: the questionnaire}" in text
-    assert f"{MARKER}name:" not in text
-    planned = marginweave("plan", "visits.yaml")
-    assert planned.returncode == 0, planned.stderr
-    kept = [file for file in marginweave.home.rglob("*") if file.is_file() and file not in {place, table}]
-    assert not any(MARKER.encode() in file.read_bytes() for file in kept)
-
-
-@pytest.mark.parametrize("stop", [CTRL_C, CTRL_D])
-def test_who_stops_has_what_was_answered(marginweave: CommandLine, table: Path, stop: str) -> None:
-    result = on_terminal(
-        marginweave, "init", "visits.csv", "--ask", typed=["row", "yes", "5000", "yes", "page 3", stop]
-    )
-    assert result.returncode == 130, result.stdout
-    assert "Wrote visits.yaml" in result.stdout
-    text = (marginweave.home / "visits.yaml").read_text()
-    assert "rows: 5000\n" in text
-    waiting = [line for line in text.splitlines() if "confirm: true" in line and not line.startswith("#")]
-    assert [line.split(":")[0].strip() for line in waiting] == ["income", f"{MARKER}name"]
-    assert "public: page 3" in text
-    assert "waits for confirmation" in marginweave("plan", "visits.yaml").stderr
-
-
-PARAMETERS = {
-    "runs": [{"epsilon": e, "delta": 1e-9, "max_records": 100, "max_records_per_individual": 1} for e in (1.0, 2.0)],
-    "schema": {
-        "sex": {"dtype": "str", "kind": "categorical", "values": ["f", "m"], "codes": [1, 2]},
-        "age": {"dtype": "uint8", "kind": "numeric", "min": 0, "max": 100, "bins": 5},
-    },
-}
-
-
-def test_dpsyn_becomes_one_configuration_a_run(marginweave: CommandLine) -> None:
-    (marginweave.home / "parameters.json").write_text(json.dumps(PARAMETERS))
-    arguments = ("init", "--from-dpsyn", "parameters.json", "--source", "people.csv")
-    result = marginweave(*arguments, "--public", "the challenge's web page")
-    assert result.returncode == 0, result.stderr
-    assert "Converted to people-1.yaml" in result.stdout
-    for i, epsilon in ((1, 1), (2, 2)):
-        planned = marginweave("plan", f"people-{i}.yaml")
-        assert planned.returncode == 0, planned.stderr
-        assert f"epsilon {epsilon}" in planned.stdout
-        assert "marginals" in planned.stdout
-    assert marginweave(*arguments).returncode == 2  # they exist
-    assert marginweave(*arguments, "--output", "unconfirmed.yaml").returncode == 0
-    assert "waits for confirmation" in marginweave("plan", "unconfirmed-1.yaml").stderr
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["init"], "FILE is required"),
+        (["init"], "FILE"),
         (["init", "absent.csv"], "does not exist"),
-        (["init", "visits.csv", "--source", "x.csv"], "--source has no place without --from-dpsyn"),
-        (["init", "visits.csv", "--from-dpsyn", "p.json"], "FILE has no place with --from-dpsyn"),
-        (["init", "--from-dpsyn", "p.json"], "--source is required with --from-dpsyn"),
-        (["init", "--from-dpsyn", "p.json", "--source", "x.csv"], "parameters.json (p.json) does not exist"),
         (["init", "visits.csv", "--encoding", "utf-7"], "--encoding must be utf-8, utf-16, latin-1 or windows-1252"),
         (["init", "visits.csv", "--delimiter", ":"], "--delimiter must be comma, semicolon, tab or pipe"),
         (["init", "visits.csv", "--output", "no/where.yaml"], "no is not a folder"),
-        (["init", "visits.csv", "--ask"], "--ask needs a terminal"),
-        (["init", "--from-dpsyn", "p.json", "--source", "x.csv", "--ask"], "--ask has no place with --from-dpsyn"),
     ],
 )
 def test_a_slip_in_the_command(marginweave: CommandLine, table: Path, arguments: list[str], words: str) -> None:

@@ -13,14 +13,14 @@ import pytest
 from typer.testing import CliRunner
 
 from marginweave.accounting.accounts import Account
-from marginweave.audit.findings import refuted
-from marginweave.audit.suite import Effort, audit
 from marginweave.configuration.load import load_configuration
 from marginweave.configuration.release import Configuration
 from marginweave.counts.noise import planned_cliques
 from marginweave.flows.cli.app import app
 from marginweave.ledger import Ledger
 from marginweave.measurements.plan import DrawKind
+from tests.audit.findings import refuted
+from tests.audit.suite import Effort, audit
 from tests.support.people_table import people
 from tests.support.plain_runs import run_plainly
 

@@ -10,10 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from marginweave.audit.findings import Finding, Interval
 from marginweave.evaluate.verdict import verdict
 from marginweave.publish.comparison import compare_releases, render_comparison
-from marginweave.publish.pages import release_pages, render_audit, render_explorer, render_report
+from marginweave.publish.pages import release_pages, render_explorer, render_report
 from marginweave.publish.reader import PublishedRelease
 from marginweave.released.evaluation import MarginalDistance, Measure
 from tests.support.browser import Browser, need
@@ -23,7 +22,7 @@ from tests.support.page_laws import PAPERS, breaks_no_rule, is_printed_well, she
 from tests.support.published import EVALUATION, FULL, HOSTILE, Codes, internal_evaluation, published, shown
 
 pytestmark = pytest.mark.system
-REPORTS = ["report.html", "internal.html", "office.html", "audit.html", "comparison.html"]
+REPORTS = ["report.html", "internal.html", "office.html", "comparison.html"]
 
 
 @pytest.fixture(scope="module")
@@ -42,32 +41,7 @@ def pages(release: tuple[PublishedRelease, Codes], tmp_path_factory: pytest.Temp
     rng, counts = np.random.default_rng(3), truth()
     before, after = (tuples_of(rng, {**counts, (1,): np.maximum(counts[1,] + change, 0)}) for change in (0, 90))
     (place / "comparison.html").write_bytes(render_comparison(compare_releases(before, after), before, after))
-    (place / "audit.html").write_bytes(render_audit(audited()))
     return place
-
-
-def audited(low: float = 0.9, high: float = 1.1) -> dict[str, list[Finding]]:
-    """Findings on a mu of 1, measured from `low` to `high`, beside a delta that holds."""
-    held = Interval(low=0.05, high=0.09)
-    parts = {"trials": 1_234_567, "name": "threshold at delta 0.1, rows apart"}
-    mu = Finding(name="level-1", quantity="mu", claim=1.0, measured=Interval(low=low, high=high), trials=9, tight=True)
-    return {"k-tuples": [mu, Finding(quantity="delta", claim=0.1, measured=held, **parts)]}
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "said"),
-    [
-        (0.9, 1.1, "Every promise held in all 2 tests."),
-        (0.6, 0.8, "Every promise held in all 2 tests. In 1 there is more noise than is paid for."),
-        (1.2, 1.4, "1 of 2 tests broke a promise: release nothing with this version."),
-    ],
-)
-def test_an_audit_begins_with_its_verdict(low: float, high: float, said: str) -> None:
-    """And a claim is said as a chance: of mu 1 an observer is right in Phi(1/2), 69.1 %, of all cases; of a delta in none."""
-    page = render_audit(audited(low, high)).decode()
-    assert page.index(f'<p class="verdict">{said}</p>') < page.index("<table")
-    assert page.count(">69.1 %</td>") == 1
-    assert page.count('data-of="promise: right at most"></td>') == 1
 
 
 def office_report() -> str:
@@ -198,7 +172,7 @@ def test_a_page_is_printed_as_an_office_would(
 ) -> None:
     chromium.open(pages / page, 1440)
     sheets = is_printed_well(chromium, tmp_path / "page.pdf", paper, half_empty=page == "internal.html")
-    assert sheets > 1 or page == "audit.html"
+    assert sheets > 1
 
 
 @pytest.mark.parametrize("page", ["office.html", "comparison.html"])

@@ -174,9 +174,8 @@ def test_the_commands_after_a_release(marginweave: CommandLine, tmp_path: Path) 
     compared = json.loads(result.read_text())
     assert compared["reference_records"] == 400
     assert [row["length"] for row in compared["distances"]] == [1, 2, 3, 4]
-    assert compared["propensity"]["records"] == 400 + compared["records"]
     published = json.loads((cli.home / "runs" / "first" / "release" / "evaluation.json").read_text())
-    assert "propensity" not in published
+    assert "k_marginal_score" not in published
     assert all(rule["records"] == 0 for rule in published["rules"] + compared["rules"])
     assert published["marginals"][0]["noise"] > 0
     assert cli("synthesize", "first", "--seed", "9").returncode == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -21,7 +20,6 @@ from marginweave.ledger import Ledger
 from marginweave.runs.preparation import prepare_run
 from marginweave.runs.progress import reporting
 from marginweave.runs.request import read_request
-from marginweave.tasks import paid
 from marginweave.tasks.aggregate import combinations as aggregate
 from tests.support.kills import Victim
 from tests.support.opened_files import opened_files, within
@@ -32,7 +30,6 @@ from tests.support.stages import is_stage
 pytestmark = pytest.mark.system
 ROWS = 97
 NOISE = 1_009
-PAID_NOISE = 1_000_003
 
 
 @dataclass
@@ -57,9 +54,9 @@ class Released:
 
 @pytest.fixture(scope="module")
 def released(tmp_path_factory: pytest.TempPathFactory) -> Released:
-    """97 rows, whose number gets a noise of exactly 1,009, and a bought comparison that gets one of 1,000,003."""
+    """97 rows, whose number gets a noise of exactly 1,009."""
     home = tmp_path_factory.mktemp("stages")
-    settings = {"publish__keep_private": True, "aggregate__reporting_length": 2, "evaluate__paid": {"share": 0.05}}
+    settings = {"publish__keep_private": True, "aggregate__reporting_length": 2}
     victim = Victim(home=home, config=people(home, ROWS, **settings))
     made = Released(
         victim.folder, home / "people.csv", Ledger.open(victim.ledger_file, environment={}).keys.checkpoint_key
@@ -69,7 +66,6 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Released:
         mock.patch.dict(os.environ, {"MARGINWEAVE_LEDGER": str(victim.ledger_file)}),
         mock.patch.multiple(stages, **watched),
         mock.patch.object(aggregate, "add_noise", lambda counts, *_: counts + NOISE),
-        mock.patch.object(paid, "add_noise", lambda counts, *_: counts + PAID_NOISE),
         reporting(None),
     ):
         request = read_request(victim.config, run="r", source=None, home=home)
@@ -89,12 +85,6 @@ def test_the_number_of_records_is_told_with_its_noise(released: Released) -> Non
     with (released.folder.release / "aggregates.csv").open(newline="") as file:
         (whole,) = (row for row in csv.DictReader(file) if row["length"] == "0")
     assert int(whole["count"]) == ROWS + NOISE
-
-
-def test_a_bought_comparison_is_told_with_its_noise(released: Released) -> None:
-    """No distance between 97 rows and the records that stand for 1,106 is near a million."""
-    told = json.loads((released.folder.release / "evaluation.json").read_text())
-    assert PAID_NOISE <= told["paid"]["count_error"]["value"] <= PAID_NOISE + 2 * (2 * ROWS + NOISE)
 
 
 def test_private_checkpoints_hang_on_the_key_of_the_ledger(released: Released) -> None:

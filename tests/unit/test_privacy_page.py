@@ -90,10 +90,7 @@ def test_no_draw_is_left_out() -> None:
     ]
     named = {file for file, _ in CODE.findall(PAGE)}
     drawing = {str(path.relative_to(REPOSITORY)) for path in modules}
-    stages = {
-        "tasks/aggregate/marginals.py": "src/marginweave/counts/marginals.py",
-        "tasks/paid.py": "src/marginweave/evaluate/paid.py",
-    }
+    stages = {"tasks/aggregate/marginals.py": "src/marginweave/counts/marginals.py"}
     assert {"tasks/aggregate/combinations.py", "tasks/preprocess.py"} <= drawing
     assert {stages.get(file, file) for file in drawing} <= named
 

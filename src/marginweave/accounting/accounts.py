@@ -58,7 +58,7 @@ class Box:
     """What an account may spend, coordinate by coordinate: constants that were fixed before its first release.
 
     `mu2` bounds the sum of mu^2, `delta_add` that of the additive deltas of thresholds, `allowance` that of what is charged
-    in plain (epsilon, delta). No coordinate pays for another: that makes it a filter (docs/privacy.md, step 30).
+    in plain (epsilon, delta). No coordinate pays for another: that makes it a filter (docs/privacy.md, step 29).
     """
 
     mu2: Decimal = Decimal(0)

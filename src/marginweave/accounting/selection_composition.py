@@ -17,7 +17,7 @@ at both ends) tanh(h/4) / (e^epsilon - 1), and add to 1. A loss X of all selecti
 with Gaussians of mu^2 in total, delta(epsilon) = E[H_{epsilon - X}(G_mu)].
 
 An account adds mu^2 all the same: that is a filter, and these curves are not, as later releases may follow from noisy results
-(docs/privacy.md, step 30). Within a release prices are fixed before its first draw, and only what is selected from may
+(docs/privacy.md, step 29). Within a release prices are fixed before its first draw, and only what is selected from may
 follow from others.
 DP: arithmetic on public numbers, all of it.
 """

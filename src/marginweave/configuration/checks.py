@@ -144,7 +144,6 @@ def _needs_delta(configuration: Sections) -> str | None:
         (bool(configuration.private_columns), "with a private domain"),
         (bool(configuration.bought_before), "with private bounds or quantiles"),
         (settings.selects(configuration.distinct), "where marginals are selected"),
-        (configuration.evaluate.paid is not None, "with evaluate.paid"),
         (resize is not None and resize.amplify, "with resize.amplify"),
     ):
         if needed:
@@ -251,21 +250,9 @@ def _unknown(configuration: Sections, name: str) -> ValueError:
 
 
 def check_evaluation(configuration: Sections) -> None:
-    """Refuse what cannot be bought, a target that cannot be predicted and an order that is not declared; raises ValueError."""
-    settings, paid = configuration.evaluate, configuration.evaluate.paid
+    """Refuse an order that is not declared; raises ValueError."""
     single = [attribute.name for attribute in configuration.attributes if not attribute.is_set]
-    if paid is not None and configuration.split == "sds":
-        raise ValueError("evaluate.paid needs aggregate.split: shares: SDS's printed split does not know it")
-    if paid is not None and paid.length > len(single):
-        raise ValueError(
-            f"evaluate.paid.length ({paid.length}) must be at most the number of counted columns and groups with one value a "
-            f"cell ({len(single)})"
-        )
-    if settings.target is not None and settings.target not in single:
-        raise ValueError(
-            f"evaluate.target ({settings.target!r}) must be a counted column with one value a cell, or a group"
-        )
-    ordered = settings.ordered or ()
+    ordered = configuration.evaluate.ordered or ()
     if len(set(ordered)) < len(ordered):
         raise ValueError("evaluate.ordered names a column twice")
     for name in ordered:

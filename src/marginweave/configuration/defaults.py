@@ -47,7 +47,7 @@ _MOST_ROUNDS, _LEAST_ROUNDS, _ROUNDS_TIMES_NOISE = 16, 4, 60
 
 _SHARES = ("one_way_share", "selection_share")
 
-NEEDED: Mapping[str, str] = {"aggregate-seeded": "k-tuples", "pgm": "marginals"}
+NEEDED: Mapping[str, str] = {"aggregate-seeded": "k-tuples"}
 """The counts that a synthesis needs which works on one kind only."""
 
 
@@ -94,7 +94,7 @@ def resolve_aggregate(configuration: Sections) -> dict[str, Any]:
     K-tuples stay where a mixture could not be fitted to the marginals, and where marginals cannot be measured as asked: sets
     with a private domain. Each declared value of another set counts as a column, and most triples have such a one: they are
     measured up to half of that noise (docs/methods.md has what was measured). Of the
-    shares of marginals there is as much as bounds, a bought comparison and private values leave.
+    shares of marginals there is as much as bounds and private values leave.
 
     DP: a function of public facts alone.
 
@@ -188,8 +188,7 @@ def automatic_aggregate(configuration: Sections) -> Counting:
 
 def is_decided_by_noise(configuration: Sections) -> bool:
     """Whether `pair_noise` has a part in what `auto` counts: not where only one thing can be counted, nor of one column."""
-    fixed = NEEDED.get(configuration.synthesize.method) == "marginals" or configuration.privacy.accountant == "sds"
-    return not fixed and configuration.distinct > 1
+    return configuration.privacy.accountant != "sds" and configuration.distinct > 1
 
 
 def counts_words(aggregate: Counting, attributes: int) -> str:
@@ -228,11 +227,11 @@ def beside_noise(configuration: Sections) -> float:
 
 
 def _left(configuration: Sections) -> float:
-    """What comparisons, bounds, quantiles and values of marginals leave of the budget; to 6 digits, as sums of shares."""
+    """What bounds, quantiles and values of marginals leave of the budget; to 6 digits, as sums of shares."""
     before = configuration.bounds_share if configuration.bought_before else 0.0
     if configuration.marginals is not None and configuration.private_columns:
         before += configuration.marginals.values_share
-    return round(1 - configuration.evaluate.paid_share - before, 6)
+    return round(1 - before, 6)
 
 
 def _cannot_be_measured(configuration: Sections) -> bool:

@@ -2,43 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
-
-from pydantic import Field
+from typing import Literal
 
 from marginweave.configuration.columns import Texts
-from marginweave.configuration.values import FrozenModel, OpenFraction, PositiveWhole, Words
-
-LONGEST_PAID = 3
-
-
-class PaidSettings(FrozenModel):
-    """A releasable comparison with the sensitive table: the mean count error of all marginals of `length` attributes.
-
-    It has the `share` of the accountant's budget (of mu² by default), and is one planned draw like the counts.
-    """
-
-    share: OpenFraction
-    length: Annotated[PositiveWhole, Field(le=LONGEST_PAID)] = 2
+from marginweave.configuration.values import FrozenModel, Words
 
 
 class EvaluationSettings(FrozenModel):
     """`internal` also compares with the sensitive table; the result never leaves `internal/`.
 
-    `paid` buys a comparison that may leave, from the budget; nothing is bought without it.
-    `target` is a column, or a group, that a classifier predicts from all others in the internal evaluation. `ordered` are
-    categories whose values are declared in their order: rank correlations take them in, beside numbers and dates.
+    `ordered` are categories whose values are declared in their order: rank correlations take them in, beside numbers and dates.
     """
 
     internal: bool = False
-    paid: PaidSettings | None = None
-    target: str | None = None
     ordered: Texts | None = None
-
-    @property
-    def paid_share(self) -> float:
-        """The share of the budget that buys the comparison; 0 where nothing is bought."""
-        return 0.0 if self.paid is None else self.paid.share
 
 
 class ExpectationSettings(FrozenModel):

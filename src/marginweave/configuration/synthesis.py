@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
-from pydantic import BaseModel, BeforeValidator, ByteSize, Field, Tag, field_validator
+from pydantic import BaseModel, BeforeValidator, Field, Tag
 
 from marginweave.configuration.values import FrozenModel, Number, PaperPreset, Positive, PositiveWhole, Whole, to_whole
 
@@ -108,29 +108,6 @@ class MixtureSynthesis(CompleteSynthesis):
     iterations: Rounds = 1000
 
 
-class PgmSynthesis(CompleteSynthesis):
-    """Records from marginals, or from k-tuples, by a graphical model (Private-PGM; `mbi`, an extra); post-processing.
-
-    `records` and `max_records` as in `SynthesisSettings`. `iterations`: most steps of the fit; `model_size`: the most that the
-    tables of the junction tree may take.
-    """
-
-    method: Literal["pgm"] = "pgm"
-    iterations: Rounds = 1000
-    model_size: ByteSize = ByteSize(80_000_000)
-
-    @field_validator("model_size")
-    @classmethod
-    def _size(cls, value: ByteSize) -> ByteSize:
-        if not 0 < value <= MAX_MODEL:
-            raise ValueError(f"must lie in (0, {MAX_MODEL // 10**9}GB]")
-        return value
-
-
-DenseSynthesis = (
-    Annotated[GumSynthesis, Tag("gum")]
-    | Annotated[MixtureSynthesis, Tag("mixture")]
-    | Annotated[PgmSynthesis, Tag("pgm")]
-)
+DenseSynthesis = Annotated[GumSynthesis, Tag("gum")] | Annotated[MixtureSynthesis, Tag("mixture")]
 AnySynthesis = Annotated[SynthesisSettings, Tag("aggregate-seeded")] | DenseSynthesis
 SYNTHESES: tuple[type[BaseModel], ...] = tuple(get_args(method)[0] for method in get_args(AnySynthesis))

@@ -106,10 +106,10 @@ def draw_level(bounded: BoundedCounts, candidates: CandidateSet, mechanism: Leve
     combination is treated as such a value: given the survivors below, a unit has at most theta Delta_k that nobody else has,
     of which one is published with probability delta_threshold / R at most (`private_threshold` with D = Delta_k; remark 1.1
     of Gopi, Mahabadi and Yekhanin, in integers). If none is, both sides noise the same combinations; that the parts of all
-    lengths add, though a percentile chooses Delta_k and with it the threshold, is proven in step 22 of docs/privacy.md.
+    lengths add, though a percentile chooses Delta_k and with it the threshold, is proven in step 21 of docs/privacy.md.
 
     Theorem: `add_noise` of a vector of L2 sensitivity theta sqrt(Delta_k), after which thresholds are post-processing; the
-    values of private domains by Gopi et al. 2020 (`private_threshold`, and step 22 of docs/privacy.md).
+    values of private domains by Gopi et al. 2020 (`private_threshold`, and step 21 of docs/privacy.md).
     DP: mu-GDP with mu = 1 / sigma_k, plus delta_threshold at length 1 where domains are private, or, with `occurring_only`,
     delta_threshold / R at every length.
 

@@ -103,8 +103,6 @@ def _terms(configuration: Configuration, plan: BudgetPlan, draw: PlannedDraw) ->
         own = _bounds(configuration, draw)
     elif draw.kind is DrawKind.BINS:
         own = {"cells": len(_column(configuration, draw).cells[0]) - 1, "sigma": str(query_sigma(draw, unit))}
-    elif draw.kind is DrawKind.EVALUATION:
-        own = {"sensitivity": l1_sensitivity(unit), "sigma": str(query_sigma(draw, unit))}
     else:
         own = (_of_tuples if configuration.marginals is None else _of_marginals)(configuration, plan, draw)
     return {"records": unit.records, "neighbors": unit.neighbors, **own}

@@ -16,17 +16,13 @@ from marginweave.base.errors import InputError, StageError
 from marginweave.configuration.attributes import Attribute
 from marginweave.configuration.marginals import AllCliques, MarginalSettings
 from marginweave.configuration.release import Configuration
-from marginweave.configuration.synthesis import PgmSynthesis
-from marginweave.counts.graphical import model_fits
 from marginweave.counts.marginals import all_cliques, cells, columns_of, count_marginals, in_passes
 from marginweave.measurements.plan import BudgetPlan, DrawKind, PlannedDraw
-from marginweave.measurements.tables import Clique, Mask
+from marginweave.measurements.tables import Clique
 from marginweave.mechanisms.catalogue import count_noise
 from marginweave.mechanisms.gaussian import add_noise, noise_sigma
 from marginweave.mechanisms.randomness import DrawBits
 from marginweave.prepare.codes import Codes
-
-Fits = Callable[[Sequence[Clique]], bool]
 
 FINEST_STEPS = 1024
 # A noise table of this width is made in about a second, one of 2^17 in twenty and in 600 MB; a step of 1/8192 sigma is
@@ -230,39 +226,26 @@ def selected_cliques(
     scores: NDArray[np.float64],
     draw: PlannedDraw,
     stability: Stability,
-    fits: Fits | None = None,
     *,
     finer: Mapping[int, int] | None = None,
 ) -> tuple[Clique, ...]:
     """The pairs that are worth their noise by their noisy scores, merged where `merge_cells` says so, within `most_cells`.
 
     `scores` are those of `scored_pairs`. `draw` is the planned measurement: its joint noise multiplier M, whose mu^2 is
-    1/M^2, or its joint epsilon of Laplace noise. `fits` is that of `synthesizable`. Of two
-    columns that have levels one pair is measured (`all_cliques`). DP: post-processing.
+    1/M^2, or its joint epsilon of Laplace noise. Of two columns
+    that have levels one pair is measured (`all_cliques`). DP: post-processing.
     """
     pairs, most = scored_pairs(sizes, draw, finer), most_cells(draw)
     cell_counts = [cells(pair, sizes) for pair in pairs]
 
     def together(places: Sequence[int]) -> bool:
         some = [pairs[i] for i in places]
-        return len({columns_of(pair, finer) for pair in some}) == len(some) and (fits is None or fits(some))
+        return len({columns_of(pair, finer) for pair in some}) == len(some)
 
     noise = count_noise(draw.mechanism)(stability)
     chosen = select_marginals(cell_counts, scores, noise.cell_error(draw.parameter), noise.share_power, together)
     selected = fitting([pairs[i] for i in chosen], sizes, most)
     return selected if settings.merge_cells == "none" else merge_pairs(selected, sizes, settings.merge_cells, most)
-
-
-def synthesizable(configuration: Configuration, sizes: Sequence[int], masks: Sequence[Mask]) -> Fits | None:
-    """Whether pairs that are selected leave a graphical model small enough, where records are made of one; None elsewhere.
-
-    Merged pairs make no other model. DP: arithmetic on released sizes.
-    """
-    settings = configuration.synthesize
-    if not isinstance(settings, PgmSynthesis):
-        return None
-    tied = [mask.attributes for mask in masks]
-    return lambda pairs: model_fits(sizes, [*tied, *pairs], settings.model_size)
 
 
 def scored_pairs(sizes: Sequence[int], draw: PlannedDraw, finer: Mapping[int, int] | None = None) -> tuple[Clique, ...]:

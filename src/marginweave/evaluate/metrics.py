@@ -10,7 +10,6 @@ from typing import NamedTuple
 from marginweave.evaluate import agreement
 from marginweave.evaluate.association import association
 from marginweave.evaluate.cells import Cells, Comparison, FloatArray, Records, Released, counted_sets
-from marginweave.evaluate.classifiers import downstream, has_scikit_learn, propensity
 from marginweave.evaluate.tallies import Attributes, Codes
 from marginweave.measurements.combinations import Aggregates, Domain
 from marginweave.released.evaluation import (
@@ -23,7 +22,6 @@ from marginweave.released.evaluation import (
 
 _SCORED, _SAMPLED, _WORST = 2000, 100, 10
 _LONGER = (4, 5)
-_WITHOUT_SCIKIT_LEARN = "propensity and downstream need scikit-learn: pip install 'marginweave[evaluation]'"
 
 
 class _Measured(NamedTuple):
@@ -77,7 +75,6 @@ def evaluate_internal(
     domain: Domain,
     *,
     ordered: Collection[int] = (),
-    target: int | None = None,
     rules: tuple[BrokenRule, ...] = (),
     sensitive_rules: tuple[BrokenRule, ...] = (),
 ) -> InternalEvaluation:
@@ -88,7 +85,6 @@ def evaluate_internal(
         records: Codes of the synthetic records, likewise.
         domain: Domain of both.
         ordered: Attributes whose codes stand in the order of their values.
-        target: The attribute that a classifier is to predict, or None.
         rules: What `broken_rules` says of the records.
         sensitive_rules: What it says of the sensitive rows.
 
@@ -108,15 +104,11 @@ def evaluate_internal(
     scored = [by_set[attributes] for attributes in agreement.sampled_sets(places, 3, _SCORED) if attributes in by_set]
     distances = [MarginalDistance(attributes=_names(domain, a), tvd=tvd, noise=None) for a, tvd in by_set.items()]
     against = _agreement(comparison, domain, measured, distances, ordered, rules, above={})
-    learned, predicted = has_scikit_learn(), None if target is None else (target, domain.names[target])
     return InternalEvaluation(
         **dict(against),
         distances=_distances(comparison, by_set),
         k_marginal_score=1000 * (1 - math.fsum(scored) / len(scored)) if scored else None,
         sensitive_rules=sensitive_rules,
-        propensity=propensity(sensitive, records, domain.sizes) if learned else None,
-        downstream=downstream(sensitive, records, domain.sizes, *predicted) if learned and predicted else None,
-        absent=() if learned else (_WITHOUT_SCIKIT_LEARN,),
     )
 
 

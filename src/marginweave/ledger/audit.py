@@ -17,7 +17,7 @@ from marginweave.accounting.records import Event, ReleaseRecord
 from marginweave.base.errors import AuditError, BudgetError, DamagedLedger, InputError
 from marginweave.ledger.connection import connected, engine_for
 from marginweave.ledger.creation import check_format
-from marginweave.ledger.keys import Keyring
+from marginweave.ledger.keys import LedgerKey
 from marginweave.ledger.location import LedgerLocation, opening_command
 from marginweave.ledger.replay import Replay, Standing
 from marginweave.ledger.tables import ACCOUNTS, EVENTS, check_chain, event_of, guards_fault
@@ -51,7 +51,7 @@ class Anchor(BaseModel):
 
 @dataclass(frozen=True, kw_only=True)
 class AuditedLedger:
-    """What an audited ledger says. `unchecked` counts the rows whose seal no key of the ring could check.
+    """What an audited ledger says. `unchecked` counts the rows whose seal could not be checked for want of the key.
 
     `course` is what each account was and had spent, from which row on.
     """
@@ -69,8 +69,8 @@ class AuditedLedger:
         return Anchor(format=1, seq=self.rows[-1]["seq"], hash=self.rows[-1]["row_hash"])
 
 
-def audit_ledger(location: LedgerLocation, keys: Keyring, anchor: Anchor | None = None) -> AuditedLedger:
-    """Check every row of the ledger, its place, its seal where `keys` has the key, what it says, and every cap.
+def audit_ledger(location: LedgerLocation, key: LedgerKey, anchor: Anchor | None = None) -> AuditedLedger:
+    """Check every row of the ledger, its place, its seal where `key` has its secret, what it says, and every cap.
 
     Raises:
         AuditError: the first fault, naming its row.
@@ -79,7 +79,7 @@ def audit_ledger(location: LedgerLocation, keys: Keyring, anchor: Anchor | None 
     accounts, rows = _read(location)
     if not rows:
         raise AuditError("the ledger is empty: it has lost its rows")
-    unchecked = _check_rows(rows, keys)
+    unchecked = _check_rows(rows, key)
     replay = Replay()
     events = tuple(map(_event, rows))
     for row, event in zip(rows, events, strict=True):
@@ -131,13 +131,13 @@ def _check_database(connection: Connection) -> None:
         raise AuditError(fault)
 
 
-def _check_rows(rows: Sequence[Mapping[str, Any]], keys: Keyring) -> int:
-    """Check the chain; the number of rows whose seal no key of the ring could check."""
+def _check_rows(rows: Sequence[Mapping[str, Any]], key: LedgerKey) -> int:
+    """Check the chain; the number of rows whose seal could not be checked for want of the key."""
     try:
-        check_chain(map(_checked_texts, rows), keys, auditing=True)
+        check_chain(map(_checked_texts, rows), key, auditing=True)
     except BudgetError as error:
         raise AuditError(str(error)) from None
-    return sum(keys.seals(row["mac"], row["row_hash"]) is None for row in rows)
+    return len(rows) if key.secret is None else 0
 
 
 def _checked_texts(row: Mapping[str, Any]) -> Mapping[str, Any]:

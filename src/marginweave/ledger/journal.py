@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Engine, Select, Table, func, insert, select
 from marginweave.accounting.records import Event, EventKind, ReleaseRecord
 from marginweave.base.errors import BudgetError, FullDisk, LostConnection
 from marginweave.ledger.connection import PAUSES, connected, reserve_beside
-from marginweave.ledger.keys import Keyring, key_id, sealing_key
+from marginweave.ledger.keys import LedgerKey
 from marginweave.ledger.location import LedgerLocation
 from marginweave.ledger.records import release_of
 from marginweave.ledger.tables import ACCOUNTS, EVENTS, GENESIS, Position, check_chain, check_row, event_of, seal
@@ -23,7 +23,7 @@ class Journal:
     """The ledger inside one transaction. Nothing read here is unauthenticated, nothing written unsealed."""
 
     connection: Connection
-    key: Keyring
+    key: LedgerKey
     written: list[tuple[Table, list[dict[str, Any]]]] = field(default_factory=list)  # in this transaction, in order
 
     def release(self, release: str) -> ReleaseRecord:
@@ -92,7 +92,7 @@ class Journal:
         first = self.connection.scalar(select(func.min(EVENTS.c.seq)).where(EVENTS.c.release.in_(releases)))
         rows = self.rows_from(first or 0)
         if rows:
-            before = Position(rows[0]["seq"] - 1, rows[0]["prev_hash"], sealing_key(rows[0]["mac"]))
+            before = Position(rows[0]["seq"] - 1, rows[0]["prev_hash"])
             check_chain(rows, self.key, before)
         return rows
 
@@ -109,15 +109,14 @@ class Journal:
         return self._checked(rows)
 
     def checkpoint(self) -> dict[str, Any] | None:
-        """The newest checkpoint, or None where there is none that the newest key of the ring has sealed.
+        """The newest checkpoint, or None where there is none.
 
         Raises:
             BudgetError: it was changed.
         """
         newest = self._numbers(None, EventKind.CHECKPOINT, newest=1)
         rows = self._rows(select(EVENTS).where(EVENTS.c.seq.in_(newest)))
-        in_use = rows and self.key.keys and sealing_key(rows[0]["mac"]) == key_id(self.key.keys[-1])
-        return self._checked(rows)[0] if in_use else None
+        return self._checked(rows)[0] if rows else None
 
     def account_rows(
         self, accounts: Collection[str], kinds: Collection[EventKind], after: int = 0
@@ -155,25 +154,20 @@ class Journal:
             raise BudgetError("the ledger is empty: it has lost its rows, or no account was ever opened")
         return row
 
-    def append(self, *entries: Event, sealed_by: str | None = None) -> None:
-        """Add `entries` as the newest rows, in their order, sealed with the key in use, or with `sealed_by` from here on.
+    def append(self, *entries: Event) -> None:
+        """Add `entries` as the newest rows, in their order, sealed.
 
         Raises:
-            BudgetError: no key of the ring verifies the newest row.
+            BudgetError: the key does not verify the newest row.
         """
         newest = self._newest()
         seq, previous = (0, GENESIS) if newest is None else (newest["seq"], newest["row_hash"])
-        name = sealed_by or self.sealing_key(newest)
         rows = []
         for number, entry in enumerate(entries, start=seq + 1):
-            rows.append(seal(entry, seq=number, prev_hash=previous, keys=self.key, sealed_by=name))
+            rows.append(seal(entry, seq=number, prev_hash=previous, key=self.key))
             previous = rows[-1]["row_hash"]
         if rows:
             self._insert(EVENTS, rows)
-
-    def sealing_key(self, newest: Mapping[str, Any] | None) -> str:
-        """The id of the key in use, which sealed the `newest` row."""
-        return (sealing_key(newest["mac"]) if newest else "") or key_id(self.key.root)
 
     def add_account(self, entry: Event) -> None:
         """Add an account and its OPENED event."""
@@ -213,7 +207,7 @@ class Journal:
 
 
 @contextmanager
-def transaction(engine: Engine, location: LedgerLocation, key: Keyring, *, writing: bool) -> Iterator[Journal]:
+def transaction(engine: Engine, location: LedgerLocation, key: LedgerKey, *, writing: bool) -> Iterator[Journal]:
     """The ledger inside one transaction of `connected`.
 
     Where the answer to its commit is lost, the rows are looked up, and written if they are missing: so they are there once, and

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from marginweave.accounting.records import Event, EventKind
-from marginweave.base.errors import BudgetError, InputError
+from marginweave.base.errors import BudgetError
 from marginweave.base.formats import LEDGER_FORMAT
 from marginweave.ledger.accounts import Accounts
 from marginweave.ledger.connection import connected, engine_for
 from marginweave.ledger.creation import check_format, create_ledger
 from marginweave.ledger.draws import Draws
 from marginweave.ledger.journal import Journal
-from marginweave.ledger.keys import SourceDigest, key_id, load_key, subkey, with_unused_key
+from marginweave.ledger.keys import SourceDigest, load_key, subkey
 from marginweave.ledger.location import LedgerLocation, check_local, opening_command
 from marginweave.ledger.reconciliation import OtherHomes, Outcome, reconcile
 from marginweave.ledger.releases import Approvals, Evaluations, Releases
@@ -25,39 +25,18 @@ from marginweave.ledger.witness import Witness
 
 @dataclass(frozen=True)
 class Keys:
-    """What a ledger derives from its root key, and the rotation of the key that seals its rows."""
+    """What a ledger derives from its key."""
 
     session: Session
 
     @property
     def checkpoint_key(self) -> bytes:
-        """The key for checkpoints and draws of runs under this ledger; 32 bytes derived from the root key."""
-        return subkey(self.session.key.root, "checkpoint")
+        """The key for checkpoints and draws of runs under this ledger; 32 bytes derived from that of the ledger."""
+        return subkey(self.session.key.material, "checkpoint")
 
     def source_digest(self, chunks: Iterable[bytes]) -> SourceDigest:
-        """The digest of the concatenated chunks, keyed with the root: never stored, only its mark for a release is."""
-        return SourceDigest.of(self.session.key.root, chunks)
-
-    def rotate(self, reason: str, *, actor: str, environment: Mapping[str, str] = os.environ) -> str:
-        """Seal all rows from the next one on with a new key, and return the id of that key.
-
-        The new key is durable before the row that names it is committed, and the row decides: whichever step is the last,
-        the ledger and the keys on disk fit together. Old keys stay in the ring, where they verify old rows; the first stays
-        the root of the digests of sources and checkpoints.
-
-        Raises:
-            InputError: no reason, or MARGINWEAVE_LEDGER_KEY without an unused key at its end.
-            StageError: the key file cannot be written; the old key stays in use.
-        """
-        if not reason.strip():
-            raise InputError("reason must say why the key is rotated")
-        with self.session.writing() as journal:
-            keys = with_unused_key(self.session.key, journal.all_events(), self.session.location, environment)
-            old, new = journal.sealing_key(journal.newest_row()), key_id(keys.keys[-1])
-            entry = Event(kind=EventKind.KEY_ROTATED, actor=actor, body={"old": old, "new": new, "reason": reason})
-            replace(journal, key=keys).append(entry, sealed_by=new)
-        self.session.key = keys
-        return new
+        """The digest of the concatenated chunks, keyed with the ledger's key: never stored, only its mark for a release is."""
+        return SourceDigest.of(self.session.key.material, chunks)
 
 
 class Ledger:

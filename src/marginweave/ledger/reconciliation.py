@@ -16,7 +16,7 @@ from marginweave.base.budget import BasicAmount
 from marginweave.base.errors import BudgetError, InputError
 from marginweave.ledger.boxes import unaccounted_cost
 from marginweave.ledger.journal import Journal
-from marginweave.ledger.keys import Keyring
+from marginweave.ledger.keys import LedgerKey
 from marginweave.ledger.plans import check_cap
 from marginweave.ledger.records import cap_body, release_with
 from marginweave.ledger.session import Session
@@ -223,7 +223,7 @@ def _settle(
             sighting.append(ledger, [newest])
 
 
-def _check_signed(row: Row, key: Keyring, sighting: Sighting) -> None:
+def _check_signed(row: Row, key: LedgerKey, sighting: Sighting) -> None:
     try:
         check_row(row, key)
         event_of(row)

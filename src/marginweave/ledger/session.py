@@ -12,7 +12,7 @@ from marginweave.accounting.records import Event, ReleaseRecord
 from marginweave.base.errors import BudgetError
 from marginweave.ledger.connection import reserve_beside
 from marginweave.ledger.journal import Journal, transaction
-from marginweave.ledger.keys import Keyring
+from marginweave.ledger.keys import LedgerKey
 from marginweave.ledger.location import LedgerLocation
 from marginweave.ledger.sums import Sums, is_due
 from marginweave.ledger.view import View
@@ -28,7 +28,7 @@ class Session:
 
     location: LedgerLocation
     engine: Engine
-    key: Keyring
+    key: LedgerKey
     witness: Witness | None = None
     _verified: View = field(default_factory=View, init=False)
     _sums: Sums = field(default_factory=Sums, init=False)

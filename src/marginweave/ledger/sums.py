@@ -17,7 +17,6 @@ from marginweave.accounting.accounts import Account, Policy, Spent
 from marginweave.accounting.records import Event, EventKind, ReleaseRecord
 from marginweave.base.budget import BasicAmount
 from marginweave.ledger.journal import Journal
-from marginweave.ledger.keys import key_id, sealing_key
 from marginweave.ledger.records import ACCOUNT_ROWS, accounts_of, releases_of
 from marginweave.ledger.rules import period_spent
 from marginweave.ledger.tables import Position, check_chain, cost_of, event_of
@@ -166,8 +165,8 @@ def is_due(journal: Journal) -> bool:
     It has so many rows behind the last one, or rows that nobody can add up from there on.
     """
     written, last = journal.written_events, journal.checkpoint()
-    if not written or sealing_key(written[-1]["mac"]) != key_id(journal.key.keys[-1]):
-        return False  # while a rotation is to come, nobody would believe it
+    if not written:
+        return False
     if last is None:
         return bool(written[-1]["seq"] >= EVERY)
     late = any(row["kind"] == EventKind.RETURNED or needs_all(event_of(row)) for row in written)
@@ -181,7 +180,7 @@ def _at_checkpoint(journal: Journal) -> Sums:
         return Sums()
     totals = totals_of(json.loads(row["body"]))
     rows = journal.rows_of(sorted(number for each in totals.values() for number in each.rows))
-    position = Position(row["seq"], row["row_hash"], sealing_key(row["mac"]))
+    position = Position(row["seq"], row["row_hash"])
     return Sums(position=position, accounts=accounts_of(map(event_of, rows)), totals=totals)
 
 

@@ -14,7 +14,7 @@ from sqlalchemy import Column, Connection, ForeignKey, Index, Integer, MetaData,
 from marginweave.accounting.records import Event, EventKind
 from marginweave.base.budget import BasicAmount, Cost
 from marginweave.base.errors import BudgetError
-from marginweave.ledger.keys import Keyring, key_id, sealing_key
+from marginweave.ledger.keys import LedgerKey
 
 METADATA = MetaData()
 GENESIS = "0" * 64
@@ -60,11 +60,10 @@ EVENTS = Table(
 
 
 class Position(NamedTuple):
-    """A place in the chain: the number and hash of a row, and the id of the key that sealed it; before the first row."""
+    """A place in the chain: the number and hash of a row; as it is made, before the first row."""
 
     seq: int = 0
     row_hash: str = GENESIS
-    sealed_by: str = ""
 
 
 def columns_of(entry: Event) -> dict[str, str | None]:
@@ -102,36 +101,30 @@ def row_hash(row: Mapping[str, Any]) -> str:
     return hashlib.sha256(f"{row['prev_hash']}{canonical(content)}".encode()).hexdigest()
 
 
-def seal(entry: Event, *, seq: int, prev_hash: str, keys: Keyring, sealed_by: str) -> dict[str, Any]:
-    """A complete row: the columns of `entry` with its number, its hashes and its seal under the key of id `sealed_by`.
-
-    Raises:
-        BudgetError: that key is not in the ring.
-    """
+def seal(entry: Event, *, seq: int, prev_hash: str, key: LedgerKey) -> dict[str, Any]:
+    """A complete row: the columns of `entry` with its number, its hashes and its seal; raises BudgetError without the key."""
     row: dict[str, Any] = {**columns_of(entry), "seq": seq, "prev_hash": prev_hash}
     row["row_hash"] = row_hash(row)
-    row["mac"] = keys.mac(sealed_by, row["row_hash"])
-    if row["mac"] is None:
-        raise BudgetError(f"the ledger is sealed with key {sealed_by}, which is not in the key ring: restore it")
+    row["mac"] = key.seal(row["row_hash"])
     return row
 
 
-def check_row(row: Mapping[str, Any], keys: Keyring, *, auditing: bool = False) -> None:
-    """Refuse a row that was changed since it was sealed, or sealed with a key outside the ring, which an auditor may lack.
+def check_row(row: Mapping[str, Any], key: LedgerKey, *, auditing: bool = False) -> None:
+    """Refuse a row that was changed since it was sealed, or sealed with another key; an auditor may lack the key.
 
     Raises:
         BudgetError: the hash or the seal does not fit.
     """
     if row["row_hash"] != row_hash(row):
         raise BudgetError(f"row {row['seq']} of the ledger was changed after it was written")
-    sealed = keys.seals(str(row["mac"]), row["row_hash"])
+    sealed = key.has_sealed(str(row["mac"]), row["row_hash"])
     if not sealed and not (auditing and sealed is None):
         raise BudgetError(f"row {row['seq']} of the ledger is not sealed with this key: wrong key, or a changed row")
 
 
 def check_chain(
     rows: Iterable[Mapping[str, Any]],
-    keys: Keyring,
+    key: LedgerKey,
     after: Position = Position(),  # noqa: B008
     *,
     auditing: bool = False,
@@ -144,28 +137,11 @@ def check_chain(
         BudgetError: names the first row that does not fit.
     """
     for number, row in enumerate(rows, start=after.seq + 1):
-        check_row(row, keys, auditing=auditing)
+        check_row(row, key, auditing=auditing)
         if row["seq"] != number or row["prev_hash"] != after.row_hash:
             raise BudgetError(f"the ledger is broken before row {row['seq']}: a row is missing or out of place")
-        after = Position(number, row["row_hash"], check_key(row, after.sealed_by, keys))
+        after = Position(number, row["row_hash"])
     return after
-
-
-def check_key(row: Mapping[str, Any], sealed_by: str, keys: Keyring) -> str:
-    """The id of the key in use from this row on: `sealed_by`, that of the row before, or a rotation's; first the root's.
-
-    Raises:
-        BudgetError: the key changes without a rotation: somebody holds a retired key, or the ring is out of order.
-    """
-    found = sealing_key(str(row["mac"]))
-    if row["kind"] == EventKind.KEY_ROTATED:
-        fits = json.loads(row["body"]).get("new") == found and keys.may_follow(found, sealed_by)
-    else:
-        first = not sealed_by and (not keys.keys or found == key_id(keys.root))
-        fits = found == sealed_by or first
-    if not fits:
-        raise BudgetError(f"row {row['seq']} of the ledger is sealed with key {found}, which was not in use: wrong key")
-    return found
 
 
 def canonical(content: Mapping[str, Any]) -> str:

@@ -22,7 +22,7 @@ def check_known_row(rows: list[dict[str, Any]], position: Position, journal: Jou
     """
     if not position.seq:
         return rows
-    if not rows or (rows[0]["seq"], rows[0]["row_hash"]) != position[:2]:
+    if not rows or (rows[0]["seq"], rows[0]["row_hash"]) != position:
         raise BudgetError(
             f"row {position.seq} of the ledger is not the one that was there: it has lost rows, or a backup was restored"
         )

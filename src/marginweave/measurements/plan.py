@@ -36,7 +36,6 @@ class DrawKind(StrEnum):
     MARGINALS = "marginals"
     SELECT = "select-{}-{}"
     MEASURE = "measure-{}"
-    EVALUATION = "evaluation"
 
     @classmethod
     def of(cls, name: str) -> DrawKind | None:

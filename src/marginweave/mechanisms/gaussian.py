@@ -19,7 +19,7 @@ from marginweave.base.digests import fractions_digest, text_digest
 from marginweave.base.errors import InputError
 from marginweave.configuration.values import MAX_CELLS
 from marginweave.measurements.plan import DrawKind, PlannedDraw
-from marginweave.mechanisms.base import CountNoise, check_room, l1_sensitivity
+from marginweave.mechanisms.base import CountNoise, check_room
 from marginweave.mechanisms.exponential import choose
 from marginweave.mechanisms.noise_table import MAX_SIGMA, SAMPLER_FORMAT, draw_signed, noise_table
 from marginweave.mechanisms.percentile import rank_scores, score_sensitivity
@@ -68,15 +68,6 @@ def count_sigma(multiplier: float, stability: Stability) -> Fraction:
     return noise_sigma(multiplier, 1, replace(stability, neighbors="add-remove"))
 
 
-def error_sigma(multiplier: float, stability: Stability) -> Fraction:
-    """Standard deviation of the noise of the mean count error: multiplier times its sensitivity, up to a multiple of 1/1024.
-
-    It is one number, whose L1 and L2 sensitivity are the same: a replaced record moves it by 2, where it moves a vector of
-    counts by sqrt(2). DP: arithmetic on public numbers. Raises InputError as `noise_sigma`.
-    """
-    return noise_sigma(multiplier, 1, Stability(records=l1_sensitivity(stability), neighbors="add-remove"))
-
-
 def query_sigma(draw: PlannedDraw, stability: Stability, width: int | None = None) -> Fraction:
     """Standard deviation of the noise of one query that has the draw alone: the noise multiplier times the L2 sensitivity.
 
@@ -85,8 +76,6 @@ def query_sigma(draw: PlannedDraw, stability: Stability, width: int | None = Non
     """
     if draw.kind is DrawKind.COUNT:
         return count_sigma(draw.noise_multiplier, stability)
-    if draw.kind is DrawKind.EVALUATION:
-        return error_sigma(draw.noise_multiplier, stability)
     return noise_sigma(draw.noise_multiplier, width or draw.width, stability)
 
 

@@ -76,7 +76,7 @@ def public_cells(configuration: Configuration) -> tuple[int, ...] | None:
     DP: arithmetic on public sizes.
     """
     settings = configuration.marginal_settings
-    if not marginal_shares(configuration).keys() <= {*_COUNTS, DrawKind.EVALUATION}:
+    if not marginal_shares(configuration).keys() <= set(_COUNTS):
         return None
     sizes = public_codes(configuration.attributes)
     if isinstance(settings.cliques, tuple):
@@ -98,10 +98,9 @@ def marginal_shares(configuration: Configuration) -> dict[DrawKind, float]:
         if settings.selects(attributes):
             shares[DrawKind.SCORES] = settings.selection_share
     bounds = planned.bounds_shares(configuration)
-    paid = {DrawKind.EVALUATION: configuration.evaluate.paid_share} if configuration.evaluate.paid else {}
-    left = 1 - sum(shares.values()) - sum(bounds.values()) - sum(paid.values())
-    planned.check_left(left, {**shares, **bounds, **paid}, "marginals")
-    return {**bounds, **shares, last: left, **paid}
+    left = 1 - sum(shares.values()) - sum(bounds.values())
+    planned.check_left(left, {**shares, **bounds}, "marginals")
+    return {**bounds, **shares, last: left}
 
 
 def rounds_of(configuration: Configuration) -> AdaptiveCliques | None:

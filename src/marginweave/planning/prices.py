@@ -25,7 +25,6 @@ _SHARES = {
     DrawKind.SCORES: "aggregate.selection_share",
     DrawKind.BOUND_LOW: "aggregate.bounds_share",
     DrawKind.BINS: "aggregate.bounds_share",
-    DrawKind.EVALUATION: "evaluate.paid.share",
 }
 # What the conversions hold for: below, the two tails of the closed form cancel; far above, squares leave the floats.
 _LEAST_EPSILON = 1e-3
@@ -112,16 +111,11 @@ def round_draws(rounds: int, batch: int, epsilon: float, noise_multiplier: float
 
 
 def check_left(left: float, shares: Mapping[DrawKind, float], rest: str) -> None:
-    """Raise InputError for shares of the budget that leave nothing for the `rest`.
-
-    Where bounds and a bought comparison leave nothing by themselves, no other key could be right.
-    """
+    """Raise InputError for shares of the budget that leave nothing for the `rest`."""
     if left > 0:
         return
-    bought = {kind: shares.get(kind, 0.0) for kind in (DrawKind.BOUND_LOW, DrawKind.BINS, DrawKind.EVALUATION)}
-    shared = bought if sum(bought.values()) >= 1 else shares
     keys: dict[str, float] = {}
-    for kind, share in shared.items():
+    for kind, share in shares.items():
         keys[_SHARES[kind]] = keys.get(_SHARES[kind], 0.0) + share
     named = [f"{key} ({share:g})" for key, share in keys.items() if share]
     raise InputError(f"{', '.join(named[:-1])} and {named[-1]} must leave something for the {rest}: together below 1")

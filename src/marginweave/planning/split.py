@@ -94,8 +94,6 @@ def _tuple_draws(configuration: Configuration, budget: SharedBudget) -> list[Pla
         delta = budget.delta_threshold / discoveries if length <= discoveries else 0.0
         width = configuration.contribution_cap(length)
         draws.append(gaussian_draw(DrawKind.LEVEL, multiplier, place=(length,), delta=delta, width=width))
-    if DrawKind.EVALUATION in bought:
-        draws.append(gaussian_draw(DrawKind.EVALUATION, bought[DrawKind.EVALUATION]))
     return draws
 
 
@@ -177,7 +175,6 @@ def _by_shares(configuration: Configuration, budget: SharedBudget) -> dict[DrawK
         DrawKind.COUNT: 0.0 if configuration.resize else settings.count_share,
         DrawKind.PERCENTILE: settings.percentile_share if configuration.percentile is not None else 0.0,
         **planned.bounds_shares(configuration),
-        DrawKind.EVALUATION: configuration.evaluate.paid_share,
     }
     left = 1.0
     for share in shares.values():

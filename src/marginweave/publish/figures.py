@@ -17,7 +17,6 @@ from xml.etree import ElementTree
 import numpy as np
 from markupsafe import Markup
 
-from marginweave.audit.findings import Finding
 from marginweave.publish.best import Distribution, ValueCounts
 from marginweave.released.evaluation import CountBucket, MarginalDistance
 
@@ -126,7 +125,7 @@ def distribution_figure(distribution: Distribution, name: str) -> Markup:
         drawing.add("rect", x=left, y=middle - 5.4, width=width, height=10.8, class_="bar")
         if value.reported is not None and value.low is not None and value.high is not None:
             # a count that was made consistent may stand beside the interval of what was drawn
-            _interval(drawing, place(value.low), place(value.high), middle, "span")
+            _interval(drawing, place(value.low), place(value.high), middle)
             drawing.add("circle", cx=place(value.reported), cy=middle, r=2.2, class_="point")
     return drawing.markup()
 
@@ -143,9 +142,9 @@ def _beside(labels: list[list[str]], numbers: list[str], most: float) -> tuple[f
     return left, _scaled(left, most, right)
 
 
-def _interval(drawing: _Drawing, low: float, high: float, y: float, kind: str) -> None:
+def _interval(drawing: _Drawing, low: float, high: float, y: float) -> None:
     path = f"M{_tidy(low)},{_tidy(y - 2.5)}v5m0,-2.5H{_tidy(high)}m0,-2.5v5"
-    drawing.add("path", d=path, class_=kind)
+    drawing.add("path", d=path, class_="span")
 
 
 def worst_marginals_figure(rows: Sequence[MarginalDistance], name: str) -> Markup:
@@ -267,25 +266,6 @@ def spending_figure(points: Sequence[tuple[datetime, float]], until: datetime, t
         drawing.add("text", f"{moment:%Y-%m-%d}", x=x, y=bottom + 12, text_anchor=anchor)
     steps = "".join(f"H{_tidy(across(m.timestamp() - first))}V{_tidy(up(share))}" for m, share in points)
     drawing.add("path", d=f"M{_tidy(left)},{_tidy(bottom)}{steps}H{_tidy(_RIGHT)}", class_="span")
-    return drawing.markup()
-
-
-def audit_figure(findings: Sequence[Finding], name: str) -> Markup:
-    """Measured intervals as shares of their claims, line by line from the top; the claim is at 1."""
-    names = [f"{f.name} ({f.quantity})" for f in findings]
-    ends = (f"{f.measured.low:.3g} to {f.measured.high:.3g} of {f.claim:.3g}" for f in findings)
-    said = "; ".join(f"{own}: {end}" for own, end in zip(names, ends, strict=True))
-    labels = [_lines(own, 44) for own in names]
-    (middles, bottom), left = _rows(labels), _left(labels)
-    drawing = _Drawing(name, bottom + 28, "Measured privacy loss beside what is claimed", said)
-    place = _scaled(left, 2.05)
-    drawing.axis(((place(t), f"{t:g}") for t in (0, 0.5, 1, 1.5, 2)), 4, bottom, "measured, as a share of the claim")
-    drawing.line(place(1), 4, place(1), bottom, "noise")
-    for finding, label, middle in zip(findings, labels, middles, strict=True):
-        drawing.label(label, left, middle)
-        measured, claim = finding.measured, finding.claim
-        low, high = (place(min(2.0, max(0.0, end / claim))) for end in (measured.low, measured.high))
-        _interval(drawing, low, high, middle, "span" if finding.verdict == "holds" else "beyond")
     return drawing.markup()
 
 

@@ -14,9 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from scipy.special import expit, ndtr
 
-from marginweave.audit.findings import Finding, Verdict
 from marginweave.base.errors import InputError
 from marginweave.publish import figures, reader
 from marginweave.publish.best import best_records, distributions
@@ -26,21 +24,12 @@ from marginweave.publish.reader import PublishedRelease, RecordCodes, ShownRecor
 from marginweave.publish.synthetic import missing_words
 from marginweave.publish.tables import ROW_GROUP
 from marginweave.publish.templates import render
-from marginweave.publish.wording import paid_words, reader_warnings
+from marginweave.publish.wording import reader_warnings
 from marginweave.released.evaluation import Evaluation, InternalEvaluation, RecordAgreement
 from marginweave.released.statement import MarginalStatement, Mechanism
 from marginweave.released.verdict import SetVerdict
 
-VERDICTS: dict[Verdict, str] = {
-    "holds": "holds",
-    "exceeded": "ABOVE ITS CLAIM",
-    "over-noised": "more noise than is charged",
-}
 _GRADES = {"good": ("good", "Good"), "with care": ("care", "With care"), "not": ("bad", "Do not use")}
-ABOUT = (
-    "Measured on made-up tables with the functions that a release calls: no data of yours was read, nothing was charged to a "
-    "ledger, and nothing here is about anybody."
-)
 
 
 def release_pages(published: PublishedRelease, shown: ShownRecords, evaluation: Evaluation) -> dict[str, bytes]:
@@ -110,7 +99,6 @@ def render_report(
         shown=shown,
         evaluation=evaluation,
         internal=internal,
-        paid=paid_words(evaluation),
         warnings=reader_warnings(
             published.configuration, aggregates, statement.mechanisms, statement.not_measured or ()
         ),
@@ -171,32 +159,3 @@ def _shares(mechanisms: Sequence[Mechanism]) -> list[float] | None:
     if len(charged) != 1:
         return None
     return [amount / sum(charged[0]) for amount in charged[0]]
-
-
-def render_audit(findings: Mapping[str, Sequence[Finding]]) -> bytes:
-    """The page, with a figure for each of the audited configurations. DP: about made-up data."""
-    parts = [
-        (name, figures.audit_figure(found, f"audit-{number}"), found)
-        for number, (name, found) in enumerate(findings.items())
-    ]
-    grade, verdict = audit_verdict(findings)
-    said = {"parts": parts, "about": ABOUT, "grade": grade, "verdict": verdict}
-    return render("audit.html.j2", **said, verdicts=VERDICTS, chance=_chance).encode()
-
-
-def audit_verdict(findings: Mapping[str, Sequence[Finding]]) -> tuple[str, str]:
-    """How the page shows the outcome (good, care, bad), and the outcome in a sentence."""
-    verdicts = [finding.verdict for found in findings.values() for finding in found]
-    exceeded, noisy = verdicts.count("exceeded"), verdicts.count("over-noised")
-    if exceeded:
-        return "bad", f"{exceeded} of {len(verdicts)} tests broke a promise: release nothing with this version."
-    kept = f"Every promise held in all {len(verdicts)} tests."
-    return ("care", f"{kept} In {noisy} there is more noise than is paid for.") if noisy else ("good", kept)
-
-
-def _chance(finding: Finding, value: float) -> str:
-    """How often a guess at one person is right at so much privacy loss, in percent; nothing for a delta."""
-    if finding.quantity == "delta":
-        return ""
-    value = max(value, 0.0)
-    return f"{100 * float(ndtr(value / 2) if finding.quantity == 'mu' else expit(value)):.1f} %"

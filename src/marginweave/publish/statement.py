@@ -285,12 +285,12 @@ def _noise(configuration: Configuration, plan: BudgetPlan, aggregates: Aggregate
     The sigma of every marginal is in `marginals`, as one draw has many. `sigma` of `selection` is that of a score, in
     records, on a grid of `step` records; `threshold` of `values` the least noisy count of a released value. `sigma` of a share
     of rounds is that of a cell where a batch has it equally, `sensitivity` of a choice how far a unit moves the distance
-    of a marginal, `sensitivity` of `evaluation` how far it moves the mean count error, in records.
+    of a marginal.
     """
-    sensitivity, found = l1_sensitivity(configuration.stability), DrawNoise()
-    if draw.kind in {DrawKind.EVALUATION, DrawKind.MEASURE, DrawKind.BINS}:
+    found = DrawNoise()
+    if draw.kind in {DrawKind.MEASURE, DrawKind.BINS}:
         sigma = float(planned_sigmas(configuration, plan, draw)[0])
-        found = DrawNoise(sensitivity=sensitivity if draw.kind is DrawKind.EVALUATION else None, sigma=sigma)
+        found = DrawNoise(sigma=sigma)
     elif draw.mechanism == "rounded-gaussian" and configuration.marginals is None:
         levels = aggregates.noise
         found = DrawNoise(sigma=levels[draw.length - 1].deviation if draw.length else aggregates.record_deviation)
@@ -298,7 +298,7 @@ def _noise(configuration: Configuration, plan: BudgetPlan, aggregates: Aggregate
         scale, threshold = discovery(configuration, plan)
         found = DrawNoise(threshold=threshold, sigma=float(scale))
     elif draw.kind is DrawKind.SELECT:
-        found = DrawNoise(sensitivity=sensitivity)
+        found = DrawNoise(sensitivity=l1_sensitivity(configuration.stability))
     elif draw.kind is DrawKind.SCORES:
         grid = scoring(configuration, plan)
         found = DrawNoise(sigma=grid.score_sigma, step=1 / grid.steps)

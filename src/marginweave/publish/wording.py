@@ -16,7 +16,6 @@ from marginweave.evaluate.bounds import bounding_biases
 from marginweave.measurements.combinations import Aggregates
 from marginweave.measurements.plan import BudgetPlan
 from marginweave.mechanisms.percentile import rank_error
-from marginweave.released.evaluation import Evaluation
 from marginweave.released.statement import Confidence, Mechanism
 
 _ABOUT = (
@@ -65,27 +64,6 @@ def known_words(configuration: Configuration, *, own: bool) -> list[str]:
         else:
             said.append(f"{table} were made from these rows; this guarantee does not cover what they tell.")
     return said
-
-
-def paid_words(evaluation: Evaluation) -> list[str]:
-    """What an evaluation.json says of the comparison that was bought; nothing where none was. DP: post-processing."""
-    if "paid" not in evaluation.model_fields_set:
-        return []
-    paid = evaluation.paid
-    if paid is None:
-        return ["A comparison with the sensitive table was bought, but for records of another version of the program."]
-    error, tvd = paid.count_error, paid.tvd
-    relative = f", a total variation distance of {tvd.value:.3f} ({tvd.low:.3f} to {tvd.high:.3f})" if tvd else ""
-    found = (
-        f"Over the {paid.marginals:,} marginals of {paid.length} attribute(s), the synthetic counts and those of the rows "
-        f"as prepared are {error.value:,g} records apart on average (95 % interval {error.low:,g} to {error.high:,g}; "
-        f"noise of standard deviation {paid.deviation:,.1f}){relative}."
-    )
-    price = (
-        f"Bought with {100 * paid.share:g} % of the budget, for these records alone; nothing was chosen by it, and every "
-        "further look at the data would be charged."
-    )
-    return [found, price]
 
 
 def stated_confidence(configuration: Configuration, plan: BudgetPlan, aggregates: Aggregates) -> Confidence:

@@ -20,11 +20,9 @@ from marginweave.configuration.synthesis import (
     DenseSynthesis,
     GumSynthesis,
     MixtureSynthesis,
-    PgmSynthesis,
     SynthesisSettings,
 )
 from marginweave.counts.discovery import Compression, compress_mask
-from marginweave.counts.graphical import choose_measurements, fit_tree
 from marginweave.domain.zeros import broken_records, domain_sizes, released_attributes, structural_masks
 from marginweave.estimate.consistency import make_consistent
 from marginweave.estimate.known import known_marginals, total_of_rows, with_known
@@ -34,7 +32,7 @@ from marginweave.estimate.mixture.model import Mixture
 from marginweave.estimate.totals import exact_parts
 from marginweave.estimate.tuples import tuple_marginals, tuple_measurements
 from marginweave.measurements.combinations import Aggregates
-from marginweave.measurements.tables import CensoredMeasurement, Marginals, Mask, Measurement
+from marginweave.measurements.tables import Marginals, Mask, Measurement
 from marginweave.prepare.codes import code_type
 from marginweave.records.gum.synthesize import Gum
 from marginweave.records.known import ExactCounts
@@ -59,12 +57,6 @@ class EstimationInput:
     masks: Sequence[Mask]
     noise: float = 1.0
 
-    @property
-    def complete(self) -> Sequence[Measurement]:
-        """Measurements without unknown cells or coarser levels: as drawn, or what k-tuples stand for, suppressed cells too."""
-        censored = any(isinstance(m, CensoredMeasurement) for m in self.measurements)
-        return self.consistent() if censored else [m for m in self.measurements if not m.levels]
-
 
 def sampler(
     known: EstimationInput,
@@ -74,16 +66,11 @@ def sampler(
 ) -> RecordSampler:
     """What makes records by the method of the settings; of a mixture those `given` alone (`Mixture.conditioned`).
 
-    GUM takes consistent counts, the others those that were drawn. `model` is the result of `fit_known` on the same input, if
-    there is one. DP: post-processing. Raises InputError as `Gum`, `fit_known`, `Mixture.conditioned`, `choose_measurements`
-    and `fit_tree`.
+    GUM takes consistent counts, a mixture those that were drawn. `model` is the result of `fit_known` on the same input, if
+    there is one. DP: post-processing. Raises InputError as `Gum`, `fit_known` and `Mixture.conditioned`.
     """
-    total = max(known.total, 1.0)
     if isinstance(settings, GumSynthesis):
         sample = Gum(known.consistent(), known.sizes, settings, known.masks).sample
-    elif isinstance(settings, PgmSynthesis):
-        chosen = choose_measurements(known.complete, known.sizes, total, known.masks, settings.model_size)
-        sample = fit_tree(chosen, known.sizes, total, known.masks, settings.iterations).sample
     else:
         sample = partial(sample_mixture, (model or fit_known(known, settings)).conditioned(given))
     records = round(known.total) if settings.records == "count" else settings.records

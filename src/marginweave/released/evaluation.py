@@ -12,7 +12,6 @@ from pydantic import Field
 
 from marginweave.released.contract import Described, ReleasedFile, contract, optional
 from marginweave.released.numbers import ExactSummary, NumberSummary
-from marginweave.released.paid import PaidEvaluation
 from marginweave.released.verdict import Verdict, VerdictSummary
 
 Matrix = tuple[tuple[float | None, ...], ...]
@@ -163,10 +162,6 @@ class Evaluation(ReleasedFile, RecordAgreement):
     bounds: DistanceBounds = Field(description="How far the records can be from the counts without noise.")
     model: tuple[ErrorParts, ...] | None = optional("Distance by length, of the model and of its records.")
     numbers: tuple[NumberSummary, ...] | None = optional("Means and quantiles of the number columns, if there are any.")
-    paid: PaidEvaluation | None = Field(
-        default=None,
-        description="The comparison that was bought, if any; null where it was bought for other records than these.",
-    )
 
     @property
     def summary(self) -> VerdictSummary:
@@ -194,56 +189,6 @@ class MeanDistance(Described):
     l1: float = Field(description="Twice tvd.")
 
 
-class Scores(Described):
-    """How well a classifier predicts the target of the sensitive test records."""
-
-    accuracy: float = Field(description="Share of records predicted right, from 0 to 1.")
-    balanced_accuracy: float = Field(description="Mean of that share over the values of the target.")
-    auc: float | None = Field(
-        description="Mean area under the ROC curve, a value against the rest; null for one value."
-    )
-
-
-class ModelScores(Described):
-    """One kind of classifier, trained on synthetic records and on sensitive ones, tested on the same sensitive records."""
-
-    model: str = Field(
-        description="boosting (trees on codes) or logistic (regression on indicators, penalty 1/2 |w|^2)."
-    )
-    trained_on_synthetic: Scores = Field(description="Scores after training on synthetic records.")
-    trained_on_sensitive: Scores = Field(description="Scores after training on sensitive records.")
-
-
-class Downstream(Described):
-    """Train on synthetic, test on real (C. Esteban, S. Hyland, G. Rätsch, 2017), beside training on real."""
-
-    target: str = Field(description="The attribute that is predicted.")
-    test_records: int = Field(description="Sensitive records that the classifiers were tested on.")
-    majority_accuracy: float = Field(description="Share of the most common value among them: what a guess reaches.")
-    models: tuple[ModelScores, ...] = Field(description="One entry a classifier.")
-
-
-class Propensity(Described):
-    """How far the propensity scores p_i of N records, sensitive and synthetic, are from c = n_synthetic / N.
-
-    pMSE is 1/N sum (p_i - c)^2, 0 where nothing tells the tables apart and c (1 - c) where everything does (M. Woo et al.,
-    Global Measures of Data Utility for Microdata Masked for Disclosure Limitation, 2009). Where the synthesis is right it has
-    the expectation E = (k - 1) (1 - c)^2 c / N for a regression with k coefficients (J. Snoke et al., General and Specific
-    Utility Measures for Synthetic Data, 2018, theorem 1).
-    """
-
-    records: int = Field(description="N: at most 50000 of each table.")
-    logistic_pmse: float = Field(description="pMSE of an unpenalized logistic regression on main effects.")
-    logistic_ratio: float | None = Field(description="pMSE / E of this regression: 1 is best.")
-    logistic_standardized: float | None = Field(
-        description="(pMSE - E) / (sqrt(2 (k - 1)) (1 - c)^2 c / N): 0 is best."
-    )
-    tree_pmse: float = Field(description="pMSE of a tree of depth 5 on the records it was grown from, as in SDNist.")
-    tree_auc: float = Field(
-        description="Area under the ROC curve of such a tree on other records, five folds: 0.5 is best."
-    )
-
-
 class InternalEvaluation(ReleasedFile, RecordAgreement):
     """internal/evaluation.json: exact functions of sensitive rows, never for release."""
 
@@ -255,7 +200,4 @@ class InternalEvaluation(ReleasedFile, RecordAgreement):
         description="The NIST k-marginal score, k = 3, from 0 to 1000, which is best."
     )
     sensitive_rules: tuple[BrokenRule, ...] = Field(description="Sensitive rows that break rules, before preparation.")
-    propensity: Propensity | None = Field(description="Classifiers that tell the tables apart; null if not computed.")
-    downstream: Downstream | None = Field(description="Prediction of evaluate.target; null if none is declared.")
     numbers: tuple[ExactSummary, ...] | None = optional("Means and quantiles of the number columns, if there are any.")
-    absent: tuple[str, ...] = Field(description="What could not be computed, and what it takes.")

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from marginweave.base.errors import InputError
 from marginweave.configuration.attributes import most_forbidden
 from marginweave.configuration.marginals import AdaptiveCliques, AllCliques, MarginalSettings
 from marginweave.configuration.release import Configuration
-from marginweave.configuration.synthesis import MAX_MODEL, MixtureSynthesis, PgmSynthesis, SynthesisSettings
+from marginweave.configuration.synthesis import MAX_MODEL, MixtureSynthesis, SynthesisSettings
 from marginweave.configuration.values import MAX_CELLS, MAX_KEY
-from marginweave.counts.graphical import check_model_size
 from marginweave.counts.marginals import all_cliques, cells
 from marginweave.counts.noise import counted_sizes, planned_sigmas, public_sizes
 from marginweave.counts.selection import declared_cliques
-from marginweave.domain.zeros import structural_masks
 from marginweave.estimate.totals import exact_parts
 from marginweave.measurements.plan import DrawKind
 from marginweave.measurements.tables import Clique
@@ -42,26 +40,22 @@ def check_size(configuration: Configuration) -> None:
             f"structure forbids more than {_MAX_FORBIDDEN} combinations of values, which k-tuples, aggregate-seeded "
             "records and known tables list one by one; use marginals and another method, coarser bins or fewer values"
         )
-    cliques: tuple[Clique, ...] = ()
     shared: dict[DrawKind, int] = {}
     if configuration.marginals is None:
         _check_combinations(configuration)
     else:
-        cliques, number = _check_marginals(configuration, configuration.marginals, sizes)
-        shared = {DrawKind.ONE_WAY: len(sizes), DrawKind.MARGINALS: number}
-    _check_models(configuration, sizes, cliques)
+        most = _check_marginals(configuration, configuration.marginals, sizes)
+        shared = {DrawKind.ONE_WAY: len(sizes), DrawKind.MARGINALS: most}
+    _check_models(configuration, sizes)
     for part in exact_parts(configuration, [attribute.labels for attribute in configuration.attributes]):
         part.counts()
     if forbidden:
         Repair(configuration, [attribute.labels for attribute in configuration.attributes])
-    _check_paid(configuration)
     _check_noise(configuration, shared)
 
 
-def _check_marginals(
-    configuration: Configuration, settings: MarginalSettings, sizes: tuple[int, ...]
-) -> tuple[tuple[Clique, ...], int]:
-    """The declared marginals, and how many there are at most; raises InputError where they have too many cells."""
+def _check_marginals(configuration: Configuration, settings: MarginalSettings, sizes: tuple[int, ...]) -> int:
+    """How many marginals there are at most; raises InputError where they have too many cells."""
     chosen = settings.cliques if isinstance(settings.cliques, AllCliques) else AllCliques(all=2)
     number = len(settings.cliques) if isinstance(settings.cliques, tuple) else chosen.looked_at(len(sizes))
     adaptive = rounds_of(configuration)  # its candidates have a limit of their own
@@ -93,7 +87,7 @@ def _check_marginals(
             f"the marginals may have {most} cells together, and {noise.title} noise is drawn for at most {noise.most_cells}; "
             "use aggregate.noise: gaussian, coarser bins, fewer values or fewer marginals"
         )
-    return cliques, max(number, len(cliques))
+    return max(number, len(cliques))
 
 
 def _check_noise(configuration: Configuration, shared: Mapping[DrawKind, int]) -> None:
@@ -106,24 +100,16 @@ def _check_noise(configuration: Configuration, shared: Mapping[DrawKind, int]) -
             equal = draw.noise_multiplier * math.sqrt(shared[draw.kind])
             sigmas.append(marginal_sigma(equal, configuration.stability))
         if max(sigmas, default=0) > MAX_SIGMA:
-            evaluates = draw.kind is DrawKind.EVALUATION
             raise InputError(
                 f"the noise of {draw} may have a standard deviation above {MAX_SIGMA}; raise privacy.epsilon, or use fewer "
-                f"columns, {'a larger evaluate.paid.share' if evaluates else instead}, or fewer records a subject"
+                f"columns, {instead}, or fewer records a subject"
             )
 
 
-def _check_models(configuration: Configuration, sizes: tuple[int, ...], cliques: Sequence[Clique]) -> None:
-    """Refuse a model that no memory holds: it would end a run whose counts are paid for, and whose settings are fixed.
-
-    A graphical one is too large for its declared marginals and structural zeros.
-    """
+def _check_models(configuration: Configuration, sizes: tuple[int, ...]) -> None:
+    """Refuse a model that no memory holds: it would end a run whose counts are paid for, and whose settings are fixed."""
     settings = configuration.synthesize
-    if isinstance(settings, PgmSynthesis):
-        masks = structural_masks(configuration, [attribute.labels for attribute in configuration.attributes])
-        zeros = [mask.attributes for mask in masks]
-        check_model_size(sizes, zeros, cliques, settings.model_size)
-    elif isinstance(settings, MixtureSynthesis):
+    if isinstance(settings, MixtureSynthesis):
         needed = 8 * settings.fits * settings.components * sum(sizes) + 4 * settings.components**2 * len(sizes)
         if needed > MAX_MODEL:
             raise InputError(
@@ -142,18 +128,6 @@ def _batch_cells(adaptive: AdaptiveCliques, sizes: tuple[int, ...]) -> int:
             "attributes a marginal, or fewer columns"
         )
     return adaptive.batch * min(adaptive.max_cells, math.prod(sorted(sizes)[-lengths[-1] :]))
-
-
-def _check_paid(configuration: Configuration) -> None:
-    """Refuse a bought comparison of too many marginals."""
-    paid = configuration.evaluate.paid
-    if paid is None:
-        return
-    number = math.comb(sum(not attribute.is_set for attribute in configuration.attributes), paid.length)
-    if number > _MAX_MARGINALS:
-        raise InputError(
-            f"evaluate.paid.length ({paid.length}) makes {number} marginals, more than {_MAX_MARGINALS}; use a smaller one"
-        )
 
 
 def _check_combinations(configuration: Configuration) -> None:

@@ -59,7 +59,7 @@ def read_request(
     """The request that a configuration file and the options make.
 
     Raises:
-        InputError: the configuration, the run's name or a suite of expectations breaks a rule, or an extra is not installed.
+        InputError: the configuration, the run's name or a suite of expectations breaks a rule.
         StageError: the run's manifest is damaged.
     """
     configuration = load_configuration(path)
@@ -68,12 +68,9 @@ def read_request(
     folder = RunFolder.at(home, run or configuration.default_run)
     begun = folder.read_manifest()
     if begun is None or begun.state == RunState.RUNNING:
-        from marginweave.counts.graphical import check_installed
         from marginweave.runs.limits import check_size
 
         check_size(configuration)
-        if configuration.synthesize.method == "pgm":
-            check_installed()
     below = path.resolve().parent
     named = configuration.source.file if source is None else source
     if not named.strip():

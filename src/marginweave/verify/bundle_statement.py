@@ -170,9 +170,8 @@ def _stated_noise(  # noqa: PLR0911 - one case a kind of draw
     name, terms = draw["name"], draw["terms"]
     records, replaced = terms["records"], terms["neighbors"] == "replace-one"
     sigma = float(Fraction(terms["sigma"])) if "sigma" in terms else 0.0
-    if name in {"evaluation", "values"}:
-        other = "sensitivity" if name == "evaluation" else "threshold"
-        return {other: terms[other], "sigma": sigma}
+    if name == "values":
+        return {"threshold": terms["threshold"], "sigma": sigma}
     if name == "selection":
         return {"sigma": sigma / terms["steps"], "step": 1 / terms["steps"]}
     if name.startswith("select-"):

@@ -18,7 +18,7 @@ from marginweave.checkpoints.run_folder import RunFolder, published_place
 from marginweave.checkpoints.store import open_blocks, open_seal
 from marginweave.draws.files import DrawStore, unknown_draw
 from marginweave.ledger.audit import AuditedLedger
-from marginweave.ledger.keys import Keyring, subkey
+from marginweave.ledger.keys import LedgerKey, subkey
 from marginweave.ledger.published_account import PublishedAccount, published_accounts
 from marginweave.ledger.witness import RECONCILE, SEEN, Sighting
 from marginweave.released.account import ACCOUNT
@@ -44,7 +44,7 @@ class AuditedFiles:
     elsewhere: tuple[str, ...]
 
 
-def audit_files(home: Path, audited: AuditedLedger, keys: Keyring, *, example: bool) -> AuditedFiles:
+def audit_files(home: Path, audited: AuditedLedger, key: LedgerKey, *, example: bool) -> AuditedFiles:
     """Check the runs below `home` that answer to this ledger; without a key, their released files alone.
 
     Raises:
@@ -65,7 +65,7 @@ def audit_files(home: Path, audited: AuditedLedger, keys: Keyring, *, example: b
                 if not still:
                     in_progress.append(folder.run)
                     continue
-                files += _audit_run(folder, manifest, statements, keys)
+                files += _audit_run(folder, manifest, statements, key)
         except StageError as error:
             raise AuditError(str(error)) from None
         runs += 1
@@ -74,7 +74,7 @@ def audit_files(home: Path, audited: AuditedLedger, keys: Keyring, *, example: b
     return AuditedFiles(runs=runs, files=files, in_progress=tuple(in_progress), elsewhere=elsewhere)
 
 
-def _audit_run(folder: RunFolder, manifest: Manifest, statements: StatementAudit, keys: Keyring) -> int:
+def _audit_run(folder: RunFolder, manifest: Manifest, statements: StatementAudit, key: LedgerKey) -> int:
     audited = statements.audited
     _check_seen(folder, audited)
     record = audited.releases.get(manifest.release)
@@ -86,10 +86,10 @@ def _audit_run(folder: RunFolder, manifest: Manifest, statements: StatementAudit
         return 0
     _check_identity(folder, manifest, record)
     checked = _check_released(folder, manifest, record, statements)
-    if keys.keys:
-        key = subkey(keys.root, "checkpoint")
-        checked += _check_draws(folder, manifest, record, DrawStore(folder, key))
-        checked += _check_stages(folder, manifest, key)
+    if key.secret is not None:
+        checkpoint_key = subkey(key.material, "checkpoint")
+        checked += _check_draws(folder, manifest, record, DrawStore(folder, checkpoint_key))
+        checked += _check_stages(folder, manifest, checkpoint_key)
     return checked
 
 

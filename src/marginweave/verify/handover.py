@@ -43,8 +43,8 @@ _FUTURE = "from __future__ import annotations\n"
 _OWN_IMPORTS = re.compile(r"^from marginweave\.\S+ import (?:\([^)]*\)|[^\n]*)\n", re.MULTILINE)
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the same bundle is the same bytes
 _VERIFIER = (bundle, formats, bundle_accounting, bundle_statement)  # the first says what it is, and runs last
-# Rows that say how the ledger and its keys came to be belong to every account.
-_COMMON = frozenset({EventKind.LEDGER_CREATED.value, EventKind.KEY_ROTATED.value})
+# The row that says how the ledger came to be belongs to every account.
+_COMMON = EventKind.LEDGER_CREATED.value
 
 
 def hand_over(home: Path, run: str, to: Path) -> tuple[str, ...]:
@@ -132,7 +132,7 @@ def _belongs(row: Mapping[str, Any], record: ReleaseRecord) -> bool:
     if row["release"] is not None:
         corrects = bool(record.outputs) and row["kind"] == EventKind.SUPERSEDED and row["release"] == record.supersedes
         return corrects or bool(row["release"] == record.release)
-    return row["account"] == record.dataset or row["kind"] in _COMMON
+    return row["account"] == record.dataset or row["kind"] == _COMMON
 
 
 def _plan(manifest: Manifest, record: ReleaseRecord) -> bytes:

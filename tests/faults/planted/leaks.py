@@ -15,13 +15,6 @@ FAULTS = (
         killed_by=("tests/system/test_stages_capabilities.py::test_the_number_of_records_is_told_with_its_noise",),
     ),
     Fault(
-        name="a bought comparison is released without noise",
-        file="tasks/paid.py",
-        text='{"value": add_noise(exact, sigma, bits)}',
-        instead='{"value": exact}',
-        killed_by=("tests/system/test_stages_capabilities.py::test_a_bought_comparison_is_told_with_its_noise",),
-    ),
-    Fault(
         name="the names of all values of a private domain are released",
         file="src/marginweave/counts/discovery.py",
         text="released[j] = tuple(sorted(names))",

@@ -76,13 +76,6 @@ FAULTS = (
         killed_by=("tests/unit/ledger/test_draw_states.py::test_a_move_asked_again_finds_its_own_row",),
     ),
     Fault(
-        name="a checkpoint is believed under a key that was rotated away",
-        file="src/marginweave/ledger/journal.py",
-        text="key_id(self.key.keys[-1])",
-        instead="sealing_key(rows[0]['mac'])",
-        killed_by=(f"{_CHECKPOINTS}::test_a_checkpoint_of_a_retired_key_is_not_believed",),
-    ),
-    Fault(
         name="sums from a checkpoint on forget what is reserved behind it",
         file="src/marginweave/ledger/sums.py",
         text="releases = releases_of((event for _, event in events), known)",

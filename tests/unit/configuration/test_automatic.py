@@ -155,7 +155,6 @@ COUNTED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         },
     ),
     ("records made of k-tuples", {"privacy__epsilon": 0.06, "synthesize__method": "aggregate-seeded"}, TUPLES),
-    ("records made of marginals", {"synthesize__method": "pgm"}, MARGINALS),
     ("SDS's accounting", {"privacy__epsilon": 0.06, "privacy__accountant": "sds"}, TUPLES),
     (
         "a unit of several rows",
@@ -164,27 +163,16 @@ COUNTED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ),
     ("one that is replaced", {"privacy__epsilon": 0.2, "privacy__neighbors": "replace-one"}, MARGINALS),
     (
-        "triples beside a bought comparison",
-        {"evaluate__paid": {"share": 0.25}},
-        {**TRIPLES, "aggregate__one_way_share": 0.225},
-    ),
-    (
-        "pairs with more as a tenth of the budget is bought",  # sqrt(6 / 0.9) / 0.16 > 16
-        {"privacy__epsilon": 0.16, "evaluate__paid": {"share": 0.1}},
-        {**MARGINALS, "aggregate__one_way_share": 0.27, "aggregate__selection_share": 0.045},
-    ),
-    (
-        "a bought comparison and bounds",
+        "bounds that are bought",
         {
             "privacy__epsilon": 0.06,
-            "evaluate__paid": {"share": 0.25},
             "columns__age": {"type": "number", "bounds": "private", "within": [0, 200], "bins": 5},
         },
         {
             **MARGINALS,
             "aggregate__cliques": {"adaptive": 2, "rounds": 4, "batch": 1, "annealing": False},
-            "aggregate__one_way_share": 0.35,
-            "aggregate__selection_share": 0.105,  # 0.7 (1 - 0.25 - 0.05)
+            "aggregate__one_way_share": 0.475,
+            "aggregate__selection_share": 0.1425,  # 0.95 (1 - 0.05)
             "aggregate__compress": 2.0,
         },
     ),

@@ -24,12 +24,6 @@ def test_numbers_dates_and_what_is_declared_have_an_order() -> None:
     assert configuration(columns=COLUMNS, evaluate={"ordered": ["grade"]}).ordered == (2, 3, 5)
 
 
-@pytest.mark.parametrize("name", ["signs", "id", "nothing"])
-def test_a_target_is_counted_and_has_one_value(name: str) -> None:
-    with pytest.raises(InputError, match=r"evaluate\.target .* must be a counted column"):
-        configuration(columns=COLUMNS, evaluate={"target": name})
-
-
 @pytest.mark.parametrize("name", ["signs", "id", "nothing", "town", "age", "day"])
 def test_an_order_is_declared_for_categories(name: str) -> None:
     with pytest.raises(InputError, match=r"evaluate\.ordered names .* must be a counted category"):
@@ -41,16 +35,8 @@ def test_an_order_is_declared_once() -> None:
         configuration(columns=COLUMNS, evaluate={"ordered": ["grade", "grade"]})
 
 
-def test_a_group_can_be_a_target() -> None:
-    group = {"name": "who", "columns": ["sex", "region"], "combinations": [["f", "north"], ["m", "west"]]}
-    config = configuration(structure={"grouped": [group]}, evaluate={"target": "who"})
-    assert config.evaluate.target == "who"
-    with pytest.raises(InputError, match=r"evaluate\.target"):
-        configuration(structure={"grouped": [group]}, evaluate={"target": "sex"})
-
-
 def test_settings_survive_the_canonical_form_and_change_nothing_else() -> None:
     """Without them the canonical form has no word of them, so that runs of earlier versions keep their digest."""
-    plain, config = configuration(), configuration(evaluate={"target": "sex", "ordered": ["grade"]})
+    plain, config = configuration(), configuration(evaluate={"ordered": ["grade"]})
     assert Configuration.from_canonical(config.canonical()) == config
     assert '"evaluate":{"internal":false}' in plain.canonical()

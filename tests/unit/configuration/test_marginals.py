@@ -90,7 +90,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         r"^synthesize\.method \(aggregate-seeded\) .* with 5054035 pairs of values, more than 5000000",
     ),
     ({"aggregate__method": "views"}, r"must have method auto, k-tuples or marginals$"),
-    ({"synthesize__method": "magic"}, r"must have method auto, aggregate-seeded, gum, mixture or pgm$"),
+    ({"synthesize__method": "magic"}, r"must have method auto, aggregate-seeded, gum or mixture$"),
     ({**MARGINALS, "privacy__accountant": "sds"}, r"^privacy\.accountant \(sds\) must be gdp or zcdp"),
     (
         {**MARGINALS, "columns__sex": {**SET, "values": None, "domain": "private"}},

@@ -24,7 +24,7 @@ from marginweave.configuration.columns.base import ColumnBase
 from marginweave.configuration.columns.binned import BinSteps, Histogram
 from marginweave.configuration.columns.scales import LogBins, QuantileBins
 from marginweave.configuration.earlier import KnownRelease
-from marginweave.configuration.evaluation import EvaluationSettings, ExpectationSettings, PaidSettings, PublishSettings
+from marginweave.configuration.evaluation import EvaluationSettings, ExpectationSettings, PublishSettings
 from marginweave.configuration.execution import EngineSettings, SourceFile
 from marginweave.configuration.k_tuples import AdaptiveThresholds, AggregateSettings, FixedThresholds
 from marginweave.configuration.known import KnownTable, TotalsFile
@@ -42,7 +42,7 @@ from marginweave.configuration.rules.computed import DeterminedColumn, Differenc
 from marginweave.configuration.rules.conditions import Condition
 from marginweave.configuration.rules.levels import LevelColumn
 from marginweave.configuration.rules.structure import AppliesRule, AtMostRule, GroupedColumns, OrderedColumns, Structure
-from marginweave.configuration.synthesis import GumSynthesis, MixtureSynthesis, PgmSynthesis, SynthesisSettings
+from marginweave.configuration.synthesis import GumSynthesis, MixtureSynthesis, SynthesisSettings
 from marginweave.configuration.yaml_source import parse_yaml
 from tests.support.configurations import raw
 
@@ -93,10 +93,8 @@ PLACES: list[tuple[str, type[BaseModel]]] = [
     ("synthesize.", SynthesisSettings),
     ("gum.", GumSynthesis),
     ("mixture.", MixtureSynthesis),
-    ("pgm.", PgmSynthesis),
     ("expectations.", ExpectationSettings),
     ("evaluate.", EvaluationSettings),
-    ("evaluate.paid.", PaidSettings),
     ("publish.", PublishSettings),
     ("engine.", EngineSettings),
 ]

@@ -42,13 +42,12 @@ def test_the_method_and_what_auto_would_be_are_said() -> None:
 @pytest.mark.parametrize(
     ("changes", "counted"),
     [
-        ({"synthesize__method": "pgm"}, "marginals, selected pairs"),
         ({"privacy__accountant": "sds"}, "k-tuples"),
         ({"columns": {"sex": {"type": "category", "values": ["f", "m"]}}}, "single columns"),
     ],
 )
 def test_the_noise_of_pairs_is_said_where_it_decides(changes: dict[str, Any], counted: str) -> None:
-    """Only some kind of counts goes with a graphical model, or with SDS's formulas; one column has no pairs."""
+    """Only one kind of counts goes with SDS's formulas; one column has no pairs."""
     said = method_forecast(configuration(**changes, aggregate=None))[0]
     assert said == f"Counting: {counted} (chosen automatically)"
 

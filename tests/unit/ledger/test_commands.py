@@ -56,19 +56,6 @@ def published(ledger, reserve) -> str:
     return "spring"
 
 
-def test_rotated_keys_verify_together_and_are_missed_apart(published, call, location) -> None:
-    """After two rotations every seal is checked; without the newest key the command fails and says how many it could not."""
-    for reason in ("yearly", "a leak"):
-        assert "New rows are sealed with key" in call("key", "rotate", "--reason", reason).stdout
-    assert "every seal checked" in call("verify").stdout
-    call("cap", "affairs", "--epsilon", "3", "--delta", "1e-6", "--reason", "sealed with the newest")
-    place = key_file(location)
-    keys = place.read_text().split()
-    place.write_text("".join(f"{key}\n" for key in keys[:-1]))
-    assert "the seals of 2 could not be checked" in call("verify", code=1).stderr
-    assert not any(key in call("verify", code=1).output for key in keys)
-
-
 def test_the_export_has_every_row_and_the_published_release(published, call, tmp_path) -> None:
     """JSON Lines and CSV agree row by row, the registry has one record, and what is not published has none."""
     folder = tmp_path / "exported"

@@ -51,7 +51,6 @@ def test_a_pure_plan_costs_its_epsilon_and_nothing_else(noise: str, neighbors: s
         ({"columns__region": PRIVATE}, "with a private domain"),
         ({"columns__region": BOUGHT}, "with private bounds"),
         ({"aggregate__cliques": "selected"}, "where marginals are selected"),
-        ({"evaluate": {"paid": {"share": 0.1}}}, "with evaluate.paid"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

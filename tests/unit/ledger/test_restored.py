@@ -197,7 +197,6 @@ def test_the_commands_refuse_an_old_copy(tmp_path: Path, monkeypatch: pytest.Mon
     rows = place.audited().anchor
     assert said("expire", "--older-than", "0d") == (3, True)
     assert said("cap", "affairs", "--epsilon", "9", "--delta", "1e-6", "--reason", "more") == (3, True)
-    assert said("key", "rotate", "--reason", "yearly") == (3, True)
     assert said("list") == (0, True)  # and warns
     assert place.audited().anchor == rows
     assert said("reconcile") == (0, False)

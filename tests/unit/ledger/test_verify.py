@@ -15,7 +15,7 @@ from marginweave.accounting.records import Event, EventKind, now
 from marginweave.base.errors import AuditError, BudgetError, InputError
 from marginweave.ledger import Ledger
 from marginweave.ledger.audit import Anchor, AuditedLedger, audit_ledger
-from marginweave.ledger.keys import Keyring, key_file, load_key
+from marginweave.ledger.keys import LedgerKey, key_file, load_key
 from tests.support.databases import change, on_both, run
 from tests.support.releases import gaussian, small_plan
 
@@ -62,14 +62,13 @@ TOOTHLESS = [
 
 @pytest.fixture
 def booked(ledger, reserve) -> Ledger:
-    """Two releases, one finished, a rotated key, a refusal: every kind of row that one release has."""
+    """Two releases, one finished, a refusal: every kind of row that one release has."""
     reserve()
     ledger.draws.take_lease("first", "lease")
     for name in ("count", "level-1"):
         ledger.draws.begin("first", name, "lease")
         ledger.draws.commit("first", name, "lease", "ab" * 32, tainted=False)
     ledger.draws.return_unused("first", ["level-2"])
-    ledger.keys.rotate("test", actor="steward", environment={})
     ledger.releases.publish("first", "lease", {"release/a.csv": "cd" * 32})
     ledger.evaluations.record("affairs", "first")
     ledger.accounts.change_cap("affairs", 2.0, 1e-6, "test", "steward")
@@ -288,7 +287,6 @@ def test_damaged_bytes_of_the_first_page_are_named_with_their_file(booked, audit
         ({"kind": EventKind.LEDGER_CREATED, "release": None, "account": None}, "the first row, and no other"),
         ({"kind": EventKind.OPENED, "release": None}, "is open already"),
         ({"kind": EventKind.EVALUATED_INTERNALLY, "release": "third"}, "release third was never reserved"),
-        ({"kind": EventKind.KEY_ROTATED, "release": None, "body": {"new": "0" * 16}}, "which was not in use"),
     ],
 )
 def test_sealed_rows_that_break_a_rule_are_found(booked, audit, changes, fault) -> None:
@@ -322,11 +320,11 @@ def test_a_cap_that_is_lowered_later_is_no_fault(booked, audit) -> None:
 def test_without_the_key_the_chain_is_checked_all_the_same(booked, audit, location) -> None:
     """No row's seal is checked, and a change is found by the hashes alone."""
     key_file(location).unlink()
-    found = audit_ledger(location, Keyring(()))
+    found = audit_ledger(location, LedgerKey())
     assert found.unchecked == len(found.rows)
     change(location, "UPDATE events SET actor = 'nobody' WHERE seq = 5")
     with pytest.raises(AuditError, match=r"row 5 .* changed"):
-        audit_ledger(location, Keyring(()))
+        audit_ledger(location, LedgerKey())
 
 
 def booked_rows(ledger: Ledger) -> int:

@@ -184,17 +184,6 @@ def test_shares_that_leave_nothing_are_refused() -> None:
         )
 
 
-@pytest.mark.parametrize("method", ["auto", "k-tuples", "marginals"])
-def test_what_is_bought_beside_the_counts_is_refused_alone(method: str) -> None:
-    """Other shares could be as small as one likes."""
-    age = {"type": "number", "bounds": "private", "within": [0, 200], "bins": 5}
-    made = configuration(aggregate={"method": method}, columns__age=age, evaluate__paid={"share": 0.95})
-    with pytest.raises(
-        InputError, match=r"^aggregate\.bounds_share \(0\.05\) and evaluate\.paid\.share \(0\.95\) must leave"
-    ):
-        plan_budget(made)
-
-
 @given(
     st.floats(0.05, 200),
     st.integers(1, 4),

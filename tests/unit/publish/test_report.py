@@ -248,7 +248,6 @@ def test_pages_show_what_columns_are_called() -> None:
         ("marginals", "kept worst"),
         ("association", "Of 1 pair the noisy counts do not tell"),
         ("rules", "structural zeros"),
-        ("paid", "Bought with 5 % of the budget"),
     ],
 )
 def test_a_section_without_numbers_is_left_out(key: str, said: str) -> None:

@@ -6,12 +6,9 @@ from typing import Any
 
 import pytest
 
-from marginweave.configuration.evaluation import PaidSettings
-from marginweave.evaluate.paid import paid_evaluation
 from marginweave.publish.preparation_words import preparation_words
-from marginweave.publish.wording import paid_words, unit_assumption
+from marginweave.publish.wording import unit_assumption
 from tests.support.configurations import configuration
-from tests.support.published import EVALUATION
 
 UNIFORM = {"distribution": "uniform"}
 GAUSSIAN = {"distribution": "gaussian", "mean": 40, "deviation": 10}
@@ -78,18 +75,3 @@ def test_what_a_person_is_stands_among_the_assumptions() -> None:
     assert "One row is one person" in unit_assumption(configuration())
     own = configuration(privacy__unit={"column": "id", "join": True, "missing_subject": "own"})
     assert "column 'id'; a row without one is a separate person" in unit_assumption(own)
-
-
-def test_a_bought_comparison_is_told_with_its_price_and_its_limits() -> None:
-    """Value, interval, noise and share; nothing where nothing was bought, and no number for records of another version."""
-    settings = PaidSettings(share=0.05, length=2)
-    found, price = paid_words(EVALUATION.model_copy(update={"paid": paid_evaluation(30, 4.0, 300, settings, 6)}))
-    assert "the 6 marginals of 2 attribute(s)" in found
-    assert "30 records apart on average (95 % interval 22 to 39; noise of standard deviation 4.0)" in found
-    assert "distance of 0.050 (0.037 to 0.065)" in found
-    assert "Bought with 5 % of the budget" in price
-    empty = EVALUATION.model_copy(update={"paid": paid_evaluation(3, 4.0, 0, settings, 6)})
-    assert "variation" not in paid_words(empty)[0]
-    assert paid_words(EVALUATION) == []
-    (other,) = paid_words(EVALUATION.model_copy(update={"paid": None}))
-    assert "for records of another version" in other

@@ -53,14 +53,6 @@ def test_files_name_their_contract_first_and_are_read_back() -> None:
             kind.from_json(json.dumps(content | {"another": 1}))
 
 
-def test_a_comparison_that_was_not_bought_and_one_of_other_records_are_two_things() -> None:
-    without = Evaluation(**{name: value for name, value in FULL if name not in {"paid", "schema_"}})
-    assert "paid" not in json.loads(without.to_json())
-    other = json.loads(without.model_copy(update={"paid": None}).to_json())
-    assert other["paid"] is None
-    assert "paid" in Evaluation.from_json(json.dumps(other)).model_fields_set
-
-
 @pytest.mark.parametrize("number", [1, 2])
 def test_files_of_older_versions_are_refused_by_their_number(number: int) -> None:
     """In one sentence that says who reads them; a file without a number is none of ours."""

@@ -25,7 +25,7 @@ CHANGES: dict[str, tuple[dict[str, Any], bool]] = {
     "epsilon": ({"privacy__epsilon": 0.1}, True),
     "the number of rows": ({"rows": 1237}, True),
     "whose privacy it is": ({"privacy__unit": {"column": "person", "max_records": 3}}, True),
-    "a share of the budget": ({"evaluate__paid": {"share": 0.2}}, True),
+    "a share of the budget": ({"aggregate__count_share": 0.2}, True),
     "a threshold": ({"aggregate__thresholds": "progressive"}, True),
     "how numbers are spelled": ({"source": {"file": "people.csv", "decimal": "comma"}}, True),
     "the name of the file": ({"source": {"file": "others.csv"}}, False),

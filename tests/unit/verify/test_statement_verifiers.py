@@ -23,7 +23,7 @@ from marginweave.base.errors import AuditError
 from marginweave.base.formats import LAST_READER
 from marginweave.ledger import Ledger, ledger_location
 from marginweave.ledger.audit import AuditedLedger, audit_ledger
-from marginweave.ledger.keys import Keyring, load_key
+from marginweave.ledger.keys import LedgerKey, load_key
 from marginweave.verify import bundle
 from marginweave.verify.bundle import _row_hash, verify
 from marginweave.verify.bundle_accounting import Fault
@@ -37,7 +37,7 @@ HIDDEN = {"type": "category", "domain": "private"}
 TUPLES = {"aggregate": {"method": "k-tuples", "reporting_length": 2}, "synthesize": {"method": "aggregate-seeded"}}
 MARGINALS = {"method": "marginals", "cliques": {"all": 2}}
 KINDS: dict[str, dict[str, Any]] = {
-    "tuples": {**TUPLES, "columns__region": HIDDEN, "evaluate__paid": {"share": 0.1}},
+    "tuples": {**TUPLES, "columns__region": HIDDEN},
     "values": {"aggregate": MARGINALS, "columns__region": HIDDEN, "privacy__accountant": "joint"},
     "quantiles": {
         "aggregate": MARGINALS,
@@ -80,7 +80,7 @@ class Made:
     run: Path
     bundle: Path
     audited: AuditedLedger
-    keys: Keyring
+    keys: LedgerKey
     record: ReleaseRecord
 
     @property

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+import stat
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from deployments.converters.dpsyn import Conversion, convert_dpsyn, main
 from marginweave.base.errors import InputError
 from marginweave.configuration.execution import SourceFile
 from marginweave.configuration.load import parse_configuration
 from marginweave.configuration.marginals import AllCliques
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.yaml_source import parse_yaml
-from marginweave.drafts.dpsyn import Conversion, convert_dpsyn
 
 RUN = {"epsilon": 10.0, "delta": 3.4e-11, "max_records": 1000, "max_records_per_individual": 1}
 SCHEMA: dict[str, Any] = {
@@ -163,3 +165,24 @@ def test_what_is_no_json_is_refused(tmp_path: Path, content: str) -> None:
         convert_dpsyn(path, None, None, SourceFile(file="x.csv"), None)
     with pytest.raises(InputError, match="does not exist"):
         convert_dpsyn(tmp_path / "absent", None, None, SourceFile(file="x.csv"), None)
+
+
+def test_the_script_writes_one_private_file_a_run_and_overwrites_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parameters = tmp_path / "parameters.json"
+    parameters.write_text(json.dumps({"runs": [RUN, RUN], "schema": {"SEX": SCHEMA["SEX"]}, "license": "CC0"}))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(
+        sys, "argv", ["dpsyn.py", str(parameters), "--source", "persons.csv", "--public", "the code book"]
+    )
+    main()
+    assert capsys.readouterr().out == (
+        "Converted to persons-1.yaml\nConverted to persons-2.yaml\nNot converted: parameters.json: license\n"
+    )
+    written = (tmp_path / "persons-1.yaml").read_text()
+    assert parse_configuration(parse_yaml(written)).source.file == "persons.csv"
+    assert stat.S_IMODE((tmp_path / "persons-2.yaml").stat().st_mode) == 0o600
+    with pytest.raises(SystemExit, match=r"persons-1\.yaml exists already and is not overwritten"):
+        main()
+    assert (tmp_path / "persons-1.yaml").read_text() == written

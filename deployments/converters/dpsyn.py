@@ -1,13 +1,21 @@
-"""Converts the files of DPSyn (parameters.json, column_datatypes.json, data.yaml) into configurations, one a run."""
+"""Convert the files of DPSyn (parameters.json, column_datatypes.json, data.yaml) into configurations, one a run.
+
+`python deployments/converters/dpsyn.py parameters.json --source drug_deaths.csv` writes drug_deaths.yaml, and says what could
+not be converted. No data is read.
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
+import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from marginweave.base.durable import write_once
 from marginweave.base.errors import InputError
 from marginweave.configuration.execution import SourceFile
 from marginweave.configuration.load import parse_configuration
@@ -18,7 +26,7 @@ from marginweave.drafts.draft import column_line, dataset_name, flow, heading
 from marginweave.drafts.draft_columns import ColumnDraft, plain
 
 _HEAD = """\
-# Converted from the files of DPSyn by `marginweave init --from-dpsyn`.
+# Converted from the files of DPSyn by deployments/converters/dpsyn.py.
 """
 _UNCONFIRMED = """\
 # Tools that write parameters.json (schema generators) read it off the data; then its domains are no public knowledge. Each
@@ -251,3 +259,37 @@ def _bound(name: str, described: Mapping[str, Any], key: str) -> float:
 def _decimals(dtype: str) -> dict[str, int]:
     """Whole numbers have none."""
     return {"decimals": 0} if dtype.lower().startswith(("int", "uint")) else {}
+
+
+def main() -> None:
+    """Write the configurations, each to a new file that its owner alone can read."""
+    options = _options()
+    target = options.output or Path(f"{Path(options.source).name.partition('.')[0]}.yaml")
+    form = SourceFile(file=os.path.relpath(options.source, target.parent))
+    try:
+        conversion = convert_dpsyn(options.parameters, options.datatypes, options.data, form, options.public)
+    except InputError as error:
+        sys.exit(str(error))
+    texts = conversion.configurations
+    for number, text in enumerate(texts, start=1):
+        place = target.with_stem(f"{target.stem}-{number}") if len(texts) > 1 else target
+        if not write_once(place, text.encode()):
+            sys.exit(f"{place} exists already and is not overwritten; name another file with --output")
+        sys.stdout.write(f"Converted to {place}\n")
+    for remark in conversion.remarks:
+        sys.stdout.write(f"Not converted: {remark}\n")
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Convert the files of DPSyn into configurations, one a run.")
+    parser.add_argument("parameters", type=Path, help="parameters.json")
+    parser.add_argument("--source", required=True, help="the table that the configurations name; it is not read")
+    parser.add_argument("--datatypes", type=Path, help="column_datatypes.json")
+    parser.add_argument("--data", type=Path, help="data.yaml")
+    parser.add_argument("--public", help="where the domains in these files are published")
+    parser.add_argument("--output", type=Path, help="the file to write; the name of the table with .yaml if not given")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -189,7 +189,6 @@ def _configuration(configuration: Configuration, sizes: list[int], *, private: b
         aggregate["percentile"] = configuration.percentile or "none"
     elif configuration.marginals.cliques != "selected":
         aggregate["cliques"] = {"all": 2}
-    paid = configuration.evaluate.model_dump(mode="json", exclude_none=True, include={"paid"})
     return parse_configuration(
         {
             "dataset": "made-up",
@@ -198,6 +197,5 @@ def _configuration(configuration: Configuration, sizes: list[int], *, private: b
             "missing": [],
             "columns": columns,
             "aggregate": aggregate,
-            **({"evaluate": paid} if paid else {}),
         }
     )

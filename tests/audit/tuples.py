@@ -10,8 +10,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from marginweave.audit.findings import Hits, TrialScores, event_scores, noise_scores, worst_pair
-from marginweave.audit.made_up import MEMORY, CanaryTable, MadeUpRelease, Pinned, noisy_number, one_block, table_of
 from marginweave.base.arrays import Integers
 from marginweave.base.budget import Stability
 from marginweave.base.parallel import LocalEngine
@@ -25,6 +23,8 @@ from marginweave.measurements.plan import BudgetPlan, DrawKind, PlannedDraw
 from marginweave.mechanisms.gaussian import add_noise, query_sigma, select_percentile
 from marginweave.mechanisms.randomness import KeyedBits, fresh_bits
 from marginweave.prepare.codes import EncodedBlocks
+from tests.audit.findings import Hits, TrialScores, event_scores, noise_scores, worst_pair
+from tests.audit.made_up import MEMORY, CanaryTable, MadeUpRelease, Pinned, noisy_number, one_block, table_of
 
 # No count is below it: what a threshold hides is lost power, and no part of the claim about the noise.
 _NO_THRESHOLD = -(1 << 40)

@@ -8,9 +8,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from marginweave.audit.findings import Hits, TrialScores, event_scores, noise_scores, separation, shift_score
-from marginweave.audit.made_up import MadeUpRelease, noisy_number
-from marginweave.audit.tuples import TEST_DELTA
 from marginweave.base.arrays import Counts, Flags, Floats, Integers
 from marginweave.base.budget import Stability
 from marginweave.configuration.marginals import AdaptiveCliques, MarginalSettings
@@ -21,12 +18,13 @@ from marginweave.counts.marginals import Split, all_cliques, count_marginals, me
 from marginweave.counts.noise import marginal_noise
 from marginweave.counts.rounds import candidate_scores, score_sensitivity
 from marginweave.domain.zeros import domain_sizes
-from marginweave.evaluate.paid import mean_count_error
-from marginweave.measurements.combinations import Domain
 from marginweave.measurements.plan import BudgetPlan, DrawKind, PlannedDraw
 from marginweave.measurements.tables import Clique, Measurement
-from marginweave.mechanisms.gaussian import query_sigma, select_candidate
+from marginweave.mechanisms.gaussian import select_candidate
 from marginweave.mechanisms.randomness import fresh_bits
+from tests.audit.findings import Hits, TrialScores, event_scores, noise_scores, separation, shift_score
+from tests.audit.made_up import MadeUpRelease
+from tests.audit.tuples import TEST_DELTA
 
 Table = list[NDArray[np.uint8]]
 # Made-up domains, no two of a size; Laplace noise is drawn slowly.
@@ -148,20 +146,6 @@ def selection_scores(draw: PlannedDraw, stability: Stability, trials: int) -> Tr
     return noise_scores(noisy, exact[0], exact[1], float(noise.sigma))
 
 
-def evaluation_scores(draw: PlannedDraw, length: int, stability: Stability, trials: int) -> TrialScores:
-    """Log-likelihood ratios of the noisy mean count error: the unit leaves cells of synthetic records for empty ones."""
-    tables = Neighbors.of(SIZES, stability, rows=10)
-    labeled = Domain(names=("a", "b", "c"), labels=tuple(tuple(map(str, range(size))) for size in SIZES))
-    made = [np.full(10 + 4 * stability.records, max(0, size - 2), np.uint8) for size in SIZES]
-    compared = all_cliques(SIZES, min(length, len(SIZES)))
-    sd = query_sigma(draw, stability)
-    present, absent = (
-        np.array([mean_count_error([table], [made], labeled, compared, len(made[0]))], np.int64)
-        for table in (tables.present, tables.absent)
-    )
-    return noise_scores(noisy_number(sd, trials), present, absent, sd)
-
-
 def exposed_values(configuration: Configuration, plan: BudgetPlan, units: int) -> Hits:
     """How many of `units` units have a value that only they have discovered, at `TEST_DELTA`; as `exposed_units`."""
     test, rows = replace(plan, delta_threshold=TEST_DELTA), configuration.stability.records
@@ -258,7 +242,6 @@ def _chosen(
         scores,
         draw,
         configuration.stability,
-        selection.synthesizable(configuration, sizes, ()),
         finer=finer,
     )
     return cliques, float(shift_score(on_grid, absent, present - absent, noise.sigma)[0])

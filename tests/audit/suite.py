@@ -10,10 +10,6 @@ from pathlib import Path
 import numpy as np
 
 from marginweave.accounting.selection_composition import gaussian_budget
-from marginweave.audit import findings, marginals, tuples
-from marginweave.audit.findings import Finding, Hits, TrialScores
-from marginweave.audit.made_up import CANARIES, CanaryTable, MadeUpRelease
-from marginweave.audit.tuples import TEST_DELTA
 from marginweave.configuration.load import parse_configuration
 from marginweave.configuration.marginals import MarginalSettings
 from marginweave.configuration.release import Configuration
@@ -23,10 +19,14 @@ from marginweave.mechanisms.catalogue import MECHANISMS, count_noise, pure_noise
 from marginweave.mechanisms.exponential import selection_mu
 from marginweave.planning.marginals import rounds_of
 from marginweave.planning.split import plan_budget
+from tests.audit import findings, marginals, tuples
+from tests.audit.findings import Finding, Hits, TrialScores
+from tests.audit.made_up import CANARIES, CanaryTable, MadeUpRelease
+from tests.audit.tuples import TEST_DELTA
 
 
 def examples() -> dict[str, Configuration]:
-    """The releases of made-up data in `examples.yaml`, by name: what an audit without a configuration looks at."""
+    """The releases of made-up data in `examples.yaml`, by name: what `make audit` looks at."""
     content = read_yaml(Path(__file__).with_name("examples.yaml"))
     common, releases = content["common"], content["releases"]
     return {
@@ -162,13 +162,8 @@ class _Audit:
             yield findings.epsilon_finding(f"all {title} noise", joint.hits, sum(draw.epsilon for draw, _ in events))
 
     def together(self) -> Iterator[Finding]:
-        """The paid evaluation, all Gaussian noise together, and the pipeline as it is."""
+        """All Gaussian noise together, and the pipeline as it is."""
         configuration, plan, effort = self.configuration, self.plan, self.effort
-        paid = configuration.evaluate.paid
-        if paid is not None:
-            draw = plan.draw(DrawKind.EVALUATION)
-            scores = marginals.evaluation_scores(draw, paid.length, configuration.stability, effort.trials_of(draw))
-            yield self._summed(draw, scores)
         if pure_noise(plan.draws) is not None:
             return
         if len(self.parts) > 1:

@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import ndtr
 
-from marginweave.audit.findings import (
+from marginweave.base.budget import Stability
+from marginweave.mechanisms.percentile import rank_scores, score_sensitivity
+from tests.audit.findings import (
     Finding,
     Hits,
     Interval,
@@ -25,8 +27,6 @@ from marginweave.audit.findings import (
     split_cut,
     worst_pair,
 )
-from marginweave.base.budget import Stability
-from marginweave.mechanisms.percentile import rank_scores, score_sensitivity
 
 
 @given(st.floats(0.05, 3), st.floats(0, 0.05))

@@ -1,1 +1,0 @@
-"""Measures the privacy loss of every mechanism."""

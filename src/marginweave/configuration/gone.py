@@ -1,0 +1,45 @@
+"""Keys and values of configurations that are gone, and what to write instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from marginweave.base.errors import InputError
+
+GONE_KEYS: Mapping[str, str] = MappingProxyType(
+    {
+        "evaluate.target": "leave it out; scripts over synthetic.csv can train what they like",
+        "synthesize.method: pgm": "write method: mixture, which makes records of the same counts",
+        "evaluate.paid": "leave it out; `marginweave evaluate RUN --internal` compares a finished release with its table",
+    }
+)
+"""Keys from the top, joined by dots, or `key: value` for a value that is gone: what to do instead.
+
+`*` is the name of any column, or any entry of a list.
+"""
+
+
+def refuse_gone(raw: dict[str, Any]) -> None:
+    """Raises InputError for the first key or value in `raw` that is gone, with what to write instead."""
+    for key, instead in GONE_KEYS.items():
+        path, _, gone_value = key.partition(": ")
+        for place, value in _values_at(raw, path.split(".")):
+            if not gone_value:
+                raise InputError(f"{place} is gone: {instead}")
+            if value == gone_value:
+                raise InputError(f"{place}: {gone_value} is gone: {instead}")
+
+
+def _values_at(section: Any, path: list[str], place: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the dotted place and the value of all that `path` leads to."""
+    if not path:
+        yield place, section
+        return
+    entries = (
+        enumerate(section, 1) if isinstance(section, list) else section.items() if isinstance(section, dict) else ()
+    )
+    for name, value in entries:
+        if path[0] in ("*", name):
+            yield from _values_at(value, path[1:], f"{place}.{name}" if place else str(name))
