@@ -14,7 +14,7 @@ from marginweave.base.arrays import Flags, Floats, Integers
 from marginweave.base.errors import InputError
 from marginweave.configuration.attributes import Attribute, forbidden_codes
 from marginweave.configuration.columns import Category, NumberColumn
-from marginweave.configuration.columns.base import ColumnBase
+from marginweave.configuration.columns.base import NOT_DECLARED, ColumnBase
 from marginweave.configuration.columns.category import ValuedColumn
 from marginweave.configuration.question import Question, read_question
 from marginweave.configuration.release import Configuration
@@ -25,7 +25,6 @@ from marginweave.measurements.combinations import Domain
 
 MOST_GROUPS = 10_000
 MISSING = "(missing)"
-UNDECLARED = "(not as declared)"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -186,7 +185,7 @@ class Codes:
             codes, labels = self._members(place, name), self._column(name).labels
         else:
             labels = self.domain.labels[place]
-        absent = UNDECLARED if attribute.undeclared else MISSING
+        absent = NOT_DECLARED if attribute.undeclared else MISSING
         for code in np.unique(codes[:-1] if self.ignores(attribute) else codes).tolist():
             label = labels[code] if code < len(labels) else absent
             yield label, Chosen(place=place, codes=codes == code)

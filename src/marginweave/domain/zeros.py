@@ -34,6 +34,15 @@ def domain_sizes(attributes: Sequence[Attribute], labels: Labels) -> tuple[int, 
     )
 
 
+def one_way_sizes(configuration: Configuration, labels: Labels) -> tuple[int, ...]:
+    """Number of codes of each table of the draw of single attributes: of the attributes, and then of the indicators of sets.
+
+    DP: arithmetic on public or released labels.
+    """
+    indicators = configuration.indicators
+    return domain_sizes((*configuration.attributes, *indicators), (*labels, *(one.labels for one in indicators)))
+
+
 def structural_masks(configuration: Configuration, labels: Labels) -> tuple[Mask, ...]:
     """The cells that no record can be in, by rules, by pairs that follow from several of them, or as a value is never missing.
 

@@ -48,7 +48,8 @@ def check_size(configuration: Configuration) -> None:
         _check_combinations(configuration)
     else:
         cliques, number = _check_marginals(configuration, configuration.marginals, sizes)
-        shared = {DrawKind.ONE_WAY: len(sizes), DrawKind.MARGINALS: number}
+        one_way = len(sizes) + len(configuration.indicators)
+        shared = {DrawKind.ONE_WAY: one_way, DrawKind.MARGINALS: number}
     _check_models(configuration, sizes, cliques)
     for part in exact_parts(configuration, [attribute.labels for attribute in configuration.attributes]):
         part.counts()
