@@ -33,5 +33,6 @@ def encode(reference: RunReference, preprocessed: StageResult) -> StageResult:
 
 def _checked(tables: Iterator[EncodedTable], configuration: Configuration) -> Iterator[EncodedTable]:
     for table in tables:
-        check_codes(configuration.attributes, table.sizes, table.codes, "encode", complete=True)
+        attributes = (*configuration.attributes, *configuration.indicators)
+        check_codes(attributes, table.sizes, table.codes, "encode", complete=True)
         yield table

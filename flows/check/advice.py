@@ -46,7 +46,10 @@ def percent(share: float) -> str:
 
 
 def column_findings(column: MeasuredColumn, look: Look, *, on_purpose: bool, undeclared: bool) -> Iterator[Remark]:
-    """What is to be said of a counted column; `on_purpose` as in `unusable`, `undeclared` as `Sections.may_be_undeclared`."""
+    """What is to be said of a counted column; `on_purpose` as in `unusable`.
+
+    `undeclared`: the release counts what is not as declared (`Sections.may_be_undeclared`, `Sections.indicated_sets`).
+    """
     cells, filled, fault = max(look.cells, 1), look.cells - look.missing, look.unusable(on_purpose=on_purpose)
     if look.unread:
         stops = fault is not None or column.outside == "error"
@@ -100,6 +103,8 @@ def _unread_words(column: MeasuredColumn, look: Look, fault: Unusable | None, *,
     value = value_words(column)
     share = percent(look.unread / max(look.cells, 1))
     becomes = _NOT_DECLARED if undeclared else _BECOMES[column.outside or "null"]
+    if column.is_set and not undeclared and column.outside in (None, "null"):
+        becomes = "what is not declared is left out of them"
     if column.impute is not None and column.outside in (None, "null"):
         becomes = "each becomes a value drawn at random"
     if look.blank == look.unread:

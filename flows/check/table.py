@@ -174,7 +174,7 @@ class Inspection:
         for name, look in self.looks.items():
             column = configuration.columns[name]
             assert isinstance(column, MeasuredColumn)
-            undeclared = configuration.may_be_undeclared(name)
+            undeclared = configuration.may_be_undeclared(name) or name in configuration.indicated_sets
             findings = tuple(column_findings(column, look, on_purpose=name in on_purpose, undeclared=undeclared))
             if findings or look.missing:
                 found.append(CheckedRow(subject=name, missing=look.missing / look.cells, findings=findings))

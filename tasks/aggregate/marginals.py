@@ -14,7 +14,7 @@ from marginweave.counts import marginal_rows, payloads, selection
 from marginweave.counts.discovery import count_values, discover_labels, discovery
 from marginweave.counts.marginal_rows import open_encoded
 from marginweave.counts.marginals import all_cliques, count_marginals
-from marginweave.domain.zeros import domain_sizes
+from marginweave.domain.zeros import domain_sizes, one_way_sizes
 from marginweave.draws.draw import draw_once, draw_unless_returned, standing
 from marginweave.draws.protocol import SMALL, PreparedDraw
 from marginweave.draws.references import RunReference, StageResult
@@ -47,14 +47,14 @@ def discover_values(reference: RunReference, encoded: StageResult) -> StageResul
 
 @stage("measure one-way")
 def measure_one_way(reference: RunReference, encoded: StageResult) -> StageResult:
-    """The marginal of every attribute. DP: the planned cost of `one-way`, one ledger event."""
+    """The marginal of every attribute, and of the indicators of sets. DP: the planned cost of `one-way`, one ledger event."""
     draw = reference.plan.draw(DrawKind.ONE_WAY)
 
     def prepare() -> PreparedDraw:
         rows = marginal_rows.released_rows(reference, encoded)
         cliques = all_cliques(rows.sizes, 1)
         exact = count_marginals(rows, rows.sizes, cliques)
-        sizes = domain_sizes(reference.configuration.attributes, marginal_rows.released_labels(reference))
+        sizes = one_way_sizes(reference.configuration, marginal_rows.released_labels(reference))
         return marginal_rows.prepared_marginals(reference, draw, cliques, sizes, exact)
 
     return draw_once(reference, draw, prepare)[1]

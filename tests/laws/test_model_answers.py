@@ -94,6 +94,36 @@ def test_a_set_that_was_not_chosen_is_no_farther_than_its_noise() -> None:
     assert np.array_equal(inside[0], inside[1])
 
 
+@pytest.mark.parametrize("of_code", [0.0, 1.0])
+def test_records_that_have_no_code_widen_an_answer_by_what_they_may_have_moved(of_code: float) -> None:
+    """A table in which so many records lose their value of the first column, spread over those that meet what is left."""
+    most = 20
+    answers = _answers(codes=[np.arange(SIZES[0] + 1), *(np.arange(size) for size in SIZES[1:])], ignored={0: most})
+    weights = {0: np.array([[1.0, 0, 1, of_code]]), 1: np.array([[0, 1.0, 1, 0]])}
+    none = _answers(codes=answers.codes).solve(weights)
+    widened = answers.solve(weights)
+    moved = float(np.sqrt((widened.covariance - none.covariance)[0, 0]))
+    table = answers.model.marginal((0, 1))
+    left = table[:, 1:3]
+    for number in (0, 5, most):
+        without = left * (1 - number / left.sum())
+        truth = without[0].sum() + without[2].sum() + of_code * number
+        assert abs(float(widened.values[0]) - truth) <= moved + 1e-3
+        assert number < most or abs(float(widened.values[0]) - truth) == pytest.approx(moved, rel=1e-3)
+    everybody = {0: np.ones((1, SIZES[0] + 1)), 1: weights[1]}
+    assert np.allclose(answers.solve(everybody).covariance, _answers(codes=answers.codes).solve(everybody).covariance)
+
+
+@pytest.mark.parametrize("level", [0.95, 0.99, 0.999])
+def test_the_square_of_an_error_as_a_variance_covers_any_error_up_to_it(level: float) -> None:
+    """By the normal distribution: noise of 1, and an error of any size that is no larger than what was added."""
+    added = np.geomspace(1e-3, 1e3, 400)
+    half = norm.isf((1 - level) / 2) * np.hypot(1.0, added)
+    for share in (0.0, 0.5, 1.0):
+        covered = norm.cdf(half - share * added) - norm.cdf(-half - share * added)
+        assert covered.min() >= level - 1e-9
+
+
 def test_values_that_were_measured_together_are_not_told_apart() -> None:
     merged = [np.array([0, 1, 2]), np.array([0, 1, 2, 3, 3]), np.array([0, 1])]
     answers = _answers(codes=merged)

@@ -17,16 +17,26 @@ from marginweave.evaluate.internal import joined_tables
 from marginweave.measurements.combinations import Level
 from marginweave.mechanisms.randomness import CellWords, KeyedBits
 from marginweave.prepare.clean import clean_table
-from marginweave.prepare.codes import EncodedTable, encode_table, encoded_labels, with_labels
+from marginweave.prepare.codes import EncodedTable, encode_table, encoded_labels, with_indicators, with_labels
 from marginweave.prepare.encode import complete_blocks
 from marginweave.prepare.rows import prepare_blocks
 
 
 def encoded(rows: Sequence[Sequence[str]], configuration: Configuration) -> EncodedTable:
     """The rows (texts, in the order of the configuration) cleaned and encoded as a run does it."""
-    columns = {name: pa.array([row[j] for row in rows], pa.string()) for j, name in enumerate(configuration.names)}
-    clean = clean_table(pa.table(columns), configuration)
+    clean = cleaned(rows, configuration)
     return encode_table(with_labels(clean, encoded_labels([clean], configuration)), configuration)
+
+
+def cleaned(rows: Sequence[Sequence[str]], configuration: Configuration) -> pa.Table:
+    """The rows cleaned as a run does it."""
+    columns = {name: pa.array([row[j] for row in rows], pa.string()) for j, name in enumerate(configuration.names)}
+    return clean_table(pa.table(columns), configuration)
+
+
+def with_sets(rows: Sequence[Sequence[str]], configuration: Configuration) -> EncodedTable:
+    """The rows encoded as a run counts them: the indicators of sets behind the attributes."""
+    return with_indicators(encoded(rows, configuration), cleaned(rows, configuration), configuration)
 
 
 def completed(table: EncodedTable, configuration: Configuration, streams: Callable[[str], CellWords]) -> EncodedTable:

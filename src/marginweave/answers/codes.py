@@ -14,7 +14,7 @@ from marginweave.base.arrays import Flags, Floats, Integers
 from marginweave.base.errors import InputError
 from marginweave.configuration.attributes import Attribute, forbidden_codes
 from marginweave.configuration.columns import Category, NumberColumn
-from marginweave.configuration.columns.base import ColumnBase
+from marginweave.configuration.columns.base import NOT_DECLARED, ColumnBase
 from marginweave.configuration.columns.category import ValuedColumn
 from marginweave.configuration.question import Question, read_question
 from marginweave.configuration.release import Configuration
@@ -25,7 +25,6 @@ from marginweave.measurements.combinations import Domain
 
 MOST_GROUPS = 10_000
 MISSING = "(missing)"
-UNDECLARED = "(not as declared)"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -141,8 +140,10 @@ class Codes:
 
     def _condition(self, name: str, asked: Condition | tuple[str, ...]) -> Chosen:
         place, column = self._place(name), self._column(name)
+        attribute, flags = self.configuration.attributes[place], np.zeros(self.sizes[place], np.bool_)
+        missing = self.configuration.missing_texts(name)
         try:
-            labels = labels_of(name, column, asked, self.configuration.missing_texts(name))
+            labels = labels_of(name, column, asked, (*missing, NOT_DECLARED) if attribute.undeclared else missing)
         except ValueError as error:
             said = (
                 str(error)
@@ -150,22 +151,23 @@ class Codes:
                 .replace("a range is", f"a range is {name} >= FROM and {name} < BELOW, or")
             )
             raise InputError(f"a condition {said}") from None
-        attribute, flags = self.configuration.attributes[place], np.zeros(self.sizes[place], np.bool_)
         if attribute.of_set:
             return self._of_set(name, labels)
+        is_named = None in labels and not isinstance(asked, Condition)  # "any but" has whatever is left
+        if is_named and self.ignores(attribute):
+            raise InputError(
+                f"noise explains all cells of column {name!r} that are not as declared; leave the condition out"
+            )
         if name in attribute.columns and len(attribute.columns) > 1:
             codes = self._members(place, name)
             wanted = [len(column.labels) if label is None else column.labels.index(label) for label in labels]
             return Chosen(place=place, codes=np.isin(codes, wanted))
-        for code in (code for box in forbidden_codes([((place, labels),)], self.domain.labels) for code in box[0][1]):
-            most = len(flags) - self.ignores(attribute)
-            if code == most and isinstance(asked, Condition):  # "any but": also missing, where the column can be
-                continue
-            if code == most:
-                raise InputError(
-                    f"a condition names the missing value of column {name!r}, which is never missing; leave it out"
-                )
-            flags[code] = True
+        codes = [code for box in forbidden_codes([((place, labels),)], self.domain.labels) for code in box[0][1]]
+        if is_named and len(flags) in codes:
+            raise InputError(
+                f"a condition names the missing value of column {name!r}, which is never missing; leave it out"
+            )
+        flags[[code for code in codes if code < len(flags)]] = True
         return Chosen(place=place, codes=flags)
 
     def _of_set(self, name: str, labels: Sequence[str | None]) -> Chosen:
@@ -186,14 +188,15 @@ class Codes:
             codes, labels = self._members(place, name), self._column(name).labels
         else:
             labels = self.domain.labels[place]
-        absent = UNDECLARED if attribute.undeclared else MISSING
+        absent = NOT_DECLARED if attribute.undeclared else MISSING
         for code in np.unique(codes[:-1] if self.ignores(attribute) else codes).tolist():
             label = labels[code] if code < len(labels) else absent
             yield label, Chosen(place=place, codes=codes == code)
 
     def ignores(self, attribute: Attribute) -> bool:
         """Whether noise alone may be in the code of cells that are not as declared, so that nobody is shown it."""
-        return attribute.undeclared and attribute.name not in self.domain.with_undeclared
+        found = {cells.name for cells in self.domain.undeclared if cells.found}
+        return attribute.undeclared and attribute.name not in found
 
     def _members(self, place: int, name: str) -> Integers:
         """Of each code of a group of columns the code of one of them; without a combination it is missing."""

@@ -5,9 +5,9 @@ DP: post-processing of released counts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -62,7 +62,8 @@ class MarginalAnswers:
 
     `axes` has the axis of each attribute, and its code for each code of the axis. `sampled` says why the table is no simple
     sample of a population; None where it may be one. `model` is asked for what is outside; None where there is none. `rules`
-    are those that every record keeps.
+    are those that every record keeps. `undeclared` has, by attribute, how many of its cells were found not to be as declared,
+    in words.
     """
 
     squares: LeastSquares | ModelAnswers
@@ -72,6 +73,7 @@ class MarginalAnswers:
     sampled: str | None = None
     model: Callable[[], ModelAnswers | None] = lambda: None
     rules: RuledOut = NO_RULES
+    undeclared: Mapping[str, str] = field(default_factory=dict)
 
     def ask(self, question: Question) -> Iterator[Answer]:
         """An answer for each group of a question.
@@ -99,8 +101,14 @@ class MarginalAnswers:
                 level=question.level if said.claimed else None,
                 of=question.of,
                 how=said.how,
-                flag=said.flag,
+                flag="; ".join(filter(None, (said.flag, self._without_value(numbers)))),
             )
+
+    def _without_value(self, numbers: ValueRange | None) -> str:
+        """Of which cells of a column no mean, sum or quantile knows a number, though nothing declares that they lack one."""
+        name = None if numbers is None else self.codes.configuration.attributes[numbers.place].name
+        words = self.undeclared.get(name or "", "")
+        return f"{words[:1].lower()}{words[1:]}, and are left out" if words else ""
 
     def said(self, question: Question, where: list[Factor], own: list[Factor], numbers: ValueRange | None) -> Said:
         """What rules say of a group, else the best answer; flagged where it says nothing."""

@@ -10,6 +10,12 @@ Rounds choose the set whose distance from the model is most beyond the sqrt(2/pi
 cells (AIM: McKenna, Mullins, Sheldon and Miklau 2022), so those that depend most. What was left is no farther than its noise.
 With S_a the sum of sqrt(p_a), a table with misfit tau is n tau sqrt(2/pi) times the product of S_a away, so tau is at most
 sigma / n times the product of (codes of a) / S_a.
+
+A model gives values to records whose cells are not as declared, where that code is ignored: of a column to U records at most.
+Of a query with the count N, and M where the column is left out of it, min(U, M) of these records meet what is left, and the
+model has N / M of each in the query where w should be, the weight of the code; so if they are spread over what is left as other
+records are. The square of that is added as a variance: an interval of any level from .95 on covers as often as it says, however
+many of the U records there are.
 DP: post-processing of released counts.
 """
 
@@ -18,7 +24,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -99,7 +105,8 @@ class ModelAnswers:
     `model` is conditioned, and so are those of the `spread`, which takes long and is found when it is asked for. `codes` has
     the model's code of each code of an attribute; the last one may stand for cells that estimates ignore, of which the model
     has no records. `inside` are the sets of attributes that were measured. Where sets were chosen by their distance from the
-    model beyond their noise, `noise` is the deviation of that: a set that was not chosen is no farther.
+    model beyond their noise, `noise` is the deviation of that: a set that was not chosen is no farther. `ignored` has, by axis,
+    how many records at most have a cell that estimates ignore.
     """
 
     measured: NoisyTables
@@ -108,12 +115,25 @@ class ModelAnswers:
     inside: Sequence[frozenset[int]]
     noise: float | None
     spread: Callable[[], ModelSpread]
+    ignored: Mapping[int, int] = field(default_factory=dict)
 
     def solve(self, weights: Weights) -> Estimates:
         """Estimates of queries, at least one, and their covariance. Raises NotMeasuredError where merged values differ."""
         own = self._merged_weights(weights)
         found = self.spread().stack.solve(own)
-        return replace(found, covariance=found.covariance + self._misfit(own, len(found.values)))
+        covariance = found.covariance + self._misfit(own, len(found.values))
+        for axis in self.ignored.keys() & weights.keys():
+            moved = self._moved(own, axis, weights[axis][:, -1])
+            covariance += np.outer(moved, moved)
+        return replace(found, covariance=covariance)
+
+    def _moved(self, weights: Weights, axis: int, of_code: Floats) -> Floats:
+        """By how much queries are off at most because an axis has no code for some records, which they weigh by `of_code`."""
+        asked = self._fitted.expected(weights)[0]
+        beside = self._fitted.expected({**weights, axis: np.ones_like(weights[axis])})[0]
+        records = np.minimum(beside, self.ignored[axis])
+        found: Floats = records * (asked / np.maximum(beside, FEWEST) - of_code)
+        return found
 
     def expected(self, weights: Weights) -> Floats:
         """The estimates alone, at once; of values that the model has together each has its share of their measured count."""

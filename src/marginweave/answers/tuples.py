@@ -65,7 +65,7 @@ class TupleAnswers:
                     "not measured: k-tuples answer one value of each column, marginals several; ask for each by itself",
                 )
             if codes[0] >= sizes[one.place]:
-                return None, "not measured: missing values are not counted in k-tuples"
+                return None, "not measured: cells without a value are not counted in k-tuples"
             cells[one.place] = codes[0]
         cells = dict(sorted(cells.items()))
         if len(cells) > self.aggregates.reporting_length:

@@ -13,7 +13,7 @@ from marginweave.base.arrow import compute as pc
 from marginweave.base.errors import StageError
 from marginweave.columns.base import ColumnValues, Kind, Uniform, distinct_texts
 from marginweave.configuration.columns import OTHER, BooleanColumn, MeasuredColumn, SetColumn
-from marginweave.configuration.columns.base import RULE_LABELS
+from marginweave.configuration.columns.base import NOT_DECLARED, RULE_LABELS
 from marginweave.configuration.columns.category import FALSE_VALUES, TRUE_VALUES
 from marginweave.configuration.values import ValueMatcher
 from marginweave.mechanisms.randomness import CellWords
@@ -120,6 +120,7 @@ class SetValues(ColumnValues[SetColumn]):
         """Texts to sets of labels, without repetition and in the order of the labels; a cell without a value is null.
 
         The cap `max_values` is not applied here but when the table is encoded, when all that makes cells longer is done.
+        Where the column `marks_undeclared`, one entry more stands for all values of a cell that are not declared.
 
         Returns:
             A list array over a dictionary of the public labels, or of the sorted distinct values of a private domain.
@@ -140,15 +141,26 @@ class SetValues(ColumnValues[SetColumn]):
         labels, mapping = label_codes(
             self.column, texts, lambda text: not text or (self.column.private and absent.index(text) >= 0)
         )
+        if self.column.marks_undeclared:
+            mapping = [len(labels) if text and code < 0 else code for text, code in zip(texts, mapping, strict=True)]
+            labels = (*labels, NOT_DECLARED)
         return labels, np.array([*mapping, -1], np.int64)[encoded.indices.to_numpy(zero_copy_only=False)]
 
     def encode(self, values: pa.Array, words: CellWords | None) -> Codes:
         """Codes of shape (records, width): a uniform choice of `width` values where there are more, without `words` all."""
         return set_codes(values, len(self.labels(values)), None if words is None else self.column.width, words)
 
+    def undeclared(self, values: pa.Array) -> Flags:
+        """Which cells held a value that is not declared, however many; shape (records,). DP: 1-stable, cell by cell."""
+        owners, codes = _owned_codes(values)
+        return np.bincount(owners[codes == len(self.labels(values))], minlength=len(values)) > 0
+
     def labels(self, values: pa.Array) -> tuple[str, ...]:
         """The declared labels, or those of the dictionary of a private domain."""
-        return labels_in(self.column, values.values.dictionary)
+        dictionary = values.values.dictionary
+        return labels_in(
+            self.column, dictionary[: len(self.column.labels)] if self.column.marks_undeclared else dictionary
+        )
 
     def decode(self, codes: Codes, labels: tuple[str, ...], uniform: Uniform) -> pa.Array:  # noqa: ARG002 - no draw
         """Cells of their values in the order of the labels, whatever slots are empty; a cell without any is null."""
@@ -178,16 +190,25 @@ class ColumnWords:
 def set_codes(values: pa.ListArray, size: int, cap: int | None, words: CellWords | None) -> Integers:
     """Codes of sets, shape (records, width), the values of a cell in increasing order and then the missing code `size`.
 
-    The width is `cap`; of a cell with more values a uniformly chosen subset of `cap` is kept: those with the smallest words,
-    which are one for each row and value, independent of all other cells. Without a cap the width is that of the longest cell.
+    A code `size` of a clean cell, that of values that are not declared, is left out. The width is `cap`; of a cell with more
+    values a uniformly chosen subset of `cap` is kept: those with the smallest words, which are one for each row and value,
+    independent of all other cells. Without a cap the width is that of the longest cell.
     DP: 1-stable preprocessing; row-local under coupled words.
     """
-    lengths = values.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
-    codes = values.flatten().indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    owners = np.repeat(np.arange(len(lengths)), lengths)
+    owners, codes = _owned_codes(values)
+    declared = codes < size
+    owners, codes = owners[declared], codes[declared]
+    lengths = np.bincount(owners, minlength=len(values))
     if cap is not None and words is not None:
         owners, codes, lengths = cut_sets(owners, codes, lengths, cap, words)
     return pad_sets(owners, codes, lengths, int(lengths.max(initial=1)) if cap is None else cap, size)
+
+
+def _owned_codes(values: pa.ListArray) -> tuple[Integers, Integers]:
+    """The row, and the code, of each value of all cells."""
+    lengths = values.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    codes = values.flatten().indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    return np.repeat(np.arange(len(lengths)), lengths), codes
 
 
 def pad_sets(owners: Integers, codes: Integers, lengths: Integers, width: int, size: int) -> Integers:

@@ -12,7 +12,14 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from marginweave.base.budget import Stability
 from marginweave.configuration.attributes import Attribute, Forbidden, forbidden_labels, most_combinations
 from marginweave.configuration.bin_levels import declared_levels
-from marginweave.configuration.columns import Columns, ConstantColumn, IdentifierColumn, MeasuredColumn, Texts
+from marginweave.configuration.columns import (
+    Columns,
+    ConstantColumn,
+    IdentifierColumn,
+    MeasuredColumn,
+    SetColumn,
+    Texts,
+)
 from marginweave.configuration.evaluation import EvaluationSettings, ExpectationSettings, PublishSettings
 from marginweave.configuration.execution import Execution, Source
 from marginweave.configuration.k_tuples import DEFAULT_BOUNDS_SHARE, AggregateSettings
@@ -26,6 +33,8 @@ from marginweave.configuration.values import PositiveWhole, ValueMatcher, Words,
 
 # A block is there as read, as cleaned and as encoded, each with room to convert it, and the allocator keeps what is freed.
 _BYTES_A_CELL = 64
+INDICATOR = ("as declared",)
+"""The label of a record of which no value of a set is left out; the code of others is one past it, as of a missing value."""
 _SHARE = 8
 _LEAST_ROWS, _MOST_ROWS = 1 << 10, 1 << 18
 
@@ -146,6 +155,22 @@ class Sections(Execution):
             if self.may_be_undeclared(attribute.name) if group is None else self._group_may_be_undeclared(group):
                 found.append(attribute.name)
         return tuple(found)
+
+    @cached_property
+    def indicated_sets(self) -> tuple[str, ...]:
+        """The sets of which it is counted how many records hold a value that is not declared.
+
+        Each has one table more among those of single attributes (`indicators`), and no code in any other table: such values
+        are left out of records.
+        """
+        if self.marginals is None:
+            return ()
+        return tuple(name for name, one in self.columns.items() if isinstance(one, SetColumn) and one.marks_undeclared)
+
+    @property
+    def indicators(self) -> tuple[Attribute, ...]:
+        """What is counted of `indicated_sets`, behind the attributes: the missing code has records that hold such a value."""
+        return tuple(Attribute(name=name, columns=(name,), labels=INDICATOR) for name in self.indicated_sets)
 
     @cached_property
     def counted_undeclared(self) -> Collection[str]:

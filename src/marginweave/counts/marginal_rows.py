@@ -17,7 +17,7 @@ from marginweave.counts.discovery import Compression
 from marginweave.counts.marginals import measure_marginals, split_noise
 from marginweave.counts.noise import MARGINALS, marginal_noise
 from marginweave.counts.undeclared import ignored_attributes, measured_undeclared
-from marginweave.domain.zeros import domain_sizes, structural_masks
+from marginweave.domain.zeros import domain_sizes, one_way_sizes, structural_masks
 from marginweave.draws.draw import draw_once
 from marginweave.draws.protocol import PreparedDraw
 from marginweave.draws.references import RunReference, StageResult
@@ -35,8 +35,8 @@ Level = tuple[int, Integers]
 class Rows:
     """Encoded rows over the released domain, block by block; the missing value is the last code where there is one. Private.
 
-    With a compression rare values are merged, and behind the attributes are their `levels`, each a function of the merged code
-    of one. A pass over the blocks can be repeated.
+    Behind the attributes are the indicators of sets. With a compression there are none: rare values are merged, and behind the
+    attributes are their `levels`, each a function of the merged code of one. A pass over the blocks can be repeated.
     """
 
     encoded: EncodedBlocks
@@ -48,7 +48,8 @@ class Rows:
     def __iter__(self) -> Iterator[tuple[Codes, ...]]:
         for table in self.encoded:
             codes = domain.recode(table, self.private).codes
-            merged = codes if self.compression is None else domain.compress_codes(codes, self.compression)
+            attributes = codes if self.compression is None else codes[: len(self.compression.codes)]
+            merged = codes if self.compression is None else domain.compress_codes(attributes, self.compression)
             yield (*merged, *(coarse.astype(code_type(len(coarse)))[merged[a]] for a, coarse in self.levels))
 
 
@@ -56,7 +57,7 @@ def released_rows(reference: RunReference, encoded: StageResult) -> Rows:
     """The rows over the released domain."""
     labels = released_labels(reference)
     private = {j: labels[j] for j, attribute in enumerate(reference.configuration.attributes) if attribute.private}
-    sizes = domain_sizes(reference.counted.attributes, labels)
+    sizes = one_way_sizes(reference.counted, labels)
     return Rows(encoded=open_encoded(reference, encoded), private=private, sizes=sizes)
 
 
@@ -126,12 +127,13 @@ class OneWay:
 
 def drawn_one_way(reference: RunReference) -> OneWay:
     """The draw of single attributes, and what it says of cells that are not as declared. DP: post-processing."""
-    measured = payloads.unpack_measurements(draw_once(reference, reference.plan.draw(DrawKind.ONE_WAY))[0])
+    drawn = payloads.unpack_measurements(draw_once(reference, reference.plan.draw(DrawKind.ONE_WAY))[0])
     resolved, labels = reference.resolved, released_labels(reference)
+    measured = drawn[: len(labels)]
     found = Domain(
         names=tuple(attribute.name for attribute in resolved.attributes),
         labels=labels,
-        undeclared=measured_undeclared(resolved, measured),
+        undeclared=measured_undeclared(resolved, drawn),
     )
     estimated = resolved.with_undeclared(found.with_undeclared)
     ignored = ignored_attributes(estimated, labels, measured)

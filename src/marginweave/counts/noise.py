@@ -18,7 +18,7 @@ from marginweave.counts.discovery import discovery
 from marginweave.counts.marginals import all_cliques, split_noise
 from marginweave.counts.rounds import STEPS, share_sigma
 from marginweave.counts.selection import declared_cliques, scoring
-from marginweave.domain.zeros import domain_sizes
+from marginweave.domain.zeros import domain_sizes, one_way_sizes
 from marginweave.measurements.plan import BudgetPlan, DrawKind, PlannedDraw
 from marginweave.measurements.tables import Clique
 from marginweave.mechanisms.base import CountNoise, l1_sensitivity
@@ -61,15 +61,15 @@ def planned_cliques(configuration: Configuration, kind: DrawKind) -> tuple[Cliqu
 def planned_sigmas(configuration: Configuration, plan: BudgetPlan, draw: PlannedDraw) -> tuple[Fraction | float, ...]:
     """Standard deviation of the noise of each query of a draw; nothing of choices, and of marginals that are not known yet.
 
-    Of the scores of pairs it counts steps of their grid. Of a share of rounds it is that of a cell where a whole batch has it
-    equally; of a length, at its public cap. DP: arithmetic on public numbers.
+    Of the draw of single attributes it has that of each attribute, not of indicators of sets. Of the scores of pairs it counts
+    steps of their grid. Of a share of rounds it is that of a cell where a whole batch has it equally; of a length, at its
+    public cap. DP: arithmetic on public numbers.
     """
     if draw.mechanism == "exponential":
         return ()
     if draw.kind in MARGINALS:
-        settings, sizes = configuration.marginal_settings, counted_sizes(configuration)
-        noise, cliques = marginal_noise(draw, configuration.stability), planned_cliques(configuration, draw.kind)
-        return tuple(map(noise.sigma, split_noise(noise, draw.parameter, cliques, sizes, settings.allocation)))
+        parts, queries = _planned_parts(configuration, draw), len(planned_cliques(configuration, draw.kind))
+        return tuple(map(marginal_noise(draw, configuration.stability).sigma, parts[:queries]))
     if draw.kind is DrawKind.SCORES:
         return (scoring(configuration, plan).sigma,)
     if draw.kind is DrawKind.MEASURE:
@@ -180,9 +180,17 @@ def _of_marginals(configuration: Configuration, plan: BudgetPlan, draw: PlannedD
     terms: Terms = {"allocation": settings.allocation}
     if configuration.private_columns:
         return terms  # how many cells there are follows from what is discovered
-    cliques, sizes = planned_cliques(configuration, draw.kind), counted_sizes(configuration)
-    if not cliques or (draw.kind is DrawKind.MARGINALS and settings.compress != "none"):
+    parts = _planned_parts(configuration, draw)
+    if not parts or (draw.kind is DrawKind.MARGINALS and settings.compress != "none"):
         return terms  # chosen, or over merged values
-    noise = marginal_noise(draw, configuration.stability)
-    parts = split_noise(noise, draw.parameter, cliques, sizes, settings.allocation)
-    return {**terms, "marginals": len(cliques), "noise": fractions_digest(parts)}
+    return {**terms, "marginals": len(parts), "noise": fractions_digest(parts)}
+
+
+def _planned_parts(configuration: Configuration, draw: PlannedDraw) -> tuple[Fraction, ...]:
+    """The part of the noise of a draw that each of `planned_cliques` has, and then each indicator of a set."""
+    cliques, sizes = planned_cliques(configuration, draw.kind), counted_sizes(configuration)
+    if draw.kind is DrawKind.ONE_WAY:
+        sizes = one_way_sizes(configuration, [attribute.labels for attribute in configuration.attributes])
+        cliques = all_cliques(sizes, 1)
+    allocation, noise = configuration.marginal_settings.allocation, marginal_noise(draw, configuration.stability)
+    return split_noise(noise, draw.parameter, cliques, sizes, allocation)

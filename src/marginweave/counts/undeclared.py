@@ -1,6 +1,7 @@
 """Whether cells that are not as declared are in a table, by their noisy counts. DP: post-processing.
 
-Where a configuration says nothing of a cell that is empty or outside, it has a code of its own (`Sections.with_undeclared`).
+Where a configuration says nothing of a cell that is empty or outside, it has a code of its own (`Sections.with_undeclared`);
+of a value of a set it is counted which records have one (`Sections.indicated_sets`).
 The test holds over all columns together: where all cells of a table are as declared, a code is kept in one of 1,000 releases at
 most (Bonferroni: each of m columns is tested at 1/1,000 m, and noise alone is as large with half of this probability).
 A code that is not kept had no more records than noise hides. What was counted there is left out of what makes records; tables
@@ -51,10 +52,14 @@ class _NoisyCount:
 
 
 def measured_undeclared(configuration: Configuration, one_way: Sequence[Measurement]) -> tuple[UndeclaredCells, ...]:
-    """By the marginals of single attributes, which have the code of such cells last; bounds are those that were bought."""
-    places = {attribute.name: j for j, attribute in enumerate(configuration.attributes)}
+    """By the marginals of single attributes, and of `indicated_sets` behind them, which have the code of such cells last.
+
+    Bounds of the configuration are those that were bought.
+    """
+    names = (*(attribute.name for attribute in configuration.attributes), *configuration.indicated_sets)
+    places = {name: place for place, name in enumerate(names)}
     counts = {}
-    for name in configuration.undeclared:
+    for name in (*configuration.undeclared, *configuration.indicated_sets):
         m = one_way[places[name]]
         counts[name] = _NoisyCount(count=int(m.counts[-1]), sigma=m.deviation, noise=m.noise)
     return _decided(configuration, counts)
@@ -88,11 +93,13 @@ def ignored_attributes(
 
 
 def _decided(configuration: Configuration, counts: Mapping[str, _NoisyCount]) -> tuple[UndeclaredCells, ...]:
-    """The decision on each; a level of a column has that of the column, and one of which counts are known has no such code."""
+    """The decision on each; a level has that of its column, and neither a set nor a column of known counts has such a code."""
     levels = {a.name: a.level_of for a in configuration.attributes if a.level_of is not None}
     known = {configuration.attributes[a].name for table in configuration.totals for a in table.attributes}
     tested: Collection[str] = [name for name in counts if name not in levels]
     found = {name: counts[name].cells(name, len(tested)) for name in tested}
+    sets = configuration.indicated_sets
     found = {name: replace(cells, kept=cells.kept and name not in known) for name, cells in found.items()}
+    found |= {name: replace(found[name], kept=False, of_set=True) for name in sets}
     found |= {name: replace(found[of], name=name) for name, of in levels.items() if of in found}
     return tuple(found[name] for name in counts)

@@ -34,6 +34,15 @@ def domain_sizes(attributes: Sequence[Attribute], labels: Labels) -> tuple[int, 
     )
 
 
+def one_way_sizes(configuration: Configuration, labels: Labels) -> tuple[int, ...]:
+    """Number of codes of each table of the draw of single attributes: of the attributes, and then of the indicators of sets.
+
+    DP: arithmetic on public or released labels.
+    """
+    indicators = configuration.indicators
+    return domain_sizes((*configuration.attributes, *indicators), (*labels, *(one.labels for one in indicators)))
+
+
 def structural_masks(configuration: Configuration, labels: Labels) -> tuple[Mask, ...]:
     """The cells that no record can be in, by rules, by pairs that follow from several of them, or as a value is never missing.
 
@@ -49,7 +58,8 @@ def released_attributes(configuration: Configuration, labels: Labels) -> tuple[A
     """The attributes of a configuration, `optional` as the released domain has it.
 
     A private domain whose missing values are imputed can be missing all the same: where none of its values was released, and
-    where rules leave no record that has values of all of them. DP: arithmetic on public or released labels.
+    where rules leave some value of a column no record that has values of all of them: what was not released was in these
+    records. DP: arithmetic on public or released labels.
     """
     masks = rule_masks(configuration.forbidden, configuration.attributes, labels)
     return _with_gaps(configuration.attributes, labels, masks)
@@ -62,8 +72,16 @@ def _with_gaps(attributes: Sequence[Attribute], labels: Labels, masks: Sequence[
     )
     named = {a for mask in masks for a in mask.attributes}
     tied = [mask for mask in _never_missing(found, labels) if named.issuperset(mask.attributes)]
-    boxes = allowed_boxes(domain_sizes(attributes, labels), [*masks, *tied], _MOST_BOXES) if tied else None
-    if boxes is None or len(boxes):
+    if not tied:
+        return found
+    sizes = domain_sizes(attributes, labels)
+    anyhow, complete = allowed_boxes(sizes, masks, _MOST_BOXES), allowed_boxes(sizes, [*masks, *tied], _MOST_BOXES)
+    if anyhow is None or complete is None:
+        return found
+    ends = np.cumsum(sizes)
+    unreleased = [ends[mask.attributes[0]] - 1 for mask in tied]
+    lost = np.delete(anyhow.any(axis=0) & ~complete.any(axis=0), unreleased)
+    if not lost.any():
         return found
     return tuple(replace(a, optional=a.optional or (a.private and j in named)) for j, a in enumerate(found))
 

@@ -18,10 +18,11 @@ import numpy as np
 
 from marginweave.base.arrays import Flags, Floats, Integers
 from marginweave.base.errors import InputError
-from marginweave.configuration.attributes import combinations_of, forbidden_codes
+from marginweave.configuration.attributes import Attribute, combinations_of, forbidden_codes
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.rules.record_search import ContradictionError, UndecidedError, find_record, tied_parts
 from marginweave.configuration.totals import KnownCounts
+from marginweave.domain.zeros import released_attributes
 from marginweave.measurements.tables import Clique
 
 MOST_OF_TWO, MOST_OF_MORE = 1 << 15, 1 << 13
@@ -174,11 +175,12 @@ def exact_parts(configuration: Configuration, labels: Sequence[Sequence[str]]) -
             of_sets[attribute.columns[0]].append(j)
     parts = tied_parts([*(known.attributes for known in exact), *rules, *of_sets.values()])
     inside = [(part, [known for known in exact if known.attributes[0] in part]) for part in parts]
-    return tuple(_part(configuration, labels, tables, part, rules) for part, tables in inside if tables)
+    attributes = released_attributes(configuration, labels)
+    return tuple(_part(attributes, labels, tables, part, rules) for part, tables in inside if tables)
 
 
 def _part(
-    configuration: Configuration,
+    attributes: Sequence[Attribute],
     labels: Sequence[Sequence[str]],
     tables: Sequence[KnownCounts],
     part: Collection[int],
@@ -189,15 +191,15 @@ def _part(
     together = math.prod(sizes.values())
     most = MOST_OF_TWO if len(inside) == 2 else MOST_OF_MORE
     if len(inside) > 1 and together > most:
-        names = ", ".join(configuration.attributes[a].name for a in sizes)
+        names = ", ".join(attributes[a].name for a in sizes)
         raise InputError(
             f"known has exact tables that have to hold together over {names}, which have {together} combinations, more than "
             f"{most}; leave one out, or give it an sd"
         )
 
     def possible(a: int) -> Sequence[int]:  # of a record of which nothing is known: no value of a set
-        attribute, size = configuration.attributes[a], len(labels[a])
-        values = range(size + (attribute.lacks_values or not size))
+        attribute, size = attributes[a], len(labels[a])
+        values = range(size + attribute.lacks_values)
         return [size] if attribute.is_set else values[::-1] if attribute.of_set else values
 
     return ExactPart(

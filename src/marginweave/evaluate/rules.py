@@ -77,8 +77,8 @@ def _broken(table: pa.Table, configuration: Configuration) -> Iterator[tuple[str
         yield "group", group.name, _undeclared(clean, configuration, group)
     for name, column in configuration.columns.items():
         if isinstance(column, SetColumn) and name in configuration.names:
-            lengths = clean.column(name).combine_chunks().value_lengths().fill_null(0)
-            yield "max_values", name, lengths.to_numpy(zero_copy_only=False) > column.max_values
+            codes, labels = column_codes(clean, configuration, name, None)
+            yield "max_values", name, (codes < len(labels)).sum(axis=1) > column.max_values
     for rule in structure.computed:
         if rule.computed in table.column_names:
             yield rule.key, rule.computed, _differs(table, clean, configuration, rule)

@@ -94,6 +94,7 @@ def read_answers(place: Path, say: Callable[[str], None] = lambda _: None, *, as
             axes=axes_of(counted, codes.sizes),
             sizes=codes.sizes,
         ),
+        undeclared={one.attribute: one.words.removesuffix(".") for one in statement.undeclared or () if one.found},
     )
 
 

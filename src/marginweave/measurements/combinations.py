@@ -19,7 +19,8 @@ class UndeclaredCells:
     """How many records have a cell of the attribute `name` that is not as declared: as counted, and what noise leaves of it.
 
     `low` and `high` are an interval at 95 %. `found` says whether there are more than noise explains, `kept` whether estimates
-    and records have the code of such cells; else what was counted there is ignored.
+    and records have the code of such cells; else what was counted there is ignored. `of_set`: `name` is a set, and such cells
+    hold a value that is not declared, which is left out of records.
     """
 
     name: str
@@ -28,6 +29,7 @@ class UndeclaredCells:
     high: int
     found: bool
     kept: bool
+    of_set: bool = False
 
     def words(self, records: float, called: str) -> str:
         """What share of so many records has such cells, for a reader."""
@@ -38,6 +40,8 @@ class UndeclaredCells:
         if not self.found:
             return f"Noise explains all that was counted of {called} outside the declared values: at most {high:.{digits}f} %"
         share = f"{count:.{digits}f} % ({low:.{digits}f} to {high:.{digits}f})"
+        if self.of_set:
+            return f"About {share} of records hold a value of {called} that was not declared, and that is left out"
         return f"About {share} of {called} were not among the declared values"
 
 

@@ -82,7 +82,9 @@ def public_cells(configuration: Configuration) -> tuple[int, ...] | None:
     if isinstance(settings.cliques, tuple):
         return tuple(math.prod(sizes[name] for name in clique) for clique in settings.cliques)
     chosen = settings.cliques if isinstance(settings.cliques, AllCliques) else AllCliques(all=1)
-    return tuple(chosen.cells(settings.levels(tuple(sizes.values()), configuration.attributes)))
+    cells = tuple(chosen.cells(settings.levels(tuple(sizes.values()), configuration.attributes)))
+    is_last = not settings.has_larger(configuration.distinct)
+    return (*cells, *public_codes(configuration.indicators).values()) if is_last else cells
 
 
 def marginal_shares(configuration: Configuration) -> dict[DrawKind, float]:

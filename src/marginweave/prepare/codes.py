@@ -17,10 +17,12 @@ from marginweave.base.arrow import compute as pc
 from marginweave.base.errors import InputError
 from marginweave.checkpoints.codecs import pack_codes, unpack_codes
 from marginweave.columns import values_of
-from marginweave.columns.category import ColumnWords
+from marginweave.columns.category import ColumnWords, SetValues
+from marginweave.configuration.columns import SetColumn
 from marginweave.configuration.preparation import WeightedImputation
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.rules.structure import GroupedColumns
+from marginweave.configuration.sections import INDICATOR
 from marginweave.mechanisms.randomness import CellWords
 from marginweave.prepare.clean import labels_of
 
@@ -34,7 +36,8 @@ class EncodedTable:
 
     `codes[j]` has shape (records,) and values 0 … sizes[j]; sizes[j] stands for missing. That of a set has shape (records,
     width): its values in the order of the labels, then the missing code. `labels[j]` names the values; for a private domain
-    they are raw texts, so the whole object is sensitive.
+    they are raw texts, so the whole object is sensitive. Behind the attributes of a table that is counted are the indicators
+    of sets (`with_indicators`).
     """
 
     codes: tuple[Codes, ...]
@@ -152,6 +155,21 @@ def encode_table(clean: pa.Table, configuration: Configuration, words: CellWords
         codes.append(code.astype(code_type(len(names)), copy=False))
         labels.append(names)
     return EncodedTable(codes=tuple(codes), labels=tuple(labels))
+
+
+def with_indicators(table: EncodedTable, clean: pa.Table, configuration: Configuration) -> EncodedTable:
+    """The table with a code more for each of `indicated_sets`: 1 where the record holds a value that is not declared, else 0.
+
+    DP: 1-stable preprocessing.
+    """
+    indicators = []
+    for name in configuration.indicated_sets:
+        column = configuration.columns[name]
+        assert isinstance(column, SetColumn)
+        undeclared = SetValues(column, ()).undeclared(clean.column(name).combine_chunks())
+        indicators.append(undeclared.astype(code_type(len(INDICATOR))))
+    labels = (*table.labels, *([INDICATOR] * len(indicators)))
+    return EncodedTable(codes=(*table.codes, *indicators), labels=labels)
 
 
 def value_slots(codes: NDArray[AnyCode]) -> Iterator[NDArray[AnyCode]]:

@@ -41,7 +41,8 @@ def encode_blocks(clean: CleanBlocks, configuration: Configuration, key: bytes) 
 
     def encoded(block: CleanBlock) -> tuple[EncodedTable, Numbers]:
         table = coding.with_labels(block.table, labels)
-        return coding.encode_table(table, configuration, streams("encode", block.numbers)), block.numbers
+        codes = coding.encode_table(table, configuration, streams("encode", block.numbers))
+        return coding.with_indicators(codes, table, configuration), block.numbers
 
     labels = coding.encoded_labels((block.table for block in clean), configuration)
     return complete_blocks(map(encoded, clean), lambda: [block.numbers for block in clean], configuration, streams)
@@ -140,7 +141,7 @@ def _repaired(
 ) -> Iterator[EncodedTable]:
     repair: Repair | None = None
     for table, numbers in blocks:
-        repair = repair or Repair(configuration, table.labels)
+        repair = repair or Repair(configuration, table.labels[: len(configuration.attributes)])
         yield repair(_imputed(table, numbers, configuration, streams), streams("rules", numbers))
 
 
@@ -192,7 +193,7 @@ def _resized(
 
 
 def _added(table: EncodedTable, added: Numbers, configuration: Configuration, streams: Streams) -> EncodedTable:
-    """Records that are drawn, over the domain of `table`."""
+    """Records that are drawn, over the domain of `table`; none holds a value that is not declared."""
     weights = _weights(configuration, table.labels, added=True)
 
     def codes(j: int, attribute: Attribute) -> Codes:
@@ -202,5 +203,9 @@ def _added(table: EncodedTable, added: Numbers, configuration: Configuration, st
         words = streams(f"augment {attribute.name}", added).words_of(np.arange(len(added)))
         return imputed_codes(weights[j], words).astype(kind)
 
-    drawn = replace(table, codes=tuple(codes(j, attribute) for j, attribute in enumerate(configuration.attributes)))
-    return Repair(configuration, table.labels)(drawn, streams("augmented rules", added))
+    drawn = tuple(codes(j, attribute) for j, attribute in enumerate(configuration.attributes))
+    indicators = (np.zeros(len(added), np.uint8) for _ in configuration.indicated_sets)
+    whole = replace(table, codes=(*drawn, *indicators))
+    return Repair(configuration, table.labels[: len(configuration.attributes)])(
+        whole, streams("augmented rules", added)
+    )

@@ -146,6 +146,7 @@ def _undeclared(aggregates: Aggregates) -> tuple[UndeclaredStatement, ...]:
             found=one.found,
             words=f"{one.words(aggregates.record_count, one.name)}.",
             kept=one.kept,
+            of_set=one.of_set or None,
         )
         for one in aggregates.domain.undeclared
     )

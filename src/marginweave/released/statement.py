@@ -253,7 +253,7 @@ class Promise(Described):
 class UndeclaredStatement(Described):
     """How many records have a cell of one attribute that was not as declared."""
 
-    attribute: str = Field(description="Name of the attribute.")
+    attribute: str = Field(description="Name of the attribute, or of a column of sets.")
     count: int = Field(description="As counted, with noise, in records; never below 0.")
     low: int = Field(description="At least so many, in records, with a confidence of 95 %.")
     high: int = Field(description="At most so many.")
@@ -263,6 +263,9 @@ class UndeclaredStatement(Described):
     words: str = Field(description="The same as a share of the records, for a reader.")
     kept: bool = Field(
         description="Whether synthetic records have empty cells for them. If not, they have values alone."
+    )
+    of_set: bool | None = optional(
+        "True where the attribute is a column of sets: counted are records that hold a value that is not declared."
     )
 
 
@@ -287,7 +290,13 @@ class PrivacyStatement(MarginalsStatement, CountsStatement, Promise, ReleaseIden
 
         found = tuple(
             UndeclaredCells(
-                name=one.attribute, count=one.count, low=one.low, high=one.high, found=one.found, kept=one.kept
+                name=one.attribute,
+                count=one.count,
+                low=one.low,
+                high=one.high,
+                found=one.found,
+                kept=one.kept,
+                of_set=bool(one.of_set),
             )
             for one in self.undeclared or ()
         )

@@ -45,7 +45,8 @@ def check_size(configuration: Configuration) -> None:
         _check_combinations(configuration)
     else:
         most = _check_marginals(configuration, configuration.marginals, sizes)
-        shared = {DrawKind.ONE_WAY: len(sizes), DrawKind.MARGINALS: most}
+        one_way = len(sizes) + len(configuration.indicators)
+        shared = {DrawKind.ONE_WAY: one_way, DrawKind.MARGINALS: most}
     _check_models(configuration, sizes)
     for part in exact_parts(configuration, [attribute.labels for attribute in configuration.attributes]):
         part.counts()

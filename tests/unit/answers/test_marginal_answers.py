@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,8 @@ from marginweave.base.errors import InputError
 from marginweave.configuration.question import read_condition, read_question
 from marginweave.configuration.release import Configuration
 from marginweave.domain.zeros import domain_sizes, structural_masks
-from marginweave.estimate.marginals import compression_of
-from marginweave.measurements.combinations import Domain
+from marginweave.estimate.marginals import drawn_compression_of
+from marginweave.measurements.combinations import Domain, UndeclaredCells
 from marginweave.measurements.tables import Marginals, Measurement
 from tests.support.configurations import configuration
 from tests.support.noisy_marginals import measure_merged
@@ -33,13 +34,20 @@ EXTRA: dict[str, Any] = {
 }
 
 
-def opened(changes: dict[str, Any], cliques: Any, sd: float = 1e-3, sampled: str | None = None) -> tuple[Any, ...]:
+def opened(
+    changes: dict[str, Any],
+    cliques: Any,
+    sd: float = 1e-3,
+    sampled: str | None = None,
+    undeclared: Sequence[UndeclaredCells] = (),
+) -> tuple[Any, ...]:
     """Answers of a made-up table, its rows as codes, and its attributes by name."""
     config: Configuration = configuration(
         aggregate={"method": "marginals", "cliques": [list(c) for c in cliques]}, **changes
     )
     labels = tuple(a.labels for a in config.attributes)
-    sizes, rng = domain_sizes(config.attributes, labels), np.random.default_rng(3)
+    whole = config.with_undeclared([cells.name for cells in undeclared])
+    sizes, rng = domain_sizes(whole.attributes, labels), np.random.default_rng(3)
     rows = [np.minimum(rng.geometric(0.3, 2000) - 1, n - 1) for n in sizes]
     places = {a.name: j for j, a in enumerate(config.attributes)}
     if "area" in places:
@@ -58,18 +66,19 @@ def opened(changes: dict[str, Any], cliques: Any, sd: float = 1e-3, sampled: str
         return Measurement(attributes=clique, counts=counts + noise, deviation=sd)
 
     one_way = tuple(counted((a,)) for a in range(len(sizes)))
-    domain = Domain(names=tuple(places), labels=labels)
+    domain = Domain(names=tuple(places), labels=labels, undeclared=tuple(undeclared))
     plain = Marginals(domain=domain, one_way=one_way, larger=())
-    merged = compression_of(plain, config)[1]
+    merged = drawn_compression_of(plain, config)
     larger = tuple(measure_merged(counted(tuple(sorted(places[n] for n in c))), merged) for c in cliques)
     drawn = Marginals(domain=domain, one_way=one_way, larger=larger)
     answers = MarginalAnswers(
         squares=LeastSquares(noisy_tables(drawn, config)),
-        codes=Codes(configuration=config, domain=domain, sizes=sizes),
+        codes=Codes(configuration=whole, domain=domain, sizes=sizes),
         axes=axes_of(config, sizes),
         sets=cliques,
         sampled=sampled,
-        rules=RuledOut(masks=structural_masks(config, labels), axes=axes_of(config, sizes), sizes=sizes),
+        rules=RuledOut(masks=structural_masks(whole, labels), axes=axes_of(config, sizes), sizes=sizes),
+        undeclared={cells.name: cells.words(2000, cells.name) for cells in undeclared if cells.found},
     )
     return answers, dict(zip(places, rows, strict=True))
 
@@ -87,6 +96,49 @@ def test_any_but_a_value_also_of_a_column_that_is_never_missing(changes: dict[st
     for condition, codes in (("region != north", (0,)), ("region not in north, south", (0, 1))):
         (found,) = ask(answers, condition)
         assert abs(found.estimate - (~np.isin(rows["region"], codes)).sum()) <= 1
+
+
+UNREAD: dict[str, Any] = {"columns__region__missing": [], "columns__grade__missing": [], "columns__age__missing": []}
+UNDECLARED = "(not as declared)"
+
+
+@pytest.mark.parametrize(("found", "kept"), [(True, True), (True, False), (False, False)])
+def test_cells_that_are_not_as_declared_are_asked_for_by_name(*, found: bool, kept: bool) -> None:
+    """Where there are more than noise explains, also of known counts; all others are the rest, whatever was found."""
+    cells = UndeclaredCells(name="region", count=700, low=600, high=800, found=found, kept=kept)
+    answers, rows = opened(UNREAD, CLIQUES, undeclared=[cells])
+    last = rows["region"] == 3
+    assert last.any()
+    groups = [one.group["region"] for one in ask(answers, by=["region"])]
+    assert groups == ["north", "south", "west", *([UNDECLARED] if found else [])]
+    (others,) = ask(answers, "region != north")
+    assert abs(others.estimate - (rows["region"] != 0).sum()) <= 2
+    if not found:
+        with pytest.raises(InputError, match="noise explains all cells of column 'region'"):
+            ask(answers, f"region = {UNDECLARED}")
+        return
+    for condition, truth in (
+        (f"region = {UNDECLARED}", last),
+        (f"region in north, {UNDECLARED}", last | (rows["region"] == 0)),
+        (f"region != {UNDECLARED}", ~last),
+    ):
+        (asked,) = ask(answers, condition)
+        assert abs(asked.estimate - truth.sum()) <= 2
+    with pytest.raises(InputError, match="no value of column 'sex'"):
+        ask(answers, f"sex = {UNDECLARED}")
+
+
+@pytest.mark.parametrize("found", [True, False])
+def test_an_answer_about_numbers_says_how_many_have_none(*, found: bool) -> None:
+    """In its flag; not where noise explains them, and not beside counts."""
+    cells = UndeclaredCells(name="age", count=400, low=380, high=420, found=found, kept=found)
+    answers, _ = opened(UNREAD, CLIQUES, undeclared=[cells])
+    words = "about 20 % (19 to 21) of age were not among the declared values, and are left out"
+    for asked in ({"mean": "age"}, {"sum": "age"}, {"quantile": "age:.9"}):
+        (answer,) = ask(answers, **asked)
+        assert answer.flag == (words if found else "")
+    (count,) = ask(answers, "age >= 30")
+    assert count.flag == ""
 
 
 def test_counts_shares_and_groups() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,12 @@ from marginweave.base.budget import Stability
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.synthesis import AnySynthesis, GumSynthesis, MixtureSynthesis, SynthesisSettings
 from marginweave.counts.marginals import all_cliques, count_marginals
-from marginweave.domain.zeros import broken_records, domain_sizes, structural_masks
+from marginweave.counts.noise import planned_sigmas, with_terms
+from marginweave.domain.zeros import broken_records, domain_sizes, one_way_sizes, structural_masks
 from marginweave.estimate.marginals import normalize_marginals
+from marginweave.measurements.plan import DrawKind
 from marginweave.mechanisms.base import l1_sensitivity
+from marginweave.planning.split import plan_budget
 from marginweave.prepare.clean import clean_table
 from marginweave.prepare.codes import EncodedTable
 from marginweave.records.decode import decode_table
@@ -25,7 +29,7 @@ from tests.support import noisy_marginals
 from tests.support.column_kinds import KINDS
 from tests.support.configurations import configuration
 from tests.support.synthesized import synthesize_codes
-from tests.support.tables import completed, encoded, fixed_streams
+from tests.support.tables import completed, encoded, fixed_streams, with_sets
 
 SEX = {"type": "category", "values": ["f", "m"]}
 COUNTED = [name for name in KINDS if "set" not in name and name not in {"private", "other"}]
@@ -114,6 +118,61 @@ def test_a_neighbor_moves_no_marginal_by_more_than_before(rule: str) -> None:
     assert most == l1_sensitivity(Stability(records=1, neighbors="replace-one"))
 
 
+SIGNS: dict[str, Any] = {"type": "set", "values": ["a", "b"], "max_values": 1}
+EQUAL: dict[str, Any] = {"missing": ["none"], "aggregate": {"method": "marginals", "allocation": "equal"}}
+WITH_SET = configuration(columns={"signs": SIGNS, "sex": SEX}, **EQUAL)
+CELLS = ["", "none", "a", "?", "a;b", "b;?", "?;!", "a;b;?;?"]
+
+
+def _counted_sets(rows: list[tuple[str, str]]) -> list[np.ndarray]:
+    """Every table of single attributes, and of more, of rows that were counted as a run does it."""
+    table = completed(with_sets(rows, WITH_SET), WITH_SET, fixed_streams)
+    sizes = one_way_sizes(counted(WITH_SET), table.labels[: len(WITH_SET.attributes)])
+    larger = [clique for length in (2, 3) for clique in all_cliques(sizes[:3], length)]
+    return count_marginals([table.codes], sizes, [*all_cliques(sizes, 1), *larger])
+
+
+def test_a_set_has_one_table_more_that_counts_what_is_not_declared() -> None:
+    """By hand; one record is counted once, however many of its values are not declared, and whatever the cap leaves out."""
+    assert [one.name for one in WITH_SET.indicators] == ["signs"]
+    assert _counted_sets([(cell, "f") for cell in CELLS])[3].tolist() == [4, 4]
+    assert [_counted_sets([(cell, "f")])[3].tolist()[1] for cell in CELLS] == ["?" in cell for cell in CELLS]
+
+
+@pytest.mark.parametrize(
+    ("neighbors", "pairs"),
+    [
+        ("add-remove", [((before, ()), (before, (cell,))) for cell in CELLS for before in ("a;?", "b")]),
+        ("replace-one", [((cell, ()), (other, ())) for cell, other in itertools.permutations(CELLS, 2)]),
+    ],
+)
+def test_a_neighbor_moves_the_table_of_a_set_as_any_other(neighbors: Any, pairs: Any) -> None:
+    """Every cell of a set that a unit can add, lose or change; each table by itself, as each has its part of the draw."""
+    moved = []
+    for one, other in pairs:
+        tables = ([(cell, "f") for cell in (first, *more)] for first, more in (one, other))
+        before, after = map(_counted_sets, tables)
+        moved.append([int(np.abs(a - b).sum()) for a, b in zip(before, after, strict=True)])
+    assert (
+        max(table[3] for table in moved)
+        == max(map(max, moved))
+        == l1_sensitivity(Stability(records=1, neighbors=neighbors))
+    )
+
+
+def test_the_tables_of_sets_share_the_draw_of_single_attributes() -> None:
+    """It costs what it did, what is reserved counts them, and three tables have the noise of four."""
+    left_out = {"signs": {**SIGNS, "outside": "null"}, "sex": SEX}
+    without = configuration(columns=left_out, **EQUAL)
+    plans = [with_terms(config, plan_budget(config)) for config in (WITH_SET, without)]
+    draws = [plan.draw(DrawKind.ONE_WAY) for plan in plans]
+    assert [draw.terms["marginals"] for draw in draws] == [4, 3]
+    assert draws[0].parameter == draws[1].parameter
+    more, fewer = planned_sigmas(WITH_SET, plans[0], draws[0]), planned_sigmas(without, plans[1], draws[1])
+    assert len(more) == len(fewer) == 3
+    assert float(more[0]) / float(fewer[0]) == pytest.approx(math.sqrt(4 / 3), rel=0.01)
+
+
 METHODS: dict[str, AnySynthesis] = {
     "gum": GumSynthesis(records=40, rounds=3),
     "mixture": MixtureSynthesis(records=40, components=4, fits=1, iterations=3),
@@ -162,7 +221,8 @@ DECISIONS: dict[str, tuple[dict[str, Any], bool, bool]] = {
     "outside: error": ({"columns__sex": {**SEX, "outside": "error"}}, False, False),
     "impute": ({"columns__sex": {**SEX, "impute": {"distribution": "uniform"}}}, False, False),
     "private": ({"columns__sex": {"type": "category", "domain": "private"}}, True, False),
-    "set": ({"columns__sex": {"type": "set", "values": ["f", "m"], "max_values": 1}}, True, False),
+    "set": ({"columns__sex": SIGNS, "aggregate": {"method": "marginals"}}, True, False),
+    "set, k-tuples": ({"columns__sex": SIGNS, "aggregate": {"method": "k-tuples"}}, True, False),
     "k-tuples": ({"columns__sex": SEX, "aggregate": {"method": "k-tuples"}}, False, True),
     "joined": ({"columns__sex": SEX, "privacy__unit": {"column": "id", "join": True}}, True, False),
     "resize": ({"columns": {"sex": SEX}, "resize": {"records": 100}}, False, True),
@@ -178,6 +238,14 @@ def test_what_becomes_of_a_cell_is_decided_by_the_configuration(name: str) -> No
         attribute = one.attributes[0]
         assert (attribute.optional, attribute.name in one.undeclared) == (optional, undeclared)
         assert optional or one.marginals is not None or one.percentile is None, "nothing is bought for such cells"
+        assert one.indicated_sets == (("sex",) if name == "set" else ())
+
+
+@pytest.mark.parametrize("outside", ["null", "other", "error"])
+def test_of_a_set_nothing_is_counted_where_its_outside_is_declared(outside: str) -> None:
+    """It is left out, a value, or stops the run: on purpose."""
+    columns = {"signs": {**SIGNS, "outside": outside}, "sex": SEX}
+    assert configuration(columns=columns, aggregate={"method": "marginals"}).indicated_sets == ()
 
 
 def test_what_can_be_missing_all_the_same_says_so() -> None:

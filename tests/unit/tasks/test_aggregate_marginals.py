@@ -15,9 +15,9 @@ from marginweave.draws.references import StageResult
 from marginweave.tasks.aggregate import marginals as marginals_task
 from tests.support.configurations import configuration
 from tests.support.stage_draws import ENCODED, Stages
-from tests.support.tables import encoded
+from tests.support.tables import with_sets
 
-ROWS = [["f", "north", "x;y"], ["m", "west", "y"], ["f", "west", ""], ["m", "south", "z;x"]] * 20
+ROWS = [["f", "north", "x;y"], ["m", "west", "y"], ["f", "west", ""], ["m", "south", "z;x;?;!"]] * 20
 CONFIGURATION = configuration(
     columns={
         "sex": {"type": "category", "values": ["f", "m"]},
@@ -39,7 +39,7 @@ COUNTS: dict[tuple[int, ...], list[Any]] = {
 
 def test_marginals_are_those_of_attributes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every marginal has its counts within 10 sigma (far below the 20 by which they differ), under its attributes' names."""
-    stages = Stages(CONFIGURATION, encoded(ROWS, CONFIGURATION), tmp_path, monkeypatch)
+    stages = Stages(CONFIGURATION, with_sets(ROWS, CONFIGURATION), tmp_path, monkeypatch)
     kept: dict[str, bytes] = {}
 
     def checkpoint(stage: str, _inputs: Iterable[StageResult], compute: Callable[[], bytes]) -> StageResult:
@@ -52,6 +52,11 @@ def test_marginals_are_those_of_attributes(tmp_path: Path, monkeypatch: pytest.M
     marginals_task.collect_marginals(stages.reference)
     found = unpack_marginals(kept["collect"])
     assert found.domain.names == NAMES
+    of_set = next(cells for cells in found.domain.undeclared if cells.of_set)
+    assert (of_set.name, of_set.found, of_set.kept) == ("signs", True, False)
+    assert of_set.low <= 20 <= of_set.high
+    said = of_set.words(80, "signs")
+    assert said.endswith("of records hold a value of signs that was not declared, and that is left out")
     assert found.domain.labels == tuple(attribute.labels for attribute in CONFIGURATION.attributes)
     measured = {m.attributes: m for m in (*found.one_way, *found.larger)}
     assert measured.keys() == COUNTS.keys()

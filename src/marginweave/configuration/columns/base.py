@@ -13,6 +13,8 @@ from marginweave.configuration.preparation import Imputation
 from marginweave.configuration.values import FROZEN, Confirm, ValueMatcher, Words, value_key
 
 OTHER = "other"
+NOT_DECLARED = "(not as declared)"
+"""The label of a cell, or of a value of a set, of which nothing declares what it is."""
 
 RULE_DECLARED = "every value is declared"
 RULE_BOUNDS = "every value lies within bounds"

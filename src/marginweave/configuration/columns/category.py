@@ -158,7 +158,8 @@ class SetColumn(ValuedColumn, frozen=True):
 
     `values` or `domain: private` as for a category. A cell keeps at most `max_values`, a public cap: of more, a uniformly
     chosen subset is kept. Empty parts are no values; a cell without a value is missing. `outside` is about single values:
-    one outside the domain is left out (`null`), becomes `other`, or stops the run (`error`).
+    one outside the domain is left out (`null`), becomes `other`, or stops the run (`error`). Where nothing is said it is left
+    out, and marginals count in how many records that is so.
     """
 
     is_set: ClassVar[bool] = True
@@ -186,6 +187,11 @@ class SetColumn(ValuedColumn, frozen=True):
             Rule(name=RULE_DECLARED, each=self.accepts),
             Rule(name=RULE_CAP, each=lambda text: len(self.parts(text)) <= self.max_values),
         )
+
+    @property
+    def marks_undeclared(self) -> bool:
+        """Whether a clean cell says that it held a value that is not declared: nothing declares what such a value is."""
+        return not self.private and self.outside is None
 
     def parts(self, text: str) -> list[str]:
         """The values of a cell, trimmed."""
