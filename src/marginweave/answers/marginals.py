@@ -96,20 +96,21 @@ class MarginalAnswers:
                 low=low,
                 high=high,
                 noise_sd=found.sd if found else None,
-                level=question.level if said.claimed else None,
+                level=question.level if said.claimed and found is not None else None,
                 of=question.of,
-                how=said.how,
+                how=said.how if found is not None else None,
                 flag=said.flag,
             )
 
     def said(self, question: Question, where: list[Factor], own: list[Factor], numbers: ValueRange | None) -> Said:
         """What rules say of a group, else the best answer; flagged where it says nothing."""
         chosen = self._chosen([*where, *own])
-        if not all(codes.any() for codes in chosen.values()):
-            return replace(self._best(question, where, own, numbers), flag=_NOBODY)
         limits = (0.0, 1.0) if numbers is None else _limits(numbers)
         if not self.rules.allow(chosen):
-            return self._forbidden(question, self._chosen(own), limits)
+            group = self._chosen(own)
+            said = self._forbidden(question, group, limits)
+            contradict = _all_have(group) and not _all_have(chosen)  # else no combination of a group of columns is that
+            return replace(said, flag=_NOBODY) if contradict else said
         if numbers is not None:
             numbers = self._possible_numbers(numbers, chosen)
         said = self._best(question, where, own, numbers)
@@ -320,6 +321,11 @@ class MarginalAnswers:
                     if np.unique(weights[mine]).size > 1:
                         found[", ".join(labels[code] for code in mine.tolist())] = None
         return f"{name}: {listed(list(found))}" if found else ""
+
+
+def _all_have(chosen: dict[int, Flags]) -> bool:
+    """Whether a code is left of each axis."""
+    return all(codes.any() for codes in chosen.values())
 
 
 def _factor(chosen: Chosen) -> Factor:

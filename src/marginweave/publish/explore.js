@@ -29,6 +29,7 @@ class Tuples {
     this.arrays = arrays;
     this.count = header.count;
     this.bounds = header.bounds;
+    this.excluded = header.excluded;
     this.sizes = header.attributes.map(({ labels }) => labels.length);
     this.sets = header.sets.map((sets, i) => {
       const total = arrays[`counts-${i + 1}`].length;
@@ -37,8 +38,10 @@ class Tuples {
     });
   }
 
-  // The count of sorted pairs, or null.
+  // The count of sorted pairs, or null; 0, exactly, of what rules allow no record to have.
   find(pairs) {
+    const held = ([attribute, codes]) => pairs.some(([a, value]) => a === attribute && codes.includes(value));
+    if (this.excluded.some((combination) => combination.every(held))) return this.number(0, 0, 0, 0, 0);
     const length = pairs.length;
     if (length === 0) return this.number(...this.count);
     if (length > this.sets.length) return null;
@@ -130,11 +133,13 @@ class Tables {
     const place = start + cell;
     const estimate = of("estimate")[place];
     const variance = of("variance")[place];
-    const merged = variance === 0 && length > 0; // with other values: between two ends, and how it varies is not known
+    const high = estimate + of("high")[place];
+    // with other values: between two ends, and how it varies is not known; what a rule excludes is 0, exactly
+    const merged = variance === 0 && length > 0 && high > 0;
     const shared = new Map((merged ? [] : pairs).map(([attribute], i) => [attribute, of("shared")[start * length + i * cells + cell]]));
     const exact = estimate + of("rest")[place] / this.steps;
     const [low, below] = ["low", "below"].map((name) => estimate - of(name)[place]);
-    const [high, above] = ["high", "above"].map((name) => estimate + of(name)[place]);
+    const above = estimate + of("above")[place];
     return { estimate, low, high, below, above, exact, merged, variance: merged ? undefined : variance, shared };
   }
 

@@ -12,10 +12,11 @@ from marginweave.answers.codes import Codes
 from marginweave.answers.least_squares import LeastSquares
 from marginweave.answers.marginals import MarginalAnswers
 from marginweave.answers.rules import RuledOut
-from marginweave.answers.tables import axes_of, noisy_tables
+from marginweave.answers.tables import noisy_tables
 from marginweave.base.errors import InputError
 from marginweave.configuration.question import read_condition, read_question
 from marginweave.configuration.release import Configuration
+from marginweave.domain.levels import axes_of
 from marginweave.domain.zeros import domain_sizes, structural_masks
 from marginweave.estimate.marginals import compression_of
 from marginweave.measurements.combinations import Domain
