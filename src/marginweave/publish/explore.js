@@ -2,6 +2,8 @@
 // What a release says about a selection of values: estimates with intervals where they were measured, and the synthetic
 // records where they were not. A selection is a list of [attribute, value] pairs.
 
+// A share whose range has so much of all that it may be says nothing.
+const NOTHING = 0.9;
 const TYPES = {
   uint8: Uint8Array, uint16: Uint16Array, uint32: Uint32Array, int8: Int8Array, int16: Int16Array, int32: Int32Array,
   float32: Float32Array, float64: Float64Array,
@@ -286,7 +288,7 @@ class Selected {
   share(count, whole, attribute) {
     if (count.measured && whole.measured) {
       const found = this.release.counts.share(count, whole, attribute);
-      return found === null ? { unknown: true, estimate: 0 } : { ...found, measured: true };
+      return found === null || found.high - found.low >= NOTHING ? { unknown: true, estimate: 0 } : { ...found, measured: true };
     }
     return whole.made > 0 ? { estimate: (count.most === undefined ? count.made : count.estimate) / whole.made } : { unknown: true, estimate: 0 };
   }
