@@ -186,7 +186,7 @@ def _show(answers: Sequence[Answer], *, as_json: bool, as_csv: bool, whole: str 
         asked = f"{first.question[0].upper()}{first.question[1:]} of the {first.of}"
         covers = f"low to high covers the truth with probability {min(levels):g}, each row by itself."
         out.print(f"{printable(asked)}: {covers}")
-    if any(answer.level is None for answer in answers):
+    if any(answer.level is None and answer.low is not None for answer in answers):
         out.print(
             "Of a row that rests on the model with nothing beside it, low to high is a guess: no coverage is claimed."
         )

@@ -16,7 +16,7 @@ from marginweave.base.digests import counts_digest
 from marginweave.base.parallel import Engine
 from marginweave.checkpoints.codecs import pack_number, unpack_number
 from marginweave.checkpoints.spill import scratch_folder
-from marginweave.configuration.attributes import combinations_of, forbidden_codes
+from marginweave.configuration.attributes import combinations_of
 from marginweave.counts.bounded_counts import bounded_counts, contribution_histogram
 from marginweave.counts.candidates import CandidateSet
 from marginweave.counts.count_runs import MemoryBudget
@@ -27,6 +27,7 @@ from marginweave.counts.marginal_rows import open_encoded
 from marginweave.counts.overflow import Expectation, keep_most, raise_threshold
 from marginweave.counts.payloads import DrawnLevel, level_digest, pack_aggregates, pack_level, unpack_level
 from marginweave.counts.undeclared import counted_undeclared
+from marginweave.domain.zeros import excluded_codes
 from marginweave.draws.draw import draw_once, draw_unless_returned, is_committed, standing
 from marginweave.draws.protocol import PreparedDraw
 from marginweave.draws.references import RunReference, StageResult
@@ -180,8 +181,8 @@ def _candidates_above(reference: RunReference, below: Sequence[DrawnLevel]) -> C
     """The candidates of the next length. DP: post-processing of the released ones."""
     attributes = reference.resolved.attributes
     labels = [below[0].released.get(j, attribute.labels) for j, attribute in enumerate(attributes)]
-    forbidden = combinations_of(forbidden_codes(reference.resolved.forbidden, labels))
-    return CandidateSet.above(below[-1].level, [len(values) for values in labels], forbidden)
+    excluded = combinations_of(excluded_codes(reference.resolved, labels))
+    return CandidateSet.above(below[-1].level, [len(values) for values in labels], excluded)
 
 
 def _mechanism(reference: RunReference, candidates: CandidateSet, bound: int, below: Sequence[Level]) -> LevelMechanism:

@@ -12,8 +12,9 @@ import pyarrow as pa
 from marginweave.answers.codes import Codes as AnswerCodes
 from marginweave.answers.least_squares import LeastSquares
 from marginweave.answers.marginals import MarginalAnswers
-from marginweave.answers.tables import axes_of, noisy_tables
+from marginweave.answers.tables import noisy_tables
 from marginweave.configuration.release import Configuration
+from marginweave.domain.levels import axes_of
 from marginweave.domain.zeros import domain_sizes
 from marginweave.estimate.intervals import marginal_intervals, release_intervals
 from marginweave.estimate.marginals import listed_counts, marginal_counts, normalize_marginals

@@ -41,6 +41,16 @@ class CellTable:
     known: Flags
     merged: Floats | None = None
 
+    def without(self, impossible: Flags) -> CellTable:
+        """The same with 0, exactly, in cells where a rule allows no record."""
+        return replace(
+            self,
+            estimates=np.where(impossible, 0.0, self.estimates),
+            variances=np.where(impossible, 0.0, self.variances),
+            shared=np.where(impossible, 0.0, self.shared),
+            known=self.known | impossible,
+        )
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Around:

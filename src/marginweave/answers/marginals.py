@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,11 +20,13 @@ from marginweave.answers.least_squares import Estimates, LeastSquares, NotMeasur
 from marginweave.answers.merged import count_between
 from marginweave.answers.quantities import (
     Factor,
+    mean_between,
     mean_of,
     quantile_between,
     quantile_of,
     share_between,
     share_of,
+    sum_between,
     sum_of,
 )
 from marginweave.answers.rules import NO_RULES, RuledOut
@@ -98,9 +101,9 @@ class MarginalAnswers:
                 low=low,
                 high=high,
                 noise_sd=found.sd if found else None,
-                level=question.level if said.claimed else None,
+                level=question.level if said.claimed and found is not None else None,
                 of=question.of,
-                how=said.how,
+                how=said.how if found is not None else None,
                 flag="; ".join(filter(None, (said.flag, self._without_value(numbers)))),
             )
 
@@ -113,21 +116,28 @@ class MarginalAnswers:
     def said(self, question: Question, where: list[Factor], own: list[Factor], numbers: ValueRange | None) -> Said:
         """What rules say of a group, else the best answer; flagged where it says nothing."""
         chosen = self._chosen([*where, *own])
-        if not all(codes.any() for codes in chosen.values()):
-            return replace(self._best(question, where, own, numbers), flag=_NOBODY)
         limits = (0.0, 1.0) if numbers is None else _limits(numbers)
         if not self.rules.allow(chosen):
-            return self._forbidden(question, self._chosen(own), limits)
+            group = self._chosen(own)
+            said = self._forbidden(question, group, limits)
+            contradict = _all_have(group) and not _all_have(chosen)  # else no combination of a group of columns is that
+            return replace(said, flag=_NOBODY) if contradict else said
         if numbers is not None:
             numbers = self._possible_numbers(numbers, chosen)
         said = self._best(question, where, own, numbers)
         if question.asked == "share" and self._all_meet(where, own):
             return Said(found=EstimateInterval(estimate=1.0, low=1.0, high=1.0), flag="", how="rule")
         found = said.found
-        if found is not None and question.asked in ("share", "mean", "quantile") and not said.flag.startswith("do not"):
+        if found is not None and question.asked != "sum" and not said.flag.startswith("do not"):
+            limits = (0.0, self.records) if question.asked == "count" else limits
             nothing = found.high - found.low >= _NOTHING * (limits[1] - limits[0]) > 0
             return replace(said, flag=_SAYS_NOTHING) if nothing else said
         return said
+
+    @cached_property
+    def records(self) -> float:
+        """About how many records there are."""
+        return float(self.solve([[]]).values[0])
 
     def _forbidden(self, question: Question, group: dict[int, Flags], limits: tuple[float, float]) -> Said:
         """What is said of records that no rule allows: there are none."""
@@ -208,7 +218,12 @@ class MarginalAnswers:
         sampled = question.of == "population"
         if numbers is not None:
             if question.asked in ("mean", "sum"):
-                return self._adding(question, where + own, numbers, reach)
+                try:
+                    return self._adding(question, where + own, numbers, reach)
+                except NotMeasuredError as error:
+                    if not error.merged or sampled:
+                        raise
+                return self._adding_between(question, where + own, numbers, reach)
             return self._quantile(question, where + own, numbers, reach)
         if question.asked == "share":
             try:
@@ -305,6 +320,13 @@ class MarginalAnswers:
                             return found(together)
             raise
 
+    def _adding_between(
+        self, question: Question, records: list[Factor], numbers: ValueRange, reach: Reach
+    ) -> tuple[EstimateInterval, str]:
+        """The mean or the sum of records some of which were measured together with others, by the counts of each value."""
+        between = mean_between if question.asked == "mean" else sum_between
+        return between(self._count, records, numbers, reach)
+
     def _refusal(self, factors: Iterable[Factor], *, merged: bool) -> str:
         configuration = self.codes.configuration
         asked = {configuration.attributes[place].name: vector for place, vector in factors}
@@ -328,6 +350,11 @@ class MarginalAnswers:
                     if np.unique(weights[mine]).size > 1:
                         found[", ".join(labels[code] for code in mine.tolist())] = None
         return f"{name}: {listed(list(found))}" if found else ""
+
+
+def _all_have(chosen: dict[int, Flags]) -> bool:
+    """Whether a code is left of each axis."""
+    return all(codes.any() for codes in chosen.values())
 
 
 def _factor(chosen: Chosen) -> Factor:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -78,6 +79,66 @@ def sum_of(solve: Solve, records: Sequence[Factor], numbers: ValueRange, reach: 
     return found, f"do not use: noise alone reaches {alone:.0f}" if abs(solved.values[2]) < alone else ""
 
 
+def mean_between(
+    count: Count, records: Sequence[Factor], numbers: ValueRange, reach: Reach
+) -> tuple[EstimateInterval, str]:
+    """The mean from intervals of counts, as of records that were measured together with others.
+
+    The largest mean has as many records as may be of values above it, and no more of the others than there are at least, each
+    at its upper end.
+    """
+    order, counts, whole = _value_counts(count, records, numbers, reach)
+    lows, highs = numbers.low[order], numbers.high[order]
+    if whole.low <= 0:
+        return EstimateInterval(estimate=None, low=float(lows[0]), high=float(highs.max())), TOO_FEW
+    low, high = -_largest_mean(-lows, counts, whole.low), _largest_mean(highs, counts, whole.low)
+    weights = np.array([each.estimate or 0.0 for each in counts])
+    middle = float(weights @ (lows + highs) / 2 / weights.sum()) if weights.any() else (low + high) / 2
+    return EstimateInterval(estimate=min(max(middle, low), high), low=low, high=high), ""
+
+
+def sum_between(
+    count: Count, records: Sequence[Factor], numbers: ValueRange, reach: Reach
+) -> tuple[EstimateInterval, str]:
+    """The sum from intervals of the counts of each value, each value at either end."""
+    order, counts, _ = _value_counts(count, records, numbers, reach)
+    lows, highs = numbers.low[order], numbers.high[order]
+    fewest, most = _ends(counts)
+    low, high = np.minimum(lows * fewest, lows * most).sum(), np.maximum(highs * fewest, highs * most).sum()
+    middle = np.array([each.estimate or 0.0 for each in counts]) @ (lows + highs) / 2
+    found = EstimateInterval(estimate=float(np.clip(middle, low, high)), low=float(low), high=float(high))
+    return found, "do not use: it may be 0" if low <= 0 <= high else ""
+
+
+def _value_counts(
+    count: Count, records: Sequence[Factor], numbers: ValueRange, reach: Reach
+) -> tuple[Integers, list[EstimateInterval], EstimateInterval]:
+    """The codes that are numbers, in order, and intervals of the counts of each and of all together, which hold together."""
+    order, steps = _steps(numbers)
+    shared = replace(reach, level=1 - (1 - reach.level) / (len(order) + 1))
+    codes = np.arange(len(numbers.low))
+    counts = [count([*records, (numbers.place, (codes == code).astype(np.float64))], shared) for code in order]
+    return order, counts, count([*records, (numbers.place, steps[-1])], shared)
+
+
+def _largest_mean(values: Floats, counts: Sequence[EstimateInterval], least: float) -> float:
+    """The largest mean of at least so many records, of which so many have each value."""
+    fewest, most = _ends(counts)
+    total, records = float(fewest @ values), float(fewest.sum())
+    for place in np.argsort(-values, kind="stable").tolist():
+        added = float(most[place] - fewest[place])
+        if records > 0 and values[place] * records <= total:
+            added = min(added, max(least - records, 0.0))
+        total += float(values[place]) * added
+        records += added
+    return total / records
+
+
+def _ends(counts: Sequence[EstimateInterval]) -> tuple[Floats, Floats]:
+    low, high = (np.array([getattr(each, end) for each in counts], np.float64) for end in ("low", "high"))
+    return low, high
+
+
 def quantile_of(
     solve: Solve, records: Sequence[Factor], numbers: ValueRange, reach: Reach, q: float, *, sampled: bool
 ) -> tuple[EstimateInterval, str]:
@@ -105,7 +166,7 @@ def quantile_between(
     """
     order, steps = _steps(numbers)
     found = [count([*records, (numbers.place, vector)], reach.each) for vector in steps]
-    low, high = (np.array([getattr(one, end) for one in found], np.float64) for end in ("low", "high"))
+    low, high = _ends(found)
     up_to = high[:-1] >= q * low[-1]
     below = np.concatenate(([True], low[:-2] <= q * high[-1]))
     up_to[-1] = True

@@ -12,7 +12,7 @@ import numpy as np
 
 from marginweave.base.arrays import Floats, Integers
 from marginweave.configuration.release import Configuration
-from marginweave.domain.levels import level_codes
+from marginweave.domain.levels import axes_of
 from marginweave.estimate.earlier import EarlierTable, Read, earlier_tables
 from marginweave.estimate.known import total_of_rows
 from marginweave.estimate.marginals import drawn_compression_of
@@ -109,12 +109,6 @@ def released_tables(
     earlier, resize = earlier_tables(declared, read), resolved.resize
     total = total_of_rows(resolved) if resize is None else float(resize.records)
     return noisy_tables(marginals, resolved, earlier, total), earlier
-
-
-def axes_of(configuration: Configuration, sizes: Sequence[int]) -> dict[int, tuple[int, Integers]]:
-    """For each attribute its axis, and its code for each code of the axis: of a level those of the column that it is of."""
-    found = {a: (a, np.arange(size)) for a, size in enumerate(sizes)}
-    return found | {coarse: (fine, codes[: sizes[fine]]) for coarse, fine, codes in level_codes(configuration)}
 
 
 def tables_of(

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from marginweave.answers.answer import Answer
+from marginweave.answers.answer import Answer, How
 from marginweave.answers.codes import Chosen, Codes
 from marginweave.base.errors import InputError
+from marginweave.configuration.attributes import ForbiddenCodes
 from marginweave.configuration.question import Question
 from marginweave.estimate.intervals import Intervals, censored_bound, count_interval, selected_interval
 from marginweave.estimate.normalize import find_rows
@@ -23,11 +24,15 @@ from marginweave.measurements.combinations import Aggregates
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TupleAnswers:
-    """Answers questions for the count of one combination; `intervals` have the counts as they were drawn."""
+    """Answers questions for the count of one combination; `intervals` have the counts as they were drawn.
+
+    `excluded` are combinations that rules allow no record to have.
+    """
 
     aggregates: Aggregates
     intervals: Sequence[Intervals]
     codes: Codes
+    excluded: Sequence[ForbiddenCodes] = ()
 
     def ask(self, question: Question) -> Iterator[Answer]:
         """An answer for each group of a question.
@@ -42,8 +47,11 @@ class TupleAnswers:
             )
         where = self.codes.conditions(question)
         for group in self.codes.groups(question):
-            found, flag = self._count([*where, *group.chosen], question.level)
+            chosen = [*where, *group.chosen]
+            ruled_out = self._is_excluded(chosen)
+            found, flag = ((0, 0, 0, 0.0), "") if ruled_out else self._count(chosen, question.level)
             estimate, low, high, sigma = found or (None, None, None, None)
+            how: How = "rule" if ruled_out else "measured"
             yield Answer(
                 question=question.words,
                 group=group.labels,
@@ -51,9 +59,15 @@ class TupleAnswers:
                 low=low,
                 high=high,
                 noise_sd=sigma,
-                level=question.level,
+                level=question.level if found else None,
+                how=how if found else None,
                 flag=flag,
             )
+
+    def _is_excluded(self, chosen: Sequence[Chosen]) -> bool:
+        """Whether rules allow no record that has all that was chosen, also where that are several values of a column."""
+        codes = {part.place: set(np.flatnonzero(part.codes).tolist()) for part in chosen}
+        return any(all(place in codes and codes[place] <= {*among} for place, among in box) for box in self.excluded)
 
     def _count(self, chosen: Sequence[Chosen], level: float) -> tuple[tuple[int | None, int, int, float] | None, str]:
         sizes, cells = self.aggregates.domain.sizes, dict[int, int]()

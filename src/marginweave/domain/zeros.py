@@ -5,17 +5,19 @@ from __future__ import annotations
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 import numpy as np
 
 from marginweave.base.arrays import Codes, Flags, Integers
 from marginweave.base.errors import InputError
-from marginweave.configuration.attributes import Attribute, Forbidden, forbidden_codes
+from marginweave.configuration.attributes import Attribute, Forbidden, ForbiddenCodes, forbidden_codes
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.values import MAX_CELLS
 from marginweave.domain.boxes import allowed_boxes, implied_pairs
+from marginweave.domain.levels import axes_of
 from marginweave.measurements.tables import Clique, Mask
 
 Labels = Sequence[Sequence[str]]
@@ -52,6 +54,23 @@ def structural_masks(configuration: Configuration, labels: Labels) -> tuple[Mask
     masks = rule_masks(configuration.forbidden, configuration.attributes, labels)
     alone = _never_missing(_with_gaps(configuration.attributes, labels, masks), labels)
     return (*masks, *implied_pairs(sizes, masks), *alone)
+
+
+def excluded_codes(configuration: Configuration, labels: Labels) -> tuple[ForbiddenCodes, ...]:
+    """Combinations that no record can have: those of rules, and pairs that follow from several.
+
+    A cell that is not as declared can be in a record beside any value, unless a rule says so. DP: arithmetic on public or
+    released labels. Raises InputError for a set of attributes with too many combinations.
+    """
+    counted = configuration.with_undeclared(configuration.undeclared)
+    masks = rule_masks(counted.forbidden, counted.attributes, labels)
+    followed = [
+        ((mask.attributes[0], (code,)), (mask.attributes[1], tuple(np.flatnonzero(~allowed).tolist())))
+        for mask in implied_pairs(domain_sizes(counted.attributes, labels), masks)
+        for code, allowed in enumerate(mask.table())
+        if not allowed.all()
+    ]
+    return (*forbidden_codes(counted.forbidden, labels), *followed)
 
 
 def released_attributes(configuration: Configuration, labels: Labels) -> tuple[Attribute, ...]:
@@ -142,3 +161,68 @@ def broken_records(codes: Sequence[Codes], masks: Sequence[Mask]) -> Flags:
             places = tuple(np.minimum(slot, end) for slot, end in zip(slots, last, strict=True))
             broken |= known & ~mask.allowed[mask.kinds_of(places)]
     return broken
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PossibleCells:
+    """The cells of tables that a record may be in, as far as each structural zero by itself says.
+
+    `axes` has the axis of each attribute, and its code for each code of the axis (`axes_of`).
+    """
+
+    masks: Sequence[Mask]
+    axes: Mapping[int, tuple[int, Integers]]
+    _projections: dict[tuple[int, Clique], Flags] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, configuration: Configuration, labels: Labels) -> Self:
+        """Those of tables as they are drawn, in which a cell that is not as declared has a code."""
+        counted = configuration.with_undeclared(configuration.undeclared)
+        sizes = domain_sizes(counted.attributes, labels)
+        return cls(masks=structural_masks(counted, labels), axes=axes_of(counted, sizes))
+
+    def contain(self, attributes: Clique, codes: Sequence[Integers], blocks: Mapping[int, Integers]) -> Flags:
+        """Whether a record may be in each of some cells of a table.
+
+        Args:
+            attributes: of the table.
+            codes: of each attribute, one for each of the cells.
+            blocks: of attributes whose codes are put together in the table, the code there of each code.
+        """
+        own = {a: self.axes[a] for a in attributes}
+        blocks_of = {
+            a: blocks[a][codes_of_axis] if a in blocks else codes_of_axis for a, (_, codes_of_axis) in own.items()
+        }
+        cells = dict(zip(attributes, codes, strict=True))
+        place = {own[a][0]: a for a in sorted(attributes, key=lambda a: own[a][0] == a)}  # a column before its levels
+        possible = np.ones(np.shape(codes)[1:], np.bool_)
+        for number, mask in enumerate(self.masks):
+            shared = tuple(axis for axis in mask.attributes if axis in place)
+            allowed = self._projected(number, shared)
+            if shared and not allowed.all():
+                for position, axis in enumerate(shared):
+                    allowed = _put_together(allowed, position, mask.kinds_along(axis), blocks_of[place[axis]])
+                possible &= allowed[tuple(cells[place[axis]] for axis in shared)]
+        for level, other in itertools.combinations(attributes, 2):
+            if own[level][0] == own[other][0]:
+                together = np.zeros([int(blocks_of[a].max()) + 1 for a in (level, other)], np.bool_)
+                together[blocks_of[level], blocks_of[other]] = True
+                possible &= together[cells[level], cells[other]]
+        return possible
+
+    def _projected(self, number: int, shared: Clique) -> Flags:
+        """Which kinds of codes of some attributes of a mask it allows beside some kinds of its others."""
+        if (number, shared) not in self._projections:
+            mask = self.masks[number]
+            others = tuple(place for place, a in enumerate(mask.attributes) if a not in shared)
+            self._projections[number, shared] = mask.allowed.any(axis=others)
+        return self._projections[number, shared]
+
+
+def _put_together(allowed: Flags, position: int, kinds: Integers, blocks: Integers) -> Flags:
+    """What is allowed along one axis over blocks of codes in the place of their kinds: what some code of a block may be."""
+    members = np.zeros((int(blocks.max()) + 1, allowed.shape[position]), np.float32)
+    members[blocks, kinds] = 1.0
+    rows = np.moveaxis(allowed, position, 0)
+    found = members @ rows.reshape(len(rows), -1).astype(np.float32) > 0
+    return np.moveaxis(found.reshape(-1, *rows.shape[1:]), 0, position)

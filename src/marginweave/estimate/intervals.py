@@ -13,10 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtri
 
+from marginweave.base.arrays import Flags
 from marginweave.base.budget import NoiseName
 from marginweave.base.errors import InputError
 from marginweave.configuration.release import Configuration
 from marginweave.counts.discovery import Compression
+from marginweave.domain.zeros import PossibleCells
 from marginweave.estimate.consistency import Holders
 from marginweave.estimate.marginals import compression_of
 from marginweave.estimate.normalize import find_rows
@@ -32,11 +34,18 @@ class Intervals:
     """Both ends, included, of an interval for every count; shape of the counts, int64, records. Never below 0.
 
     `measured` is the count as drawn, 0 where noise made it negative, which lies inside; -1 where it was not measured alone.
+    `impossible` says where a rule allows no record: there all three are 0. None where no rule was looked at.
     """
 
     low: IntArray
     high: IntArray
     measured: IntArray
+    impossible: Flags | None = None
+
+    def without(self, impossible: Flags) -> Intervals:
+        """The same with 0, exactly, where a rule allows no record."""
+        low, high, measured = (np.where(impossible, 0, ends) for ends in (self.low, self.high, self.measured))
+        return Intervals(low=low, high=high, measured=measured, impossible=impossible)
 
     def beside(self, adjusted: IntArray) -> IntArray:
         """What stands beside the intervals: the measured counts, or the nearest to the adjusted ones that these allow."""
@@ -185,18 +194,22 @@ def marginal_intervals(
     """As `release_intervals` for counts from marginals: the `count_interval` of the cell, or sum of cells, as measured.
 
     No cell was selected: all are in `marginals`, whichever of them have a count above 0 in `aggregates`. A combination with a
-    value that was measured together with others has at most the count of all of them, and 0 at least. DP: post-processing.
+    value that was measured together with others has at most the count of all of them, and 0 at least. One that a rule excludes
+    has no record. DP: post-processing.
     """
+    cells = PossibleCells.of(configuration, marginals.domain.labels)
     compression = compression_of(marginals, configuration)[1]
     holders = Holders([m.attributes for m in marginals.larger])
     found = []
     for listed in aggregates.levels:
         inside = Intervals(**{name: np.zeros(len(listed), np.int64) for name in ("low", "high", "measured")})
+        possible = np.ones(len(listed), np.bool_)
         for columns, rows in listed.by_columns():
             holder = _holder(columns, marginals, holders)
-            cells = _cell_intervals(columns, listed.values[rows], holder, compression, level)
-            inside.low[rows], inside.high[rows], inside.measured[rows] = cells.low, cells.high, cells.measured
-        found.append(inside)
+            own = _cell_intervals(columns, listed.values[rows], holder, compression, level)
+            inside.low[rows], inside.high[rows], inside.measured[rows] = own.low, own.high, own.measured
+            possible[rows] = cells.contain(columns, listed.values[rows].T, {})
+        found.append(inside.without(~possible))
     return tuple(found)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from marginweave.configuration.values import listed
 from marginweave.measurements.combinations import Aggregates
 from marginweave.released.verdict import Publication, Verdict
 
@@ -11,6 +12,10 @@ _SOME, _MUCH = 0.01, 0.10
 _ADVICE = (
     "What was not among the declared values is known to you alone: complete `values` or widen `bounds`, or say by `missing` or "
     "`outside` what such a cell is."
+)
+_KNOWN_ADVICE = (
+    "The known counts of {names} have no cell that is not as declared, and records follow them: look whether the table or "
+    "these counts are wrong."
 )
 _WORSE: Mapping[Publication, Publication] = {
     "good": "with care",
@@ -32,5 +37,11 @@ def with_undeclared(verdict: Verdict, counts: Aggregates, called: Mapping[str, s
         fit = "not for publication" if least >= _MUCH else _WORSE[fit]
     for cells in found:
         says.append(f"{cells.words(counts.record_count, called.get(cells.name, cells.name))}.")
-    advice = (_ADVICE, *verdict.advice) if found else verdict.advice
-    return verdict.model_copy(update={"publication": fit, "says": (*says, *verdict.says), "advice": advice})
+    advice = list[str]()
+    if any(cells.kept for cells in found):
+        advice.append(_ADVICE)
+    if known := [called.get(cells.name, cells.name) for cells in found if not cells.kept]:
+        advice.append(_KNOWN_ADVICE.format(names=listed(known)))
+    return verdict.model_copy(
+        update={"publication": fit, "says": (*says, *verdict.says), "advice": (*advice, *verdict.advice)}
+    )

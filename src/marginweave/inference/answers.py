@@ -14,12 +14,13 @@ from marginweave.answers.codes import Codes
 from marginweave.answers.least_squares import LeastSquares
 from marginweave.answers.marginals import MarginalAnswers
 from marginweave.answers.rules import RuledOut
-from marginweave.answers.tables import axes_of, released_tables
+from marginweave.answers.tables import released_tables
 from marginweave.answers.tuples import TupleAnswers
 from marginweave.base.durable import read_file
 from marginweave.base.errors import InputError
 from marginweave.configuration.release import Configuration
-from marginweave.domain.zeros import structural_masks
+from marginweave.domain.levels import axes_of
+from marginweave.domain.zeros import excluded_codes, structural_masks
 from marginweave.estimate.earlier import read_measurements
 from marginweave.estimate.marginals import estimated_marginals
 from marginweave.measurements.combinations import LevelNoise
@@ -64,9 +65,7 @@ def read_answers(place: Path, say: Callable[[str], None] = lambda _: None, *, as
         counted = configuration.with_undeclared(undeclared)
         codes = Codes.of(counted, domain)
         if configuration.marginals is None:
-            noise = tuple(LevelNoise(**dict(item)) for item in statement.noise)
-            aggregates, intervals = read_counts(pq.read_table(place / "aggregates.parquet"), domain, noise)
-            return TupleAnswers(aggregates=aggregates, intervals=intervals, codes=codes)
+            return _tuple_answers(pq.read_table(place / "aggregates.parquet"), statement, codes)
         cells = pq.read_table(place / "measurements.parquet")
         drawn = read_measurements(cells, statement.marginals or (), domain, configuration)
         drawn = drawn if as_drawn else estimated_marginals(drawn, configuration)
@@ -96,6 +95,13 @@ def read_answers(place: Path, say: Callable[[str], None] = lambda _: None, *, as
         ),
         undeclared={one.attribute: one.words.removesuffix(".") for one in statement.undeclared or () if one.found},
     )
+
+
+def _tuple_answers(counts: pa.Table, statement: PrivacyStatement, codes: Codes) -> TupleAnswers:
+    noise = tuple(LevelNoise(**dict(item)) for item in statement.noise)
+    aggregates, intervals = read_counts(counts, codes.domain, noise)
+    excluded = excluded_codes(codes.configuration, codes.domain.labels)
+    return TupleAnswers(aggregates=aggregates, intervals=intervals, codes=codes, excluded=excluded)
 
 
 def _names_of_sets(measured: Iterable[Measurement], configuration: Configuration) -> list[tuple[str, ...]]:

@@ -115,6 +115,11 @@ class Mask:
         """The kinds of codes of each attribute."""
         return tuple(own[code] for own, code in zip(self.kinds, codes, strict=True)) if self.kinds else tuple(codes)
 
+    def kinds_along(self, attribute: int) -> NDArray[np.int64]:
+        """The kind of each code of an attribute."""
+        axis = self.attributes.index(attribute)
+        return self.kinds[axis] if self.kinds else np.arange(self.allowed.shape[axis])
+
     def table(self, codes: Sequence[NDArray[np.integer]] | None = None) -> NDArray[np.bool_]:
         """What is allowed over these codes of each attribute, one axis each; over all without them."""
         chosen = [np.arange(size) for size in self.sizes] if codes is None else codes

@@ -2,6 +2,8 @@
 // What a release says about a selection of values: estimates with intervals where they were measured, and the synthetic
 // records where they were not. A selection is a list of [attribute, value] pairs.
 
+// A share whose range has so much of all that it may be says nothing.
+const NOTHING = 0.9;
 const TYPES = {
   uint8: Uint8Array, uint16: Uint16Array, uint32: Uint32Array, int8: Int8Array, int16: Int16Array, int32: Int32Array,
   float32: Float32Array, float64: Float64Array,
@@ -29,6 +31,7 @@ class Tuples {
     this.arrays = arrays;
     this.count = header.count;
     this.bounds = header.bounds;
+    this.excluded = header.excluded;
     this.sizes = header.attributes.map(({ labels }) => labels.length);
     this.sets = header.sets.map((sets, i) => {
       const total = arrays[`counts-${i + 1}`].length;
@@ -37,8 +40,10 @@ class Tuples {
     });
   }
 
-  // The count of sorted pairs, or null.
+  // The count of sorted pairs, or null; 0, exactly, of what rules allow no record to have.
   find(pairs) {
+    const held = ([attribute, codes]) => pairs.some(([a, value]) => a === attribute && codes.includes(value));
+    if (this.excluded.some((combination) => combination.every(held))) return this.number(0, 0, 0, 0, 0);
     const length = pairs.length;
     if (length === 0) return this.number(...this.count);
     if (length > this.sets.length) return null;
@@ -130,11 +135,13 @@ class Tables {
     const place = start + cell;
     const estimate = of("estimate")[place];
     const variance = of("variance")[place];
-    const merged = variance === 0 && length > 0; // with other values: between two ends, and how it varies is not known
+    const high = estimate + of("high")[place];
+    // with other values: between two ends, and how it varies is not known; what a rule excludes is 0, exactly
+    const merged = variance === 0 && length > 0 && high > 0;
     const shared = new Map((merged ? [] : pairs).map(([attribute], i) => [attribute, of("shared")[start * length + i * cells + cell]]));
     const exact = estimate + of("rest")[place] / this.steps;
     const [low, below] = ["low", "below"].map((name) => estimate - of(name)[place]);
-    const [high, above] = ["high", "above"].map((name) => estimate + of(name)[place]);
+    const above = estimate + of("above")[place];
     return { estimate, low, high, below, above, exact, merged, variance: merged ? undefined : variance, shared };
   }
 
@@ -281,7 +288,7 @@ class Selected {
   share(count, whole, attribute) {
     if (count.measured && whole.measured) {
       const found = this.release.counts.share(count, whole, attribute);
-      return found === null ? { unknown: true, estimate: 0 } : { ...found, measured: true };
+      return found === null || found.high - found.low >= NOTHING ? { unknown: true, estimate: 0 } : { ...found, measured: true };
     }
     return whole.made > 0 ? { estimate: (count.most === undefined ? count.made : count.estimate) / whole.made } : { unknown: true, estimate: 0 };
   }

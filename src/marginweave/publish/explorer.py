@@ -18,6 +18,7 @@ from marginweave.answers.cells import CellTable
 from marginweave.answers.intervals import Reach, count_ends
 from marginweave.configuration.columns import NumberColumn
 from marginweave.domain.levels import level_codes
+from marginweave.domain.zeros import excluded_codes
 from marginweave.estimate.intervals import LEVEL, censored_bound
 from marginweave.publish.best import best_counts, best_records, tuple_intervals
 from marginweave.publish.reader import PublishedRelease, ShownRecords, titled_labels
@@ -47,7 +48,8 @@ def explorer_data(published: PublishedRelease, shown: ShownRecords) -> bytes:
     row. Of k-tuples for each length k from 1 `values-k` (k codes a combination), `counts-k`, `low-k` and `high-k`, the ends of
     the interval, and `below-k` and `above-k`, those of each of two that hold together; `header.sets[k - 1]` has the attributes
     of each set of columns and its first combination; a set ends where the next begins, and combinations are sorted within;
-    `header.bounds[k - 1]` is the most that one of length k can have which was not published. Of marginals for each length k
+    `header.bounds[k - 1]` is the most that one of length k can have which was not published; `header.excluded` has what
+    rules allow no record to have, in pairs of an attribute and codes. Of marginals for each length k
     from 0 `estimate-k`, `low-k`, `high-k`, `below-k` and `above-k` (how far below and above it these ends lie), `rest-k` (what
     it lacks to the exact estimate, in `steps`), `variance-k` and `shared-k` (`CellTable`; 0 where a cell was measured together
     with others); `header.tables` has attributes and first cell of each table, whose shape `sizes` says; `header.levels` each
@@ -105,7 +107,9 @@ def _tuples(published: PublishedRelease, arrays: Arrays) -> dict[str, Any]:
         arrays[f"above-{level.length}"] = wider.high
     wide = best_records(published, each)
     bounds = [censored_bound(noise.threshold, noise.deviation) for noise in published.aggregates.noise]
-    return {"sets": sets, "count": [total.estimate, total.low, total.high, wide.low, wide.high], "bounds": bounds}
+    excluded = excluded_codes(published.configuration, published.aggregates.domain.labels)
+    count = [total.estimate, total.low, total.high, wide.low, wide.high]
+    return {"sets": sets, "count": count, "bounds": bounds, "excluded": excluded}
 
 
 def _tables(published: PublishedRelease, arrays: Arrays) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from marginweave.base.arrays import Integers
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.rules.structure import SEPARATOR
 from marginweave.counts.selection import declared_cliques
-from marginweave.domain.zeros import domain_sizes
+from marginweave.domain.zeros import PossibleCells, domain_sizes
 from marginweave.estimate.intervals import count_interval
 from marginweave.estimate.marginals import drawn_compression_of
 from marginweave.measurements.tables import Clique, Marginals
@@ -26,21 +26,27 @@ def measurements_table(marginals: Marginals, configuration: Configuration) -> pa
     """Every cell of every marginal, one a row, with the columns below, and then `column_i` and `value_i` for each attribute.
 
     `marginal` numbers them from 1. Counts are signed; `deviation` is the standard deviation of their noise, `noise` its kind,
-    `low` and `high` the ends of `count_interval`, those of 0 for a negative count. Cells stand in C order over
-    `merged_values`. A missing value is null; values that were measured together, and bins that are one at the level of a
-    marginal, stand as one text, with ` | ` between them (privacy.json says which). There are as many positions as
-    `MarginalSettings.longest`, or more if merging made more; those beyond its own are null. DP: post-processing.
+    `low` and `high` the ends of `count_interval`, those of 0 for a negative count; where a rule allows no record both are 0, as
+    the count is noise. Cells stand in C order over `merged_values`. A missing value is null; values that were measured
+    together, and bins that are one at the level of a marginal, stand as one text, with ` | ` between them (privacy.json says
+    which). There are as many positions as `MarginalSettings.longest`, or more if merging made more; those beyond its own are
+    null. DP: post-processing.
     """
     names, drawn = marginals.domain.names, marginals.drawn
     single = [[*labels, None] for labels in marginals.domain.labels]
     groups = measured_together(marginals, configuration)
     merged = [list(map(one_text, texts)) for texts in groups]
     longest = max(configuration.longest, *(len(m.attributes) for m in drawn))
+    possible = PossibleCells.of(configuration, marginals.domain.labels)
+    merged_codes = drawn_compression_of(marginals, configuration).codes
     parts = []
     for i, m in enumerate(drawn):
         labels = single if i < len(marginals.one_way) else merged
         cells = np.unravel_index(np.arange(m.counts.size), m.counts.shape)
+        blocks = {a: merged_codes[a] for a in m.attributes} if i >= len(marginals.one_way) else {}
+        blocks |= {a: level[merged_codes[a]] for a, level in m.coarser.items()}
         inside = count_interval(m.counts.ravel().astype(np.int64), m.deviation, noise=m.noise)
+        inside = inside.without(~possible.contain(m.attributes, cells, blocks))
         numbers = {
             "marginal": pa.array(np.full(m.counts.size, i + 1), pa.int32()),
             "count": pa.array(m.counts.ravel(), pa.int64()),

@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 from marginweave.answers.cells import CellTable, cell_tables
 from marginweave.answers.codes import Codes
 from marginweave.answers.intervals import Reach
-from marginweave.answers.tables import NoisyTables, axes_of, released_tables
+from marginweave.answers.tables import NoisyTables, released_tables
 from marginweave.base.durable import read_file
 from marginweave.base.errors import InputError, StageError
 from marginweave.configuration.columns.category import ValuedColumn
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.synthesis import AnySynthesis, MixtureSynthesis
-from marginweave.domain.zeros import domain_sizes
+from marginweave.domain.zeros import PossibleCells, domain_sizes
 from marginweave.estimate.earlier import read_measurements, with_earlier
 from marginweave.estimate.intervals import LEVEL, Intervals
 from marginweave.estimate.marginals import listed_counts, marginal_counts, normalize_marginals
@@ -132,9 +132,12 @@ class PublishedRelease:
         """Estimates of the cells of measured tables, single columns first, from all measurements; none for k-tuples."""
         if self.measured is None:
             return ()
-        sizes = self.counted_sizes
-        axes, reaches = axes_of(self.configuration, sizes), (self.reach, self.reach.each)
-        return tuple(cell_tables(self.measured, axes, sizes, MOST_CELLS, reaches))
+        sizes, possible = self.counted_sizes, PossibleCells.of(self.configuration, self.aggregates.domain.labels)
+        tables = cell_tables(self.measured, possible.axes, sizes, MOST_CELLS, (self.reach, self.reach.each))
+        return tuple(
+            table.without(~possible.contain(table.attributes, np.indices(table.estimates.shape), {}))
+            for table in tables
+        )
 
     @property
     def total(self) -> float:

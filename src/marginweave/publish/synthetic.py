@@ -43,7 +43,8 @@ def missing_words(configuration: Configuration, name: str) -> str:
     if not has_gaps(configuration, name):
         return ""
     text = missing_text(configuration, name)
-    return f"No value is {f'the text “{text}”' if text else 'an empty cell'} in synthetic.csv and null in synthetic.parquet."
+    shown = f"the text “{text}”, whatever a cell without a value had instead," if text else "an empty cell"
+    return f"No value is {shown} in synthetic.csv and null in synthetic.parquet."
 
 
 def write_synthetic(

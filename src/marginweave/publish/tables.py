@@ -26,6 +26,7 @@ _NOTES = (
     "low and high belong to count, and adjusted lies outside: it follows from other counts, too",
     "measured together with other values of low count: high is that of all of them",
     "measured together with other values of low count: high is that of all of them; adjusted lies outside",
+    "a rule allows no such record: 0, exactly",
 )
 _LEFT_OUT = "every other combination of these columns: adjusted is 0; measurements.parquet has count, low and high"
 _KEY = "count is as measured (0 where noise made it negative), low to high its 95 % interval; adjusted agrees with all counts. "
@@ -54,12 +55,13 @@ def counts_table(
 
     `count` is as measured, 0 where noise made it negative, null where values were measured together; `noise_sd` that of the
     noise, from marginals of the cell that it was measured in; `low` and `high` the ends of `intervals`, one for each length.
-    `adjusted` is the count that agrees with all others: where it lies outside, `note`, the last column, says so. The row of
-    length 0 is the empty combination: its count is the protected number of records, and its note explains the columns. There
-    are `longest` positions, or R if that is more; those beyond are null. At the end each set of columns of `left_out`, of which
-    only combinations above 0 are listed, has a row without values. With `earlier`, adjusted counts follow from those of earlier
-    releases, too, and the rows that they changed say so. The first note also names each level, and by `finer` its column; with
-    `coarse` it says where counts in coarser bins are.
+    Where a rule allows no record, all of these are 0, and the note says so. `adjusted` is the count that agrees with others:
+    where it lies outside, `note`, the last column, says so. The row of length 0 is the empty combination: its count is the
+    protected number of records, and its note explains the columns. There are `longest` positions, or R if that is more; those
+    beyond are null. At the end each set of columns of `left_out`, of which only combinations above 0 are listed, has a row
+    without values. With `earlier`, adjusted counts follow from those of earlier releases, too, and the rows that they changed
+    say so. The first note also names each level, and by `finer` its column; with `coarse` it says where counts in coarser bins
+    are.
     """
     domain, positions = aggregates.domain, max(longest, aggregates.reporting_length)
     nothing = Level.join(0, [((), np.zeros((1, 0), np.int64), np.array([aggregates.record_count], np.int64))])
@@ -163,18 +165,21 @@ def as_written(table: pa.Table, missing: Mapping[str, str] = MappingProxyType({}
 
 
 def _rows(domain: Domain, level: Level, sigmas: Floats, intervals: Intervals, positions: int) -> pa.Table:
+    impossible = np.zeros(len(level), np.bool_) if intervals.impossible is None else intervals.impossible
     numbers = {
         "length": pa.array(np.full(len(level), level.length), pa.int16()),
         "count": pa.array(intervals.measured, pa.int64(), mask=intervals.measured < 0),
-        "noise_sd": pa.array(sigmas, pa.float64()),
+        "noise_sd": pa.array(np.where(impossible, 0.0, sigmas), pa.float64()),
         "low": pa.array(intervals.low, pa.int64()),
         "high": pa.array(intervals.high, pa.int64()),
-        "adjusted": pa.array(level.counts, pa.int64()),
+        "adjusted": pa.array(np.where(impossible, 0, level.counts), pa.int64()),
     }
     names = pa.array(domain.names, pa.string())
     pairs = [(names.take(pa.array(level.columns[:, i])), _labels(domain, level, i)) for i in range(level.length)]
     outside = (level.counts < intervals.low) | (level.counts > intervals.high)
-    notes = pa.array(_NOTES, pa.string()).take(pa.array(outside + 2 * (intervals.measured < 0)))
+    notes = pa.array(_NOTES, pa.string()).take(
+        pa.array(np.where(impossible, 4, outside + 2 * (intervals.measured < 0)))
+    )
     return with_combinations(numbers, pairs, positions).append_column("note", notes)
 
 

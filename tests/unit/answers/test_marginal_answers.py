@@ -13,10 +13,11 @@ from marginweave.answers.codes import Codes
 from marginweave.answers.least_squares import LeastSquares
 from marginweave.answers.marginals import MarginalAnswers
 from marginweave.answers.rules import RuledOut
-from marginweave.answers.tables import axes_of, noisy_tables
+from marginweave.answers.tables import noisy_tables
 from marginweave.base.errors import InputError
 from marginweave.configuration.question import read_condition, read_question
 from marginweave.configuration.release import Configuration
+from marginweave.domain.levels import axes_of
 from marginweave.domain.zeros import domain_sizes, structural_masks
 from marginweave.estimate.marginals import drawn_compression_of
 from marginweave.measurements.combinations import Domain, UndeclaredCells
@@ -316,3 +317,49 @@ def test_an_answer_that_may_be_anything_says_so() -> None:
     empty = [one for one in told if one.high - one.low >= (0.9 if one.question == "share" else 90)]
     assert empty
     assert all(one.flag.startswith("do not use") for one in empty)
+
+
+@pytest.mark.parametrize("sd", [20.0, 40.0, 60.0])
+def test_a_mean_and_a_sum_beside_merged_values_lie_between_bounds(sd: float) -> None:
+    """Rare grades were measured together beside an age: the mean age of one is answered, wherever in their bins ages are."""
+    answers, rows = opened({}, CLIQUES, sd=sd)
+    edges = np.array(answers.codes.configuration.columns["age"].edges)
+    covered, answered = [], 0
+    for code in range(7):
+        ages = rows["age"][(rows["grade"] == code) & (rows["age"] < len(edges) - 1)]
+        for asked, truths in (("mean", np.mean), ("sum", np.sum)):
+            (found,) = ask(answers, f"grade = {code + 1}", **{asked: "age"})
+            assert found.low is not None, found.flag
+            covered.append(found.low <= truths(edges[ages]) and truths(edges[ages + 1]) <= found.high)
+            answered += found.estimate is not None and not found.flag
+    assert sum(covered) >= 12
+    assert answered >= 4
+
+
+def test_a_count_that_may_be_nothing_or_all_is_flagged() -> None:
+    """Of rare values measured together, and of ratios of few records, the answer may be anything: it is said, in every row."""
+    answers, _ = opened({}, CLIQUES, sd=60.0)
+    total = ask(answers)[0].estimate
+    for content in ({"by": ["grade", "region"]}, {"by": ["grade"], "share": True}, {"by": ["grade"], "mean": "age"}):
+        for one in ask(answers, "age < 50", **content):
+            most = {"count": total, "share": 1.0}.get(one.question.partition(" ")[0], 100.0)
+            assert one.high is None or one.high - one.low < 0.9 * most or one.flag.startswith("do not use"), one
+
+
+def test_what_a_group_does_not_list_is_0_by_rule_and_an_empty_answer_claims_nothing() -> None:
+    """A combination that no record can have is no contradiction of the question; and no number has neither source nor level."""
+    listed = [["f", "north"], ["f", "south"], ["m", "west"]]
+    group = {"grouped": [{"name": "place", "columns": ["sex", "region"], "combinations": listed}]}
+    answers, rows = opened({"structure": group}, [("place", "age"), ("age", "grade")])
+    for one in ask(answers, by=["sex", "region"]):
+        place = [one.group["sex"], one.group["region"]]
+        if "(missing)" not in place:
+            assert (one.how, one.flag) == (("measured", "") if place in listed else ("rule", ""))
+            assert place in listed or (one.estimate, one.low, one.high) == (0, 0, 0)
+        if place in listed:
+            assert one.low <= (rows["place"] == listed.index(place)).sum() <= one.high
+    (contradicts,) = ask(answers, "sex = m", "region = north")
+    assert (contradicts.estimate, contradicts.how, contradicts.flag) == (0, "rule", "no value meets the conditions")
+    for one in (*ask(answers, by=["place", "grade"]), *ask(answers, "grade = 1", by=["place"], mean="age")):
+        assert (one.low, one.level, one.how) == (None, None, None)
+        assert one.flag.startswith("not measured: ")

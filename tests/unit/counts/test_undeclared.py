@@ -158,8 +158,24 @@ def test_the_verdict_follows_the_lower_end(low: int, before: Publication, after:
     assert (found.publication, found.says[1:]) == (after, ("Good for: x.",))
     assert found.says[0].startswith("About 30 % (")
     assert found.says[0].endswith(" to 31) of region (Where) were not among the declared values.")
+    (advice,) = found.advice
+    assert advice.startswith("What was not among the declared values is known to you alone")
     told = Domain(names=("region",), labels=(("north",),), undeclared=(replace(CELLS, found=False, kept=False),))
     assert with_undeclared(verdict, replace(counts, domain=told), {}) == verdict
+
+
+def test_where_counts_are_known_nobody_is_told_to_declare_what_they_deny() -> None:
+    """Known counts have no missing value: whoever declares one contradicts them, so one of the two is wrong."""
+    cells = (CELLS, replace(CELLS, name="sex", kept=False))
+    domain = Domain(names=("region", "sex"), labels=(("north",), ("f", "m")), undeclared=cells)
+    counts = Aggregates(domain=domain, record_count=4000, record_deviation=1.0, levels=(), noise=())
+    verdict = Verdict(publication="good", says=(), advice=("More rows.",), lengths=(), sets=())
+    declare, look, rows = with_undeclared(verdict, counts, {}).advice
+    assert declare.startswith("What was not among the declared values")
+    assert look.startswith("The known counts of sex have no cell")
+    assert rows == "More rows."
+    alone = replace(domain, undeclared=cells[1:])
+    assert with_undeclared(verdict, replace(counts, domain=alone), {}).advice == (look, "More rows.")
 
 
 @pytest.mark.parametrize(

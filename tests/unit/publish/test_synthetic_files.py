@@ -88,9 +88,9 @@ def test_a_missing_number_is_an_empty_cell_and_a_missing_text_is_that_of_the_sou
     said = {name: missing_words(config, name).partition(" in synthetic.csv")[0] for name in columns}
     empty = "No value is an empty cell"
     quoted = {
-        "text": "No value is the text “none”",
-        "flag": "No value is the text “?”",
-        "tags": "No value is the text “9”",
+        "text": "No value is the text “none”, whatever a cell without a value had instead,",
+        "flag": "No value is the text “?”, whatever a cell without a value had instead,",
+        "tags": "No value is the text “9”, whatever a cell without a value had instead,",
     }
     assert said == dict.fromkeys(columns, empty) | quoted | {"sure": ""}
     raw = pa_csv.read_csv(
