@@ -48,7 +48,9 @@ def release_here(home: Path, config: Mapping[str, Any], source: Table, budget: t
     ledger, file = home / "ledger" / "ledger.sqlite", home / "accuracy.yaml"
     epsilon, own = (Decimal(repr(number)) for number in budget)
     neighbors = config["privacy"].get("neighbors", "add-remove")
-    account = Account(dataset="accuracy", epsilon=epsilon, delta=own, unit="row", neighbors=neighbors)
+    unit = config["privacy"]["unit"]
+    key = unit if isinstance(unit, str) else f"subject:{unit['column']}"
+    account = Account(dataset="accuracy", epsilon=epsilon, delta=own, unit=key, neighbors=neighbors)
     Ledger.create(ledger, environment={}).accounts.open(account, actor="benchmark")
     source.write(home / "table.csv")
     file.write_text(json.dumps(config), encoding="utf-8")

@@ -62,13 +62,22 @@ def ask(answers: MarginalAnswers, rows: np.ndarray, seed: int) -> dict[str, list
 
 def measure(cell: Cell, place: Path) -> dict[str, Any]:
     """Release a table, and ask."""
-    home, source = fresh(place / "home"), table(cell.table)
+    return figure(cell, release_into(fresh(place / "home"), cell))
+
+
+def release_into(home: Path, cell: Cell) -> Path:
+    """Release a table in an empty home; the folder of the release."""
     asked = configuration(cell, str(home / "table.csv"))
     made = parse_configuration(asked)
     if made.marginals is not None and not made.marginals.selects(made.distinct):
         asked["synthesize"] = {"method": "mixture", "seed": cell.seed} | _LITTLE
-    release_here(home, asked, source, (cell.epsilon, delta(cell.table)))
-    answers, began = read_answers(home / "runs" / "cell" / "release"), time.process_time()
+    release_here(home, asked, table(cell.table), (cell.epsilon, delta(cell.table)))
+    return home / "runs" / "cell" / "release"
+
+
+def figure(cell: Cell, release: Path) -> dict[str, Any]:
+    """The figure of a release that is there."""
+    answers, began, source = read_answers(release), time.process_time(), table(cell.table)
     if not isinstance(answers, MarginalAnswers):
         raise SystemExit(f"{cell.table} at epsilon {cell.epsilon:g} is no release of marginals")
     sums = ask(answers, codes(source, answers.codes.sizes), cell.seed)

@@ -66,22 +66,30 @@ class Study:
         target = _counted(texts[self.target], {text: self.of_target(text) for text in domain[self.target]})
         return target, np.stack(parts, axis=1)
 
-    def fit(self, target: np.ndarray, design: np.ndarray) -> Any:
-        """The regression as statsmodels has it; a linear one with robust errors."""
+    def fit(self, target: np.ndarray, design: np.ndarray, persons: np.ndarray | None = None) -> Any:
+        """The regression as statsmodels has it; a linear one with robust errors, rows of one of `persons` kept together."""
+        errors: dict[str, Any] = {} if self.kind == "logistic" else {"cov_type": "HC0"}
+        if persons is not None:
+            errors = {"cov_type": "cluster", "cov_kwds": {"groups": persons}}
         if self.kind == "logistic":
-            return Logit(target, design).fit(disp=0)
-        return OLS(target, design).fit(cov_type="HC0")
+            return Logit(target, design).fit(disp=0, **errors)
+        return OLS(target, design).fit(**errors)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Population:
-    """A table of which samples of `rows` rows are released, and `aggregate` of the configuration, the default where empty."""
+    """A table of which samples of `rows` rows are released, and `aggregate` of the configuration, the default where empty.
+
+    Where a column says whose row it is, `person`, whole persons are drawn, who have at most `most` rows.
+    """
 
     table: str
     rows: int
     columns: tuple[str, ...]
     aggregate: Mapping[str, Any]
     studies: Mapping[str, Study]
+    person: str = ""
+    most: int = 1
 
     @property
     def whole(self) -> Table:
@@ -89,9 +97,36 @@ class Population:
         return _whole(self.table, self.columns)
 
     def sample(self, number: int) -> Table:
-        """Sample `number`, drawn with replacement."""
-        chosen = np.random.default_rng([self.rows, number]).integers(len(self.whole.rows), size=self.rows)
+        """Sample `number`, drawn with replacement; a person who is drawn twice is two persons."""
+        rng = np.random.default_rng([self.rows, number])
+        if self.person:
+            return replace(self.whole, rows=self._rows_of_persons(rng))
+        chosen = rng.integers(len(self.whole.rows), size=self.rows)
         return replace(self.whole, rows=[self.whole.rows[i] for i in chosen])
+
+    def _rows_of_persons(self, rng: np.random.Generator) -> Rows:
+        place, persons = self.whole.header.index(self.person), dict[str, Rows]()
+        for row in self.whole.rows:
+            persons.setdefault(row[place], []).append(row)
+        every = list(persons.values())
+        drawn = rng.integers(len(every), size=round(self.rows * len(every) / len(self.whole.rows)))
+        return [
+            [*row[:place], f"{number}", *row[place + 1 :]] for number, who in enumerate(drawn) for row in every[who]
+        ]
+
+    @property
+    def unit(self) -> str | dict[str, Any]:
+        """The unit of privacy."""
+        return {"column": self.person, "max_records": self.most} if self.person else "row"
+
+    def declared(self, sample: Table) -> dict[str, Any]:
+        """The section `columns` of a configuration."""
+        found: dict[str, Any] = dict(sample.columns())
+        return found | {self.person: {"type": "identifier"}} if self.person else found
+
+    def persons(self, sample: Table) -> np.ndarray | None:
+        """Whose each row of a sample is; None where each is of another person."""
+        return np.array([row[0] for row in sample.rows]) if self.person else None
 
 
 def score(text: str, unit: str | float) -> float:
@@ -122,7 +157,7 @@ def _counted(texts: np.ndarray, values: Mapping[str, float]) -> np.ndarray:
 
 @cache
 def _whole(name: str, columns: tuple[str, ...]) -> Table:
-    whole = _stays() if name == "stays" else table(name)
+    whole = _MADE[name]() if name in _MADE else table(name)
     places = [whole.header.index(column) for column in columns]
     return Table(
         header=columns,
@@ -163,6 +198,29 @@ def _stays() -> Table:
     return Table(header=tuple(columns), rows=[*map(list, zip(*columns.values(), strict=True))], domain=domain)
 
 
+def _visits() -> Table:
+    """A made table of 20,000 persons with one to three visits each, which are alike in what the person is like."""
+    rng, persons = np.random.default_rng(21), 20_000
+    person = np.repeat(np.arange(persons), rng.integers(1, 4, persons))
+    rows, frail = len(person), rng.normal(size=persons)[person]
+    age = np.clip(rng.normal(5, 2, persons), 0, 9).round()[person] + 0.0
+    smokes = (rng.random(persons) < 0.3)[person]
+    severity = np.clip((2.0 + 0.15 * age + 0.5 * smokes + 0.8 * frail + 0.6 * rng.normal(size=rows)).round(), 1, 5)
+    days = np.clip((1 + 1.2 * severity + 1.5 * frail + rng.exponential(1.5, rows)).round(), 1, 14)
+    again = rng.random(rows) < 1 / (1 + np.exp(2.5 - 0.4 * severity - 1.5 * frail))
+    columns = {
+        "person": person.astype(str).tolist(),
+        "age": [f"{10 * a:.0f} to {10 * a + 9:.0f}" for a in age],
+        "smokes": np.where(smokes, "yes", "no").tolist(),
+        "severity": [f"{s:.0f}" for s in severity],
+        "days": [f"{d:.0f}" for d in days],
+        "again": np.where(again, "yes", "no").tolist(),
+    }
+    domain = {name: sorted(set(own), key=lambda text: (len(text), text)) for name, own in columns.items()}
+    return Table(header=tuple(columns), rows=[*map(list, zip(*columns.values(), strict=True))], domain=domain)
+
+
+_MADE = {"stays": _stays, "visits": _visits}
 _AFFAIRS: dict[str, Unit] = {"rate_marriage": 1.0, "age": 10.0, "yrs_married": 10.0, "religious": 1.0}
 _ADULT: dict[str, Unit] = {
     "education-num": 1.0, "age": 10.0, "hours-per-week": 10.0, "sex": "Male", "marital-status": "Married-civ-spouse",
@@ -199,6 +257,17 @@ POPULATIONS = {
             ),
             "died by ward, logistic": Study(
                 kind="logistic", target="died", no="no", columns={"ward": None, "age": 10.0}
+            ),
+        },
+    ),
+    "visits": Population(
+        table="visits", rows=4000, columns=("person", "age", "smokes", "severity", "days", "again"), person="person", most=3,
+        aggregate={"method": "marginals", "cliques": {"all": 2}},
+        studies={
+            "days by age and smoking": Study(kind="linear", target="days", no=None, columns={"age": 10.0, "smokes": "yes"}),
+            "days by severity": Study(kind="linear", target="days", no=None, columns={"severity": 1.0, "age": 10.0}),
+            "again, logistic": Study(
+                kind="logistic", target="again", no="no", columns={"severity": 1.0, "smokes": "yes"}
             ),
         },
     ),

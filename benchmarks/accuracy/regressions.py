@@ -43,9 +43,9 @@ def measure(name: str, epsilon: float, number: int, place: Path) -> Iterator[dic
         "dataset": "accuracy",
         "source": str(home / "table.csv"),
         "rows": population.rows,
-        "privacy": {"epsilon": epsilon, "delta": DELTA, "unit": "row"},
+        "privacy": {"epsilon": epsilon, "delta": DELTA, "unit": population.unit},
         "missing": [],
-        "columns": sample.columns(),
+        "columns": population.declared(sample),
         "synthesize": {"seed": number},
     }
     if population.aggregate:
@@ -58,7 +58,8 @@ def figures(name: str, epsilon: float, number: int, release: Path) -> Iterator[d
     """The same of a release of sample `number` that is in a folder."""
     population, sample = POPULATIONS[name], POPULATIONS[name].sample(number)
     domain = dict(PrivacyStatement.from_json((release / "privacy.json").read_bytes()).domain)
-    made = pd.read_parquet(release / "synthetic.parquet")[list(sample.header)].astype(str).to_numpy().tolist()
+    synthetic = pd.read_parquet(release / "synthetic.parquet").astype(str).reindex(columns=list(sample.header))
+    tables = {"records": (synthetic.to_numpy().tolist(), None), "sampled": (sample.rows, population.persons(sample))}
     opened = open_modelled(release, "population", "a regression needs")
     for label, study in population.studies.items():
         figure = {"population": name, "study": label, "epsilon": epsilon, "sample": number, "rows": population.rows}
@@ -78,9 +79,10 @@ def figures(name: str, epsilon: float, number: int, release: Path) -> Iterator[d
             continue
         cpu = round(time.process_time() - began, 2)
         fits = {}
-        for source, rows in {"records": made, "sampled": sample.rows}.items():
+        for source, (rows, persons) in tables.items():
             target, design = study.design(sample.header, rows, population.whole.domain)
-            fits[source] = _ends(study, target, merged_design(study, design, names, population.whole.domain))
+            merged = merged_design(study, design, names, population.whole.domain)
+            fits[source] = _ends(study, target, merged, persons)
         yield {
             **figure,
             "names": names,
@@ -99,10 +101,10 @@ def _truth(name: str, label: str, names: tuple[str, ...]) -> list[float]:
     return [float(one) for one in study.fit(target, merged_design(study, design, names, whole.domain)).params]
 
 
-def _ends(study: Study, target: np.ndarray, design: np.ndarray) -> list[list[float]] | None:
+def _ends(study: Study, target: np.ndarray, design: np.ndarray, persons: np.ndarray | None) -> list[list[float]] | None:
     """Estimates and 95 % intervals of one table, as if it were real; None where it has no solution."""
     try:
-        result = study.fit(target, design)
+        result = study.fit(target, design, persons)
         low, high = np.asarray(result.conf_int()).T
     except np.linalg.LinAlgError:
         return None

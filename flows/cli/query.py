@@ -94,7 +94,7 @@ def table(
 ) -> None:
     """Show the counts of all combinations of one to three columns with their intervals: post-processing, free of charge.
 
-    A count that noise alone may have made is marked with *. Below two columns is a test of independence that knows the noise.
+    A count that says nothing is marked with *. Below two columns is a test of independence that knows the noise.
 
     Example: `marginweave table affairs-1a2b3c4d age children`
     """
@@ -224,7 +224,8 @@ def _cross(answers: Sequence[Answer], columns: Sequence[str]) -> None:
             for label in dict.fromkeys(key[0] for key in cells):
                 shown.add_row(printable(label), *(cells[label, head, *third] for head in part))
             _print(shown)
-    marked = " * noise alone may have made it." if any(answer.flag.startswith("do not") for answer in answers) else ""
+    unused = any(answer.flag.startswith("do not") for answer in answers)
+    marked = " * do not use: noise alone may have made it, or it may be anything." if unused else ""
     rests = (
         " ~ was not measured: the estimate rests on the model."
         if any(answer.how in _MODELLED for answer in answers)

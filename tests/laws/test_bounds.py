@@ -52,6 +52,19 @@ def _asked(squares: LeastSquares, rules: RuledOut = NO_RULES, **changes: Any) ->
     return count_outside(squares, ModelAnswers(**{**given, **changes}), rules, ALL, REACH)
 
 
+def _answers(squares: LeastSquares, spread: ModelSpread) -> MarginalAnswers:
+    """Answers beside a model in which nothing depends."""
+    modelled = ModelAnswers(
+        measured=squares.measured,
+        model=Mixture.of(np.ones(1), [np.full((1, 2), 0.5)] * 4, (2,) * 4, 1600.0, []),
+        codes=[np.arange(2)] * 4,
+        inside=[],
+        noise=None,
+        spread=lambda: spread,
+    )
+    return MarginalAnswers(squares=squares, codes=cast("Any", None), axes=TRIPLES.axes, sets=(), model=lambda: modelled)
+
+
 @pytest.mark.parametrize(("conditions", "known"), [(2, 1), (3, 2), (4, 2), (4, 3)])
 def test_bounds_of_exact_counts_are_the_best_ones(conditions: int, known: int) -> None:
     """What the tables with these counts have least and most of, by the program over tables; two cells may be forbidden."""
@@ -125,17 +138,7 @@ def test_what_nothing_tells_of_is_not_claimed() -> None:
     model = Mixture.of(np.ones(1), [np.full((1, 2), 0.5)] * 4, (2,) * 4, 1600.0, [])
     squares = TRIPLES.measure(np.where(CELLS % 2 == 0, 200.0, 0.0), np.random.default_rng(8))
     spread = ModelSpread(stack=Stack.of(model, [model]), misfit={"outside": {"3": 0.01}, "inside": {}})
-    modelled = ModelAnswers(
-        measured=squares.measured,
-        model=model,
-        codes=[np.arange(2)] * 4,
-        inside=[],
-        noise=None,
-        spread=lambda: spread,
-    )
-    answers = MarginalAnswers(
-        squares=squares, codes=cast("Any", None), axes=TRIPLES.axes, sets=(), model=lambda: modelled
-    )
+    answers = _answers(squares, spread)
     where, numbers = [(axis, np.array([0.0, 1.0])) for axis in range(1, 4)], np.array([3.0, 7.0])
     all_four = [(0, np.array([0.0, 1.0])), *where]
     count, share = (
@@ -154,6 +157,23 @@ def test_what_nothing_tells_of_is_not_claimed() -> None:
     assert median.found is not None
     assert (median.found.low, median.found.high) == (3, 7)
     assert median.flag == "do not use: it may be anything"
+
+
+def test_bounds_no_shorter_than_single_columns_leave_say_nothing_and_shorter_ones_are_to_be_used() -> None:
+    """Of 1,600 rows with all triples measured, 0 to 200 where single columns leave 0 to 800; of these alone, 0 to 800."""
+    model = Mixture.of(np.ones(1), [np.full((1, 2), 0.5)] * 4, (2,) * 4, 1600.0, [])
+    spread = ModelSpread(stack=Stack.of(model, [model]), misfit={"outside": {}, "inside": {}})
+    alone = Survey(sizes=(2, 2, 2, 2), sets=TRIPLES.sets[:4], merged=TRIPLES.merged)
+    table, rng = np.where(CELLS % 2 == 0, 200.0, 0.0), np.random.default_rng(9)
+    all_four = [(axis, np.array([0.0, 1.0])) for axis in range(4)]
+    triples, singles = (
+        _answers(survey.measure(table, rng), spread).said(Question(), all_four, [], None) for survey in (TRIPLES, alone)
+    )
+    assert triples.found is not None
+    assert (triples.found.low, triples.claimed) == (0, True)
+    assert triples.flag.startswith("not measured: low and high follow")
+    assert triples.flag.endswith("; there may be none")
+    assert singles.flag == "do not use: it may be anything"
 
 
 def test_what_a_rule_forbids_holds_nobody() -> None:

@@ -41,12 +41,13 @@ if TYPE_CHECKING:
 _RESTS = "rests on the model"
 _BETWEEN = "not measured: low and high follow from what was, the estimate from the model"
 _BETWEEN_FITS = "not measured: low and high follow from what was, and from how far left-out sets are from a fit"
+_NONE = "; there may be none"
 _UNCLAIMED = "rests on the model: nothing says how often such an interval covers the truth"
 _SAYS_NOTHING = "do not use: it may be anything"
 _NOBODY = "no value meets the conditions"
 _NO_SUCH = "do not use: a rule allows no such record"
 _NOTHING = 0.9
-"""Of the whole range that an answer may have: an interval as long as that says nothing."""
+"""Of the range that an answer may have, a count by its single columns: an interval as long as that says nothing."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -128,16 +129,30 @@ class MarginalAnswers:
         if question.asked == "share" and self._all_meet(where, own):
             return Said(found=EstimateInterval(estimate=1.0, low=1.0, high=1.0), flag="", how="rule")
         found = said.found
-        if found is not None and question.asked != "sum" and not said.flag.startswith("do not"):
-            limits = (0.0, self.records) if question.asked == "count" else limits
-            nothing = found.high - found.low >= _NOTHING * (limits[1] - limits[0]) > 0
-            return replace(said, flag=_SAYS_NOTHING) if nothing else said
+        if found is not None and not said.flag.startswith("do not"):
+            possible = self._possible_length(question, said.how, [*where, *own], limits)
+            if found.high - found.low >= _NOTHING * possible > 0:
+                return replace(said, flag=_SAYS_NOTHING)
         return said
 
     @cached_property
     def records(self) -> float:
         """About how many records there are."""
         return float(self.solve([[]]).values[0])
+
+    def _possible_length(
+        self, question: Question, how: How, records: list[Factor], limits: tuple[float, float]
+    ) -> float:
+        """The length of the range that an answer may have, of a count by its single columns; 0 where it has no end."""
+        if question.asked in ("share", "mean", "quantile"):
+            return limits[1] - limits[0]
+        if question.asked == "sum":
+            return 0.0
+        if how != "bounds":
+            return self.records
+        columns = self._weights([records])
+        counts = [float(self.squares.alone.solve({axis: codes}).values[0]) for axis, codes in columns.items()]
+        return max(min(counts) - max(sum(counts) - (len(counts) - 1) * self.records, 0.0), 1.0)
 
     def _forbidden(self, question: Question, group: dict[int, Flags], limits: tuple[float, float]) -> Said:
         """What is said of records that no rule allows: there are none."""
@@ -208,8 +223,10 @@ class MarginalAnswers:
             found, flag = share_between(*counts)
         else:
             found = self._count_anyhow([*where, *own], reach)
-            flag = "do not use: there may be none" if found.low <= 0 else ""
-        return Said(found=found, flag=flag or (_BETWEEN if model.noise is None else _BETWEEN_FITS), how="bounds")
+            flag = ""
+        rests = _BETWEEN if model.noise is None else _BETWEEN_FITS
+        none = _NONE if question.asked == "count" and found.low <= 0 else ""
+        return Said(found=found, flag=flag or rests + none, how="bounds")
 
     def _answer(
         self, question: Question, where: list[Factor], own: list[Factor], numbers: ValueRange | None
