@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.base.errors import InputError
 from marginweave.counts.candidates import CandidateSet
 from marginweave.counts.level import draw_level, level_noise, plan_level, visits_all
 from marginweave.forecast.noise import combinations_forecast, forecast
@@ -34,18 +33,15 @@ def unfabricated(**changes: Any):
     return configuration(aggregate__fabrication="none", **changes)
 
 
-@pytest.mark.parametrize("accountant", ["gdp", "zcdp", "sds"])
 @pytest.mark.parametrize("private", [False, True])
 @pytest.mark.parametrize("length", [1, 2, 3])
-def test_every_length_has_an_equal_part_of_delta(accountant: str, private: bool, length: int) -> None:
+def test_every_length_has_an_equal_part_of_delta(private: bool, length: int) -> None:
     """R parts add to delta_threshold, with private domains or without; the ledger believes the plan."""
-    plan = plan_budget(
-        planned(accountant=accountant, private=private, reporting_length=length, fabrication="none", delta=1e-6)
-    )
+    plan = plan_budget(planned(private=private, reporting_length=length, fabrication="none", delta=1e-6))
     levels = [draw.cost.delta for draw in plan.draws if draw.length and draw.mechanism == "rounded-gaussian"]
     assert len(set(levels)) == 1
     assert len(levels) == length
-    assert plan.delta_threshold == (5e-7 if accountant == "sds" else pytest.approx(1e-7))
+    assert plan.delta_threshold == pytest.approx(1e-7)
     assert float(sum(levels)) == pytest.approx(plan.delta_threshold, rel=1e-12)
     assert plan.cost.delta == sum(levels)
     assert plan.spent_epsilon <= plan.epsilon
@@ -56,9 +52,7 @@ def test_every_length_has_an_equal_part_of_delta(accountant: str, private: bool,
 @pytest.mark.parametrize("length", [1, 2, 3])
 def test_thresholds_are_those_of_remark_1_1_on_integers(neighbors: Any, length: int) -> None:
     """T_k pays for Delta_k new combinations with delta/(2 R), as printed with accountant sds; within 1.5 of the real one."""
-    config = unfabricated(
-        privacy={"epsilon": 1.0, "delta": 1e-6, "unit": "row", "accountant": "sds", "neighbors": neighbors}
-    )
+    config = unfabricated(privacy={"epsilon": 1.0, "delta": 1e-6, "unit": "row", "neighbors": neighbors})
     plan, unit = plan_budget(config), config.stability
     bound = config.contribution_cap(length)
     sd = noise_sigma(plan.by_name[f"level-{length}"].parameter, bound, unit)
@@ -191,9 +185,3 @@ def test_plan_and_statement_say_it() -> None:
     plain = stated(configuration(), plan_budget(configuration()), released)
     assert plain.guarantee.fabrication == "possible"
     assert "only combinations" not in plain.composition
-
-
-def test_joint_accounting_does_not_know_it() -> None:
-    """Its theorem is about one discovery."""
-    with pytest.raises(InputError, match=r"privacy\.accountant \(joint\) must be gdp, zcdp or sds with aggregate\.fab"):
-        unfabricated(privacy__accountant="joint")

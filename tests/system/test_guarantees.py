@@ -28,11 +28,6 @@ pytestmark = pytest.mark.system
 MARKER = "xq7marker"
 PRIVATE = {"columns__region": {"type": "category", "domain": "private"}}
 MODES: dict[str, dict[str, Any]] = {
-    "joint": {
-        **PRIVATE,
-        "privacy__accountant": "joint",
-        "aggregate": {"reporting_length": 2, "percentile": "none", "delta_threshold_share": 0.01},
-    },
     "no fabrication": {**PRIVATE, "aggregate": {"reporting_length": 2, "fabrication": "none"}},
     "delta 0": {
         "privacy__delta": 0,
@@ -40,7 +35,6 @@ MODES: dict[str, dict[str, Any]] = {
     },
 }
 DRAWS = {
-    "joint": ["count", "level-1", "level-2"],
     "no fabrication": ["count", "percentile-1", "level-1", "percentile-2", "level-2"],
     "delta 0": ["one-way", "marginals"],
 }
@@ -110,10 +104,6 @@ def test_of_two_at_once_one_is_released_with_its_guarantee(marginweave: CommandL
     guarantee = json.loads(files[f"runs/{run}/release/privacy.json"])["guarantee"]
     assert (guarantee["epsilon"], guarantee["delta"]) == (EPSILON, 0 if mode == "delta 0" else 1e-6)
     assert guarantee["epsilon_of_the_draws"] <= EPSILON
-    if mode == "joint":
-        # more than the share that was set aside
-        assert 0.01e-6 < guarantee["delta_threshold"] < 1e-6
-        assert guarantee["accountant"] == "joint"
     if mode == "delta 0":
         assert (guarantee["mu"], guarantee["delta_threshold"]) == (None, 0)
     told = released(files[f"runs/{run}/release/aggregates.csv"].decode())

@@ -15,7 +15,7 @@ LONGEST_PAID = 3
 class PaidSettings(FrozenModel):
     """A releasable comparison with the sensitive table: the mean count error of all marginals of `length` attributes.
 
-    It has the `share` of the accountant's budget (of mu² by default), and is one planned draw like the counts.
+    It has the `share` of the budget, mu², and is one planned draw like the counts.
     """
 
     share: OpenFraction

@@ -69,13 +69,12 @@ _PERCENTILE = or_none(to_number, lambda percentile: 1 <= percentile < 100, "lie 
 
 
 class AggregateSettings(FrozenModel):
-    """How combinations are counted. Shares are of the accountant's budget (of mu² by default).
+    """How combinations are counted. Shares are of the budget, mu².
 
     `sigma` spreads the budget over lengths: the noise of length k is p_k times a common scale, `long` p_k = 1/k (long
     combinations are more exact), `short` 1/(R-k+1), `balanced` 1, `singles` 1 for single values and 5 (k-1) beyond; a
     configuration has one of these for `auto`. `bounds_share` (0.05 unless declared) is what all columns with private bounds
-    have together. `split: sds` takes SDS's own formula for the
-    record count and the percentiles instead of shares. Where more than `max_combinations` of a length would be kept, its
+    have together. Where more than `max_combinations` of a length would be kept, its
     threshold is raised, or it and longer ones are left out: `on_overflow`. `fabrication: none` releases no combination that
     nobody has (Gopi et al., remark 1.1): only what occurs is counted, and every length has a threshold that pays for that with
     its part of delta.
@@ -84,7 +83,6 @@ class AggregateSettings(FrozenModel):
     method: Literal["k-tuples"] = "k-tuples"
     reporting_length: PositiveWhole | None = None
     sigma: Annotated[SigmaRule | tuple[float, ...], BeforeValidator(_sigma)] = "balanced"
-    split: Literal["shares", "sds"] | None = None
     percentile: Annotated[float | Literal["none"] | None, _PERCENTILE] = None
     percentile_share: OpenFraction = 0.10
     count_share: OpenFraction = 0.02

@@ -13,6 +13,7 @@ from marginweave.configuration.coarsening import with_levels
 from marginweave.configuration.code_lists import with_code_lists
 from marginweave.configuration.default_records import in_marginals, resolve_method
 from marginweave.configuration.defaults import NEEDED, beside_noise, check_own_keys, resolve_aggregate, resolve_sigma
+from marginweave.configuration.gone import refuse_gone
 from marginweave.configuration.methods import method_of
 from marginweave.configuration.parse import refusal, refuse_unsupported
 from marginweave.configuration.release import Configuration
@@ -35,6 +36,7 @@ def load_configuration(path: Path) -> Configuration:
 def parse_configuration(raw: dict[str, Any], text: str = "") -> Configuration:
     """The configuration that a mapping describes, of the file's `text`; raises InputError as `load_configuration` does."""
     refuse_unsupported(raw)
+    refuse_gone(raw)
     try:
         return Configuration.from_written(resolve(raw), raw)
     except ValidationError as error:

@@ -369,10 +369,3 @@ class Sections(Execution):
         """How far one unit moves the encoded table, resize included."""
         unit = self.privacy.stability
         return unit if self.resize is None else self.resize.stability(unit)
-
-    @cached_property
-    def split(self) -> Literal["shares", "sds"]:
-        """How the budget is divided: by shares unless SDS's printed split is asked for."""
-        if self.marginals is not None:
-            return "shares"
-        return self.tuples.split or ("sds" if self.privacy.accountant == "sds" else "shares")

@@ -277,9 +277,9 @@ def observer_chance(privacy: PrivacySettings, epsilon: float) -> str:
     """How often the observer is right at most, in percent.
 
     Phi(mu / 2) of Gaussian differential privacy (Dong, Roth and Su 2022, section 2); (e^epsilon + delta)/(1 + e^epsilon) where
-    the release has no delta or another accountant. DP: arithmetic on public numbers.
+    the release has no delta. DP: arithmetic on public numbers.
     """
-    if privacy.accountant == "gdp" and privacy.delta > 0:
+    if privacy.delta > 0:
         chance = float(ndtr(gdp_mu(epsilon, privacy.delta) / 2))
     else:
         chance = min(1.0, (1 + privacy.delta * math.exp(-epsilon)) / (1 + math.exp(-epsilon)))

@@ -40,7 +40,6 @@ class Guarantee(Described):
     mu: float | None = Field(description="mu of all draws; null where part of the cost is (epsilon, delta) alone.")
     rho: float | None = Field(description="rho of all draws; null where mu is.")
     delta_threshold: float = Field(description="The part of delta that pays for thresholds, a probability.")
-    accountant: str = Field(description="Which accountant calibrated the noise: gdp, zcdp, joint or sds.")
     fabrication: str = Field(
         description="possible: counts of combinations that no record has may be released; or none."
     )

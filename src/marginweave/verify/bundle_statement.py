@@ -96,7 +96,7 @@ def _check_guarantee(statement: Content, body: Content, draws: list[Content]) ->
     fabricated = [draw["terms"]["fabrication"] for draw in draws if "fabrication" in draw["terms"]]
     booked = {
         **{name: float(body[name]) for name in ("epsilon", "delta")},
-        **{name: body[name] for name in ("neighbors", "accountant", "delta_threshold")},
+        **{name: body[name] for name in ("neighbors", "delta_threshold")},
         "epsilon_of_the_draws": body["spent_epsilon"],
         "fabrication": (fabricated or [None])[0] or "possible",
         "mu": mu,

@@ -48,7 +48,8 @@ REFUSED = [
     ({"aggregate__percentile": 100}, "aggregate.percentile (100) must lie in [1, 100), or be none"),
     ({"aggregate__thresholds": "some"}, "aggregate.thresholds (some) must be one of uncontrolled"),
     ({"aggregate__thresholds": {"fixed": {"4": 3}}}, "aggregate.thresholds names length 4; the reporting length is 3"),
-    ({"aggregate__split": "shares", "privacy__accountant": "sds"}, "aggregate.split (shares) must be sds"),
+    ({"aggregate__split": "shares"}, "aggregate.split is gone: leave it out;"),
+    ({"privacy__accountant": "gdp"}, "privacy.accountant is gone: leave it out;"),
     ({"columns": {}}, "columns must not be empty"),
     ({"columns__age__bins": [0, 30, 18, 100]}, "columns.age has bins out of order: 30 is before 18"),
     ({"columns__age__bins": [0, 18, 99]}, "columns.age has bins that do not begin and end at its bounds"),
@@ -157,7 +158,7 @@ def test_defaults_are_those_of_the_design() -> None:
     plain = configuration()
     assert (plain.reporting_length, plain.percentile, plain.split) == (3, 99.0, "shares")
     assert (plain.tuples.proportions(3), plain.synthesize.method) == ((1, 1, 1), "mixture")
-    assert (plain.privacy.neighbors, plain.privacy.accountant) == ("add-remove", "gdp")
+    assert plain.privacy.neighbors == "add-remove"
 
 
 def test_the_percentile_is_dropped_where_no_column_can_be_missing() -> None:

@@ -43,7 +43,6 @@ def test_the_method_and_what_auto_would_be_are_said() -> None:
     ("changes", "counted"),
     [
         ({"synthesize__method": "pgm"}, "marginals, selected pairs"),
-        ({"privacy__accountant": "sds"}, "k-tuples"),
         ({"columns": {"sex": {"type": "category", "values": ["f", "m"]}}}, "single columns"),
     ],
 )

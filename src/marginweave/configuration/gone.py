@@ -1,0 +1,39 @@
+"""Keys that earlier versions had, each with the sentence that says what to write instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from marginweave.base.errors import InputError
+
+GONE_KEYS: Mapping[str, str] = {
+    "aggregate.split": "leave it out; the shares of aggregate divide the budget",
+    "privacy.accountant": "leave it out; noise is priced by Gaussian differential privacy, which zCDP checks",
+}
+"""Sentences by dotted key, in which `*` is any name (of a column), or by `key: value` where only that value is gone."""
+
+
+def refuse_gone(raw: Mapping[str, Any]) -> None:
+    """Raise InputError for the first key of the configuration `raw`, or value, that is gone: what to write instead."""
+    for written, sentence in GONE_KEYS.items():
+        key, _, gone_value = written.partition(": ")
+        for place, value in _values_at(raw, key.split(".")):
+            if not gone_value:
+                raise InputError(f"{place} is gone: {sentence}")
+            if str(value) == gone_value:
+                raise InputError(f"{place} ({value}) is gone: {sentence}")
+
+
+def _values_at(section: Any, path: list[str]) -> Iterator[tuple[str, Any]]:
+    """The places below `section` that `path` leads to, and what stands there; nothing where a key is missing."""
+    if not isinstance(section, Mapping):
+        return
+    name, *rest = path
+    for key, value in section.items():
+        if name not in ("*", key):
+            continue
+        if not rest:
+            yield str(key), value
+        for place, below in _values_at(value, rest) if rest else ():
+            yield f"{key}.{place}", below
