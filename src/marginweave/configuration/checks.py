@@ -54,9 +54,8 @@ def check_preparation(configuration: Sections) -> None:
 
 
 def _check_exact(configuration: Sections, structure: Structure) -> None:
-    """Refuse columns that an order, a bound, a difference or a sum needs and that can be read back as missing (ValueError)."""
+    """Refuse columns that an order, a difference or a sum needs and that can be read back as missing (ValueError)."""
     named = {("ordered", name) for pair in structure.orders for name in pair}
-    named |= {("at_most", name) for rule in structure.at_most or () for name in rule.columns}
     named |= {(rule.key, rule.computed) for rule in structure.totals}
     for key, name in sorted(named):
         column = configuration.columns[name]

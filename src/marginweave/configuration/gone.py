@@ -9,6 +9,7 @@ from marginweave.base.errors import InputError
 
 GONE_KEYS: Mapping[str, str] = {
     "aggregate.split": "leave it out; the shares of aggregate divide the budget",
+    "structure.at_most": "forbid the combinations of bins that cannot add up, in structure.forbidden",
     "privacy.accountant": "leave it out; noise is priced by Gaussian differential privacy, which zCDP checks",
 }
 """Sentences by dotted key, in which `*` is any name (of a column), or by `key: value` where only that value is gone."""

@@ -49,6 +49,7 @@ REFUSED = [
     ({"aggregate__thresholds": "some"}, "aggregate.thresholds (some) must be one of uncontrolled"),
     ({"aggregate__thresholds": {"fixed": {"4": 3}}}, "aggregate.thresholds names length 4; the reporting length is 3"),
     ({"aggregate__split": "shares"}, "aggregate.split is gone: leave it out;"),
+    ({"structure": {"at_most": []}}, "structure.at_most is gone: forbid the combinations of bins"),
     ({"privacy__accountant": "gdp"}, "privacy.accountant is gone: leave it out;"),
     ({"columns": {}}, "columns must not be empty"),
     ({"columns__age__bins": [0, 30, 18, 100]}, "columns.age has bins out of order: 30 is before 18"),
@@ -156,7 +157,7 @@ def test_a_broken_rule_is_named(changes: dict, message: str) -> None:
 
 def test_defaults_are_those_of_the_design() -> None:
     plain = configuration()
-    assert (plain.reporting_length, plain.percentile, plain.split) == (3, 99.0, "shares")
+    assert (plain.reporting_length, plain.percentile) == (3, 99.0, "shares")
     assert (plain.tuples.proportions(3), plain.synthesize.method) == ((1, 1, 1), "mixture")
     assert plain.privacy.neighbors == "add-remove"
 
