@@ -19,12 +19,11 @@ _MARGINALS = {"method": "marginals"}
 SHAPES: dict[str, dict[str, Any]] = {
     "k-tuples": {"aggregate": _TUPLES, "columns__town": _HIDDEN, "evaluate__paid": {"share": 0.1}},
     "aggregate-seeded": {
-        "aggregate": {**_TUPLES, "reporting_length": 3, "sigma": "long", "thresholds": "progressive"},
+        "aggregate": {**_TUPLES, "reporting_length": 3, "sigma": "long", "thresholds": {"adaptive": {2: 0.1, 3: 1}}},
         "synthesize": {"method": "aggregate-seeded"},
         "privacy__unit": {"column": "person", "max_records": 3},
         "structure": {"forbidden": [{"sex": "f", "region": "west"}]},
     },
-    "nothing made up": {"aggregate": {**_TUPLES, "fabrication": "none"}},
     "gum": {"aggregate": _TUPLES, "synthesize": {"method": "gum"}, "privacy__neighbors": "replace-one"},
     "selected marginals": {"aggregate": _MARGINALS, "privacy__unit": {"column": "person", "join": True}},
     "all marginals": {

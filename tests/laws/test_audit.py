@@ -111,7 +111,7 @@ def scale_laplace(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
 
 GAUSSIAN = {
     "k-tuples": {"level-1", "level-2", "count", "evaluation", "pipeline, pinned"},
-    "k-tuples, no fabrication": {"level-1", "level-2", "pipeline, pinned"},
+    "k-tuples, replaced": {"level-1", "level-2", "pipeline, pinned"},
     "marginals": {"one-way", "marginals", "selection", "pipeline, pinned"},
     "marginals, private": {"one-way", "marginals", "pipeline, pinned"},
     "marginals, in rounds": {"one-way", "measure-1", "pipeline, pinned"},
@@ -134,7 +134,7 @@ def test_too_much_gaussian_noise_is_found_everywhere(name: str, monkeypatch: pyt
     assert named(found(name, QUICK).values(), "over-noised") >= GAUSSIAN[name]
 
 
-@pytest.mark.parametrize("name", [pytest.param("k-tuples, no fabrication", marks=pytest.mark.long), "marginals"])
+@pytest.mark.parametrize("name", [pytest.param("k-tuples, replaced", marks=pytest.mark.long), "marginals"])
 def test_too_little_noise_is_found_in_a_whole_pipeline(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As it runs, with half the noise: thresholds, candidates from survivors, and the choice of pairs are its own."""
     scale_gaussian(monkeypatch, 1 / 2)
@@ -192,10 +192,9 @@ def test_a_score_of_too_small_a_sensitivity_is_found(monkeypatch: pytest.MonkeyP
     ("name", "module", "thresholds"),
     [
         ("k-tuples, percentile", level, {"threshold 1"}),
-        ("k-tuples, no fabrication", level, {"threshold 1", "threshold 2"}),
         ("marginals, private", domain, {"threshold"}),
     ],
-    ids=["tuples", "lengths", "marginals"],
+    ids=["tuples", "marginals"],
 )
 def test_a_threshold_for_another_delta_is_found(
     name: str, module: Any, thresholds: set[str], monkeypatch: pytest.MonkeyPatch
@@ -228,7 +227,7 @@ def test_contributions_that_are_not_bounded_are_found(monkeypatch: pytest.Monkey
 )
 def test_a_wrong_sensitivity_is_found(wrong: Callable[..., Fraction], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mechanisms, "noise_sigma", lambda m, b, s: Fraction(math.ceil(1024 * wrong(m, b, s)), 1024))
-    exceeded = named(found("k-tuples, no fabrication", QUICK).values(), "exceeded")
+    exceeded = named(found("k-tuples, replaced", QUICK).values(), "exceeded")
     assert {"level-1", "level-2", "pipeline, pinned"} <= exceeded
 
 
@@ -237,7 +236,6 @@ PLANS: dict[str, dict[str, Any]] = {
     "percentiles": {},
     "many percentiles": {"privacy__epsilon": 12.0, "aggregate": {"percentile": 75, "percentile_share": 0.6}},
     "private bounds": {"columns__age": BOUGHT},
-    "no fabrication": {"aggregate": {"fabrication": "none"}},
 }
 
 

@@ -125,9 +125,9 @@ class _Audit:
             percentile = self.plan.draw(DrawKind.PERCENTILE, 1)
             scores = tuples.percentile_scores(configuration, percentile, self.effort.selections)
             yield _alone("percentile-k", percentile, scores)
-        for length in range(1, configuration.discoveries + 1):
-            hits = tuples.exposed_units(configuration, self.plan, length, self.effort.units)
-            yield from _exposure(f"threshold {length}", hits)
+        if configuration.private_columns:
+            hits = tuples.exposed_units(configuration, self.plan, self.effort.units)
+            yield from _exposure("threshold 1", hits)
 
     def of_marginals(self, settings: MarginalSettings) -> Iterator[Finding]:
         """Of marginals: private values, the counts with either noise, the scores of pairs, and one of the rounds."""

@@ -8,6 +8,12 @@ from typing import Any
 from marginweave.base.errors import InputError
 
 GONE_KEYS: Mapping[str, str] = {
+    "aggregate.fabrication": "leave it out; thresholds: {fixed: {2: 30}} keeps out what noise may have made",
+    "aggregate.on_overflow": "leave it out; the threshold is raised where more than max_combinations would be kept",
+    "aggregate.thresholds: uncontrolled": "leave it out; nothing is held back by default",
+    "aggregate.thresholds: balanced": "write thresholds: {adaptive: {2: 0.55}}",
+    "aggregate.thresholds: minimize": "write thresholds: {adaptive: {2: 0.01, 3: 0.01}}, a rate for each length",
+    "aggregate.thresholds: progressive": "write thresholds: {adaptive: {2: 0.1, 3: 1}}, a rate for each length",
     "aggregate.split": "leave it out; the shares of aggregate divide the budget",
     "structure.at_most": "forbid the combinations of bins that cannot add up, in structure.forbidden",
     "privacy.accountant": "leave it out; noise is priced by Gaussian differential privacy, which zCDP checks",

@@ -332,13 +332,6 @@ class Sections(Execution):
         return sum(attribute.width for attribute in self.attributes if attribute.private)
 
     @cached_property
-    def discoveries(self) -> int:
-        """How many draws publish only what occurs, and share delta_threshold: of k-tuples the lengths 1 … `discoveries`."""
-        if self.marginals is None and self.tuples.fabrication == "none":
-            return self.reporting_length
-        return 1 if self.private_columns else 0
-
-    @cached_property
     def private_bounds(self) -> tuple[str, ...]:
         """Number columns whose bounds are bought from the budget."""
         return tuple(name for name, column in self.columns.items() if column.buys_bounds)

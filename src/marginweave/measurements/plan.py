@@ -107,7 +107,7 @@ class BudgetPlan:
     """The whole split of (epsilon, delta), a function of the configuration alone.
 
     `delta_threshold` pays for the discovery of private domains (0 when every domain is public) and is part of the cost of
-    `level-1`, or of `values`; where nothing is fabricated, of every level, an equal part. `spent_epsilon` is the epsilon at
+    `level-1`, or of `values`. `spent_epsilon` is the epsilon at
     `delta` of the draws together, at most `epsilon`. `unit` is the unit of privacy as the account knows it.
     """
 

@@ -71,18 +71,17 @@ def plan_budget(configuration: Configuration) -> BudgetPlan:
 
 
 def _tuple_draws(configuration: Configuration, budget: SharedBudget) -> list[PlannedDraw]:
-    """Draws of k-tuples; those that discover something share `delta_threshold` equally."""
+    """Draws of k-tuples; the first length discovers private values, and has `delta_threshold`."""
     bought = _by_shares(configuration, budget)
     draws = planned.bounds_draws(configuration, bought.get(DrawKind.BOUND_LOW, 0.0))
     draws += planned.bins_draws(configuration, bought.get(DrawKind.BINS, 0.0))
     if DrawKind.COUNT in bought:
         draws.append(gaussian_draw(DrawKind.COUNT, bought[DrawKind.COUNT]))
     proportions = configuration.tuples.proportions(configuration.reporting_length)
-    discoveries = max(1, configuration.discoveries)
     for length, multiplier in enumerate(level_multipliers(proportions, bought[DrawKind.LEVEL]), 1):
         if DrawKind.PERCENTILE in bought:
             draws.append(planned.selection_draw(DrawKind.PERCENTILE, bought[DrawKind.PERCENTILE], (length,)))
-        delta = budget.delta_threshold / discoveries if length <= discoveries else 0.0
+        delta = budget.delta_threshold if length == 1 else 0.0
         width = configuration.contribution_cap(length)
         draws.append(gaussian_draw(DrawKind.LEVEL, multiplier, place=(length,), delta=delta, width=width))
     if DrawKind.EVALUATION in bought:
@@ -123,7 +122,7 @@ def level_multipliers(proportions: tuple[float, ...], budget: float) -> tuple[fl
 
 
 def _delta_threshold(configuration: Configuration, delta: float) -> float:
-    return configuration.aggregate.delta_threshold_share * delta if configuration.discoveries else 0.0
+    return configuration.aggregate.delta_threshold_share * delta if configuration.private_columns else 0.0
 
 
 def _by_shares(configuration: Configuration, budget: SharedBudget) -> dict[DrawKind, float]:

@@ -49,9 +49,6 @@ SELECTED = (
     "composed with the noise, which gives the smaller epsilon_of_the_draws"
 )
 PURE = "The draws of {noise} noise are (epsilon, 0)-differentially private, and their epsilons add; there is no delta"
-UNFABRICATED = (
-    "; only combinations that occur get noise, and each length spends an equal part of delta_threshold on that"
-)
 PARTLY_PURE = (
     "The draws of {noise} noise are (epsilon, 0)-differentially private and their epsilons add; the others, by Gaussian "
     "differential privacy, are converted at delta; both are added"
@@ -183,7 +180,6 @@ def _guarantee(configuration: Configuration, plan: BudgetPlan) -> Guarantee:
         mu=mu,
         rho=None if mu is None else float(plan.cost.rho),
         delta_threshold=plan.delta_threshold,
-        fabrication=(configuration.marginals is None and configuration.tuples.fabrication) or "possible",
     )
 
 
@@ -216,8 +212,7 @@ def _composition(configuration: Configuration, plan: BudgetPlan) -> str:
         words += SELECTED
     if configuration.marginals is not None and rounds_of(configuration) is not None:
         words += IN_ROUNDS
-    unfabricated = configuration.marginals is None and configuration.tuples.fabrication == "none"
-    return words + UNFABRICATED if unfabricated else words
+    return words
 
 
 def _functional(configuration: Configuration) -> EpsilonDelta | None:

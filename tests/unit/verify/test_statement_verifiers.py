@@ -264,7 +264,6 @@ CHANGES: dict[str, Callable[[dict[str, Any]], None]] = {
     "no program drew": lambda told: told["programs"].update(drew=[]),
     "another relation": lambda told: told["guarantee"].update(neighbors="replace-one"),
     "another unit": lambda told: told["guarantee"].update(unit="subject of column 'id', all rows joined"),
-    "no fabrication": lambda told: told["guarantee"].update(fabrication="none"),
     "another release": lambda told: told.update(release="another"),
     "another run": lambda told: told.update(run="another"),
     "another dataset": lambda told: told.update(dataset="another"),
