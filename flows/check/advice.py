@@ -135,7 +135,7 @@ def _unread_advice(column: MeasuredColumn, look: Look) -> str:
 def rule_finding(rule: BrokenRule, *, stops: bool, drops: bool = False) -> tuple[str, Remark]:
     """What to say of a declared rule that rows break, and of what it is said; `stops` or `drops` where a run does that."""
     words, advice = _RULES.get(rule.rule, ("break the rule", "Compare the rule with its source, or correct the rows."))
-    if drops and rule.rule in ("structural zeros", "applies", "ordered", "at_most"):
+    if drops and rule.rule in ("structural zeros", "applies", "ordered"):
         advice = f"Those whose bins break it are among the rows that `repair: drop` drops. {advice.partition('. ')[2]}"
     text = f"{percent(rule.share)} of the rows {words}."
     usual = Severity.NOTE if rule.rule == "max_values" else Severity.LOOK
@@ -155,10 +155,6 @@ _RULES = {
     "ordered": (
         "are out of order",
         "Where bins break it, the later becomes the nearest in order. Compare the rule with its source, or correct the rows.",
-    ),
-    "at_most": (
-        "have parts that add up to more than `structure.at_most` says",
-        "Where bins break it, the column becomes the nearest above. Compare the rule with its source, or correct the rows.",
     ),
     "group": (
         "have a combination that the group does not list",

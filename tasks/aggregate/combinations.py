@@ -64,7 +64,7 @@ def count_records(reference: RunReference, encoded: StageResult) -> StageResult:
 def aggregate_level(reference: RunReference, encoded: StageResult, length: int) -> StageResult:
     """Bounded noisy counts of all combinations of `length`, from the survivors of the length below.
 
-    Where no survivors are left to combine, or too many for `on_overflow: stop`, nothing is drawn and the length's share goes
+    Where no survivors are left to combine, nothing is drawn and the length's share goes
     back to the account; the guarantee that is stated stays the planned one.
     DP: the percentile's and the level's planned costs, one ledger event each.
     """
@@ -75,7 +75,7 @@ def aggregate_level(reference: RunReference, encoded: StageResult, length: int) 
     blocks = ReleasedBlocks(open_encoded(reference, encoded), below[0].released if below else {})
     if below:
         candidates = _candidates_above(reference, below)
-        if not candidates.any() or _stops(reference, candidates, below):
+        if not candidates.any():
             draws = [standing(reference, draw) for draw in reference.plan.draws if draw.length == length]
             names = [draw.name for draw in draws if draw.state == State.RESERVED]
             reference.ledger.draws.return_unused(reference.manifest.release, names)
@@ -97,8 +97,8 @@ def _counted_and_drawn(
         words = KeyedBits(key=reference.key_file.read_bytes(), purpose=str(planned))
         bounded = bounded_counts(blocks, candidates, bound, words, engine, memory)
     mechanism = _mechanism(reference, candidates, bound, below)
-    most = reference.configuration.tuples.most_kept(candidates.length)
-    if most is not None:
+    most = reference.configuration.tuples.max_combinations
+    if candidates.length > 1:
         mechanism = raise_threshold(mechanism, Expectation.of(below[-1], candidates), most)
 
     # All that can fail without noise is done before the charge; what was set aside on disk is read once, for its digest.
@@ -107,7 +107,7 @@ def _counted_and_drawn(
 
     def make(bits: DrawBits, _: bytes) -> bytes:
         level = draw_level(bounded, candidates, mechanism, bits)
-        kept, kept_noise = (level, noise) if most is None else keep_most(level, noise, most)
+        kept, kept_noise = keep_most(level, noise, most) if candidates.length > 1 else (level, noise)
         # names of private values leave only if they reached their threshold
         released = released_level(kept, blocks.labels, sorted(mechanism.private_columns))
         return pack_level(DrawnLevel(level=released[0], noise=kept_noise, released=released[1]))
@@ -171,10 +171,7 @@ def _unreached(reference: RunReference, length: int) -> DrawnLevel:
     configuration = reference.configuration
     none = CandidateSet(length=length, sizes=tuple(len(attribute.labels) for attribute in configuration.attributes))
     mechanism = _mechanism(reference, none, configuration.contribution_cap(length), ())
-    below = [unpack_level(_level(reference, k)[0]) for k in range(1, length)]
-    # nothing but an overflow leaves out a length that has candidates
-    stopped = _candidates_above(reference, below).any()
-    return DrawnLevel(level=Level.empty(length), noise=level_noise(mechanism, none, stopped=stopped), released={})
+    return DrawnLevel(level=Level.empty(length), noise=level_noise(mechanism, none), released={})
 
 
 def _candidates_above(reference: RunReference, below: Sequence[DrawnLevel]) -> CandidateSet:
@@ -197,21 +194,6 @@ def _mechanism(reference: RunReference, candidates: CandidateSet, bound: int, be
         sigma=query_sigma(draw, configuration.stability, bound),
         delta_threshold=reference.plan.delta_threshold,
     )
-
-
-def _stops(reference: RunReference, candidates: CandidateSet, below: Sequence[DrawnLevel]) -> bool:
-    """Whether a length is left out because too many of its combinations would be kept.
-
-    Decided before anything is drawn for it, with the noise of the public cap, the largest there can be. DP: post-processing of
-    released counts.
-    """
-    settings = reference.configuration.tuples
-    if settings.on_overflow != "stop":
-        return False
-    cap = reference.configuration.contribution_cap(candidates.length)
-    mechanism = _mechanism(reference, candidates, cap, [drawn.level for drawn in below])
-    expectation = Expectation.of(below[-1].level, candidates)
-    return not expectation.fits(mechanism.threshold, float(mechanism.sigma), settings.max_combinations)
 
 
 def _contribution_bound(

@@ -46,12 +46,11 @@ def stated_mu(configuration: Configuration, plan: BudgetPlan, draws: Sequence[Pl
     """The mu that the stated (epsilon, delta) leaves for `draws`, when all others lose what they are charged for.
 
     Beside selections Gaussians have what the exact curves leave them, which is more than a sum of mu^2 does; a
-    selection among `draws` counts by its own mu, which covers it beside anything. What thresholds cost is taken off delta, but
-    where `joint` has proven that noise alone may have all of it.
+    selection among `draws` counts by its own mu, which covers it beside anything. What thresholds cost is taken off delta.
     """
     if configuration.resize is not None and configuration.resize.amplify:
         return math.sqrt(_squares(draws))
-    delta = plan.delta if plan.discovery is not None else plan.delta - plan.delta_threshold
+    delta = plan.delta - plan.delta_threshold
     selections = [draw.epsilon for draw in plan.draws if draw.mechanism == "exponential"]
     others = [draw for draw in plan.draws if draw not in draws and draw.mechanism != "exponential"]
     selected = _squares([draw for draw in draws if draw.mechanism == "exponential"])
@@ -126,9 +125,9 @@ class _Audit:
             percentile = self.plan.draw(DrawKind.PERCENTILE, 1)
             scores = tuples.percentile_scores(configuration, percentile, self.effort.selections)
             yield _alone("percentile-k", percentile, scores)
-        for length in range(1, configuration.discoveries + 1):
-            hits = tuples.exposed_units(configuration, self.plan, length, self.effort.units)
-            yield from _exposure(f"threshold {length}", hits)
+        if configuration.private_columns:
+            hits = tuples.exposed_units(configuration, self.plan, self.effort.units)
+            yield from _exposure("threshold 1", hits)
 
     def of_marginals(self, settings: MarginalSettings) -> Iterator[Finding]:
         """Of marginals: private values, the counts with either noise, the scores of pairs, and one of the rounds."""
@@ -168,7 +167,7 @@ class _Audit:
             return
         if len(self.parts) > 1:
             claim = stated_mu(configuration, plan, [draw for draw, _ in self.parts])
-            tight = configuration.privacy.accountant == "gdp" and not self.loose
+            tight = not self.loose
             joint = findings.joint_scores([scores for _, scores in self.parts])
             yield findings.mu_finding("pipeline, pinned", joint, claim, tight=tight)
         if configuration.resize is None and not self._in_rounds:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import os
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -89,58 +87,37 @@ def percentile_scores(configuration: Configuration, draw: PlannedDraw, trials: i
 
 # A delta that trials can see, in place of one that they cannot.
 TEST_DELTA = 0.1
-# Flat keys of combinations are numbers of 63 bits.
-_KEY_BITS = 62
 
 
-def exposed_units(configuration: Configuration, plan: BudgetPlan, length: int, units: int) -> Hits:
-    """How many units have something published at `length` that only they have, at `TEST_DELTA` and the plan's noise.
+def exposed_units(configuration: Configuration, plan: BudgetPlan, units: int) -> Hits:
+    """How many units have a private value published that only they have, at `TEST_DELTA` and the plan's noise.
 
-    That is values of private columns, or, with `fabrication: none`, combinations of all columns, all whose parts survived.
     Both extremes: all rows of a unit hold values of their own (`present` of the hits), or all the same (`absent`).
 
     Args:
-        configuration: of k-tuples, whose length `length` publishes only what occurs.
+        configuration: of k-tuples, with a private domain.
         plan: its budget.
-        length: 1 … `configuration.discoveries`.
-        units: how many of them are tried at most; fewer where combinations are long.
+        units: how many of them are tried.
     """
     theta = configuration.stability.records
-    units = min(units, int(2 ** (_KEY_BITS / length)) // theta - 1)
-    test, row = replace(plan, delta_threshold=TEST_DELTA * configuration.discoveries), np.arange(units * theta)
+    test, row = replace(plan, delta_threshold=TEST_DELTA), np.arange(units * theta)
     unit = row // theta
-    apart, alike = (_exposed(configuration, test, length, unit, value) for value in (row, unit))
+    apart, alike = (_exposed(configuration, test, unit, value) for value in (row, unit))
     return Hits(present=apart, absent=alike, trials=units)
 
 
-def _exposed(configuration: Configuration, plan: BudgetPlan, length: int, unit: Integers, value: Integers) -> int:
+def _exposed(configuration: Configuration, plan: BudgetPlan, unit: Integers, value: Integers) -> int:
     """How many units are exposed, each row of which has its `value` in every column that tells something of it."""
-    whole = configuration.tuples.fabrication == "none"
-    attributes = configuration.attributes[: canary_columns(configuration)] if whole else configuration.attributes
-    own = [whole or attribute.private for attribute in attributes]
+    attributes = configuration.attributes
+    own = [attribute.private for attribute in attributes]
     sizes = tuple(int(value[-1]) + 1 if o else len(a.labels) for o, a in zip(own, attributes, strict=True))
     columns = [value if o else np.zeros_like(value) for o in own]
-    below = _below(sizes, length, int(value[-1]) + 1)
-    blocks, bound = one_block(table_of(columns, sizes)), math.comb(len(attributes), length)
-    _, level = _drawn(configuration, plan, blocks, _candidates(below, sizes), below, bound)
+    blocks = one_block(table_of(columns, sizes))
+    _, level = _drawn(configuration, plan, blocks, _candidates(None, sizes), None, len(attributes))
     informative = np.isin(level.columns[:, 0], np.flatnonzero(own))
     owner = np.zeros(int(value[-1]) + 1, np.int64)
     owner[value] = unit
     return len(np.unique(owner[level.values[informative, 0]]))
-
-
-def _below(sizes: Sequence[int], length: int, values: int) -> Level | None:
-    """All combinations of the length below that rows of equal values hold; None at length 1."""
-    if length == 1:
-        return None
-    sets = np.array(list(itertools.combinations(range(len(sizes)), length - 1)))
-    shape = len(sets) * values, length - 1
-    return Level(
-        length=length - 1,
-        columns=np.repeat(sets, values, axis=0),
-        values=np.broadcast_to(np.tile(np.arange(values), len(sets))[:, None], shape),
-        counts=np.ones(shape[0], np.int64),
-    )
 
 
 def tuple_pipeline_score(release: MadeUpRelease, side: int) -> float:

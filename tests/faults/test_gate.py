@@ -23,7 +23,6 @@ from tests.support.places import REPOSITORY
 
 # Faults of published programs and texts, or of drafts of this one: they stay in the catalogue.
 KNOWN = {
-    "rho is not squared",
     "the sum in sigma_k runs to k, not to R",
     "the root of Delta_k is missing in the noise",
     "the root of Delta_1 is missing in the threshold",

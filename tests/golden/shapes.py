@@ -19,18 +19,16 @@ _MARGINALS = {"method": "marginals"}
 SHAPES: dict[str, dict[str, Any]] = {
     "k-tuples": {"aggregate": _TUPLES, "columns__town": _HIDDEN},
     "aggregate-seeded": {
-        "aggregate": {**_TUPLES, "reporting_length": 3, "sigma": "long", "thresholds": "progressive"},
+        "aggregate": {**_TUPLES, "reporting_length": 3, "sigma": "long", "thresholds": {"adaptive": {2: 0.1, 3: 1}}},
         "synthesize": {"method": "aggregate-seeded"},
         "privacy__unit": {"column": "person", "max_records": 3},
         "structure": {"forbidden": [{"sex": "f", "region": "west"}]},
     },
-    "nothing made up": {"aggregate": {**_TUPLES, "fabrication": "none"}, "privacy__accountant": "zcdp"},
     "gum": {"aggregate": _TUPLES, "synthesize": {"method": "gum"}, "privacy__neighbors": "replace-one"},
     "selected marginals": {"aggregate": _MARGINALS, "privacy__unit": {"column": "person", "join": True}},
     "all marginals": {
         "aggregate": {**_MARGINALS, "cliques": {"all": 2}},
         "columns__town": _HIDDEN,
-        "privacy__accountant": "joint",
         "synthesize__method": "gum",
     },
     "Laplace": {"aggregate": {**_MARGINALS, "cliques": {"all": 2}, "noise": "laplace"}, "privacy__delta": 0},

@@ -16,18 +16,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marginweave.accounting.accountants import (
-    accountant,
+    budget_mu2,
     gdp_delta,
     gdp_epsilon,
     gdp_mu,
-    sds_rho,
     zcdp_delta,
     zcdp_epsilon,
     zcdp_rho,
 )
 from marginweave.base.errors import InputError
 from marginweave.mechanisms.exponential import selection_epsilon, selection_mu
-from marginweave.planning.split import plan_budget
+from marginweave.planning.split import level_multipliers, plan_budget
+from tests.oracles.sds import printed_noise, sds_rho
 from tests.support.budget_plans import configuration
 
 EPSILONS = st.floats(math.log(1e-3), math.log(100)).map(math.exp)
@@ -91,31 +91,27 @@ def test_zcdp_conversion_agrees_with_opendp(scale: float, delta: float) -> None:
 
 @given(EPSILONS, DELTAS)
 @settings(max_examples=20, deadline=None)
-def test_the_three_accountants_are_ordered(epsilon: float, delta: float) -> None:
+def test_the_three_conversions_are_ordered(epsilon: float, delta: float) -> None:
     """Exact GDP buys at least what zCDP buys, and that at least what the conversion of Bun and Steinke does."""
-    gdp, zcdp, sds = (accountant(name).budget(epsilon, delta) for name in ("gdp", "zcdp", "sds"))
-    assert gdp > zcdp > sds > 0
+    sds = 2 * sds_rho(epsilon, 2 * delta)
+    assert budget_mu2(epsilon, delta) > 2 * zcdp_rho(epsilon, delta) > sds > 0
 
 
 @given(EPSILONS, EPSILONS, DELTAS, DELTAS)
 @settings(max_examples=20, deadline=None)
 def test_budgets_grow_with_epsilon_and_delta(e1: float, e2: float, d1: float, d2: float) -> None:
     """More epsilon or more delta never buys less, beyond the last digits of the arithmetic."""
-    for name in ("gdp", "zcdp", "sds"):
-        budget = accountant(name).budget
+    for budget in (budget_mu2, zcdp_rho):
         assert budget(min(e1, e2), min(d1, d2)) <= budget(max(e1, e2), max(d1, d2)) * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
-@pytest.mark.parametrize("accountant_name", ["gdp", "zcdp"])
-def test_gaussian_plans_are_within_one_percent_of_the_numerical_optimum(epsilon: float, accountant_name: str) -> None:
-    """Privacy loss distributions confirm the plan at epsilon; for GDP, noise smaller by 1 % is refuted by them."""
+def test_gaussian_plans_are_within_one_percent_of_the_numerical_optimum(epsilon: float) -> None:
+    """Privacy loss distributions confirm the plan at epsilon; noise smaller by 1 % is refuted by them."""
     from dp_accounting.pld import privacy_loss_distribution as pld
 
     delta = 1e-6
-    plan = plan_budget(
-        configuration(epsilon=epsilon, delta=delta, accountant=accountant_name, missing=False, reporting_length=3)
-    )
+    plan = plan_budget(configuration(epsilon=epsilon, delta=delta, missing=False, reporting_length=3))
     assert {draw.mechanism for draw in plan.draws} == {"rounded-gaussian"}
 
     def loss(shrink: float) -> float:
@@ -126,8 +122,7 @@ def test_gaussian_plans_are_within_one_percent_of_the_numerical_optimum(epsilon:
         return float(total.get_epsilon_for_delta(delta))
 
     assert loss(1.0) <= epsilon * 1.0005
-    if accountant_name == "gdp":
-        assert loss(0.99) > epsilon * 1.0005
+    assert loss(0.99) > epsilon * 1.0005
 
 
 @pytest.mark.parametrize("epsilon", [1e-4, 0.05, 0.5, 1.0, 2.0, 6.0, 40.0])
@@ -177,13 +172,11 @@ def test_gdp_lowers_sigma_by_the_published_percentage(
     records: int, epsilon: float, percent: float, length: int
 ) -> None:
     """All-GDP accounting against the printed formula, percentile and count as exact as SDS has them: +- 0.2 points."""
-    shares = {"percentile_share": 0.01, "count_share": 0.005, "reporting_length": length, "private": True}
-    delta = 1 / (records * math.log(records))
-    ours = plan_budget(configuration(epsilon=epsilon, delta=delta, split="sds", **shares))
-    printed = plan_budget(configuration(epsilon=epsilon, delta=delta, accountant="sds", **shares))
-    for k in range(1, length + 1):
-        reduction = 100 * (1 - ours.by_name[f"level-{k}"].parameter / printed.by_name[f"level-{k}"].parameter)
-        assert reduction == pytest.approx(percent, abs=0.2)
+    delta, proportions = 1 / (records * math.log(records)), tuple(1 / k for k in range(1, length + 1))
+    printed = printed_noise(epsilon, delta, 0.01, 0.005, proportions)
+    left = budget_mu2(epsilon, delta / 2) - printed.count**-2 - length * selection_mu(printed.percentile) ** 2
+    for ours, theirs in zip(level_multipliers(proportions, left), printed.levels, strict=True):
+        assert 100 * (1 - ours / theirs) == pytest.approx(percent, abs=0.2)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +186,6 @@ def test_gdp_lowers_sigma_by_the_published_percentage(
         (lambda: gdp_epsilon(-1.0, 1e-6), r"^mu \(-1.0\) must be finite and not negative$"),
         (lambda: zcdp_rho(1.0, 0.0), r"^delta \(0.0\) must lie strictly between 0 and 1$"),
         (lambda: zcdp_epsilon(math.nan, 1e-6), r"^rho \(nan\) must be finite and not negative$"),
-        (lambda: sds_rho(0.0, 1e-6), r"^epsilon \(0.0\) must be positive$"),
         (lambda: selection_mu(math.inf), r"^epsilon \(inf\) must be positive$"),
     ],
 )

@@ -79,7 +79,6 @@ PLANS: dict[str, tuple[dict[str, Any], float]] = {
     "four lengths": ({"reporting_length": 4}, 0.98),
     "large percentile share": ({"percentile_share": 0.4}, 0.9),
     "private domain": ({"private": True}, 0.98),
-    "printed split": ({"split": "sds"}, 0.99),
     "rounds of pairs": ({"method": "marginals", "cliques": {"adaptive": 2}, "one_way_share": 0.7}, 0.98),
 }
 
@@ -236,14 +235,11 @@ def test_more_cost_or_less_delta_is_no_less_epsilon(cost: Cost, more: Cost, delt
     assert alone >= float(cost.plain.epsilon) * (1 - 1e-12)
 
 
-@given(EPSILONS, EPSILONS, st.sampled_from(["gdp", "zcdp"]), st.booleans())
+@given(EPSILONS, EPSILONS, st.booleans())
 @settings(max_examples=20, deadline=None)
-def test_a_larger_budget_never_means_more_noise(one: float, other: float, accountant: str, private: bool) -> None:
+def test_a_larger_budget_never_means_more_noise(one: float, other: float, private: bool) -> None:
     """Every Gaussian multiplier falls and every selection's epsilon rises with epsilon."""
-    small, large = (
-        plan_budget(configuration(epsilon=e, delta=DELTA, accountant=accountant, private=private))
-        for e in sorted((one, other))
-    )
+    small, large = (plan_budget(configuration(epsilon=e, delta=DELTA, private=private)) for e in sorted((one, other)))
     for less, more in zip(small.draws, large.draws, strict=True):
         low, high = (more, less) if less.mechanism == "rounded-gaussian" else (less, more)
         assert low.parameter <= high.parameter * (1 + 1e-9)

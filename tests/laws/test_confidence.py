@@ -129,7 +129,7 @@ def test_over_all_candidates_the_nominal_interval_has_its_level(length: int, bou
 def survivors(count: int, eta: float, sd: Fraction, seed: int) -> tuple[NDArray[np.int64], int]:
     """10,000 and more noisy counts of a combination with the true `count` that reached the threshold of `eta`, and it."""
     settings = configuration(aggregate={"thresholds": {"adaptive": {2: eta}}}).tuples
-    least = level_threshold(settings, 2, 3, sd, 10, 10)
+    least = level_threshold(settings, 2, sd, 10, 10)
     kept, found = list[NDArray[np.int64]](), 0
     while found < 10_000:
         noisy = add_noise(np.full(1 << 18, count, np.int64), sd, SeededBits(seed, found))
@@ -207,7 +207,7 @@ def test_among_survivors_the_nominal_interval_fails(eta: float, share: float) ->
 def test_survivors_of_a_whole_release_are_covered() -> None:
     """Pairs of the table at eta .1, counts of all sizes: 12,000 survivors of simulated releases; false alarm 1e-6."""
     sd, candidates = Fraction(30), every_level(2)
-    least = level_threshold(configuration(aggregate={"thresholds": {"adaptive": {2: 0.1}}}).tuples, 2, 3, sd, 10, 10)
+    least = level_threshold(configuration(aggregate={"thresholds": {"adaptive": {2: 0.1}}}).tuples, 2, sd, 10, 10)
     counts, hits, trials = bounded(people(), candidates, 3), 0, 0
     while trials < 12_000:
         level = draw_level(counts, candidates, mechanism(2, 3, sd, least), SeededBits(8, trials))

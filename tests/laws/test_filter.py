@@ -202,7 +202,6 @@ def _plan(cost: Cost) -> BudgetPlan:
         epsilon=1.0,
         delta=1e-6,
         neighbors="add-remove",
-        accountant="gdp",
         delta_threshold=0.0,
         spent_epsilon=1.0,
         draws=draws,

@@ -1,4 +1,4 @@
-"""Laws of `accountant: joint`: the theorem against enumeration of small releases, its integral, and an audit."""
+"""What thresholds and noise cost together is no more than the sum that is charged: a theorem, against enumeration."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from marginweave.accounting.accountants import gdp_delta, gdp_mu
-from marginweave.accounting.sparse_histogram import JointLoss, joint_delta, sparse_delta
 from marginweave.base.budget import Neighbors
 from marginweave.counts.candidates import CandidateSet
 from marginweave.counts.level import draw_level, plan_level
@@ -25,6 +24,7 @@ from marginweave.mechanisms.noise_table import NoiseTable, noise_table
 from marginweave.mechanisms.randomness import fresh_bits
 from marginweave.planning.split import plan_budget
 from marginweave.planning.thresholds import private_threshold
+from tests.oracles.sparse_histogram import JointLoss, joint_delta, sparse_delta
 from tests.support.configurations import PRIVATE
 from tests.support.configurations import configuration as people
 from tests.support.level_draws import bounded, clopper_pearson, table_of
@@ -274,11 +274,10 @@ def test_a_canary_with_a_public_and_a_new_value_loses_what_is_claimed() -> None:
     public = {"type": "category", "values": [f"v{v}" for v in range(CANARIES)]}
     config = people(
         columns={"cell": public, "own": PRIVATE},
-        privacy={"epsilon": epsilon, "delta": delta, "weak_delta": "measured", "unit": "row", "accountant": "joint"},
+        privacy={"epsilon": epsilon, "delta": delta, "weak_delta": "measured", "unit": "row"},
         aggregate={"reporting_length": 1, "percentile": "none", "thresholds": {"fixed": {1: 0}}},
     )
     plan = plan_budget(config)
-    assert plan.discovery is not None
     level_1 = plan.by_name["level-1"]
     sd = noise_sigma(level_1.parameter, 2, config.stability)
     alone = list(range(CANARIES))

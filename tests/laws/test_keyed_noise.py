@@ -121,7 +121,7 @@ def ways(tmp_path: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("visited", [1 << 24, 3], ids=["visited", "not visited"])
-@pytest.mark.parametrize("changes", [{}, {"occurring_only": True}, {"threshold": -50}], ids=str)
+@pytest.mark.parametrize("changes", [{}, {"threshold": -50}], ids=str)
 def test_a_level_does_not_depend_on_memory_cores_and_blocks(
     ways: dict[str, Any], visited: int, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -241,7 +241,7 @@ def test_a_level_that_is_another_has_another_digest(ways: dict[str, Any]) -> Non
     seen += [level_digest(bounded, candidates, MECHANISM) for candidates in others]
     changes: list[dict[str, Any]] = [
         {"sigma": Fraction(3073, 1024)}, {"threshold": 5}, {"private_threshold": 6}, {"contribution_bound": 3},
-        {"private_columns": frozenset({0})}, {"private_columns": frozenset({1})}, {"occurring_only": True}, {"raised_from": 2},
+        {"private_columns": frozenset({0})}, {"private_columns": frozenset({1})}, {"raised_from": 2},
     ]  # fmt: skip
     seen += [level_digest(bounded, PAIRS, replace(MECHANISM, **change)) for change in changes]
     private = replace(MECHANISM, private_columns=frozenset({0}))

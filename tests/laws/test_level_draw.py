@@ -128,7 +128,7 @@ def test_empty_values_of_public_domains_survive_as_the_tail_says(beside: dict[st
     suppressing by exact counts leaves none; the private threshold on public values a hundredth of them.
     """
     size = 40_000
-    thresholds = "uncontrolled" if fixed is None else {"fixed": {1: fixed}}
+    thresholds = None if fixed is None else {"fixed": {1: fixed}}
     config = configuration(columns={"a": category(size), "b": beside}, aggregate={"thresholds": thresholds})
     sizes = (size, 0 if beside is PRIVATE else 3)
     candidates = CandidateSet(length=1, sizes=sizes)
@@ -139,8 +139,8 @@ def test_empty_values_of_public_domains_survive_as_the_tail_says(beside: dict[st
 
 @pytest.mark.parametrize(
     ("thresholds", "share"),
-    [("uncontrolled", None), ({"adaptive": {2: 0.1}}, 0.05), ({"adaptive": {2: 0.1}, "rule": "paper"}, None)],
-    ids=["uncontrolled", "sds", "paper"],
+    [(None, None), ({"adaptive": {2: 0.1}}, 0.05), ({"adaptive": {2: 0.1}, "rule": "paper"}, None)],
+    ids=["none", "sds", "paper"],
 )
 @pytest.mark.parametrize("neighbors", ["add-remove", "replace-one"])
 def test_empty_pairs_of_survivors_survive_as_the_tail_says(
@@ -166,7 +166,7 @@ def test_empty_pairs_of_survivors_survive_as_the_tail_says(
         low, high = clopper_pearson(len(level), math.prod(sizes))
         assert low <= share * 1.05
         assert high >= share * 0.9
-    elif thresholds != "uncontrolled":  # Gopi et al.: about eta |S_1| empty cells in expectation
+    elif thresholds is not None:  # Gopi et al.: about eta |S_1| empty cells in expectation
         low, high = clopper_pearson(len(level), math.prod(sizes))
         assert low <= 0.1 * len(below) / math.prod(sizes) * 1.05
 

@@ -83,6 +83,19 @@ def test_exactly_what_breaks_a_rule_is_excluded() -> None:
     assert np.array_equal(broken_records(tuple(EVERY.T), MASKS), ~allowed)
 
 
+def test_values_that_only_some_rules_tell_apart_are_told_apart() -> None:
+    """Two values that one rule names together, and another one names alone."""
+    columns = {
+        name: {"type": "category", "values": ["x", "y", "z"], "outside": "error", "missing": []} for name in "ab"
+    }
+    config = configuration(
+        columns=columns, structure={"forbidden": [{"a": ["x", "y"], "b": "z"}, {"a": "x", "b": "y"}]}
+    )
+    records = np.stack(np.unravel_index(np.arange(9), (3, 3)))
+    broken = broken_records(records, structural_masks(config, [attribute.labels for attribute in config.attributes]))
+    assert set(np.flatnonzero(broken)) == {1, 2, 5}
+
+
 def test_pairs_are_excluded_that_no_allowed_record_has() -> None:
     """A married person who owns as a child does; found through age, which rules name beside each of the two."""
     allowed = EVERY[[keeps(tuple(record)) for record in EVERY.tolist()]]
@@ -142,8 +155,11 @@ def test_dropping_is_refused_where_the_number_of_records_is_public() -> None:
 
 def test_rules_that_tie_too_much_are_refused_before_anything_is_charged() -> None:
     """By the plan, from public facts alone; dropping needs no such search."""
-    columns = {name: {"type": "number", "bounds": [0, 400], "bins": 30, "decimals": 0} for name in "abcde"}
-    structure = {"at_most": [{"column": "c", "of": ["a", "b"]}, {"column": "c", "of": ["d", "e"]}]}
+    columns = {name: {"type": "number", "bounds": [0, 400], "bins": 40, "decimals": 0} for name in "abcde"}
+    ends = [(i, j) for i in range(10, 100, 10) for j in range(10, 100, 10)]
+    forbidden = [{"a": {"from": i}, "b": {"from": j}, "c": {"below": i + j}} for i, j in ends]
+    forbidden += [{"d": {"from": i}, "e": {"from": j}, "c": {"below": i + j}} for i, j in ends]
+    structure = {"forbidden": forbidden}
     with pytest.raises(InputError, match=r"structure ties columns a, b, c, d, e together in more than 4096 ways"):
         check_size(configuration(columns=columns, structure=structure, aggregate={"method": "marginals"}))
     dropping = {**structure, "repair": "drop"}

@@ -13,8 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marginweave.accounting.accountants import gdp_delta, gdp_mu
-from marginweave.accounting.selection_composition import _selection_masses, mixed_delta, release_delta, release_epsilon
-from marginweave.accounting.sparse_histogram import sparse_delta
+from marginweave.accounting.selection_composition import (
+    _selection_masses,
+    gaussian_deltas,
+    mixed_delta,
+    release_delta,
+    release_epsilon,
+)
 from marginweave.base.budget import BasicAmount, amount
 from marginweave.ledger.plans import draws_fault
 from marginweave.mechanisms.exponential import selection_mu
@@ -67,7 +72,7 @@ def test_no_choice_of_selections_loses_more(pairs: list[tuple[float, float]], mu
             loss, mass = sum(places), math.prod(masses)
             if sign < 0:  # the loss of Q against P, under Q
                 loss, mass = -loss, mass * math.exp(-loss)
-            total += mass * float(sparse_delta(mu, epsilon - loss, 0.0, 0.0))
+            total += mass * float(gaussian_deltas(mu, np.array(epsilon - loss)))
         assert total <= bound * (1 + 1e-9) + 1e-15
 
 
@@ -127,12 +132,12 @@ def test_the_default_plan_spends_its_budget_by_the_exact_curve(epsilon: float) -
     assert release_delta(plan.draws, epsilon) <= 1e-6
     assert release_epsilon(plan.draws, 1e-6, epsilon) == plan.spent_epsilon
     assert release_epsilon(plan.draws, 1e-7, epsilon) == math.inf
-    assert draws_fault(statement, plan.draws, plan.neighbors) is None
+    assert draws_fault(statement, plan.draws) is None
     louder = [
         replace(draw, cost=replace(draw.cost, mu2=amount(float(draw.cost.mu2) * 1.002))) if draw.length else draw
         for draw in plan.draws
     ]
-    assert "more than the stated" in (draws_fault(statement, louder, plan.neighbors) or "")
+    assert "more than the stated" in (draws_fault(statement, louder) or "")
 
 
 def test_plain_charges_are_not_composed_with_curves() -> None:

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtri
-from scipy.stats import norm
 
 from marginweave.base.errors import InputError
 from marginweave.configuration.k_tuples import AggregateSettings
@@ -85,9 +84,9 @@ def test_quantile_of_many_values_is_computed_stably() -> None:
     assert private_threshold(sd, bound, 1, d) == math.ceil(1.5 + 300 * stable_quantile(d, bound))
 
 
-def least(thresholds, length: int, sd: float, *, reporting_length: int = 3, survivors: int = 10, candidates: int = 10):
+def least(thresholds, length: int, sd: float, *, survivors: int = 10, candidates: int = 10):
     chosen = AggregateSettings.model_validate({"thresholds": thresholds})
-    return level_threshold(chosen, length, reporting_length, Fraction(sd), survivors, candidates)
+    return level_threshold(chosen, length, Fraction(sd), survivors, candidates)
 
 
 @pytest.mark.parametrize(
@@ -99,25 +98,6 @@ def test_published_adaptive_thresholds_of_sds(sigma: float, bound: int, eta: flo
     magnified = sigma * math.sqrt(bound) * 1e7
     assert least({"adaptive": {2: eta}}, 2, magnified) / 1e7 == pytest.approx(threshold, abs=2e-7)
     assert least({"adaptive": {2: eta}}, 2, sigma * math.sqrt(bound)) == math.floor(threshold) + 1
-
-
-@pytest.mark.parametrize(
-    ("preset", "reporting_length", "etas"),
-    [
-        ("uncontrolled", 3, {2: 1, 3: 1}),
-        ("balanced", 4, {2: 0.55, 3: 1, 4: 1}),
-        ("minimize", 3, {2: 0.01, 3: 0.01}),
-        ("progressive", 2, {2: 0.1}),
-        ("progressive", 3, {2: 0.1, 3: 1}),
-        ("progressive", 5, {2: 0.1, 3: 0.4, 4: 0.7, 5: 1}),
-    ],
-)
-def test_presets_are_the_etas_of_sds(preset: str, reporting_length: int, etas: dict[int, float]) -> None:
-    """Each preset is the adaptive rule with its published etas; length 1 has no threshold but 0."""
-    for length, eta in etas.items():
-        expected = max(1, math.floor(1e6 * norm.isf(eta / 2)) + 1)
-        assert least(preset, length, 1e6, reporting_length=reporting_length) == pytest.approx(expected, abs=1)
-    assert least(preset, 1, 1e6, reporting_length=reporting_length) == 1
 
 
 def test_thresholds_are_exceeded_and_never_below_one() -> None:
@@ -135,8 +115,8 @@ def test_adaptive_rate_needs_this_lengths_contribution_bound(bound: int) -> None
     sigma, eta, first_bound = 6.0, 0.05, 2
     noise = noise_sigma(sigma, bound, ONE_ROW)
     settings_ = AggregateSettings.model_validate({"thresholds": {"adaptive": {2: eta}}})
-    ours = level_threshold(settings_, 2, 3, noise, 10, 10)
-    printed = level_threshold(settings_, 2, 3, noise_sigma(sigma, first_bound, ONE_ROW), 10, 10)
+    ours = level_threshold(settings_, 2, noise, 10, 10)
+    printed = level_threshold(settings_, 2, noise_sigma(sigma, first_bound, ONE_ROW), 10, 10)
     assert float(noise_table(noise).upper_tail(ours)) == pytest.approx(eta / 2, rel=0.1)
     assert float(noise_table(noise).upper_tail(printed)) > 1.5 * eta
 
@@ -147,14 +127,14 @@ def test_paper_rule_bounds_the_fabricated_combinations() -> None:
 
     def fabricated(rule: str) -> float:
         chosen = AggregateSettings.model_validate({"thresholds": {"adaptive": {2: eta}, "rule": rule}})
-        at = level_threshold(chosen, 2, 3, noise, survivors, candidates)
+        at = level_threshold(chosen, 2, noise, survivors, candidates)
         return candidates * float(noise_table(noise).upper_tail(at))
 
     assert fabricated("paper") <= eta * survivors * 1.1
     assert fabricated("sds") > 100 * eta * survivors
     few = AggregateSettings.model_validate({"thresholds": {"adaptive": {2: 0.9}, "rule": "paper"}})
-    assert level_threshold(few, 2, 3, noise, 900, 100) == 1
-    assert level_threshold(few, 2, 3, noise, 900, 0) == 1
+    assert level_threshold(few, 2, noise, 900, 100) == 1
+    assert level_threshold(few, 2, noise, 900, 0) == 1
 
 
 @pytest.mark.parametrize(

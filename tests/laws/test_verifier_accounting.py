@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from marginweave.accounting.accountants import gdp_delta, zcdp_delta
 from marginweave.accounting.selection_composition import release_delta
-from marginweave.accounting.sparse_histogram import joint_delta, joint_loss
 from marginweave.configuration.load import parse_configuration
 from marginweave.measurements.plan import BudgetPlan
 from marginweave.mechanisms.exponential import selection_mu
@@ -22,7 +21,6 @@ from marginweave.verify.bundle_accounting import (
     concentrated_delta,
     draws_hold,
     gaussian_delta,
-    joint_total_delta,
     mixed_total_delta,
     selection_covered,
 )
@@ -33,23 +31,14 @@ HIDDEN = {"type": "category", "domain": "private"}
 PLANS: dict[str, dict[str, Any]] = {
     "gaussian": {"aggregate": {**K_TUPLES, "percentile": "none"}},
     "percentiles": {"aggregate": K_TUPLES},
-    "zcdp": {"aggregate": K_TUPLES, "privacy__accountant": "zcdp"},
-    "sds": {"aggregate": K_TUPLES, "privacy__accountant": "sds"},
     "replaced": {"aggregate": K_TUPLES, "privacy__neighbors": "replace-one"},
     "private": {"aggregate": K_TUPLES, "columns__region": HIDDEN},
-    "joint": {"aggregate": K_TUPLES, "columns__region": HIDDEN, "privacy__accountant": "joint"},
-    "joint-replaced": {
-        "aggregate": K_TUPLES, "columns__region": HIDDEN, "privacy__accountant": "joint", "privacy__neighbors": "replace-one",
-    },
     "marginals": {"aggregate": {"method": "marginals", "cliques": {"all": 2}}},
     "quantiles": {
         "aggregate": {"method": "marginals", "cliques": {"all": 2}},
         "columns__age": {"type": "number", "bounds": [0, 100], "bins": {"quantiles": 4}},
     },
-    "joint-marginals": {
-        "aggregate": {"method": "marginals", "cliques": {"all": 2}}, "columns__region": HIDDEN,
-        "privacy__accountant": "joint",
-    },
+    "private-marginals": {"aggregate": {"method": "marginals", "cliques": {"all": 2}}, "columns__region": HIDDEN},
     "rounds": {"aggregate": {"method": "marginals", "cliques": {"adaptive": 2}}},
     "laplace": {"aggregate": {"method": "marginals", "cliques": {"all": 2}, "noise": "laplace"}},
 }  # fmt: skip
@@ -69,9 +58,7 @@ def priced(plan: BudgetPlan) -> list[dict[str, Any]]:
 
 
 def holds(plan: BudgetPlan, epsilon: float) -> bool:
-    discovery = plan.discovery
-    facts = None if discovery is None else dict(vars(discovery))
-    return draws_hold(priced(plan), epsilon, Decimal(repr(plan.delta)), facts)
+    return draws_hold(priced(plan), epsilon, Decimal(repr(plan.delta)))
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 6.0])
@@ -82,16 +69,12 @@ def test_what_the_program_plans_holds_and_no_less_does(name: str, epsilon: float
     assert holds(plan, plan.spent_epsilon)
     assert holds(plan, plan.epsilon)
     assert not holds(plan, plan.spent_epsilon * (1 - 1e-6))
-    if plan.discovery is not None:
-        loss = joint_loss(plan.draws, plan.discovery)
-        ours = joint_total_delta(priced(plan), dict(vars(plan.discovery)), plan.spent_epsilon)
-        assert ours == pytest.approx(joint_delta(loss, plan.spent_epsilon), rel=1e-9)
-    elif not plan.cost.plain:
+    if not plan.cost.plain:
         ours = mixed_total_delta(priced(plan), plan.spent_epsilon)
         assert ours == pytest.approx(release_delta(plan.draws, plan.spent_epsilon), rel=1e-9)
 
 
-@pytest.mark.parametrize("name", ["gaussian", "joint", "percentiles", "laplace"])
+@pytest.mark.parametrize("name", ["gaussian", "private", "percentiles", "laplace"])
 def test_draws_that_cost_more_do_not_hold(name: str) -> None:
     """A fifth more of any draw is too much."""
     plan = plan_budget(parse_configuration(raw(**PLANS[name])))

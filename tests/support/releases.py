@@ -70,7 +70,6 @@ def small_plan(
         epsilon=epsilon,
         delta=1e-6,
         neighbors="add-remove",
-        accountant="gdp",
         delta_threshold=0.0,
         spent_epsilon=epsilon,
         draws=tuple(

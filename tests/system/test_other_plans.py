@@ -111,11 +111,6 @@ PLANS: dict[str, tuple[Callable[[BudgetPlan], BudgetPlan], str]] = {
     "length": (_of_level_2(length=3), "length of level-2"),
     "order": (_swapped, "the draws in their order"),
     "number of draws": (lambda plan: replace(plan, draws=plan.draws[:-1]), "the draws in their order"),
-    "accountant": (lambda plan: replace(plan, accountant="zcdp"), "accountant"),
-    "discovery": (
-        lambda plan: replace(plan, discovery=plan.discovery and replace(plan.discovery, least_share=0.75)),
-        "least_share in discovery",
-    ),
     "share of delta": (lambda plan: replace(plan, delta_threshold=plan.delta_threshold / 2), "delta of thresholds"),
     "neighbors": (lambda plan: replace(plan, neighbors="replace-one"), "neighbors"),
 }
@@ -123,9 +118,8 @@ PLANS: dict[str, tuple[Callable[[BudgetPlan], BudgetPlan], str]] = {
 
 @pytest.fixture
 def stopped(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A run of k-tuples with a private domain, a percentile and the joint accountant, stopped after its first length."""
+    """A run of k-tuples with a private domain and a percentile, stopped after its first length."""
     changes = {
-        "privacy__accountant": "joint",
         "columns__region": {"type": "category", "domain": "private"},
         "aggregate__percentile": 90,
     }

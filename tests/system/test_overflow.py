@@ -1,8 +1,7 @@
-"""Releases with more combinations than are kept: a raised threshold, a length left out, and cells that are not visited."""
+"""Releases with more combinations than are kept: a raised threshold, and cells that are not visited."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -46,20 +45,6 @@ def test_a_threshold_is_raised_until_what_is_kept_fits(marginweave: CommandLine,
     assert told[3] <= 30
     report = (folder / "report.html").read_text()
     assert "More than 30 combinations of 2 might have reached the threshold 1, or too many drawn" in report
-
-
-def test_longer_combinations_are_left_out_and_given_back(marginweave: CommandLine, tmp_path: Path) -> None:
-    """Under `stop` single values stay, nothing is drawn for pairs and triples, and the account gets their share back."""
-    settings = {"reporting_length": 3, "max_combinations": 30, "on_overflow": "stop"}
-    folder, statement = run(marginweave, visits(tmp_path, aggregate=settings))
-    states = {row["draw"]: row["state"] for row in statement["mechanisms"]}
-    assert states["level-1"] == "drawn"
-    assert {state for draw, state in states.items() if draw.endswith(("-2", "-3"))} == {"returned"}
-    assert [noise["stopped"] for noise in statement["noise"]] == [False, True, False]
-    assert set(lengths(folder)) == {0, 1}
-    account = json.loads((folder / "account.json").read_text())
-    assert account["total"]["epsilon"] < 0.8 < statement["guarantee"]["epsilon"]
-    assert "Combinations of 2 and more were not counted" in (folder / "report.html").read_text()
 
 
 def test_pairs_of_large_domains_are_released_without_visiting_all(marginweave: CommandLine, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 # Where a theorem is used, its docstring says whose it is.
 THEOREMS = {
     "src/marginweave/mechanisms/gaussian.py": ["add_noise", "select_percentile"],
-    "src/marginweave/accounting/accountants.py": ["gdp_delta", "zcdp_delta", "sds_rho", "accountant"],
+    "src/marginweave/accounting/accountants.py": ["gdp_delta", "zcdp_delta"],
     "src/marginweave/mechanisms/exponential.py": ["selection_mu"],
     "src/marginweave/accounting/composition.py": ["composed_epsilon", "account_epsilon"],
     "src/marginweave/mechanisms/laplace.py": ["laplace_scale", "add_drawn_noise"],

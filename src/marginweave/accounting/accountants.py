@@ -1,4 +1,4 @@
-"""Prices of noise: Gaussian differential privacy, zCDP with its exact conversion, and the formula SDS prints.
+"""Prices of noise: Gaussian differential privacy, and zCDP with its exact conversion, which checks a statement.
 
 Every conversion has a direction in which an error is harmless, and errs in it: a budget is never too large, an epsilon
 never too small. Figures of merit: `delta` within 1e-9 of the closed form (relative) for epsilon 0.001 to 100 and delta
@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
-from marginweave.base.budget import AccountantName
 from marginweave.base.errors import InputError
 from marginweave.mechanisms.normal import log_ndtr
 
@@ -91,74 +89,15 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
     return _converted(zcdp_delta, rho, delta, _ZCDP_MARGIN)
 
 
-def sds_rho(epsilon: float, delta: float) -> float:
-    """Rho that SDS spends for (epsilon, delta), half of delta on the noise: (sqrt(epsilon + L) - sqrt(L))^2, L = ln(2/delta).
-
-    Bun and Steinke 2016, proposition 1.3: rho + 2 sqrt(rho ln(1/d)) = epsilon. The square is missing in the older
-    printed formulas (docs/sources/synthetic-data-showcase.md), which spend sqrt(rho) for rho: 7.7 times too much at
-    epsilon 1 and delta 1e-6.
-    DP: arithmetic on public numbers. Raises InputError unless epsilon is positive and 0 < delta < 1.
-    """
-    _check("epsilon", epsilon)
-    _check_delta(delta)
-    return _bun_steinke_rho(epsilon, delta / 2)
+def budget_mu2(epsilon: float, delta: float) -> float:
+    """What (epsilon, delta) buys, in mu^2, the currency that adds up. DP: arithmetic on public numbers."""
+    return gdp_mu(epsilon, delta) ** 2
 
 
-@dataclass(frozen=True, kw_only=True)
-class Accountant:
-    """One way of pricing, in a currency that adds up: mu^2 for `gdp`, 2 rho for `zcdp` and `sds`.
-
-    `budget(epsilon, delta)` is what (epsilon, delta) buys; `selection_cost(epsilon)` is the price of an exponential
-    mechanism, `selection_epsilon(cost)` its inverse, rounded down. A Gaussian of noise multiplier sigma costs 1/sigma^2
-    in all of them.
-    """
-
-    name: AccountantName
-    budget: Callable[[float, float], float]
-    selection_cost: Callable[[float], float]
-    selection_epsilon: Callable[[float], float]
-
-    def gaussian_cost(self, multiplier: float) -> float:
-        """Price of a Gaussian whose standard deviation is `multiplier` times its L2 sensitivity: 1/multiplier^2."""
-        _check("multiplier", multiplier)
-        return 1 / multiplier**2
-
-    def gaussian_multiplier(self, cost: float) -> float:
-        """Noise multiplier that `cost` buys, rounded up: 1/sqrt(cost)."""
-        _check("cost", cost)
-        return math.nextafter(1 / math.sqrt(cost), math.inf)
-
-
-def accountant(name: AccountantName) -> Accountant:
-    """The accountant called `name`.
-
-    `gdp`: Gaussians compose exactly, a selection costs `selection_mu`^2. `zcdp`: a selection costs epsilon^2/8 in rho
-    (Cesar and Rogers 2021). `joint`: prices of `gdp`; the delta of thresholds is no price, but a part of what `joint` proves.
-    `sds`: the conversion of Bun and Steinke, and epsilon^2/2 in rho for a selection, as printed.
-    DP: arithmetic on public numbers.
-    """
-    if name in ("gdp", "joint"):
-        from marginweave.mechanisms.exponential import selection_epsilon, selection_mu
-
-        return Accountant(
-            name=name,
-            budget=lambda epsilon, delta: gdp_mu(epsilon, delta) ** 2,
-            selection_cost=lambda epsilon: selection_mu(epsilon) ** 2,
-            selection_epsilon=lambda cost: selection_epsilon(math.sqrt(cost)),
-        )
-    rho, epsilon_of_root = (zcdp_rho, 2) if name == "zcdp" else (_bun_steinke_rho, 1)
-    return Accountant(
-        name=name,
-        budget=lambda epsilon, delta: 2 * rho(epsilon, delta),
-        selection_cost=lambda epsilon: (epsilon / epsilon_of_root) ** 2,
-        selection_epsilon=lambda cost: math.nextafter(epsilon_of_root * math.sqrt(cost), 0),
-    )
-
-
-def _bun_steinke_rho(epsilon: float, delta: float) -> float:
-    log = math.log(1 / delta)
-    # epsilon / (sum of roots) is their difference without cancellation
-    return (epsilon / (math.sqrt(epsilon + log) + math.sqrt(log))) ** 2
+def gaussian_multiplier(mu2: float) -> float:
+    """Noise multiplier that a part `mu2` of the budget buys, rounded up: 1/sqrt(mu2). DP: arithmetic on public numbers."""
+    _check("mu2", mu2)
+    return math.nextafter(1 / math.sqrt(mu2), math.inf)
 
 
 def _bought(curve: Callable[[float, float], float], epsilon: float, delta: float, margin: float) -> float:

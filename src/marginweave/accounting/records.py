@@ -10,8 +10,8 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
-from marginweave.base.budget import NOTHING, AccountantName, BasicAmount, Cost, Neighbors
-from marginweave.measurements.plan import Discovery, DrawKind
+from marginweave.base.budget import NOTHING, BasicAmount, Cost, Neighbors
+from marginweave.measurements.plan import DrawKind
 from marginweave.released.program import Program
 
 LEDGER_ACTOR = "marginweave"
@@ -128,12 +128,11 @@ class ReleaseRecord:
     """One release as the ledger knows it; `outputs` are the digests of its newest publication, empty before.
 
     `lease` names the one attempt that may draw, commit and publish now; None before the first. Where `needs_approval`,
-    `proposed` are the digests of what awaits the `decision`, and nothing else can become `outputs`. `supersedes` is the
-    release that this one corrects, `superseded_by` the published one that corrects it. `discovery` is what the statement
-    of an `accountant: joint` rests on. `delta_threshold` and `spent_epsilon` are those of its plan. `program` is the one that
-    reserved it; None of what was charged for homes that are lost. `by_statement` says that the account's box does not hold
-    it, and that it was admitted as the first of its account by its own (epsilon, delta). `planned` has the facts of each draw
-    by name, in the order of the plan; `draws` is complete when it has all of them.
+    `proposed` are the digests of what awaits the `decision`, and nothing else can become `outputs`. `supersedes` is the release
+    that this one corrects, `superseded_by` the published one that corrects it. `delta_threshold` and `spent_epsilon` are those
+    of its plan. `program` is the one that reserved it; None of what was charged for homes that are lost. `by_statement` says
+    that the account's box does not hold it, and that it was admitted as the first of its account by its own (epsilon, delta).
+    `planned` has the facts of each draw by name, in the order of the plan; `draws` is complete when it has all of them.
     """
 
     release: str
@@ -156,8 +155,6 @@ class ReleaseRecord:
     decision: Decision | None = None
     supersedes: str | None = None
     superseded_by: str | None = None
-    discovery: Discovery | None = None
-    accountant: AccountantName
     delta_threshold: float
     spent_epsilon: float
     program: Program | None = None

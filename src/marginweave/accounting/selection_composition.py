@@ -30,10 +30,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from marginweave.accounting.accountants import Accountant, bisected, gdp_mu
+from marginweave.accounting.accountants import bisected, budget_mu2
 from marginweave.accounting.composition import PricedDraw
-from marginweave.accounting.sparse_histogram import sparse_delta
 from marginweave.base.arrays import Floats
+from marginweave.mechanisms.exponential import selection_epsilon
 
 # Losses of the largest selection on each side of 0; what is left above the exact curve is below 1e-4 of sigma. Of many
 # selections each has a smaller part in it, and fewer steps: together they have some thousand losses.
@@ -53,18 +53,30 @@ def mixed_delta(mu2: float, selections: Sequence[float], epsilon: float) -> floa
     if max(selections, default=0.0) > _MOST_EPSILON or mu2 <= 0:
         return 1.0
     losses, masses = _losses(tuple(sorted(selections)))
-    inside = sparse_delta(math.sqrt(mu2), epsilon - losses, 0.0, 0.0)
+    inside = gaussian_deltas(math.sqrt(mu2), epsilon - losses)
     return min(1.0, float(masses @ inside) * _MARGIN)
 
 
-def shared_budget(pricing: Accountant, choices: Sequence[tuple[int, float]], epsilon: float, delta: float) -> float:
-    """What (epsilon, delta) buys: with `gdp` by Gaussians and selections whose exact curves compose; rounded down.
+def gaussian_deltas(mu: float, epsilon: Floats) -> Floats:
+    """Delta of mu-GDP at each epsilon, of either sign: Phi(mu/2 - e/mu) - e^e Phi(-mu/2 - e/mu).
+
+    DP: arithmetic on public numbers.
+    """
+    from scipy.special import log_ndtr  # here: slow to import, and few plans have selections
+
+    ours = log_ndtr(mu / 2 - epsilon / mu)
+    theirs = epsilon + log_ndtr(-mu / 2 - epsilon / mu)
+    return np.asarray(-np.exp(ours) * np.expm1(np.minimum(0.0, theirs - ours)), np.float64)
+
+
+def shared_budget(choices: Sequence[tuple[int, float]], epsilon: float, delta: float) -> float:
+    """What (epsilon, delta) buys of Gaussians and of selections whose exact curves compose, in mu^2; rounded down.
 
     `choices` are numbers of selections, with the share of it that they have together. It is looked for from what mu^2 alone
     allows on. DP: arithmetic on public numbers.
     """
-    whole = pricing.budget(epsilon, delta)
-    if pricing.name != "gdp" or not any(number for number, _ in choices):
+    whole = budget_mu2(epsilon, delta)
+    if not any(number for number, _ in choices):
         return whole
 
     def fits(budget: float) -> bool:
@@ -72,7 +84,7 @@ def shared_budget(pricing: Accountant, choices: Sequence[tuple[int, float]], eps
         for number, share in choices:
             if number:
                 left -= share
-                bought += [pricing.selection_epsilon(share * budget / number)] * number
+                bought += [selection_epsilon(math.sqrt(share * budget / number))] * number
         return mixed_delta(left * budget, bought, epsilon) <= delta
 
     # a selection costs at least 0.25 epsilon^2, of which mu^2 has at most 0.393
@@ -84,7 +96,7 @@ def gaussian_budget(selections: Sequence[float], epsilon: float, delta: float) -
 
     DP: arithmetic on public numbers.
     """
-    most = gdp_mu(epsilon, delta) ** 2
+    most = budget_mu2(epsilon, delta)
     if not selections:
         return most
     return bisected(lambda mu2: mixed_delta(mu2, selections, epsilon) <= delta, 0.0, most, 40)[0]

@@ -8,7 +8,6 @@ from decimal import ROUND_CEILING, Context, Decimal
 from typing import Literal
 
 Neighbors = Literal["add-remove", "replace-one"]
-AccountantName = Literal["gdp", "zcdp", "sds", "joint"]
 NoiseName = Literal["rounded-gaussian", "discrete-laplace"]
 """Noise on the counts of marginals, as ledgers and released files call it."""
 NoiseSetting = Literal["gaussian", "laplace", "auto"]

@@ -11,14 +11,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from typing import Self, TypeAlias
 
 from marginweave.configuration.columns import Column, Texts
 from marginweave.configuration.rules.conditions import Condition, label_limits, labels_of, labels_too_low, step_of
 from marginweave.configuration.rules.record_search import ContradictionError, UndecidedError, find_record
-from marginweave.configuration.rules.structure import AppliesRule, AtMostRule, GroupedColumns, Structure
+from marginweave.configuration.rules.structure import AppliesRule, GroupedColumns, Structure
 from marginweave.configuration.values import ValueMatcher
 
 MAX_FORBIDDEN = 100_000
@@ -98,7 +97,6 @@ def forbidden_labels(
     found += [box for universe in structure.applies or () for box in rules.outside(universe)]
     for (low, high), steps in structure.orders.items():
         found += rules.out_of_order(low, high, steps)
-    found += [box for rule in structure.at_most or () for box in rules.too_much(rule)]
     found += [box for rule in structure.difference or () for box in rules.undated(rule.since, rule.column)]
     counted = {attribute.name: (place, attribute.lacks_values) for place, attribute in enumerate(attributes)}
     found += [box for level in structure.levels or () for box in level.excluded(columns, counted)]
@@ -150,24 +148,8 @@ class _Rules:
         first = self.columns[low]
         ends = zip(first.labels, label_limits(first), strict=True)
         least = [(label, limits[0] + steps * step_of(first)) for label, limits in ends if limits]
-        for below in labels_too_low([least], self.columns[high]):
+        for below in labels_too_low(least, self.columns[high]):
             yield tuple(zip((self._places[low], self._places[high]), below, strict=True))
-
-    def too_much(self, rule: AtMostRule) -> Iterator[Forbidden]:
-        """For labels of the parts those of the column that hold nothing so large as the sum."""
-        places = [self._places[name] for name in rule.columns]
-        least: list[list[tuple[str | None, Fraction]]] = []
-        for name, place in zip(rule.of, places, strict=False):
-            ends = zip(self.columns[name].labels, label_limits(self.columns[name]), strict=True)
-            absent = [(None, Fraction())] if self.attributes[place].lacks_values else []
-            least.append([*((label, limits[0]) for label, limits in ends if limits), *absent])
-        if math.prod(map(len, least)) > MAX_FORBIDDEN:
-            raise ValueError(
-                f"structure.at_most adds up {', '.join(rule.of)}, which have more than {MAX_FORBIDDEN} combinations of bins; "
-                "use coarser ones"
-            )
-        for labels in labels_too_low(least, self.columns[rule.column]):
-            yield tuple(zip(places, labels, strict=True))
 
     def undated(self, since: str, column: str) -> Iterator[Forbidden]:
         """Nothing has passed since a moment that is missing."""

@@ -43,9 +43,6 @@ def check_preparation(configuration: Sections) -> None:
     for name, column in configuration.columns.items():
         if isinstance(column, MeasuredColumn) and column.impute is not None:
             _check_imputation(configuration, name, column)
-    if configuration.split == "sds" and (configuration.resize or configuration.bought_before):
-        what = "a resized table" if configuration.resize else "private bounds or quantiles"
-        raise ValueError(f"aggregate.split (sds) must be shares with {what}: SDS's printed split does not know them")
     groups = configuration.structure.grouped if configuration.structure else ()
     if configuration.bought_before and any(group.outside == "error" for group in groups):
         raise ValueError(
@@ -57,9 +54,8 @@ def check_preparation(configuration: Sections) -> None:
 
 
 def _check_exact(configuration: Sections, structure: Structure) -> None:
-    """Refuse columns that an order, a bound, a difference or a sum needs and that can be read back as missing (ValueError)."""
+    """Refuse columns that an order, a difference or a sum needs and that can be read back as missing (ValueError)."""
     named = {("ordered", name) for pair in structure.orders for name in pair}
-    named |= {("at_most", name) for rule in structure.at_most or () for name in rule.columns}
     named |= {(rule.key, rule.computed) for rule in structure.totals}
     for key, name in sorted(named):
         column = configuration.columns[name]
@@ -117,13 +113,8 @@ def _check_resize(configuration: Sections) -> None:
 
 
 def check_privacy(configuration: Sections) -> None:
-    """Refuse an accountant, or a delta of 0, that the draws do not go together with; raises ValueError."""
-    privacy, settings = configuration.privacy, configuration.marginals
-    if privacy.accountant == "joint":
-        if settings is None and configuration.tuples.fabrication == "none":
-            raise ValueError("privacy.accountant (joint) must be gdp, zcdp or sds with aggregate.fabrication: none")
-        if settings is not None and settings.noise not in ("gaussian", "auto"):
-            raise ValueError(f"privacy.accountant (joint) must be gdp or zcdp with aggregate.noise: {settings.noise}")
+    """Refuse a delta of 0 where a draw needs more; raises ValueError."""
+    privacy = configuration.privacy
     if not privacy.delta:
         needs = _needs_delta(configuration)
         if needs is not None:
@@ -168,8 +159,6 @@ def check_marginals(configuration: Sections) -> None:
         return
     if method == "aggregate-seeded":
         _check_pairs(configuration)
-    if configuration.privacy.accountant == "sds":
-        raise ValueError("privacy.accountant (sds) must be gdp or zcdp with aggregate.method: marginals")
     if sets:  # of the others each value is an attribute
         raise ValueError(
             f"aggregate.method (marginals) cannot measure {sets[0]} with a private domain: each value is a separate "

@@ -188,7 +188,7 @@ def automatic_aggregate(configuration: Sections) -> Counting:
 
 def is_decided_by_noise(configuration: Sections) -> bool:
     """Whether `pair_noise` has a part in what `auto` counts: not where only one thing can be counted, nor of one column."""
-    return configuration.privacy.accountant != "sds" and configuration.distinct > 1
+    return configuration.distinct > 1
 
 
 def counts_words(aggregate: Counting, attributes: int) -> str:
@@ -235,17 +235,13 @@ def _left(configuration: Sections) -> float:
 
 
 def _cannot_be_measured(configuration: Sections) -> bool:
-    """Whether marginals are refused: SDS's accounting, pure epsilon, a name twice."""
+    """Whether marginals are refused: pure epsilon, a name twice."""
     sizes = public_codes(configuration.attributes)
-    return (
-        configuration.privacy.accountant == "sds"
-        or not configuration.privacy.delta
-        or len(sizes) < len(configuration.attributes)
-    )
+    return not configuration.privacy.delta or len(sizes) < len(configuration.attributes)
 
 
 def resolve_sigma(given: Mapping[str, Any], configuration: Sections) -> dict[str, Any]:
-    """The section `aggregate` of k-tuples with the proportions that `sigma: auto` stands for; SDS's formulas keep its own.
+    """The section `aggregate` of k-tuples with the proportions that `sigma: auto` stands for.
 
     What decides is how large the noise of pairs is, r of `pair_noise`: where pairs drown in
     it, records come no nearer to the table than single columns do, and these need the budget. Measured, mean TVD of two
@@ -261,8 +257,6 @@ def resolve_sigma(given: Mapping[str, Any], configuration: Sections) -> dict[str
     """
     if given.get("sigma", "auto") != "auto":
         return dict(given)
-    if "sds" in (configuration.privacy.accountant, given.get("split")):
-        return {**given, "sigma": "long"}
     pairs = relative_noise(configuration)
     if pairs <= _SHORT:
         return {**given, "sigma": "balanced"}

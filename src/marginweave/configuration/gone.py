@@ -13,6 +13,15 @@ GONE_KEYS: Mapping[str, str] = MappingProxyType(
         "evaluate.target": "leave it out; scripts over synthetic.csv can train what they like",
         "synthesize.method: pgm": "write method: mixture, which makes records of the same counts",
         "evaluate.paid": "leave it out; `marginweave evaluate RUN --internal` compares a finished release with its table",
+        "aggregate.fabrication": "leave it out; thresholds: {fixed: {2: 30}} keeps out what noise may have made",
+        "aggregate.on_overflow": "leave it out; the threshold is raised where more than max_combinations would be kept",
+        "aggregate.thresholds: uncontrolled": "leave it out; nothing is held back by default",
+        "aggregate.thresholds: balanced": "write thresholds: {adaptive: {2: 0.55}}",
+        "aggregate.thresholds: minimize": "write thresholds: {adaptive: {2: 0.01, 3: 0.01}}, a rate for each length",
+        "aggregate.thresholds: progressive": "write thresholds: {adaptive: {2: 0.1, 3: 1}}, a rate for each length",
+        "aggregate.split": "leave it out; the shares of aggregate divide the budget",
+        "structure.at_most": "forbid the combinations of bins that cannot add up, in structure.forbidden",
+        "privacy.accountant": "leave it out; noise is priced by Gaussian differential privacy, which zCDP checks",
     }
 )
 """Keys from the top, joined by dots, or `key: value` for a value that is gone: what to do instead.

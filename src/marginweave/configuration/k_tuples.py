@@ -16,8 +16,6 @@ from marginweave.configuration.values import (
     to_number,
 )
 
-Preset = Literal["uncontrolled", "balanced", "progressive", "minimize"]
-PRESETS: tuple[str, ...] = get_args(Preset)
 DEFAULT_BOUNDS_SHARE = 0.05
 SigmaRule = Literal["long", "short", "balanced", "singles"]
 MAX_COMBINATIONS = 2_000_000
@@ -36,7 +34,7 @@ def _beyond_single(adaptive: dict[int, float]) -> dict[int, float]:
 
 
 class AdaptiveThresholds(FrozenModel):
-    """Thresholds from the noise: `rule: sds` is eta_k / 2 a cell, `rule: paper` bounds the expected fabrication."""
+    """Thresholds from the noise: `rule: sds` is eta_k / 2 a cell, `rule: paper` bounds their expected number."""
 
     adaptive: Annotated[dict[PositiveWhole, Annotated[Positive, Field(le=1)]], AfterValidator(_beyond_single)]
     rule: Literal["sds", "paper"] = "sds"
@@ -57,43 +55,35 @@ def _thresholds(value: Any) -> Any:
     for key, model in (("fixed", FixedThresholds), ("adaptive", AdaptiveThresholds)):
         if isinstance(value, model) or (isinstance(value, dict) and key in value):
             return model.model_validate(value)
-    if value not in PRESETS:
-        raise ValueError(f"must be one of {', '.join(PRESETS)}, {{fixed: …}} or {{adaptive: …}}")
-    return value
+    raise ValueError("must be {fixed: …} or {adaptive: …}")
 
 
-Thresholds = Annotated[Preset | FixedThresholds | AdaptiveThresholds, BeforeValidator(_thresholds)]
+Thresholds = Annotated[FixedThresholds | AdaptiveThresholds, BeforeValidator(_thresholds)]
 
 
 _PERCENTILE = or_none(to_number, lambda percentile: 1 <= percentile < 100, "lie in [1, 100), or be none")
 
 
 class AggregateSettings(FrozenModel):
-    """How combinations are counted. Shares are of the accountant's budget (of mu² by default).
+    """How combinations are counted. Shares are of the budget, mu².
 
     `sigma` spreads the budget over lengths: the noise of length k is p_k times a common scale, `long` p_k = 1/k (long
     combinations are more exact), `short` 1/(R-k+1), `balanced` 1, `singles` 1 for single values and 5 (k-1) beyond; a
     configuration has one of these for `auto`. `bounds_share` (0.05 unless declared) is what all columns with private bounds
-    have together. `split: sds` takes SDS's own formula for the
-    record count and the percentiles instead of shares. Where more than `max_combinations` of a length would be kept, its
-    threshold is raised, or it and longer ones are left out: `on_overflow`. `fabrication: none` releases no combination that
-    nobody has (Gopi et al., remark 1.1): only what occurs is counted, and every length has a threshold that pays for that with
-    its part of delta.
+    have together. Where more than `max_combinations` of a length
+    would be kept, its threshold is raised.
     """
 
     method: Literal["k-tuples"] = "k-tuples"
     reporting_length: PositiveWhole | None = None
     sigma: Annotated[SigmaRule | tuple[float, ...], BeforeValidator(_sigma)] = "balanced"
-    split: Literal["shares", "sds"] | None = None
     percentile: Annotated[float | Literal["none"] | None, _PERCENTILE] = None
     percentile_share: OpenFraction = 0.10
     count_share: OpenFraction = 0.02
     bounds_share: OpenFraction | None = None
     delta_threshold_share: OpenFraction = 0.1
-    thresholds: Thresholds = "uncontrolled"
-    on_overflow: Literal["raise-threshold", "stop"] = "raise-threshold"
+    thresholds: Thresholds | None = None
     max_combinations: PositiveWhole = MAX_COMBINATIONS
-    fabrication: Literal["none"] | None = None
 
     def check_length(self, columns: int) -> None:
         """Refuse a reporting length beyond the number of columns, and settings for lengths that do not exist."""
@@ -103,13 +93,9 @@ class AggregateSettings(FrozenModel):
         if isinstance(self.sigma, tuple) and len(self.sigma) != length:
             raise ValueError(f"aggregate.sigma has {len(self.sigma)} proportions; it must have one a length ({length})")
         kept = self.thresholds
-        for key in kept.fixed if isinstance(kept, FixedThresholds) else getattr(kept, "adaptive", ()):
+        for key in kept.fixed if isinstance(kept, FixedThresholds) else kept.adaptive if kept else ():
             if key > length:
                 raise ValueError(f"aggregate.thresholds names length {key}; the reporting length is {length}")
-
-    def most_kept(self, length: int) -> int | None:
-        """To how many combinations of `length` its threshold is raised; None where it is not."""
-        return self.max_combinations if length > 1 and self.on_overflow == "raise-threshold" else None
 
     def proportions(self, length: int) -> tuple[float, ...]:
         """p_1 … p_R, the proportions of the noise scale."""

@@ -139,7 +139,7 @@ _MERGE = or_none(to_whole, lambda limit: 1 <= limit <= MAX_CELLS, f"be at least 
 
 
 class MarginalSettings(PaperPreset):
-    """Dense noisy marginals (DPSyn). Shares are of the accountant's budget (of mu² by default).
+    """Dense noisy marginals (DPSyn). Shares are of the budget, mu².
 
     Every attribute is measured by itself with `one_way_share`. `cliques` are the larger marginals: chosen by noisy InDif
     scores (`selected`) or in rounds (`adaptive`), which cost `selection_share`, all of k attributes, or a list. They have the

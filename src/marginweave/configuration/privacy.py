@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from marginweave.base.budget import MOST_DELTA, AccountantName, Neighbors, Stability
+from marginweave.base.budget import MOST_DELTA, Neighbors, Stability
 from marginweave.configuration.values import Confirm, Delta, FrozenModel, Positive, PositiveWhole
 
 # Sums of one subject's rows stay far inside 64 bits.
@@ -73,7 +73,6 @@ class PrivacySettings(FrozenModel):
     delta: Delta
     unit: Unit
     neighbors: Neighbors = "add-remove"
-    accountant: AccountantName = "gdp"
     weak_delta: str | None = None
     confirm: Confirm = None
 

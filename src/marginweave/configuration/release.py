@@ -25,10 +25,6 @@ class Configuration(Sections):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.marginals is None and self.privacy.accountant == "sds" and self.tuples.split == "shares":
-            raise ValueError(
-                "aggregate.split (shares) must be sds with privacy.accountant: sds, which prints its own split"
-            )
         self._check_missing()
         self._check_structure()
         self._check_bins()

@@ -357,13 +357,6 @@ class Sections(Execution):
         return sum(attribute.width for attribute in self.attributes if attribute.private)
 
     @cached_property
-    def discoveries(self) -> int:
-        """How many draws publish only what occurs, and share delta_threshold: of k-tuples the lengths 1 … `discoveries`."""
-        if self.marginals is None and self.tuples.fabrication == "none":
-            return self.reporting_length
-        return 1 if self.private_columns else 0
-
-    @cached_property
     def private_bounds(self) -> tuple[str, ...]:
         """Number columns whose bounds are bought from the budget."""
         return tuple(name for name, column in self.columns.items() if column.buys_bounds)
@@ -394,10 +387,3 @@ class Sections(Execution):
         """How far one unit moves the encoded table, resize included."""
         unit = self.privacy.stability
         return unit if self.resize is None else self.resize.stability(unit)
-
-    @cached_property
-    def split(self) -> Literal["shares", "sds"]:
-        """How the budget is divided: by shares unless SDS's printed split is asked for."""
-        if self.marginals is not None:
-            return "shares"
-        return self.tuples.split or ("sds" if self.privacy.accountant == "sds" else "shares")

@@ -34,8 +34,7 @@ class LevelMechanism:
     `sigma` is the standard deviation of the noise (`mechanisms.noise_sigma`: sigma_k times the L2 sensitivity of a unit);
     `threshold` the least noisy count that survives; `private_threshold` the larger one for values of the columns in
     `private_columns`, which pays for their discovery (0 where it does not apply); `raised_from` the threshold that was asked
-    for, where it had to be raised. With `occurring_only` a combination is noised only if it occurs among the bounded records,
-    and `threshold` pays for that.
+    for, where it had to be raised.
     """
 
     length: int
@@ -45,7 +44,6 @@ class LevelMechanism:
     private_threshold: int = 0
     private_columns: frozenset[int] = frozenset()
     raised_from: int | None = None
-    occurring_only: bool = False
 
 
 def plan_level(
@@ -57,17 +55,14 @@ def plan_level(
     sigma: Fraction,
     delta_threshold: float,
 ) -> LevelMechanism:
-    """The mechanism of a level once its contribution bound is released; `delta_threshold` is that of all discoveries together.
+    """The mechanism of a level once its contribution bound is released; `delta_threshold` pays for what length 1 discovers.
 
     DP: post-processing; depends on the configuration and on released counts only.
     """
     length = candidates.length
-    longest, number = configuration.reporting_length, candidates.total if length > 1 else 0
-    threshold = level_threshold(configuration.tuples, length, longest, sigma, survivors_before, number)
-    unit, delta = configuration.stability, delta_threshold / max(1, configuration.discoveries)
-    occurring_only = configuration.tuples.fabrication == "none"
-    if occurring_only:
-        threshold = max(threshold, private_threshold(sigma, contribution_bound, unit.records, delta))
+    number = candidates.total if length > 1 else 0
+    threshold = level_threshold(configuration.tuples, length, sigma, survivors_before, number)
+    unit = configuration.stability
     private = frozenset(j for j, attribute in enumerate(configuration.attributes) if attribute.private and length == 1)
     values_each = min(contribution_bound, configuration.private_values)
     return LevelMechanism(
@@ -75,15 +70,16 @@ def plan_level(
         contribution_bound=contribution_bound,
         sigma=sigma,
         threshold=threshold,
-        private_threshold=max(threshold, private_threshold(sigma, values_each, unit.records, delta)) if private else 0,
+        private_threshold=max(threshold, private_threshold(sigma, values_each, unit.records, delta_threshold))
+        if private
+        else 0,
         private_columns=private,
-        occurring_only=occurring_only,
     )
 
 
 def visits_all(candidates: CandidateSet, mechanism: LevelMechanism) -> bool:
     """Whether every candidate gets its noise by itself: they are few, or many of them would pass. From released facts."""
-    if mechanism.length == 1 or mechanism.occurring_only or mechanism.threshold < 1 or candidates.superset <= _VISITED:
+    if mechanism.length == 1 or mechanism.threshold < 1 or candidates.superset <= _VISITED:
         return True
     return passing_probability(mechanism.threshold, mechanism.sigma) > _RARE
 
@@ -102,16 +98,11 @@ def draw_level(bounded: BoundedCounts, candidates: CandidateSet, mechanism: Leve
 
     At length 1 a value of a private domain is a candidate when it occurs among the *bounded* records; that it occurs is
     what the threshold's delta pays for. Everywhere else all cells of V_k are noised, whether they occur or not; where they
-    are too many to visit, those that do not occur by `draw_unvisited`, with the same distribution. With `occurring_only` every
-    combination is treated as such a value: given the survivors below, a unit has at most theta Delta_k that nobody else has,
-    of which one is published with probability delta_threshold / R at most (`private_threshold` with D = Delta_k; remark 1.1
-    of Gopi, Mahabadi and Yekhanin, in integers). If none is, both sides noise the same combinations; that the parts of all
-    lengths add, though a percentile chooses Delta_k and with it the threshold, is proven in step 21 of docs/privacy.md.
+    are too many to visit, those that do not occur by `draw_unvisited`, with the same distribution.
 
     Theorem: `add_noise` of a vector of L2 sensitivity theta sqrt(Delta_k), after which thresholds are post-processing; the
     values of private domains by Gopi et al. 2020 (`private_threshold`, and step 21 of docs/privacy.md).
-    DP: mu-GDP with mu = 1 / sigma_k, plus delta_threshold at length 1 where domains are private, or, with `occurring_only`,
-    delta_threshold / R at every length.
+    DP: mu-GDP with mu = 1 / sigma_k, plus delta_threshold at length 1 where domains are private.
 
     Args:
         bounded: the exact counts.
@@ -136,7 +127,7 @@ def draw_visited(bounded: BoundedCounts, candidates: CandidateSet, mechanism: Le
         private = bool(mechanism.private_columns.intersection(columns))
         threshold = mechanism.private_threshold if private else mechanism.threshold
         counted = bounded.pieces(columns)
-        if not (private or mechanism.occurring_only):
+        if not private:
             zeros = ((cells, np.zeros(len(cells), np.int64)) for cells in candidates.cells(columns))
             counted = add_pieces([zeros, counted])  # all candidates: every cell that occurs is one
         pieces = [(_NONE, _NONE)]
@@ -209,7 +200,7 @@ def _passing_cells(
         yield columns, np.concatenate(found)
 
 
-def level_noise(mechanism: LevelMechanism, candidates: CandidateSet, *, stopped: bool = False) -> LevelNoise:
+def level_noise(mechanism: LevelMechanism, candidates: CandidateSet) -> LevelNoise:
     """What is published about the noise of a level; the number of candidates only where it is public."""
     return LevelNoise(
         length=mechanism.length,
@@ -217,7 +208,6 @@ def level_noise(mechanism: LevelMechanism, candidates: CandidateSet, *, stopped:
         deviation=float(mechanism.sigma),
         threshold=mechanism.threshold,
         private_threshold=mechanism.private_threshold,
-        candidates=None if mechanism.private_columns or mechanism.occurring_only else candidates.total,
+        candidates=None if mechanism.private_columns else candidates.total,
         raised_from=mechanism.raised_from,
-        stopped=stopped,
     )

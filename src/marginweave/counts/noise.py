@@ -138,22 +138,18 @@ def _of_tuples(configuration: Configuration, plan: BudgetPlan, draw: PlannedDraw
     if draw.kind is DrawKind.PERCENTILE:
         assert percentile is not None
         return {"percentile": str(percentile), "cap": cap, "sensitivity": score_sensitivity(percentile, unit)}
-    settings = configuration.tuples.model_dump(
-        mode="json", include={"thresholds", "fabrication", "on_overflow", "max_combinations"}
-    )
+    settings = configuration.tuples.model_dump(mode="json", include={"thresholds", "max_combinations"})
     terms: Terms = {"cap": cap, **settings}
-    if draw.length <= configuration.discoveries:
-        terms["threshold_delta"] = repr(plan.delta_threshold / configuration.discoveries)
-        if configuration.private_columns and draw.length == 1:
-            terms["private_values"] = configuration.private_values
+    if configuration.private_columns and draw.length == 1:
+        terms |= {"threshold_delta": repr(plan.delta_threshold), "private_values": configuration.private_values}
     if percentile is None:
         sigma = query_sigma(draw, unit)
         terms |= {"contribution_bound": cap, "sigma": str(sigma)}
         if "private_values" in terms:
             values_each = min(cap, configuration.private_values)
-            share = plan.delta_threshold / configuration.discoveries
-            least = level_threshold(configuration.tuples, 1, configuration.reporting_length, sigma, 0, 0)
-            terms["private_threshold"] = max(least, private_threshold(sigma, values_each, unit.records, share))
+            least = level_threshold(configuration.tuples, 1, sigma, 0, 0)
+            paid = private_threshold(sigma, values_each, unit.records, plan.delta_threshold)
+            terms["private_threshold"] = max(least, paid)
     return terms
 
 

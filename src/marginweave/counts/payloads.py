@@ -214,7 +214,6 @@ def level_digest(
         mechanism.contribution_bound,
         [mechanism.sigma.numerator, mechanism.sigma.denominator],
         [mechanism.threshold, mechanism.private_threshold, mechanism.raised_from],
-        mechanism.occurring_only,
         private,
         [list(labels[j]) for j in private if labels],
     ]

@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 
 from marginweave.base.arrow import compute as pc
 from marginweave.columns import values_of
-from marginweave.columns.computed import computed_values, points_of
+from marginweave.columns.computed import computed_values
 from marginweave.configuration.attributes import Forbidden
 from marginweave.configuration.columns import SetColumn
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.rules.computed import ComputedColumn, DeterminedColumn
-from marginweave.configuration.rules.conditions import step_of
 from marginweave.configuration.rules.structure import GroupedColumns, Structure
 from marginweave.domain.zeros import broken_records, rule_masks
 from marginweave.prepare.clean import clean_table
@@ -101,14 +100,6 @@ def _between_columns(
         yield "applies", ", ".join(universe.columns), _excluded(clean, configuration, boxes)
     for order in structure.ordered or ():
         yield "ordered", ", ".join(order.columns), _out_of_order(clean, Structure(ordered=(order,)))
-    for rule in structure.at_most or ():
-        parts = np.sum([np.nan_to_num(points_of(clean.column(name).combine_chunks())) for name in rule.of], axis=0)
-        beyond = parts - points_of(clean.column(rule.column).combine_chunks())
-        yield (
-            "at_most",
-            ", ".join(rule.columns),
-            np.round(beyond * float(1 / step_of(configuration.columns[rule.column]))) > 0,
-        )
 
 
 def _excluded(clean: pa.Table, configuration: Configuration, forbidden: Sequence[Forbidden]) -> Broken:

@@ -71,9 +71,7 @@ def measured_epsilons(rows: int) -> tuple[float, float]:
 
 def unmeasured(configuration: Configuration, rows: int) -> str:
     """Why nothing is forecast of so many rows; empty where something is."""
-    if configuration.privacy.accountant != "gdp" or not is_benchmarked(
-        configuration, automatic_aggregate(configuration)
-    ):
+    if not is_benchmarked(configuration, automatic_aggregate(configuration)):
         return "it was measured only where aggregate and synthesize are left to auto, no column is private or a set"
     sizes = public_sizes(configuration)
     facts = {

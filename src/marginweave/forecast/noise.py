@@ -82,15 +82,12 @@ def combinations_forecast(configuration: Configuration) -> list[str]:
     if configuration.marginals is not None:
         return []
     settings, plan, forecasts = configuration.tuples, plan_budget(configuration), []
-    if settings.fabrication == "none":
-        lengths, each = configuration.discoveries, plan.delta_threshold / configuration.discoveries
-        return [f"Fabrication: none; each of {lengths} length(s) spends {each:.3g} of delta on its threshold"]
     if configuration.private_columns:
         return []
     for length in range(1, configuration.reporting_length + 1):
         candidates = most_combinations((len(attribute.labels) for attribute in configuration.attributes), length)
         sd = query_sigma(plan.draw(DrawKind.LEVEL, length), configuration.stability)
-        least = level_threshold(settings, length, configuration.reporting_length, sd, 1, 1)
+        least = level_threshold(settings, length, sd, 1, 1)
         alone = candidates * ndtr((0.5 - least) / float(sd))
         known = "" if length == 1 else "at most "
         words, most = f"Combinations of {length}: {known}{candidates}; about {alone:.0f}", settings.max_combinations
@@ -99,10 +96,7 @@ def combinations_forecast(configuration: Configuration) -> list[str]:
         else:
             words += " would reach the least count by noise alone"
             raised = math.ceil(0.5 - float(sd) * ndtri(most / candidates))
-            if settings.on_overflow == "raise-threshold":
-                words += f", {most} of them from a count of {raised} on"
-            else:
-                words += f"; left out if more than {most} are expected"
+            words += f", {most} of them from a count of {raised} on"
         forecasts.append(words)
     return forecasts
 
@@ -191,11 +185,7 @@ def _threshold(configuration: Configuration, draw: PlannedDraw, delta_threshold:
     # |S| and |V| are not known yet; with as many survivors as candidates the paper's rule is at its lowest.
     settings, records = configuration.tuples, configuration.stability.records
     sd = query_sigma(draw, configuration.stability)
-    threshold = level_threshold(settings, draw.length, configuration.reporting_length, sd, 1, 1)
-    if settings.fabrication == "none":
-        return str(
-            max(threshold, private_threshold(sd, draw.width, records, delta_threshold / configuration.discoveries))
-        )
+    threshold = level_threshold(settings, draw.length, sd, 1, 1)
     if draw.length == 1 and configuration.private_columns:
         private = private_threshold(sd, min(draw.width, configuration.private_values), records, delta_threshold)
         return f"{threshold} ({max(threshold, private)} for hidden value lists)"
@@ -277,9 +267,9 @@ def observer_chance(privacy: PrivacySettings, epsilon: float) -> str:
     """How often the observer is right at most, in percent.
 
     Phi(mu / 2) of Gaussian differential privacy (Dong, Roth and Su 2022, section 2); (e^epsilon + delta)/(1 + e^epsilon) where
-    the release has no delta or another accountant. DP: arithmetic on public numbers.
+    the release has no delta. DP: arithmetic on public numbers.
     """
-    if privacy.accountant == "gdp" and privacy.delta > 0:
+    if privacy.delta > 0:
         chance = float(ndtr(gdp_mu(epsilon, privacy.delta) / 2))
     else:
         chance = min(1.0, (1 + privacy.delta * math.exp(-epsilon)) / (1 + math.exp(-epsilon)))

@@ -66,7 +66,7 @@ class PlannedRelease:
         configuration, privacy = self.configuration, self.configuration.privacy
         return (
             f"{configuration.dataset}: epsilon {privacy.epsilon:g}, delta {privacy.delta:g}, "
-            f"one {privacy.unit_words}, {privacy.neighbors}, accountant {privacy.accountant}"
+            f"one {privacy.unit_words}, {privacy.neighbors}"
         )
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from functools import cached_property
@@ -145,7 +145,6 @@ def reservation(request: ReleaseRequest, how: Admitted | None, moment: datetime)
     optional = {
         "approval": "required" if request.needs_approval else None,
         "supersedes": request.supersedes,
-        "discovery": plan.discovery and asdict(plan.discovery),
         "program": request.program and request.program.model_dump(),
         "admitted": how if how == "statement" else None,
     }
@@ -157,7 +156,6 @@ def reservation(request: ReleaseRequest, how: Admitted | None, moment: datetime)
         "source": request.source.mark(request.release),
         "unit": request.unit,
         "neighbors": plan.neighbors,
-        "accountant": plan.accountant,
         "delta_threshold": plan.delta_threshold,
         "spent_epsilon": plan.spent_epsilon,
         "draws": [draw.facts for draw in plan.draws],

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from decimal import Decimal
 
 from marginweave.accounting.composition import PricedDraw, composed_epsilon
 from marginweave.accounting.records import DrawRecord, ReleaseRecord
-from marginweave.base.budget import BasicAmount, Cost, Neighbors
+from marginweave.base.budget import BasicAmount, Cost
 from marginweave.base.errors import InputError
-from marginweave.measurements.plan import BudgetPlan, Discovery, PlannedDraw
+from marginweave.measurements.plan import BudgetPlan, PlannedDraw
 from marginweave.released.program import Program
 
 # Prices are rounded to doubles on their way into a plan.
@@ -43,7 +43,7 @@ def check_plan(plan: BudgetPlan) -> None:
     """
     check_cap(plan.statement)
     fault = stated_fault(plan.statement, [draw.name for draw in plan.draws])
-    fault = fault or draws_fault(plan.statement, plan.draws, plan.neighbors, plan.discovery)
+    fault = fault or draws_fault(plan.statement, plan.draws)
     if fault is not None:
         raise InputError(f"plan: {fault}")
 
@@ -61,16 +61,12 @@ def stated_fault(statement: BasicAmount, names: Sequence[str]) -> str | None:
     return None
 
 
-def draws_fault(
-    statement: BasicAmount, draws: Sequence[PricedDraw], neighbors: Neighbors, discovery: Discovery | None = None
-) -> str | None:
+def draws_fault(statement: BasicAmount, draws: Sequence[PricedDraw]) -> str | None:
     """Why the prices of `draws` do not fit what was stated, or None.
 
     Each draw must cost what its mechanism does, all together no more than the statement by `composed_epsilon` or by
-    `release_delta`, or by `joint_delta` where the plan has a `discovery`. Prices may be
-    below by 1e-9 of themselves, for rounding; those in plain epsilon not at all. What the draws cost each is not asked where
-    they are charged, in plain, all that is stated, as on a subsample, whose rate no row has. `draws` are in the order of the
-    plan; a `discovery` has the relation `neighbors` of the release, or replace-one, which is never cheaper, of a resized table.
+    `release_delta`. Prices may be below by 1e-9 of themselves, for rounding; those in plain epsilon not at all. What the draws
+    cost each is not asked where they are charged, in plain, all that is stated, as on a subsample, whose rate no row has.
     DP: arithmetic on public numbers.
     """
     from marginweave.accounting.selection_composition import release_delta
@@ -81,8 +77,6 @@ def draws_fault(
         fault = _price_fault(draw, all_stated=all_stated)
         if fault is not None:
             return f"draw {draw.name} {fault}"
-    if discovery is not None:
-        return _joint_fault(statement, draws, neighbors, discovery)
     spent, _ = composed_epsilon(whole, statement.delta)
     stated = float(statement.epsilon) * (1 + _SLACK)
     if spent > stated and release_delta(draws, stated) > float(statement.delta) * (1 + _SLACK):
@@ -109,12 +103,10 @@ def reserved_plan(record: ReleaseRecord, plan: BudgetPlan) -> BudgetPlan:
         epsilon=float(record.epsilon),
         delta=float(record.delta),
         neighbors=record.neighbors,
-        accountant=record.accountant,
         delta_threshold=record.delta_threshold,
         spent_epsilon=record.spent_epsilon,
         draws=tuple(_reserved(plan.by_name[row.name], row) for row in record.draws),
         unit=record.unit,
-        discovery=record.discovery,
     )
 
 
@@ -145,9 +137,8 @@ def _pairs(record: ReleaseRecord, plan: BudgetPlan) -> Iterator[tuple[str, objec
     """What the rows of a release have and what `plan` has, by name, in every field that the rows hold. DP: public numbers."""
     yield "epsilon", record.epsilon, Decimal(repr(plan.epsilon))
     yield "delta", record.delta, Decimal(repr(plan.delta))
-    for name in ("neighbors", "unit", "accountant"):
+    for name in ("neighbors", "unit"):
         yield name, getattr(record, name), getattr(plan, name)
-    yield "discovery", record.discovery and asdict(record.discovery), plan.discovery and asdict(plan.discovery)
     rows = [draw.name for draw in record.draws]
     yield "the draws in their order", rows, [draw.name for draw in plan.draws]
     yield "the delta of thresholds", record.delta_threshold, plan.delta_threshold
@@ -155,26 +146,6 @@ def _pairs(record: ReleaseRecord, plan: BudgetPlan) -> Iterator[tuple[str, objec
         row = record.draw(draw.name)
         if row is not None:
             yield from _draw_pairs(row, draw)
-
-
-def _joint_fault(
-    statement: BasicAmount, draws: Sequence[PricedDraw], neighbors: Neighbors, discovery: Discovery
-) -> str | None:
-    if discovery.neighbors not in (neighbors, "replace-one"):
-        return f"the discovery is priced under {discovery.neighbors}, and the release is for {neighbors}"
-    if any(draw.cost.plain for draw in draws):
-        return "a draw is charged in plain epsilon, and its delta was treated jointly"
-    from marginweave.accounting.sparse_histogram import joint_delta, joint_loss
-
-    try:
-        delta = joint_delta(joint_loss(draws, discovery), float(statement.epsilon))
-    except InputError as error:
-        return str(error)
-    if delta > float(statement.delta) * (1 + _SLACK):
-        return (
-            f"the draws have delta {delta:.6g} at epsilon {statement.epsilon}, more than the stated {statement.delta}"
-        )
-    return None
 
 
 def _price_fault(draw: PricedDraw, *, all_stated: bool) -> str | None:

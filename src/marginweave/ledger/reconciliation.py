@@ -175,7 +175,6 @@ class _Additions:
             "source": "",
             "unit": account.unit,
             "neighbors": account.neighbors,
-            "accountant": "unaccounted",
             "delta_threshold": 0,
             "spent_epsilon": float(unaccounted.epsilon),
             "draws": [{"name": "unaccounted", "mechanism": "unaccounted", "length": 0, "parameter": None, "terms": {}}],

@@ -21,11 +21,10 @@ from marginweave.accounting.records import (
 )
 from marginweave.base.budget import BasicAmount, Cost, stated
 from marginweave.ledger.tables import cost_of
-from marginweave.measurements.plan import Discovery
 from marginweave.released.account import EpsilonDelta, ReconciledStatement
 from marginweave.released.program import Program
 
-_PLANNED = ("run", "plan_digest", "unit", "neighbors", "accountant", "delta_threshold", "spent_epsilon")
+_PLANNED = ("run", "plan_digest", "unit", "neighbors", "delta_threshold", "spent_epsilon")
 _FACTS = ("inputs", "program", "version")
 _BOX = ("mu2", "delta_add", "allowance_epsilon", "allowance_delta")
 MOVES = frozenset(target for _, target in TRANSITIONS | RECONCILING)
@@ -191,7 +190,6 @@ def _reserved(event: Event) -> ReleaseRecord | None:
         actor=event.actor,
         created=event.created,
         needs_approval=body.get("approval") == "required",
-        discovery=Discovery(**body["discovery"]) if body.get("discovery") is not None else None,
         program=Program.model_validate(body["program"]) if "program" in body else None,
         by_statement=body.get("admitted") == "statement",
         planned={draw["name"]: draw for draw in body["draws"]},

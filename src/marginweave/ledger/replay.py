@@ -187,7 +187,7 @@ class Replay:
         statement = BasicAmount(epsilon=record.epsilon, delta=record.delta)
         reserved = {draw.name: draw for draw in record.draws}
         planned = [reserved[name] for name in record.planned if name in reserved]
-        _expect_none(draws_fault(statement, planned, record.neighbors, record.discovery))
+        _expect_none(draws_fault(statement, planned))
         account = self.accounts[record.dataset]
         _expect_none(policy_overrun(account, record, self.releases.values()))
         spent = self._spent[account.dataset]

@@ -131,10 +131,9 @@ class LevelNoise:
 
     A combination was kept when its noisy count was at least `threshold`; `private_threshold` is the larger integer T that
     values of private domains had to reach at length 1 (0 elsewhere). `candidates` is how many combinations were drawn for
-    (an upper bound where it is not `exact`), or None at length 1 when a private domain is among them, and where only what
-    occurs is drawn for (their number is not public). `raised_from` is the threshold that was asked for, where it was raised
-    because more combinations than `aggregate.max_combinations` might have been kept, or too many drawn to choose them from;
-    `stopped` says that the length was left out for it.
+    (an upper bound where it is not `exact`), or None at length 1 when a private domain is among them (their number is not
+    public). `raised_from` is the threshold that was asked for, where it was raised
+    because more combinations than `aggregate.max_combinations` might have been kept, or too many drawn to choose them from.
     """
 
     length: int
@@ -144,7 +143,6 @@ class LevelNoise:
     private_threshold: int
     candidates: int | None
     raised_from: int | None = None
-    stopped: bool = False
 
     @property
     def exact(self) -> bool:

@@ -7,12 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import ConfigDict, Field
-from pydantic.dataclasses import dataclass as pydantic_dataclass
-
-from marginweave.base.budget import AccountantName, BasicAmount, Cost, MechanismName, Neighbors, ParameterName
+from marginweave.base.budget import BasicAmount, Cost, MechanismName, Neighbors, ParameterName
 
 
 class DrawKind(StrEnum):
@@ -104,43 +101,22 @@ class PlannedDraw:
         }
 
 
-@pydantic_dataclass(frozen=True, kw_only=True, config=ConfigDict(strict=True))
-class Discovery:
-    """What `accountant: joint` knows of the draw that discovers private domains: public facts, from the configuration alone.
-
-    `draw` is its name; `least_share` the least part of what a unit adds to its counts that goes to private values, where a
-    unit has as many of them as it can; `adaptive` says that an earlier draw, a percentile, chooses how many those are;
-    `neighbors` is the relation of the tables that are counted: the plan's, or `replace-one` of a resized one. Who has the rows
-    of a ledger alone checks all of it against the draws but `least_share`, which follows from columns and caps: that needs
-    the configuration.
-    """
-
-    draw: str
-    least_share: Annotated[float, Field(gt=0, le=1)]
-    adaptive: bool
-    neighbors: Neighbors
-
-
 @dataclass(frozen=True, kw_only=True)
 class BudgetPlan:
     """The whole split of (epsilon, delta), a function of the configuration alone.
 
     `delta_threshold` pays for the discovery of private domains (0 when every domain is public) and is part of the cost of
-    `level-1`, or of `values`; where nothing is fabricated, of every level, an equal part. `spent_epsilon` is the epsilon at
-    `delta` of the draws together, at most `epsilon`. `unit` is the unit of privacy as the account knows it. With
-    `discovery` the statement (epsilon, delta) holds by `src/marginweave/accounting/sparse_histogram.py`; what is charged to the
-    account is the sum of the draws' costs all the same.
+    `level-1`, or of `values`. `spent_epsilon` is the epsilon at
+    `delta` of the draws together, at most `epsilon`. `unit` is the unit of privacy as the account knows it.
     """
 
     epsilon: float
     delta: float
     neighbors: Neighbors
-    accountant: AccountantName
     delta_threshold: float
     spent_epsilon: float
     draws: tuple[PlannedDraw, ...]
     unit: str = "row"
-    discovery: Discovery | None = None
 
     @property
     def cost(self) -> Cost:

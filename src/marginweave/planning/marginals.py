@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from decimal import ROUND_FLOOR, Context
 from fractions import Fraction
 
-from marginweave.accounting.accountants import SLACK
+from marginweave.accounting.accountants import SLACK, budget_mu2, gaussian_multiplier
 from marginweave.accounting.selection_composition import shared_budget
 from marginweave.configuration.default_records import public_codes
 from marginweave.configuration.marginals import AdaptiveCliques, AllCliques
@@ -16,6 +16,7 @@ from marginweave.configuration.release import Configuration
 from marginweave.measurements.plan import DrawKind, PlannedDraw
 from marginweave.mechanisms.base import CountNoise
 from marginweave.mechanisms.catalogue import chosen_noise, pure_noise
+from marginweave.mechanisms.exponential import selection_epsilon
 from marginweave.mechanisms.gaussian import RoundedGaussian
 from marginweave.mechanisms.laplace import DiscreteLaplace, gaussian_variance, laplace_variance
 from marginweave.planning import prices as planned
@@ -37,7 +38,7 @@ def marginal_draws(configuration: Configuration, budget: SharedBudget) -> list[P
 
     The last one of marginals has what the shares leave.
 
-    `gaussian`: shares are of the accountant's budget, of mu^2 or of rho.
+    `gaussian`: shares are of the budget, of mu^2.
 
     `laplace`: epsilon is divided by `epsilon_shares`. `one-way` and `marginals` get discrete Laplace noise and are
     (epsilon_i, 0)-DP. The others (private bounds and values, scores of pairs, the evaluation) stay as they are, as Laplace
@@ -137,49 +138,49 @@ def epsilon_shares(shares: Mapping[DrawKind, float]) -> dict[DrawKind, float]:
 
 def _draws(configuration: Configuration, budget: SharedBudget, noise: type[CountNoise]) -> list[PlannedDraw]:
     """The draws of each kind, in order: with `noise` on marginals, and what their part of the budget buys."""
-    shares, pricing, rounds = marginal_shares(configuration), budget.pricing, rounds_of(configuration)
+    shares, rounds = marginal_shares(configuration), rounds_of(configuration)
     bounds, picks = 2 * len(configuration.private_bounds), rounds.rounds * rounds.batch if rounds else 0
     if noise.is_pure:
         bought = _pure_parts(shares, budget, noise)
     else:
         # only those of rounds compose by their exact curves
         choices = [(picks, shares[DrawKind.SCORES]), (bounds, shares.get(DrawKind.BOUND_LOW, 0.0))] if rounds else []
-        whole = shared_budget(pricing, choices, budget.epsilon, budget.delta) * SLACK
+        whole = shared_budget(choices, budget.epsilon, budget.delta) * SLACK
         bought = {kind: share * whole for kind, share in shares.items()}
     draws: list[PlannedDraw] = []
     for kind, part in bought.items():
         if kind is DrawKind.BOUND_LOW:
-            draws += planned.bounds_draws(configuration, pricing.selection_epsilon(part / bounds))
+            draws += planned.bounds_draws(configuration, selection_epsilon(math.sqrt(part / bounds)))
         elif kind is DrawKind.BINS:
-            each = pricing.gaussian_multiplier(part / len(configuration.bought_bins))
+            each = gaussian_multiplier(part / len(configuration.bought_bins))
             draws += planned.bins_draws(configuration, each)
         elif rounds is not None and kind is DrawKind.SCORES:
             continue  # choices and measurements take turns
         elif rounds is not None and kind is DrawKind.MARGINALS:
-            each = pricing.selection_epsilon(bought[DrawKind.SCORES] / picks)
-            multiplier = pricing.gaussian_multiplier(part / rounds.rounds)
+            each = selection_epsilon(math.sqrt(bought[DrawKind.SCORES] / picks))
+            multiplier = gaussian_multiplier(part / rounds.rounds)
             draws += planned.round_draws(rounds.rounds, rounds.batch, each, multiplier)
         elif kind in _COUNTS:
-            parameter = part if noise.is_pure else pricing.gaussian_multiplier(part)
+            parameter = part if noise.is_pure else gaussian_multiplier(part)
             draws.append(planned.priced_draw(noise, kind, parameter))
         else:
             delta, width = 0.0, 1
             if kind is DrawKind.VALUES:
                 delta, width = budget.delta_threshold, len(configuration.private_columns)
-            draws.append(gaussian_draw(kind, pricing.gaussian_multiplier(part), delta=delta, width=width))
+            draws.append(gaussian_draw(kind, gaussian_multiplier(part), delta=delta, width=width))
     return draws
 
 
 def _pure_parts(
     shares: Mapping[DrawKind, float], budget: SharedBudget, noise: type[CountNoise]
 ) -> dict[DrawKind, float]:
-    """The epsilon of each draw of marginals, in plain; of the others the parts of the accountant's budget for what is left."""
+    """The epsilon of each draw of marginals, in plain; of the others the parts of the budget, mu^2, for what is left."""
     shares, left, bought = epsilon_shares(shares), Fraction(repr(budget.epsilon)), dict.fromkeys(shares, 0.0)
     others = sum(share for kind, share in shares.items() if kind not in _COUNTS)
     if others:
         epsilon = _nine_digits(others * budget.epsilon)
         planned.check_epsilon(f"epsilon of the draws without {noise.title} noise", epsilon)
-        whole = budget.pricing.budget(epsilon, budget.delta) * SLACK
+        whole = budget_mu2(epsilon, budget.delta) * SLACK
         bought |= {kind: share / others * whole for kind, share in shares.items() if kind not in _COUNTS}
         left -= Fraction(repr(epsilon))
     last = DrawKind.ONE_WAY

@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from marginweave.accounting.accountants import Accountant
 from marginweave.base.budget import amount
 from marginweave.base.errors import InputError
 from marginweave.configuration.release import Configuration
@@ -39,7 +38,6 @@ _LEAST_OF_UNCHARGED = 100
 class SharedBudget:
     """What the draws have together: `delta` is what `delta_threshold`, for the discovery of private values, leaves."""
 
-    pricing: Accountant
     epsilon: float
     delta: float
     delta_threshold: float

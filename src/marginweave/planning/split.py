@@ -6,16 +6,16 @@ import math
 from dataclasses import replace
 from decimal import Decimal
 
-from marginweave.accounting.accountants import SLACK, accountant, sds_rho
+from marginweave.accounting.accountants import SLACK, gaussian_multiplier
 from marginweave.accounting.amplification import functional_parameters
 from marginweave.accounting.composition import composed_epsilon
 from marginweave.accounting.selection_composition import release_epsilon, shared_budget
-from marginweave.accounting.sparse_histogram import joint_epsilon, joint_loss, threshold_delta
-from marginweave.base.budget import BasicAmount, Cost, amount
+from marginweave.base.budget import BasicAmount, Cost
 from marginweave.base.errors import InputError
 from marginweave.configuration.release import Configuration
-from marginweave.measurements.plan import BudgetPlan, Discovery, DrawKind, PlannedDraw
+from marginweave.measurements.plan import BudgetPlan, DrawKind, PlannedDraw
 from marginweave.mechanisms.catalogue import MECHANISMS
+from marginweave.mechanisms.exponential import selection_epsilon
 from marginweave.mechanisms.noise_table import MAX_SIGMA
 from marginweave.planning import prices as planned
 from marginweave.planning.marginals import marginal_draws
@@ -28,10 +28,8 @@ def plan_budget(configuration: Configuration) -> BudgetPlan:
     In this order: the two quantiles of each column with private bounds, the fine marginal of each whose bins are quantiles,
     the record count, then of each length its percentile
     and its counts (`DrawKind`). Noise multipliers of levels are sigma_k = p_k sqrt(sum over j = 1 … R of p_j^-2 / B), B what
-    the other draws leave of the accountant's budget at delta - delta_threshold. `split: shares` gives bounds, count and
-    percentiles shares of that budget; `split: sds` takes SDS's formulas, epsilon_Q = sqrt(2 rho Qp / R), undivided for every
-    k, and a count with the variance 2/(Np epsilon)^2 of its Laplace noise, rho from (1 - Np) epsilon. Whatever the
-    accountant, the plan is checked: the tighter of GDP and zCDP (exact conversion) must not exceed epsilon. How far a unit
+    the other draws leave of the budget, mu^2 at delta - delta_threshold; bounds, count and percentiles have shares of that
+    budget. The plan is checked: the tighter of GDP and zCDP (exact conversion) must not exceed epsilon. How far a unit
     moves what is drawn is the business of `mechanisms`, which multiplies every noise by it.
     Last of all stands `evaluation`, where a comparison with the data is bought: its share, with every method.
     Marginals have `values` where a domain is private, `one-way`, and `selection` and `marginals` where larger ones are
@@ -44,54 +42,46 @@ def plan_budget(configuration: Configuration) -> BudgetPlan:
         InputError: a budget that does not reach for the settings, or outside the range of the conversions.
     """
     privacy = configuration.privacy
-    epsilon, delta = target = _target(configuration)
+    epsilon, delta = _target(configuration)
     delta_threshold = _delta_threshold(configuration, delta)
-    pricing, left = accountant(privacy.accountant), delta - delta_threshold
-    budget = SharedBudget(pricing=pricing, epsilon=epsilon, delta=left, delta_threshold=delta_threshold)
+    budget = SharedBudget(epsilon=epsilon, delta=delta - delta_threshold, delta_threshold=delta_threshold)
     draws = (_tuple_draws if configuration.marginals is None else marginal_draws)(configuration, budget)
     if not all(MECHANISMS[draw.mechanism].is_pure for draw in draws):
         planned.check_uncharged(privacy.epsilon, privacy.delta)
-    discovery = _discovery(configuration)
-    if discovery is not None:
-        draws, delta_threshold, spent = _jointly(draws, discovery, *target)
-    else:
-        spent = _spent(draws, *target)
+    spent = _spent(draws, epsilon, delta)
     if not spent <= epsilon:
         raise InputError(
             f"privacy.epsilon ({privacy.epsilon:g}) must cover the draws, which cost {spent:.6g} by the tighter accounting; "
-            "use privacy.accountant: gdp or other shares"
+            "use other shares"
         )
     if configuration.resize is not None and configuration.resize.amplify:
         # only together are they (epsilon, delta)-DP on the data: all is charged on the first, which is begun before the others
         whole = Cost(plain=BasicAmount.stated(privacy.epsilon, privacy.delta))
         draws = [replace(draw, cost=Cost() if i else whole) for i, draw in enumerate(draws)]
-        spent, discovery = privacy.epsilon, None
+        spent = privacy.epsilon
     return BudgetPlan(
         epsilon=privacy.epsilon,
         delta=privacy.delta,
         neighbors=privacy.neighbors,
-        accountant=privacy.accountant,
         delta_threshold=delta_threshold,
         spent_epsilon=spent,
         draws=tuple(draws),
         unit=privacy.unit_key,
-        discovery=discovery,
     )
 
 
 def _tuple_draws(configuration: Configuration, budget: SharedBudget) -> list[PlannedDraw]:
-    """Draws of k-tuples; those that discover something share `delta_threshold` equally."""
-    bought = (_by_shares if configuration.split == "shares" else _as_printed)(configuration, budget)
+    """Draws of k-tuples; the first length discovers private values, and has `delta_threshold`."""
+    bought = _by_shares(configuration, budget)
     draws = planned.bounds_draws(configuration, bought.get(DrawKind.BOUND_LOW, 0.0))
     draws += planned.bins_draws(configuration, bought.get(DrawKind.BINS, 0.0))
     if DrawKind.COUNT in bought:
         draws.append(gaussian_draw(DrawKind.COUNT, bought[DrawKind.COUNT]))
     proportions = configuration.tuples.proportions(configuration.reporting_length)
-    discoveries = max(1, configuration.discoveries)
     for length, multiplier in enumerate(level_multipliers(proportions, bought[DrawKind.LEVEL]), 1):
         if DrawKind.PERCENTILE in bought:
             draws.append(planned.selection_draw(DrawKind.PERCENTILE, bought[DrawKind.PERCENTILE], (length,)))
-        delta = budget.delta_threshold / discoveries if length <= discoveries else 0.0
+        delta = budget.delta_threshold if length == 1 else 0.0
         width = configuration.contribution_cap(length)
         draws.append(gaussian_draw(DrawKind.LEVEL, multiplier, place=(length,), delta=delta, width=width))
     return draws
@@ -130,47 +120,12 @@ def level_multipliers(proportions: tuple[float, ...], budget: float) -> tuple[fl
 
 
 def _delta_threshold(configuration: Configuration, delta: float) -> float:
-    if configuration.privacy.accountant == "sds":
-        return delta / 2
-    if not configuration.discoveries:
-        return 0.0
-    return delta / 2 if configuration.split == "sds" else configuration.aggregate.delta_threshold_share * delta
-
-
-def _discovery(configuration: Configuration) -> Discovery | None:
-    """What `accountant: joint` rests on; None with another one, and where no domain is private."""
-    if configuration.privacy.accountant != "joint" or not configuration.private_columns:
-        return None
-    tuples = configuration.marginals is None
-    cap = configuration.contribution_cap(1) if tuples else len(configuration.private_columns)
-    return Discovery(
-        draw=DrawKind.LEVEL.value.format(1) if tuples else DrawKind.VALUES.value,
-        least_share=min(1.0, configuration.private_values / cap),
-        adaptive=tuples and configuration.percentile is not None,
-        neighbors=configuration.stability.neighbors,
-    )
-
-
-def _jointly(
-    draws: list[PlannedDraw], discovery: Discovery, epsilon: float, delta: float
-) -> tuple[list[PlannedDraw], float, float]:
-    """The draws with the most delta for thresholds that `joint` proves room for, that delta, and their epsilon together.
-
-    Raises InputError where the noise alone has no room for any.
-    """
-    threshold = threshold_delta(joint_loss(draws, discovery), epsilon, delta)
-    if not threshold:
-        raise InputError(
-            "aggregate.delta_threshold_share must leave more of delta to the thresholds, with accountant joint"
-        )
-    deltas = {discovery.draw: amount(threshold)}
-    draws = [replace(d, cost=replace(d.cost, delta=deltas.get(d.name, d.cost.delta))) for d in draws]
-    return draws, threshold, joint_epsilon(joint_loss(draws, discovery), delta, epsilon)
+    return configuration.aggregate.delta_threshold_share * delta if configuration.private_columns else 0.0
 
 
 def _by_shares(configuration: Configuration, budget: SharedBudget) -> dict[DrawKind, float]:
     """The noise multiplier of single numbers, epsilon of each selection, and the levels' part of the budget, by shares."""
-    settings, pricing = configuration.tuples, budget.pricing
+    settings = configuration.tuples
     shares = {
         DrawKind.COUNT: 0.0 if configuration.resize else settings.count_share,
         DrawKind.PERCENTILE: settings.percentile_share if configuration.percentile is not None else 0.0,
@@ -184,11 +139,11 @@ def _by_shares(configuration: Configuration, budget: SharedBudget) -> dict[DrawK
     lengths, bounds = configuration.reporting_length, 2 * len(configuration.private_bounds)
     selections = {DrawKind.PERCENTILE: lengths, DrawKind.BOUND_LOW: bounds}
     choices = [(number, shares[kind]) for kind, number in selections.items() if kind in shares]
-    whole = shared_budget(pricing, choices, budget.epsilon, budget.delta) * SLACK
+    whole = shared_budget(choices, budget.epsilon, budget.delta) * SLACK
     bought, numbers = {DrawKind.LEVEL: left * whole}, {**selections, DrawKind.BINS: len(configuration.bought_bins)}
     for kind, share in shares.items():
-        buy = pricing.selection_epsilon if kind in selections else pricing.gaussian_multiplier
-        bought[kind] = buy(share * whole / numbers.get(kind, 1))
+        part = share * whole / numbers.get(kind, 1)
+        bought[kind] = selection_epsilon(math.sqrt(part)) if kind in selections else gaussian_multiplier(part)
     return bought
 
 
@@ -198,26 +153,3 @@ def _spent(draws: list[PlannedDraw], epsilon: float, delta: float) -> float:
     if any(draw.mechanism == "exponential" for draw in draws):
         return min(spent, release_epsilon(draws, delta, min(spent, epsilon)))
     return spent
-
-
-def _as_printed(configuration: Configuration, budget: SharedBudget) -> dict[DrawKind, float]:
-    """The same by SDS's formulas."""
-    settings, privacy, pricing = configuration.tuples, configuration.privacy, budget.pricing
-    count_epsilon = settings.count_share * privacy.epsilon
-    rho = sds_rho(privacy.epsilon - count_epsilon, privacy.delta)
-    bought = {DrawKind.COUNT: math.sqrt(2) / count_epsilon}
-    if pricing.name == "sds":
-        # its count is paid in plain epsilon, already taken off
-        left = 2 * rho
-    else:
-        left = pricing.budget(budget.epsilon, budget.delta) * SLACK - pricing.gaussian_cost(bought[DrawKind.COUNT])
-    selections = settings.percentile_share if configuration.percentile is not None else 0.0
-    if selections:
-        epsilon = bought[DrawKind.PERCENTILE] = math.sqrt(2 * rho * selections / configuration.reporting_length)
-        left -= configuration.reporting_length * pricing.selection_cost(epsilon)
-    if left <= 0:
-        raise InputError(
-            f"aggregate.count_share ({settings.count_share:g}) and aggregate.percentile_share ({selections:g}) "
-            "must leave something for the counts"
-        )
-    return {**bought, DrawKind.LEVEL: left}

@@ -7,7 +7,7 @@ from bisect import bisect_left
 from fractions import Fraction
 
 from marginweave.base.errors import InputError
-from marginweave.configuration.k_tuples import AdaptiveThresholds, AggregateSettings, FixedThresholds
+from marginweave.configuration.k_tuples import AggregateSettings, FixedThresholds
 from marginweave.mechanisms.noise_table import noise_table
 from marginweave.mechanisms.normal import ndtri
 
@@ -60,7 +60,6 @@ def private_threshold(sigma: Fraction, contributions: int, records: int, delta_t
 def level_threshold(
     settings: AggregateSettings,
     length: int,
-    reporting_length: int,
     sigma: Fraction,
     survivors_before: int,
     candidates: int,
@@ -69,16 +68,14 @@ def level_threshold(
 
     `fixed`: t_k. `adaptive`, rule sds: sd PhiInv(1 - min(eta_k/2, 1/2)), so that an empty cell is published with
     probability eta_k/2; rule paper: sd PhiInv(1 - eta_k min(1, |S_{k-1}|/|V_k|)), at least 0, so that about
-    eta_k |S_{k-1}| empty cells are. sd has sqrt(Delta_k) inside. A length that is not named has eta 1 or t 0. The presets
-    are adaptive with rule sds: `uncontrolled` eta 1; `minimize` 0.01; `balanced` 0.55 at length 2, then 1; `progressive`
-    rises evenly from 0.1 at length 2 to 1 at R. Only `fixed` applies to length 1; where domains are private the larger
+    eta_k |S_{k-1}| empty cells are. sd has sqrt(Delta_k) inside. A length that is not named has eta 1 or t 0, as all have
+    by default. Only `fixed` applies to length 1; where domains are private the larger
     of it and `private_threshold` holds.
     DP: post-processing, provided that every candidate got its noise, empty cells included.
 
     Args:
         settings: the aggregation's settings.
         length: k, from 1.
-        reporting_length: R.
         sigma: standard deviation of the noise at this length, in counts.
         survivors_before: |S_{k-1}|, combinations released at length k - 1.
         candidates: |V_k|, combinations considered at this length.
@@ -86,23 +83,12 @@ def level_threshold(
     choice = settings.thresholds
     if isinstance(choice, FixedThresholds):
         return _above(choice.fixed.get(length, 0.0))
-    if length == 1:
+    if length == 1 or choice is None:
         return 1
-    share = 0.5
-    if not isinstance(choice, AdaptiveThresholds):
-        eta = _preset_eta(choice, length, reporting_length)
-    else:
-        eta = choice.adaptive.get(length, 1.0)
-        if choice.rule == "paper":
-            share = min(1.0, survivors_before / candidates) if candidates else 1.0
+    eta, share = choice.adaptive.get(length, 1.0), 0.5
+    if choice.rule == "paper":
+        share = min(1.0, survivors_before / candidates) if candidates else 1.0
     return _above(_quantile(sigma, eta * share))
-
-
-def _preset_eta(preset: str, length: int, reporting_length: int) -> float:
-    if preset == "progressive":
-        return min(1.0, 0.1 + 0.9 * (length - 2) / max(1, reporting_length - 2))
-    pairs, longer = {"minimize": (0.01, 0.01), "balanced": (0.55, 1.0)}.get(preset, (1.0, 1.0))
-    return pairs if length == 2 else longer
 
 
 def _quantile(sigma: Fraction, probability: float) -> float:

@@ -188,7 +188,6 @@ def _in_order_alone(configuration: Configuration, part: Collection[int]) -> bool
     assert structure is not None
     others = {name for entry in structure.forbidden for name in entry}
     others |= {name for rule in structure.applies or () for name in (*rule.where, *rule.columns)}
-    others |= {name for rule in structure.at_most or () for name in rule.columns}
     others |= {name for rule in structure.difference or () for name in (rule.since, rule.column)}
     ranges = all(isinstance(configuration.columns.get(name), NumberColumn | DateColumn) for name in names)
     return ranges and names.isdisjoint(others)
@@ -201,7 +200,6 @@ def _order(configuration: Configuration) -> list[int]:
         return found
     pairs = [(name, other) for rule in structure.applies or () for name in rule.where for other in rule.columns]
     pairs += [pair for order in structure.ordered or () for pair in pairwise(order.columns)]
-    pairs += [(part, rule.column) for rule in structure.at_most or () for part in rule.of]
     pairs += [(rule.since, rule.column) for rule in structure.difference or ()]
     before = defaultdict[str, set[str]](set)
     for name, other in pairs:

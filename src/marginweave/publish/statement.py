@@ -49,13 +49,6 @@ SELECTED = (
     "composed with the noise, which gives the smaller epsilon_of_the_draws"
 )
 PURE = "The draws of {noise} noise are (epsilon, 0)-differentially private, and their epsilons add; there is no delta"
-JOINT = (
-    "Gaussian differential privacy: mu^2 of all draws add; delta_threshold and the delta of the noise are treated together, "
-    "because a person with new values changes other counts less; in the account both are added"
-)
-UNFABRICATED = (
-    "; only combinations that occur get noise, and each length spends an equal part of delta_threshold on that"
-)
 PARTLY_PURE = (
     "The draws of {noise} noise are (epsilon, 0)-differentially private and their epsilons add; the others, by Gaussian "
     "differential privacy, are converted at delta; both are added"
@@ -188,8 +181,6 @@ def _guarantee(configuration: Configuration, plan: BudgetPlan) -> Guarantee:
         mu=mu,
         rho=None if mu is None else float(plan.cost.rho),
         delta_threshold=plan.delta_threshold,
-        accountant=privacy.accountant,
-        fabrication=(configuration.marginals is None and configuration.tuples.fabrication) or "possible",
     )
 
 
@@ -217,13 +208,12 @@ def _composition(configuration: Configuration, plan: BudgetPlan) -> str:
     noise = pure_noise(plan.draws)
     if noise is not None:
         return (PARTLY_PURE if plan.delta else PURE).format(noise=noise.title)
-    words = JOINT if plan.discovery is not None else COMPOSED
-    if words is COMPOSED and any(draw.mechanism == "exponential" for draw in plan.draws):
+    words = COMPOSED
+    if any(draw.mechanism == "exponential" for draw in plan.draws):
         words += SELECTED
     if configuration.marginals is not None and rounds_of(configuration) is not None:
         words += IN_ROUNDS
-    unfabricated = configuration.marginals is None and configuration.tuples.fabrication == "none"
-    return words + UNFABRICATED if unfabricated else words
+    return words
 
 
 def _functional(configuration: Configuration) -> EpsilonDelta | None:

@@ -150,8 +150,6 @@ def _weak_counts(configuration: Configuration, aggregates: Aggregates) -> Iterat
         yield "No combination was released: the noise is larger than the table."
     for level, noise in zip(levels, aggregates.noise, strict=True):
         released, candidates, whose = len(level), noise.candidates, ""
-        if configuration.marginals is None and configuration.tuples.fabrication == "none":
-            continue  # nothing is released that nobody has
         if candidates is None and level.length == 1:
             public = np.array([not attribute.private for attribute in configuration.attributes])
             released = int(public[level.columns[:, 0]].sum())
@@ -176,11 +174,6 @@ def _too_many(configuration: Configuration, aggregates: Aggregates) -> Iterator[
             yield (
                 f"More than {most:,} combinations of {noise.length} might have reached the threshold "
                 f"{noise.raised_from:,}, or too many drawn to choose them from; it was raised to {noise.threshold:,}."
-            )
-        if noise.stopped:
-            yield (
-                f"Combinations of {noise.length} and more were not counted, as more than {most:,} might have reached the "
-                "threshold, or too many drawn to choose them from; their share of the budget was given back."
             )
 
 

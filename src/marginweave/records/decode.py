@@ -21,7 +21,7 @@ from marginweave.configuration.gaps import has_gaps
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.rules.structure import Structure
 from marginweave.measurements.combinations import Aggregates, Domain
-from marginweave.records.order import keep_at_most, keep_order
+from marginweave.records.order import keep_order
 from marginweave.records.shards import stream
 
 
@@ -71,7 +71,6 @@ def decode_table(
     cells = {name: codes for name, (codes, _) in counted.items()}
     columns = {name: kind.column for name, kind in kinds.items()}
     arrays = keep_order(arrays, cells, columns, structure.orders)
-    arrays = keep_at_most(arrays, cells, columns, structure.at_most or ())
     for rule in structure.computed:
         name = rule.computed
         kinds[name] = values_of(configuration.columns[name], configuration.missing_texts(name))

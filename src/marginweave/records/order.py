@@ -1,8 +1,8 @@
-"""Values that were drawn inside bins, brought into the order, and below the bounds, that are declared of their columns."""
+"""Values that were drawn inside bins, brought into the order that is declared of their columns."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from graphlib import TopologicalSorter
 from typing import TypeAlias
 
@@ -14,7 +14,7 @@ from marginweave.columns.computed import points_of, values_like
 from marginweave.configuration.columns import Column
 from marginweave.configuration.columns.binned import BinnedColumn
 from marginweave.configuration.rules.conditions import label_limits, step_of
-from marginweave.configuration.rules.structure import AtMostRule, Orders
+from marginweave.configuration.rules.structure import Orders
 
 Cells: TypeAlias = tuple[Floats, Floats]
 """The least and the largest value of each record's bin; NaN where there is none, which orders nothing."""
@@ -72,35 +72,3 @@ def _exchange(values: dict[str, Floats], cells: Mapping[str, Cells], low: str, h
     fits = (cells[low][0] <= other) & (other <= cells[low][1]) & (cells[high][0] <= one) & (one <= cells[high][1])
     wrong = (one > other) & fits
     values[low], values[high] = np.where(wrong, other, one), np.where(wrong, one, other)
-
-
-def keep_at_most(
-    drawn: Mapping[str, pa.Array],
-    codes: Mapping[str, Codes],
-    columns: Mapping[str, Column],
-    rules: Sequence[AtMostRule],
-) -> dict[str, pa.Array]:
-    """The same columns, with every value still in its bin, and no parts that add up to more than their column.
-
-    The codes of each record must allow that. What parts are too much is taken off them, and added to the column, in proportion
-    to how far each can go inside its bin. Exact, in whole steps of the declared decimals. DP: post-processing.
-    """
-    values = {name: points_of(drawn[name]) for rule in rules for name in rule.columns}
-    for rule in rules:
-        scale = float(1 / step_of(columns[rule.column]))
-        known = {name: np.rint(np.nan_to_num(values[name]) * scale).astype(np.int64) for name in rule.columns}
-        slack = {}
-        for name in rule.columns:
-            low, high = _cells(columns[name], codes[name], values[name])
-            end = high if name == rule.column else low
-            slack[name] = np.abs(np.rint(np.nan_to_num(end) * scale).astype(np.int64) - known[name])
-        excess = sum(known[name] for name in rule.of) - known[rule.column]
-        excess = np.where(np.isnan(values[rule.column]), 0, np.maximum(excess, 0))
-        left = np.asarray(sum(slack.values()))
-        for name, most in slack.items():
-            share = np.ceil(excess * (most / np.maximum(left, 1))).astype(np.int64)
-            moved = np.clip(share, excess - (left - most), np.minimum(most, excess))
-            excess, left = excess - moved, left - most
-            known[name] += moved if name == rule.column else -moved
-            values[name] = np.where(moved > 0, known[name] / scale, values[name])
-    return {**drawn, **{name: values_like(points, drawn[name]) for name, points in values.items()}}

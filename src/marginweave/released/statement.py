@@ -40,10 +40,6 @@ class Guarantee(Described):
     mu: float | None = Field(description="mu of all draws; null where part of the cost is (epsilon, delta) alone.")
     rho: float | None = Field(description="rho of all draws; null where mu is.")
     delta_threshold: float = Field(description="The part of delta that pays for thresholds, a probability.")
-    accountant: str = Field(description="Which accountant calibrated the noise: gdp, zcdp, joint or sds.")
-    fabrication: str = Field(
-        description="possible: counts of combinations that no record has may be released; or none."
-    )
 
 
 class PlannedMechanism(Described):
@@ -84,7 +80,6 @@ class LevelNoiseStatement(Described):
     raised_from: int | None = Field(
         description="The threshold before it was raised to publish fewer; null if it was not."
     )
-    stopped: bool = Field(description="Whether the length was left out because too many might have been published.")
 
 
 class MarginalStatement(Described):

@@ -112,7 +112,7 @@ def _rejected(plan: Content, own: list[Content], statement: Content, published: 
     (row,) = [row for row in own if row["kind"] == "REJECTED"]
     require(published is None, f"row {row['seq']} rejected it: nothing of it is published")
     said = {**statement["guarantee"], **{name: statement[name] for name in ("configuration", "release", "rejected")}}
-    booked = {name: plan[name] for name in ("epsilon", "delta", "neighbors", "accountant", "configuration")}
+    booked = {name: plan[name] for name in ("epsilon", "delta", "neighbors", "configuration")}
     booked |= {"release": row["release"], "rejected": {"by": row["actor"], "reason": row["body"]["reason"]}}
     for name, value in booked.items():
         require(said[name] == value, f"{name} in privacy.json is not that of plan.json, or of row {row['seq']}")
@@ -134,7 +134,7 @@ def _check_plan(plan: Content, own: list[Content]) -> None:
     )
     own_digest = _sha256(plan["configuration"].encode()) == plan["configuration_sha256"]
     require(own_digest, "the configuration in plan.json does not have its digest")
-    for name in ("unit", "neighbors", "accountant"):
+    for name in ("unit", "neighbors"):
         require(plan[name] == body[name], f"{name} in plan.json is not that of {row}")
     for name in ("epsilon", "delta"):
         require(Decimal(str(plan[name])) == Decimal(body[name]), f"{name} in plan.json is not that of {row}")

@@ -1,7 +1,7 @@
 """What draws cost together, with nothing but Python's own library: a part of verify.py, which every handover carries.
 
-The formulas and their proofs are in `src/marginweave/accounting/` (`accountants`, `selection_composition`,
-`sparse_histogram`); these are the same sums, one number at a time. `tests/laws/test_verifier_accounting.py` holds both
+The formulas and their proofs are in `src/marginweave/accounting/` (`accountants`, `selection_composition`);
+these are the same sums, one number at a time. `tests/laws/test_verifier_accounting.py` holds both
 against each other.
 """
 
@@ -16,8 +16,8 @@ AMOUNTS = ("mu2", "rho", "delta", "plain_epsilon", "plain_delta")
 # Prices, and epsilons, are rounded to doubles.
 SLACK = 1e-9
 ROUNDED = 1024  # a sigma, or a scale of Laplace noise, is rounded up to a multiple of one part of these
-# As in `src/marginweave/accounting`: steps of a selection's losses, blocks of x, steps and tails of the loss so far.
-_STEPS, _FEWEST_STEPS, _ALL_STEPS, _BLOCKS, _LOSSES, _TAIL = 64, 8, 1024, 128, 320, 14.0
+# As in `src/marginweave/accounting`: steps of a selection's losses.
+_STEPS, _FEWEST_STEPS, _ALL_STEPS = 64, 8, 1024
 _MARGIN = 1 + 1e-8
 _LARGEST = 200.0
 
@@ -37,16 +37,14 @@ def totals(draws: list[Content]) -> dict[str, Decimal]:
     return {name: sum((draw[name] for draw in draws), Decimal(0)) for name in AMOUNTS}
 
 
-def draws_hold(draws: list[Content], epsilon: float, delta: Decimal, discovery: Content | None) -> bool:
-    """Whether draws at these costs are (epsilon, delta)-differentially private together, by the sum of an accountant.
+def draws_hold(draws: list[Content], epsilon: float, delta: Decimal) -> bool:
+    """Whether draws at these costs are (epsilon, delta)-differentially private together, by one of the sums.
 
-    Each draw has its name, mechanism, parameter, and costs as decimals. Sums: the joint one of a `discovery`; otherwise mu^2,
+    Each draw has its name, mechanism, parameter, and costs as decimals. Sums: mu^2,
     or rho, with deltas and what is plain beside it; or, where there are selections, their exact curves with mu^2 of the rest.
     """
     total = totals(draws)
     allowed = float(delta) * (1 + SLACK)
-    if discovery is not None:
-        return joint_total_delta(draws, discovery, epsilon) <= allowed
     left = delta - total["delta"] - total["plain_delta"]
     rest = epsilon * (1 + 1e-15) - float(total["plain_epsilon"])
     if left < 0 or rest < -SLACK * epsilon:
@@ -68,12 +66,12 @@ def check_epsilon(said: Content, draws: list[Content], body: Content) -> None:
     else:  # all is charged on the first draw; what they are to the sample follows from their parameters
         left = Decimal(repr(sampled["delta"])) - Decimal(repr(said["delta_threshold"]))
         by_parameter = [_by_parameter(draw) for draw in draws]
-        private = body["accountant"] == "joint" or draws_hold(by_parameter, sampled["epsilon"], left, None)
+        private = draws_hold(by_parameter, sampled["epsilon"], left)
         require(
             private, "the draws are not (epsilon, delta)-private to the sample as guarantee.on_the_sampled_table says"
         )
-    spent, discovery = said["epsilon_of_the_draws"], body.get("discovery") if sampled is None else None
-    paid = spent <= said["epsilon"] * (1 + SLACK) and draws_hold(draws, spent, delta, discovery)
+    spent = said["epsilon_of_the_draws"]
+    paid = spent <= said["epsilon"] * (1 + SLACK) and draws_hold(draws, spent, delta)
     require(paid, "the draws cost more than guarantee.epsilon_of_the_draws in privacy.json, or that more than epsilon")
 
 
@@ -115,7 +113,7 @@ def share_of_marginals(draw: Content, sigmas: list[float]) -> tuple[float, float
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
     """Delta of mu-GDP: Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu) (Balle and Wang 2018, theorem 8)."""
-    return _sparse(mu, epsilon, 0.0, 0.0) if mu else 0.0
+    return _gaussian_curve(mu, epsilon) if mu else 0.0
 
 
 def concentrated_delta(rho: float, epsilon: float) -> float:
@@ -167,37 +165,8 @@ def mixed_total_delta(draws: list[Content], epsilon: float) -> float:
     for one in chosen:
         masses = _convolved(masses, _selection_masses(math.ceil(one / step * (1 - 1e-12)), step))
     mu, half = math.sqrt(mu2), len(masses) // 2
-    inside = math.fsum(mass * _sparse(mu, epsilon - step * (j - half), 0.0, 0.0) for j, mass in enumerate(masses))
+    inside = math.fsum(mass * _gaussian_curve(mu, epsilon - step * (j - half)) for j, mass in enumerate(masses))
     return min(1.0, min(1.0, inside * _MARGIN) + math.fsum(float(draw["delta"]) for draw in draws))
-
-
-def joint_total_delta(draws: list[Content], discovery: Content, epsilon: float) -> float:
-    """Delta of draws one of which discovers private values, by the theorem of `joint`; 1 where it says nothing of them."""
-    names = [draw["name"] for draw in draws]
-    if discovery["draw"] not in names:
-        return 1.0
-    place, adaptive, share = names.index(discovery["draw"]), discovery["adaptive"], discovery["least_share"]
-    replaced = discovery["neighbors"] == "replace-one"
-    percentiles = any(name.startswith("percentile-") for name in names[:place])
-    other = any(draw["delta"] for draw in draws if draw["name"] != discovery["draw"])
-    if other or _plain(draws) or (percentiles and not adaptive) or not (0 < share <= 1 and 0 < epsilon <= 100):
-        return 1.0
-    costs = [float(draw["mu2"]) for draw in draws]
-    before = math.fsum(costs[:place]) if adaptive else 0.0
-    others = math.fsum(costs[place + 1 :]) + (0.0 if adaptive else math.fsum(costs[:place]))
-    saved = share * (0.5 if replaced else 1.0)
-    log_all, one = math.log1p(-float(draws[place]["delta"])), costs[place]
-
-    def remaining(left: float) -> float:
-        """V(left): the worst over the share x of what a unit has of its own."""
-        worst = 0.0
-        for least, most in [(0.0, 0.0), *((block / _BLOCKS, (block + 1) / _BLOCKS) for block in range(_BLOCKS))]:
-            mu, hidden = math.sqrt(max(one + others - least * saved * one, 1e-12 * (one + others))), most * log_all
-            sides = [(hidden, log_all)] if replaced else [(hidden, 0.0), (0.0, hidden)]
-            worst = max(worst, *(_sparse(mu, left, log_p, log_q) for log_p, log_q in sides))
-        return worst
-
-    return min(1.0, (_after(before, epsilon, remaining) if before else remaining(epsilon)) * _MARGIN)
 
 
 def _plain(draws: list[Content]) -> bool:
@@ -205,27 +174,11 @@ def _plain(draws: list[Content]) -> bool:
     return any(draw["plain_epsilon"] or draw["plain_delta"] for draw in draws)
 
 
-def _after(before: float, epsilon: float, remaining: Any) -> float:
-    """E[V(epsilon - L)] over the loss L of what was drawn before, by chords from above."""
-    mu = math.sqrt(before)
-    scores = [-_TAIL + 2 * _TAIL * i / _LOSSES for i in range(_LOSSES + 1)]
-    losses = [mu * mu / 2 + mu * score for score in scores]
-    values = [min(1.0, remaining(epsilon - loss)) for loss in losses]
-    cells = []
-    for i in range(_LOSSES):
-        under_p, under_q = _mass(scores[i], scores[i + 1]), _mass(scores[i] + mu, scores[i + 1] + mu)
-        mean = math.exp(losses[i]) * under_q - under_p
-        along = min(max(mean / math.expm1(-mu * (scores[i + 1] - scores[i])), 0.0), under_p)
-        cells.append(values[i] * under_p + (values[i + 1] - values[i]) * along)
-    return float(math.fsum(cells) + _phi(-_TAIL) * (1 + values[0]))
-
-
-def _sparse(mu: float, epsilon: float, log_p: float, log_q: float) -> float:
-    """1 - p + p H(epsilon + ln q - ln p), H of mu-GDP, from the logarithms of p and q."""
-    shifted = epsilon + (log_q - log_p)
-    ours = _log_phi(mu / 2 - shifted / mu)
-    theirs = shifted + _log_phi(-mu / 2 - shifted / mu)
-    return -math.expm1(log_p) - math.exp(log_p + ours) * math.expm1(min(0.0, theirs - ours))
+def _gaussian_curve(mu: float, epsilon: float) -> float:
+    """Delta of mu-GDP at `epsilon`, of either sign."""
+    ours = _log_phi(mu / 2 - epsilon / mu)
+    theirs = epsilon + _log_phi(-mu / 2 - epsilon / mu)
+    return -math.exp(ours) * math.expm1(min(0.0, theirs - ours))
 
 
 def _selection_masses(steps: int, step: float) -> list[float]:
@@ -242,11 +195,6 @@ def _convolved(one: list[float], other: list[float]) -> list[float]:
         for j, value in enumerate(one, i):
             found[j] += mass * value
     return found
-
-
-def _mass(low: float, high: float) -> float:
-    """Standard normal mass between two points, from the nearer tail."""
-    return _phi(-low) - _phi(-high) if low > 0 else _phi(high) - _phi(low)
 
 
 def _phi(x: float) -> float:

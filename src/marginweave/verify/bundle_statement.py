@@ -28,7 +28,7 @@ _UNKNOWN = {
     "released values": ("domain", "bounds", "bins", "measured_together", "marginals.attributes", "marginals.cells"),
     "follows from released values": (
         *("not_measured", "confidence"),
-        *("noise.threshold", "noise.raised_from", "noise.candidates", "noise.stopped"),
+        *("noise.threshold", "noise.raised_from", "noise.candidates"),
     ),
     "words": ("preparation", "assumptions", "not_covered", "composition"),
     "the steward's word": ("invariants",),
@@ -93,12 +93,10 @@ def _check_guarantee(statement: Content, body: Content, draws: list[Content]) ->
     said, total = statement["guarantee"], totals(draws)
     plain = bool(total["plain_epsilon"] or total["plain_delta"])
     mu = None if plain else math.sqrt(total["mu2"])
-    fabricated = [draw["terms"]["fabrication"] for draw in draws if "fabrication" in draw["terms"]]
     booked = {
         **{name: float(body[name]) for name in ("epsilon", "delta")},
-        **{name: body[name] for name in ("neighbors", "accountant", "delta_threshold")},
+        **{name: body[name] for name in ("neighbors", "delta_threshold")},
         "epsilon_of_the_draws": body["spent_epsilon"],
-        "fabrication": (fabricated or [None])[0] or "possible",
         "mu": mu,
         "rho": None if plain else float(total["rho"]),
     }
@@ -198,12 +196,8 @@ def _stated_noise(  # noqa: PLR0911 - one case a kind of draw
 
 
 def _check_thresholds(level: Content, terms: Content, records: int) -> None:
-    """That delta pays for thresholds that follow from a percentile, and the one of private values is the least such."""
+    """That the threshold of private values is the least that its delta pays for."""
     sigma, bound, delta = level["deviation"], level["contribution_bound"], float(terms["threshold_delta"])
-    fits = terms["fabrication"] != "none" or exposure(level["threshold"], sigma, bound, records) <= delta * (1 + SLACK)
-    require(fits, f"noise.{level['length']}.threshold in privacy.json lets pass more than its delta")
-    if "private_values" not in terms:
-        return
     threshold, values_each = level["private_threshold"], min(bound, terms["private_values"])
     at, below = (exposure(least, sigma, values_each, records) for least in (threshold, threshold - 1))
     fits = at <= delta * (1 + SLACK) and (below > delta * (1 - SLACK) or threshold == level["threshold"])

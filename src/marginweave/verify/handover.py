@@ -38,7 +38,7 @@ from marginweave.runs.request import ledger_file_of, ledger_of
 from marginweave.verify import bundle, bundle_accounting, bundle_statement
 from marginweave.verify.account import check_account_file
 
-_PLANNED = ("epsilon", "delta", "unit", "neighbors", "accountant", "delta_threshold", "spent_epsilon")
+_PLANNED = ("epsilon", "delta", "unit", "neighbors", "delta_threshold", "spent_epsilon")
 _FUTURE = "from __future__ import annotations\n"
 _OWN_IMPORTS = re.compile(r"^from marginweave\.\S+ import (?:\([^)]*\)|[^\n]*)\n", re.MULTILINE)
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the same bundle is the same bytes

@@ -102,25 +102,13 @@ FAULTS = (
         killed_by=("tests/laws/test_rules_between_columns.py::test_a_record_is_dropped_by_itself",),
     ),
     Fault(
-        name="parts and whole stay as they were drawn inside their bins",
-        file="src/marginweave/records/order.py",
-        text="np.where(moved > 0, known[name] / scale, values[name])",
-        instead="values[name]",
-        killed_by=("tests/laws/test_at_most.py::test_values_inside_bins_add_up_too",),
-    ),
-    Fault(
-        name="a missing part makes at_most not apply",
-        file="src/marginweave/configuration/attributes.py",
-        text="absent = [(None, Fraction())] if self.attributes[place].lacks_values else []",
-        instead="absent = []",
-        killed_by=("tests/laws/test_at_most.py::test_exactly_what_cannot_add_up_is_excluded",),
-    ),
-    Fault(
         name="values that a rule tells apart are one kind",
         file="src/marginweave/domain/zeros.py",
         text="numbers[tuple(lists)] for lists in inside",
         instead="numbers[tuple(lists[:1])] for lists in inside",
-        killed_by=("tests/laws/test_at_most.py::test_exactly_what_cannot_add_up_is_excluded",),
+        killed_by=(
+            "tests/laws/test_rules_between_columns.py::test_values_that_only_some_rules_tell_apart_are_told_apart",
+        ),
     ),
     Fault(
         name="the limit of ways in which rules tie columns is found after the charge",

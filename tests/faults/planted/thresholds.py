@@ -63,7 +63,7 @@ FAULTS = (
     Fault(
         name="cells in which nobody is get no noise",
         file="src/marginweave/counts/level.py",
-        text="if not (private or mechanism.occurring_only):",
+        text="if not private:",
         instead="if False:",
         killed_by=(_EMPTY_VALUES, _EMPTY_PAIRS),
     ),

@@ -104,8 +104,6 @@ def test_what_auto_stands_for_is_in_the_digest_as_if_it_had_been_written() -> No
         ({"privacy__epsilon": 0.1, "aggregate__sigma": "auto"}, "short"),
         ({"privacy__epsilon": 0.1, "aggregate__reporting_length": 2}, "short"),
         ({"privacy__epsilon": 0.1, "aggregate__sigma": "long"}, "long"),
-        ({"privacy__epsilon": 0.1, "privacy__accountant": "sds"}, "long"),
-        ({"aggregate__split": "sds"}, "long"),
         ({"privacy__epsilon": 1.0, **columns(17, 2)}, "balanced"),  # sqrt(17 * 16 / 2) < 16 < 40
         ({"privacy__epsilon": 0.5, **columns(17, 2)}, "short"),
         ({"privacy__epsilon": 0.25, **columns(17, 2)}, "singles"),
@@ -155,7 +153,6 @@ COUNTED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         },
     ),
     ("records made of k-tuples", {"privacy__epsilon": 0.06, "synthesize__method": "aggregate-seeded"}, TUPLES),
-    ("SDS's accounting", {"privacy__epsilon": 0.06, "privacy__accountant": "sds"}, TUPLES),
     (
         "a unit of several rows",
         {"privacy__epsilon": 0.16, "privacy__unit": {"column": "id", "max_records": 2}},

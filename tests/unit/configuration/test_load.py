@@ -46,9 +46,14 @@ REFUSED = [
     ({"aggregate__sigma": [1, 1]}, "aggregate.sigma has 2 proportions; it must have one a length (3)"),
     ({"aggregate__count_share": 0}, "aggregate.count_share (0) must be positive"),
     ({"aggregate__percentile": 100}, "aggregate.percentile (100) must lie in [1, 100), or be none"),
-    ({"aggregate__thresholds": "some"}, "aggregate.thresholds (some) must be one of uncontrolled"),
+    ({"aggregate__thresholds": "some"}, "aggregate.thresholds (some) must be {fixed: …} or {adaptive: …}"),
+    ({"aggregate__thresholds": "minimize"}, "aggregate.thresholds (minimize) is gone: write thresholds: {adaptive:"),
+    ({"aggregate__fabrication": "none"}, "aggregate.fabrication is gone: leave it out;"),
+    ({"aggregate__on_overflow": "stop"}, "aggregate.on_overflow is gone: leave it out;"),
     ({"aggregate__thresholds": {"fixed": {"4": 3}}}, "aggregate.thresholds names length 4; the reporting length is 3"),
-    ({"aggregate__split": "shares", "privacy__accountant": "sds"}, "aggregate.split (shares) must be sds"),
+    ({"aggregate__split": "shares"}, "aggregate.split is gone: leave it out;"),
+    ({"structure": {"at_most": []}}, "structure.at_most is gone: forbid the combinations of bins"),
+    ({"privacy__accountant": "gdp"}, "privacy.accountant is gone: leave it out;"),
     ({"columns": {}}, "columns must not be empty"),
     ({"columns__age__bins": [0, 30, 18, 100]}, "columns.age has bins out of order: 30 is before 18"),
     ({"columns__age__bins": [0, 18, 99]}, "columns.age has bins that do not begin and end at its bounds"),
@@ -155,9 +160,9 @@ def test_a_broken_rule_is_named(changes: dict, message: str) -> None:
 
 def test_defaults_are_those_of_the_design() -> None:
     plain = configuration()
-    assert (plain.reporting_length, plain.percentile, plain.split) == (3, 99.0, "shares")
+    assert (plain.reporting_length, plain.percentile) == (3, 99.0)
     assert (plain.tuples.proportions(3), plain.synthesize.method) == ((1, 1, 1), "mixture")
-    assert (plain.privacy.neighbors, plain.privacy.accountant) == ("add-remove", "gdp")
+    assert plain.privacy.neighbors == "add-remove"
 
 
 def test_the_percentile_is_dropped_where_no_column_can_be_missing() -> None:

@@ -91,7 +91,6 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ),
     ({"aggregate__method": "views"}, r"must have method auto, k-tuples or marginals$"),
     ({"synthesize__method": "magic"}, r"must have method auto, aggregate-seeded, gum or mixture$"),
-    ({**MARGINALS, "privacy__accountant": "sds"}, r"^privacy\.accountant \(sds\) must be gdp or zcdp"),
     (
         {**MARGINALS, "columns__sex": {**SET, "values": None, "domain": "private"}},
         r"'sex', a set with a private domain",

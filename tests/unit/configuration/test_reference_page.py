@@ -41,7 +41,7 @@ from marginweave.configuration.release import Configuration
 from marginweave.configuration.rules.computed import DeterminedColumn, DifferenceColumn, SumColumn
 from marginweave.configuration.rules.conditions import Condition
 from marginweave.configuration.rules.levels import LevelColumn
-from marginweave.configuration.rules.structure import AppliesRule, AtMostRule, GroupedColumns, OrderedColumns, Structure
+from marginweave.configuration.rules.structure import AppliesRule, GroupedColumns, OrderedColumns, Structure
 from marginweave.configuration.synthesis import GumSynthesis, MixtureSynthesis, SynthesisSettings
 from marginweave.configuration.yaml_source import parse_yaml
 from tests.support.configurations import raw
@@ -79,7 +79,6 @@ PLACES: list[tuple[str, type[BaseModel]]] = [
     ("structure.sum.", SumColumn),
     ("structure.applies.", AppliesRule),
     ("structure.ordered.", OrderedColumns),
-    ("structure.at_most.", AtMostRule),
     ("condition.", Condition),
     ("known.", KnownTable),
     ("known.table.", TotalsFile),
@@ -127,7 +126,7 @@ def test_a_default_is_the_one_that_is_told(path: str, told: str) -> None:
         assert default is None
     elif told.startswith("`"):
         value = parse_yaml(f"x: {told.strip('`')}")["x"] if told != "`;`" else ";"
-        derived = {"aggregate.split", "number.outer", "number.draw", "date.draw", "resize.formula"}
+        derived = {"number.outer", "number.draw", "date.draw", "resize.formula"}
         as_text = {"null": "null"}.get(told.strip("`"), value)
         assert default in (value, as_text, tuple(value) if isinstance(value, list) else value) or path in derived
         assert path not in derived or default is None

@@ -42,7 +42,6 @@ def test_the_method_and_what_auto_would_be_are_said() -> None:
 @pytest.mark.parametrize(
     ("changes", "counted"),
     [
-        ({"privacy__accountant": "sds"}, "k-tuples"),
         ({"columns": {"sex": {"type": "category", "values": ["f", "m"]}}}, "single columns"),
     ],
 )

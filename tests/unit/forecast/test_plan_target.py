@@ -183,7 +183,6 @@ def test_what_is_easy_is_reached_at_the_smallest_that_was_measured() -> None:
         ({"aggregate": {"method": "k-tuples"}}, "triples TVD .1", "left to auto"),
         ({"aggregate": {"method": "k-tuples"}}, "groups of 100 within 20", "marginals are counted"),
         ({"synthesize": {"method": "gum"}}, "pairs within 5 %", "left to auto"),
-        ({"privacy__accountant": "zcdp"}, "pairs within 5 %", "left to auto"),
     ],
 )
 def test_what_has_no_forecast_is_refused_with_why(changes: dict[str, Any], target: str, why: str) -> None:

@@ -47,7 +47,6 @@ def ask(people: Ledger, reserve) -> Ask:
             epsilon=float(epsilon) * draws,
             delta=float(Decimal(delta) * draws),
             neighbors="add-remove",
-            accountant="gdp",
             delta_threshold=0.0,
             spent_epsilon=float(epsilon) * draws,
             draws=tuple(

@@ -11,14 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.accounting.accountants import accountant, gdp_epsilon, gdp_mu, sds_rho
+from marginweave.accounting.accountants import gdp_epsilon, gdp_mu
 from marginweave.accounting.composition import account_epsilon
-from marginweave.base.budget import AccountantName, BasicAmount
+from marginweave.base.budget import BasicAmount
 from marginweave.base.errors import InputError
 from marginweave.mechanisms.exponential import selection_mu
 from marginweave.mechanisms.noise_table import MAX_SIGMA
 from marginweave.planning.prices import check_uncharged, uncharged_delta
 from marginweave.planning.split import level_multipliers, plan_budget
+from tests.oracles.sds import printed_noise, sds_rho
 from tests.support.budget_plans import configuration
 
 # R, epsilon, delta, Qp, Np, p, rho, eps_Q, sigma, with the square
@@ -36,35 +37,17 @@ PRINTED = [
 
 
 @pytest.mark.parametrize(("length", "epsilon", "delta", "qp", "np_", "p", "rho", "eps_q", "sigma"), PRINTED)
-@pytest.mark.parametrize("private", [False, True])
-def test_accountant_sds_prints_the_published_noise(
-    length, epsilon, delta, qp, np_, p, rho, eps_q, sigma, private
-) -> None:
+def test_the_oracle_has_the_published_noise(length, epsilon, delta, qp, np_, p, rho, eps_q, sigma) -> None:
     """Every sigma_k and the undivided percentile epsilon of the published vectors, to 1e-8."""
     # the vector without a protected count leaves the whole epsilon to the mechanism
     share = 0.005 if np_ is None else np_
     asked = epsilon / (1 - share) if np_ is None else epsilon
-    plan = plan_budget(
-        configuration(
-            epsilon=asked,
-            delta=delta,
-            accountant="sds",
-            private=private,
-            reporting_length=length,
-            sigma=p,
-            percentile=99,
-            percentile_share=qp,
-            count_share=share,
-        )
-    )
+    printed = printed_noise(asked, delta, qp, share, p)
     assert sds_rho(asked * (1 - share), delta) == pytest.approx(rho, rel=1e-8)
-    for k in range(1, length + 1):
-        assert plan.by_name[f"percentile-{k}"].parameter == pytest.approx(eps_q, rel=1e-8)
-        assert plan.by_name[f"level-{k}"].parameter == pytest.approx(sigma[k - 1], rel=1e-8)
+    assert printed.percentile == pytest.approx(eps_q, rel=1e-8)
+    assert printed.levels == pytest.approx(sigma, rel=1e-8)
     spent = length * eps_q**2 / 2 + sum(1 / (2 * s**2) for s in sigma)
     assert spent == pytest.approx(rho, rel=1e-8)
-    assert plan.by_name["count"].parameter == pytest.approx(math.sqrt(2) / (share * asked))
-    assert plan.delta_threshold == delta / 2
 
 
 def test_draws_stand_in_the_order_they_are_made() -> None:
@@ -75,17 +58,14 @@ def test_draws_stand_in_the_order_they_are_made() -> None:
     assert names == ["count", "level-1", "level-2"]
 
 
-@pytest.mark.parametrize("accountant_name", ["gdp", "zcdp"])
 @pytest.mark.parametrize("private", [False, True])
-def test_shares_are_shares_of_the_accountants_budget(accountant_name: AccountantName, private: bool) -> None:
-    """Count, percentiles and levels cost 2, 10 and 88 % of the budget, under gdp a little more than mu^2 alone would allow."""
-    plan = plan_budget(configuration(accountant=accountant_name, private=private, delta=1e-6))
-    pricing = accountant(accountant_name)
-    budget = pricing.budget(1.0, 1e-6 - plan.delta_threshold)
-    if accountant_name == "gdp":  # selections are composed by their exact curves: `mixed`
-        assert 1.01 * budget < float(plan.cost.mu2) < 1.03 * budget
-        budget = float(plan.cost.mu2)
-    selections = sum(pricing.selection_cost(d.parameter) for d in plan.draws if d.mechanism == "exponential")
+def test_shares_are_shares_of_the_budget(private: bool) -> None:
+    """Count, percentiles and levels cost 2, 10 and 88 % of the budget, which is a little more than mu^2 alone would allow."""
+    plan = plan_budget(configuration(private=private, delta=1e-6))
+    budget = float(plan.cost.mu2)
+    # selections are composed by their exact curves
+    assert 1.01 < budget / gdp_mu(1.0, 1e-6 - plan.delta_threshold) ** 2 < 1.03
+    selections = sum(selection_mu(d.parameter) ** 2 for d in plan.draws if d.mechanism == "exponential")
     levels = sum(1 / d.parameter**2 for d in plan.draws if d.name.startswith("level"))
     assert 1 / plan.by_name["count"].parameter ** 2 / budget == pytest.approx(0.02, rel=1e-8)
     assert selections / budget == pytest.approx(0.10, rel=1e-8)
@@ -103,12 +83,11 @@ def test_every_draw_is_priced_in_both_currencies() -> None:
         assert rho * (1 - 1e-15) <= float(draw.cost.rho) <= rho * (1 + 1e-14)
 
 
-@pytest.mark.parametrize(("split", "share"), [("shares", 0.1), ("sds", 0.5)])
-def test_only_private_domains_pay_for_a_threshold(split: str, share: float) -> None:
+def test_only_private_domains_pay_for_a_threshold() -> None:
     """delta_threshold is 0 where every domain is public, and otherwise stands in the cost of level-1 alone."""
-    assert plan_budget(configuration(split=split)).delta_threshold == 0
-    plan = plan_budget(configuration(split=split, private=True))
-    assert plan.delta_threshold == pytest.approx(share * plan.delta)
+    assert plan_budget(configuration()).delta_threshold == 0
+    plan = plan_budget(configuration(private=True))
+    assert plan.delta_threshold == pytest.approx(0.1 * plan.delta)
     assert [d.name for d in plan.draws if d.cost.delta] == ["level-1"]
     assert plan.cost.delta >= Decimal(plan.delta_threshold)
 
@@ -116,8 +95,6 @@ def test_only_private_domains_pay_for_a_threshold(split: str, share: float) -> N
 @given(
     epsilon=st.floats(math.log(1e-3), math.log(100)).map(math.exp),
     delta=st.floats(math.log(1e-15), math.log(0.5)).map(math.exp),
-    name=st.sampled_from(["gdp", "zcdp", "sds"]),
-    split=st.sampled_from([None, "sds"]),
     private=st.booleans(),
     missing=st.booleans(),
     sigma=st.one_of(
@@ -130,14 +107,12 @@ def test_only_private_domains_pay_for_a_threshold(split: str, share: float) -> N
 )
 @settings(max_examples=40, deadline=None)
 def test_no_configuration_spends_more_than_it_states(
-    epsilon, delta, name, split, private, missing, sigma, percentile_share, count_share, neighbors
+    epsilon, delta, private, missing, sigma, percentile_share, count_share, neighbors
 ) -> None:
     """A plan costs at most its epsilon at its delta, alone in an account of that size; otherwise it is refused."""
     asked = configuration(
         epsilon=epsilon,
         delta=delta,
-        accountant=name,
-        split=split,
         private=private,
         missing=missing,
         sigma=sigma,
@@ -157,14 +132,12 @@ def test_no_configuration_spends_more_than_it_states(
     assert Decimal(total) <= cap.epsilon or total == float(cap.epsilon)
 
 
-@pytest.mark.parametrize("name", ["gdp", "zcdp"])
-def test_gdp_and_zcdp_spend_nearly_all_that_is_asked(name: str) -> None:
-    """The plan is not below the epsilon of its own accountant by more than the rounding margin."""
-    plan = plan_budget(configuration(accountant=name, missing=False))
+def test_nearly_all_that_is_asked_is_spent() -> None:
+    """The plan is not below its epsilon by more than the rounding margin."""
+    plan = plan_budget(configuration(missing=False))
     alone = gdp_epsilon(math.sqrt(float(plan.cost.mu2)), plan.delta)
     assert plan.spent_epsilon == pytest.approx(alone, rel=1e-9)
-    if name == "gdp":
-        assert plan.spent_epsilon == pytest.approx(1.0, rel=1e-8)
+    assert plan.spent_epsilon == pytest.approx(1.0, rel=1e-8)
 
 
 def test_sigma_sum_must_run_to_the_last_length() -> None:
@@ -177,21 +150,10 @@ def test_sigma_sum_must_run_to_the_last_length() -> None:
     assert sum(s**-2 for s in to_k) > 2 * budget
 
 
-def test_percentile_epsilon_is_undivided() -> None:
-    """epsilon_Q is the same for every k; dividing by k would leave part of the percentile's rho unused."""
-    plan = plan_budget(configuration(accountant="sds", percentile_share=0.01, count_share=0.005))
-    each = [plan.by_name[f"percentile-{k}"].parameter for k in (1, 2, 3)]
-    assert each[0] == each[1] == each[2]
-    rho_share = 0.01 * sds_rho(0.995, 1e-6)
-    assert sum(e**2 / 2 for e in each) == pytest.approx(rho_share)
-    assert sum((e / k) ** 2 / 2 for k, e in enumerate(each, 1)) < 0.5 * rho_share
-
-
 @pytest.mark.parametrize(
     ("settings_", "message"),
     [
         ({"count_share": 0.6, "percentile_share": 0.5}, "together below 1"),
-        ({"count_share": 0.99, "percentile_share": 0.5, "split": "sds", "epsilon": 30.0}, "must leave something"),
         ({"sigma": [1e-300, 1.0, 1e300]}, "must be at most 131072"),
         ({"epsilon": 1e-4}, r"privacy.epsilon \(0.0001\) must be at least 0.001"),
         ({"epsilon": 1e300}, "at most 1e.06"),

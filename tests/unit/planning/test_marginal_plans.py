@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marginweave.accounting.accountants import accountant as accountant_of
 from marginweave.accounting.composition import composed_epsilon
 from marginweave.accounting.selection_composition import release_epsilon
-from marginweave.base.budget import AccountantName, Stability
+from marginweave.base.budget import Stability
 from marginweave.base.errors import InputError
 from marginweave.counts.marginals import all_cliques, split_noise
 from marginweave.counts.noise import planned_sigmas, public_sizes
@@ -43,13 +42,10 @@ SHARES: dict[str, tuple[dict[str, Any], dict[str, float]]] = {
 }
 
 
-@pytest.mark.parametrize("accountant", ["gdp", "zcdp"])
 @pytest.mark.parametrize(("changes", "shares"), SHARES.values(), ids=SHARES.keys())
-def test_the_draws_have_their_shares_and_spend_the_whole(
-    changes: dict[str, Any], shares: dict[str, float], accountant: str
-) -> None:
+def test_the_draws_have_their_shares_and_spend_the_whole(changes: dict[str, Any], shares: dict[str, float]) -> None:
     """1 / multiplier^2 is as the shares are, delta_threshold is on `values` alone; the ledger believes the plan."""
-    config = configuration(aggregate__method="marginals", privacy__accountant=accountant, **changes)
+    config = configuration(aggregate__method="marginals", **changes)
     plan = plan_budget(config)
     assert [draw.name for draw in plan.draws] == list(shares)
     squares = [draw.parameter**-2 for draw in plan.draws]
@@ -59,19 +55,15 @@ def test_the_draws_have_their_shares_and_spend_the_whole(
     assert deltas == (pytest.approx({"values": 1e-7}) if "values" in shares else {})
     spent, _ = composed_epsilon(plan.cost, Decimal("1e-6"))
     assert spent == plan.spent_epsilon
-    assert 0.8 < spent <= 1.0
-    if accountant == "gdp":
-        assert spent > 1 - 1e-6
+    assert 1 - 1e-6 < spent <= 1.0
     check_plan(plan)
 
 
-@pytest.mark.parametrize("accountant", ["gdp", "zcdp", "joint"])
 @pytest.mark.parametrize("private", [False, True])
-def test_rounds_have_equal_shares_and_spend_the_whole(accountant: AccountantName, private: bool) -> None:
+def test_rounds_have_equal_shares_and_spend_the_whole(private: bool) -> None:
     """A choice for each of a batch, and a share, round by round, at fixed prices; by the exact curves all of epsilon."""
     config = configuration(
         aggregate={"method": "marginals", "cliques": {"adaptive": 3, "rounds": 5, "batch": 2}},
-        privacy__accountant=accountant,
         **({"columns__sex": PRIVATE} if private else {}),
     )
     plan = plan_budget(config)
@@ -80,41 +72,30 @@ def test_rounds_have_equal_shares_and_spend_the_whole(accountant: AccountantName
     assert [draw.name for draw in plan.draws] == [*first, *(name for names in rounds for name in names)]
     assert len({(draw.parameter, draw.cost) for draw in plan.draws if draw.mechanism == "exponential"}) == 1
     assert len({(draw.parameter, draw.cost) for draw in plan.draws if draw.name.startswith("measure-")}) == 1
-    pricing = accountant_of(accountant)
-    spent = {
-        draw.name: pricing.selection_cost(draw.parameter)
-        if draw.mechanism == "exponential"
-        else pricing.gaussian_cost(draw.parameter)
-        for draw in plan.draws
-    }
+    spent = {draw.name: float(draw.cost.mu2) for draw in plan.draws}
     whole = sum(spent.values())
     assert sum(spent[name] for *names, _ in rounds for name in names) / whole == pytest.approx(0.05, rel=1e-6)
     assert sum(spent[name] for *_, name in rounds) / whole == pytest.approx(0.6 if private else 0.65, rel=1e-6)
-    assert 0.8 < plan.spent_epsilon <= 1.0
-    if accountant == "gdp":
-        assert plan.spent_epsilon > 1 - 1e-6
-        assert composed_epsilon(plan.cost, Decimal("1e-6"))[0] > 1
+    assert 1 - 1e-6 < plan.spent_epsilon <= 1.0
+    assert composed_epsilon(plan.cost, Decimal("1e-6"))[0] > 1
     check_plan(plan)
 
 
-@pytest.mark.parametrize("accountant", ["gdp", "zcdp", "joint"])
 @pytest.mark.parametrize("epsilon", [0.01, 0.3, 8.0])
 @pytest.mark.parametrize("bought", [1, 2])
-def test_rounds_with_private_bounds_spend_the_whole(accountant: str, epsilon: float, bought: int) -> None:
+def test_rounds_with_private_bounds_spend_the_whole(epsilon: float, bought: int) -> None:
     """Choices of bounds beside those of rounds, by the same exact curves: never more than epsilon, nearly all of it."""
     number = {"type": "number", "bounds": "private", "within": [0, 200], "bins": 5}
     config = configuration(
         aggregate={"method": "marginals", "cliques": {"adaptive": 2, "rounds": 4, "batch": 3}, "bounds_share": 0.2},
-        privacy={"epsilon": epsilon, "delta": 1e-6, "unit": "row", "accountant": accountant},
+        privacy={"epsilon": epsilon, "delta": 1e-6, "unit": "row"},
         **{f"columns__number{i}": number for i in range(bought)},
     )
     plan = plan_budget(config)
     assert sum(draw.mechanism == "exponential" for draw in plan.draws) == 12 + 2 * bought
     spent = min(composed_epsilon(plan.cost, Decimal("1e-6"))[0], release_epsilon(plan.draws, 1e-6, epsilon))
-    assert 0.8 * epsilon < plan.spent_epsilon <= epsilon
+    assert (1 - 1e-6) * epsilon < plan.spent_epsilon <= epsilon
     assert spent <= epsilon * (1 + 1e-9)
-    if accountant == "gdp":
-        assert plan.spent_epsilon > epsilon * (1 - 1e-6)
     check_plan(plan)
 
 

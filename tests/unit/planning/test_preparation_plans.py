@@ -96,17 +96,16 @@ def test_an_amplified_plan_is_made_for_the_functional_budget(formula: str) -> No
     neighbors=st.sampled_from(["add-remove", "replace-one"]),
     unit=st.sampled_from(["row", {"column": "id", "max_records": 7}, {"column": "id", "join": True}]),
     resize=st.sampled_from([None, {"records": 50}, {"records": 50, "proportion": 2.5}]),
-    accountant=st.sampled_from(["gdp", "zcdp"]),
 )
 @settings(max_examples=25, deadline=None)
-def test_no_preparation_spends_more_than_it_states(epsilon, delta, share, neighbors, unit, resize, accountant) -> None:
+def test_no_preparation_spends_more_than_it_states(epsilon, delta, share, neighbors, unit, resize) -> None:
     """Bounds, subjects and resize: the draws cost at most epsilon at delta; theta and copies go into the noise alone."""
     changes: dict[str, Any] = {
         "columns": {"income": {**INCOME, "impute": UNIFORM}, "sex": SEX},
         "aggregate": {"bounds_share": share, "sigma": "balanced"},  # auto would look at theta
         **({"resize": resize} if resize else {}),
     }
-    guarantee = {"epsilon": epsilon, "delta": delta, "accountant": accountant}
+    guarantee = {"epsilon": epsilon, "delta": delta}
     config = configuration(**changes, privacy={**guarantee, "unit": unit, "neighbors": neighbors})
     plan = plan_budget(config)
     cheapest = min(composed_epsilon(plan.cost, Decimal(repr(delta)))[0], release_epsilon(plan.draws, delta, epsilon))

@@ -116,7 +116,6 @@ BOTH: dict[str, Any] = {"columns": {"sex": SEX, "grade": GRADE}}
             {**BOTH, "resize": {"records": 9, "amplify": True}, "privacy__unit": {"column": "id", "max_records": 2}},
             "must be false where a subject has several records",
         ),
-        ({**BOTH, "resize": {"records": 9}, "aggregate__split": "sds"}, r"aggregate\.split \(sds\) must be shares"),
     ],
 )
 def test_resizes_that_cannot_hold_are_refused(changes: dict[str, Any], message: str) -> None:

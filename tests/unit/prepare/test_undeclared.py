@@ -63,7 +63,6 @@ def test_a_cell_without_a_value_has_a_code_of_its_own(name: str, data: st.DataOb
 ORDERED = {name: {"type": "number", "bounds": [0, 3], "bins": [0, 1, 2, 3], "decimals": 0} for name in "abc"}
 RULED: dict[str, Any] = {
     "ordered": {"columns": ORDERED, "structure": {"ordered": [{"columns": ["a", "b", "c"]}]}},
-    "at most": {"columns": ORDERED, "structure": {"at_most": [{"column": "c", "of": ["a", "b"]}]}},
     "applies": {
         "columns": {"a": SEX, "b": {"type": "category", "values": ["no", 1, 2]}, "c": SEX},
         "structure": {"applies": [{"columns": ["b"], "where": {"a": "f"}, "otherwise": "no"}]},

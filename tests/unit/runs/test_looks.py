@@ -26,7 +26,7 @@ CHANGES: dict[str, tuple[dict[str, Any], bool]] = {
     "the number of rows": ({"rows": 1237}, True),
     "whose privacy it is": ({"privacy__unit": {"column": "person", "max_records": 3}}, True),
     "a share of the budget": ({"aggregate__count_share": 0.2}, True),
-    "a threshold": ({"aggregate__thresholds": "progressive"}, True),
+    "a threshold": ({"aggregate__thresholds": {"fixed": {1: 3}}}, True),
     "how numbers are spelled": ({"source": {"file": "people.csv", "decimal": "comma"}}, True),
     "the name of the file": ({"source": {"file": "others.csv"}}, False),
     "who publishes": ({"publish": {"publisher": "us", "keep_private": True}}, False),

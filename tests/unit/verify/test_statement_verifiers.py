@@ -38,7 +38,7 @@ TUPLES = {"aggregate": {"method": "k-tuples", "reporting_length": 2}, "synthesiz
 MARGINALS = {"method": "marginals", "cliques": {"all": 2}}
 KINDS: dict[str, dict[str, Any]] = {
     "tuples": {**TUPLES, "columns__region": HIDDEN},
-    "values": {"aggregate": MARGINALS, "columns__region": HIDDEN, "privacy__accountant": "joint"},
+    "values": {"aggregate": MARGINALS, "columns__region": HIDDEN},
     "quantiles": {
         "aggregate": MARGINALS,
         "columns__age": {"type": "number", "bounds": [0, 100], "bins": {"quantiles": 4}, "decimals": 0},
@@ -264,8 +264,6 @@ CHANGES: dict[str, Callable[[dict[str, Any]], None]] = {
     "no program drew": lambda told: told["programs"].update(drew=[]),
     "another relation": lambda told: told["guarantee"].update(neighbors="replace-one"),
     "another unit": lambda told: told["guarantee"].update(unit="subject of column 'id', all rows joined"),
-    "another accountant": lambda told: told["guarantee"].update(accountant="zcdp"),
-    "no fabrication": lambda told: told["guarantee"].update(fabrication="none"),
     "another release": lambda told: told.update(release="another"),
     "another run": lambda told: told.update(run="another"),
     "another dataset": lambda told: told.update(dataset="another"),

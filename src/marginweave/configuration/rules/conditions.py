@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -126,22 +125,16 @@ def label_limits(column: ColumnBase) -> list[Limits | None]:
 
 
 def labels_too_low(
-    least: Sequence[Sequence[tuple[str | None, Fraction]]], column: ColumnBase
+    least: Sequence[tuple[str | None, Fraction]], column: ColumnBase
 ) -> Iterator[tuple[tuple[str | None, ...], ...]]:
-    """For labels with their least values, one of each list, those of a column that hold nothing so large as the sum.
-
-    Last labels with the same ones below stand together.
-    """
-    *first, last = least
+    """For labels with their least values those of a column that hold nothing so large; those with the same ones together."""
     ends = zip(column.labels, label_limits(column), strict=True)
     tops = sorted((limits[1], place, label) for place, (label, limits) in enumerate(ends) if limits)
-    for chosen in itertools.product(*first):
-        before = sum((low for _, low in chosen), Fraction())
-        together: defaultdict[int, list[str | None]] = defaultdict(list)
-        for label, low in last:
-            together[bisect_left(tops, (before + low,))].append(label)
-        for number, labels in together.items():
-            yield (*((label,) for label, _ in chosen), tuple(labels), tuple(label for *_, label in tops[:number]))
+    together: defaultdict[int, list[str | None]] = defaultdict(list)
+    for label, low in least:
+        together[bisect_left(tops, (low,))].append(label)
+    for number, labels in together.items():
+        yield tuple(labels), tuple(label for *_, label in tops[:number])
 
 
 def span_of(column: ColumnBase) -> Limits:

@@ -77,21 +77,6 @@ class OrderedColumns(FrozenModel):
     ties: bool = True
 
 
-class AtMostRule(FrozenModel):
-    """Numbers `of` a record that add up to no more than its `column`; a missing one counts as 0.
-
-    Where `column` is missing, they are not bounded.
-    """
-
-    column: str
-    of: Annotated[Texts, Field(min_length=2)]
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """All of them, the parts first."""
-        return (*self.of, self.column)
-
-
 # Left out where there is nothing, so that digests stay as they were.
 _NOT_EMPTY = AfterValidator(lambda rules: rules or None)
 USUAL_REPAIR = "not-applicable"
@@ -105,7 +90,7 @@ class Structure(FrozenModel):
     """Public knowledge of columns together.
 
     `forbidden` lists combinations that cannot be, as {column: value, …}; a list of values stands for each of them, and so
-    does a condition. They are never candidates and never synthesized; nor is what breaks `applies`, `ordered` or `at_most`.
+    does a condition. They are never candidates and never synthesized; nor is what breaks `applies` or `ordered`.
     What `determined`, `difference` and `sum` compute is not counted; what `levels` compute is, in marginals. `repair` says
     what a record of the source becomes that breaks a rule (`Repair`).
     """
@@ -115,7 +100,6 @@ class Structure(FrozenModel):
     forbidden: tuple[Annotated[dict[str, Allowed], BeforeValidator(_combination)], ...] = ()
     applies: Annotated[tuple[AppliesRule, ...] | None, _NOT_EMPTY] = None
     ordered: Annotated[tuple[OrderedColumns, ...] | None, _NOT_EMPTY] = None
-    at_most: Annotated[tuple[AtMostRule, ...] | None, _NOT_EMPTY] = None
     repair: Annotated[
         Literal["not-applicable", "inside", "drop"] | None,
         AfterValidator(lambda how: None if how == USUAL_REPAIR else how),
@@ -140,7 +124,7 @@ class Structure(FrozenModel):
     @property
     def can_be_broken(self) -> bool:
         """Whether there are rules that a row of the source can break; what is computed follows from its columns."""
-        return bool(self.forbidden or self.applies or self.ordered or self.at_most)
+        return bool(self.forbidden or self.applies or self.ordered)
 
     def group_of(self, column: str) -> GroupedColumns | None:
         """The group that a column belongs to."""
@@ -178,7 +162,6 @@ def check_structure(structure: Structure, columns: Mapping[str, Column]) -> None
     ruled = [("forbidden", name) for combination in structure.forbidden for name in combination]
     ruled += [("applies", name) for rule in structure.applies or () for name in (*rule.where, *rule.columns)]
     ruled += [("ordered", name) for order in structure.ordered or () for name in order.columns]
-    ruled += [("at_most", name) for rule in structure.at_most or () for name in rule.columns]
     computed = _once((rule.computed for rule in structure.computed), "determined, difference, sum and levels")
     _once((rule.column for rule in structure.difference or ()), "difference")
     grouped = _once((name for group in structure.grouped for name in group.columns), "grouped")
@@ -202,7 +185,6 @@ def check_structure(structure: Structure, columns: Mapping[str, Column]) -> None
     for low, high in structure.orders:
         if low == high:
             raise ValueError(f"structure.ordered has {low!r} before itself, through others")
-    _check_at_most(structure, columns)
 
 
 def _check_ruled(key: str, name: str, columns: Mapping[str, Column], elsewhere: Set[str]) -> None:
@@ -224,27 +206,6 @@ def _check_order(order: OrderedColumns, columns: Mapping[str, Column]) -> None:
         raise ValueError(
             f"structure.ordered has {', '.join(order.columns)}, which must be numbers of as many decimals, or dates of one type"
         )
-
-
-def _check_at_most(structure: Structure, columns: Mapping[str, Column]) -> None:
-    """Values inside of bins must be free to move: a part down, a total up."""
-    rules = structure.at_most or ()
-    whole, ordered = {rule.column for rule in rules}, {name for pair in structure.orders for name in pair}
-    for rule in rules:
-        _once(rule.columns, "at_most")
-        decimals = {getattr(columns[name], "decimals", None) for name in rule.columns}
-        codes = any(getattr(columns[name], "codes", None) for name in rule.columns)
-        if len(decimals) > 1 or None in decimals or codes:
-            raise ValueError(
-                f"structure.at_most has {', '.join(rule.columns)}, which must be numbers, without codes, that declare as many "
-                "decimals"
-            )
-        for name in rule.columns:
-            if name in ordered or (name in rule.of and name in whole):
-                raise ValueError(
-                    f"structure.at_most has {name!r}, which must not be in structure.ordered, nor a part in one entry and the "
-                    "column of another"
-                )
 
 
 def _once(names: Iterable[str], key: str) -> tuple[str, ...]:

@@ -1,8 +1,9 @@
 """The threshold's and the noise's part of delta, treated together: what a release with private domains really costs.
 
-Adding `delta_threshold` to the delta of the noise counts a person twice. Whoever has values that nobody else has spends
-part of a bounded contribution on them, and what is spent there moves no other count: less loss in the noise where there is
-more in the threshold. Here is the theorem that says how much less; `docs/accounting.md` has it in prose.
+Adding `delta_threshold` to the delta of the noise counts a person twice. Whoever has values that nobody else has spends part of
+a bounded contribution on them, and what is spent there moves no other count: less loss in the noise where there is more in the
+threshold. Here is the theorem that says how much less; releases charge the sum, and `tests/laws/test_joint.py` holds it against
+the theorem.
 
 Setting. One draw (`level-1`, or `values`) adds Gaussian noise of mu_1^2 to the counts of all cells, but publishes a private
 value only if it occurs and reaches T, where -ln P(none of values with counts c_i is published) <= s l for s = sum c_i, with
@@ -44,27 +45,19 @@ numbers, all of it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import log_ndtr, ndtr
 
-from marginweave.accounting.accountants import bisected, gdp_epsilon
-from marginweave.accounting.composition import PricedDraw
 from marginweave.base.arrays import Floats
 from marginweave.base.budget import Neighbors
-from marginweave.base.errors import InputError
-from marginweave.measurements.plan import Discovery
 from marginweave.mechanisms import normal
 
 # The loss so far in steps of its standard deviation, and where its tails are cut: Phi(-14) is 8e-45.
 _STEPS = 320
 _TAIL = 14.0
 _BLOCKS = 128
-_HALVINGS = 24
-# What exponentials of losses hold for.
-MAX_JOINT_EPSILON = 100.0
 # Rounding of the two tails, and of sums of chords.
 _MARGIN = 1 + 1e-8
 
@@ -85,46 +78,12 @@ class JointLoss:
     neighbors: Neighbors
 
 
-def joint_loss(draws: Sequence[PricedDraw], discovery: Discovery) -> JointLoss:
-    """The loss of planned draws, in the order in which they are drawn.
-
-    `least_share` is believed: what a row of the ledger says of draws does not tell columns and caps, from which it follows.
-
-    Raises:
-        InputError: the draw of `discovery` is none of them, another one has a delta as well, of which the theorem knows
-            nothing, or a percentile comes before that is not declared as `adaptive`.
-    """
-    names = [draw.name for draw in draws]
-    if discovery.draw not in names:
-        raise InputError(f"discovery ({discovery.draw}) must be one of the draws")
-    place = names.index(discovery.draw)
-    others = [draw.name for draw in draws if draw.cost.delta and draw.name != discovery.draw]
-    if others:
-        raise InputError(f"discovery ({discovery.draw}) must be the only draw with a delta; {others[0]} has one")
-    # a percentile chooses how many combinations of a row are counted: no other choice is about a length
-    percentiles = [draw for draw in draws[:place] if draw.mechanism == "exponential" and draw.length > 0]
-    if percentiles and not discovery.adaptive:
-        raise InputError(f"discovery ({discovery.draw}) must be adaptive: a percentile is drawn before it")
-    costs = [float(draw.cost.mu2) for draw in draws]
-    earlier, later = math.fsum(costs[:place]), math.fsum(costs[place + 1 :])
-    return JointLoss(
-        before=earlier if discovery.adaptive else 0.0,
-        discovery=costs[place],
-        others=later if discovery.adaptive else earlier + later,
-        delta_threshold=float(draws[place].cost.delta),
-        saved=discovery.least_share * (0.5 if discovery.neighbors == "replace-one" else 1.0),
-        neighbors=discovery.neighbors,
-    )
-
-
 def sparse_delta(mu: Floats | float, epsilon: Floats | float, log_p: Floats | float, log_q: Floats | float) -> Floats:
     """The lemma's value for a mu-GDP pair: 1 - p + p H_{epsilon + ln q - ln p}, from ln p and ln q, by broadcasting.
 
     H_e = Phi(mu/2 - e/mu) - e^e Phi(-mu/2 - e/mu). Of p and q the logarithms, as 1 - p is less than a float beside 1 can hold.
     DP: arithmetic on public numbers.
     """
-    from scipy.special import log_ndtr  # here: slow to import, and few plans have thresholds
-
     shifted = np.asarray(epsilon + (log_q - log_p), np.float64)
     ours = log_ndtr(mu / 2 - shifted / mu)
     theirs = shifted + log_ndtr(-mu / 2 - shifted / mu)
@@ -135,40 +94,10 @@ def sparse_delta(mu: Floats | float, epsilon: Floats | float, log_p: Floats | fl
 def joint_delta(loss: JointLoss, epsilon: float) -> float:
     """Smallest delta at `epsilon` that the theorem proves for `loss`, rounded up.
 
-    DP: arithmetic on public numbers. Raises InputError for an epsilon that is not in (0, 100].
+    Exponentials of losses hold for an epsilon in (0, 100].
     """
-    if not 0 < epsilon <= MAX_JOINT_EPSILON:
-        raise InputError(
-            f"epsilon ({epsilon:g}) must be positive and at most {MAX_JOINT_EPSILON:g} with accountant joint"
-        )
     delta = _after_gaussian(loss, epsilon) if loss.before else float(_remaining(loss, np.array([epsilon]))[0])
     return min(1.0, delta * _MARGIN)
-
-
-@lru_cache(maxsize=64)
-def threshold_delta(loss: JointLoss, epsilon: float, delta: float) -> float:
-    """Largest delta_threshold, in the place of that of `loss`, at which all is (epsilon, delta)-DP; rounded down, 0 for none.
-
-    DP: arithmetic on public numbers. Raises InputError as `joint_delta`.
-    """
-
-    def fits(threshold: float) -> bool:
-        return joint_delta(replace(loss, delta_threshold=threshold), epsilon) <= delta
-
-    return bisected(fits, 0.0, delta, _HALVINGS)[0] * (1 - 1e-9)
-
-
-@lru_cache(maxsize=64)
-def joint_epsilon(loss: JointLoss, delta: float, most: float) -> float:
-    """Smallest epsilon at `delta`, to 2^-24 of itself, rounded up; infinite where `most` is not enough.
-
-    DP: arithmetic on public numbers. Raises InputError as `joint_delta`.
-    """
-    if joint_delta(loss, most) > delta:
-        return math.inf
-    # no epsilon below that of the noise alone will do
-    least = gdp_epsilon(math.sqrt(loss.before + loss.discovery + loss.others), delta)
-    return bisected(lambda epsilon: joint_delta(loss, epsilon) > delta, least, most, _HALVINGS)[1]
 
 
 def _remaining(loss: JointLoss, epsilon: Floats) -> Floats:
@@ -207,8 +136,6 @@ def _after_gaussian(loss: JointLoss, epsilon: float) -> float:
 
 def _masses(edges: Floats) -> Floats:
     """Standard normal mass of each cell between `edges`, from the nearer tail."""
-    from scipy.special import ndtr
-
     low, high = edges[:-1], edges[1:]
     upper = low > 0
     return np.where(upper, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low))

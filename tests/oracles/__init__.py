@@ -1,0 +1,1 @@
+"""Printed formulas and theorems that releases do not use, as tests hold the product against them."""
