@@ -101,7 +101,7 @@ class MarginalAnswers:
                 level=question.level if said.claimed else None,
                 of=question.of,
                 how=said.how,
-                flag="; ".join(filter(None, (said.flag, self._without_value(numbers)))),
+                flag="; ".join(filter(None, (said.flag, self._without_value(numbers if found else None)))),
             )
 
     def _without_value(self, numbers: ValueRange | None) -> str:
