@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.stats import norm
@@ -11,6 +15,8 @@ from marginweave.answers.model import WIDER, ModelAnswers, ModelSpread, Stack, _
 from marginweave.answers.tables import NoisyTables
 from marginweave.configuration.synthesis import MixtureSynthesis
 from marginweave.estimate.mixture.model import Mixture
+from marginweave.inference.model_answers import ignored_records
+from marginweave.measurements.combinations import UndeclaredCells
 from marginweave.measurements.tables import Measurement
 
 FALSE_ALARM = 1e-6
@@ -112,6 +118,23 @@ def test_records_that_have_no_code_widen_an_answer_by_what_they_may_have_moved(o
         assert number < most or abs(float(widened.values[0]) - truth) == pytest.approx(moved, rel=1e-3)
     everybody = {0: np.ones((1, SIZES[0] + 1)), 1: weights[1]}
     assert np.allclose(answers.solve(everybody).covariance, _answers(codes=answers.codes).solve(everybody).covariance)
+
+
+def test_the_records_without_a_code_are_those_that_estimates_ignore() -> None:
+    """By place: of a column whose code is not kept, once for it and its levels; of no set, and of no column whose code is."""
+    names = ("sex", "region", "signs=a", "area")
+    attributes = [SimpleNamespace(name=name, level_of="region" if name == "area" else None) for name in names]
+    cells = UndeclaredCells(name="region", count=9, low=0, high=40, found=False, kept=False)
+    others = (
+        replace(cells, name="area"),
+        replace(cells, name="sex", found=True, kept=True),
+        replace(cells, name="signs"),
+    )
+    domain = SimpleNamespace(undeclared=(cells, *others))
+    published: Any = SimpleNamespace(
+        configuration=SimpleNamespace(attributes=attributes), aggregates=SimpleNamespace(domain=domain)
+    )
+    assert ignored_records(published) == {1: 40}
 
 
 @pytest.mark.parametrize("level", [0.95, 0.99, 0.999])

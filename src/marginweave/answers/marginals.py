@@ -105,7 +105,7 @@ class MarginalAnswers:
                 level=question.level if said.claimed and found is not None else None,
                 of=question.of,
                 how=said.how if found is not None else None,
-                flag="; ".join(filter(None, (said.flag, self._without_value(numbers)))),
+                flag="; ".join(filter(None, (said.flag, self._without_value(numbers if found else None)))),
             )
 
     def _without_value(self, numbers: ValueRange | None) -> str:

@@ -122,7 +122,7 @@ class ModelAnswers:
         own = self._merged_weights(weights)
         found = self.spread().stack.solve(own)
         covariance = found.covariance + self._misfit(own, len(found.values))
-        for axis in self.ignored.keys() & weights.keys():
+        for axis in sorted(self.ignored.keys() & weights.keys()):
             moved = self._moved(own, axis, weights[axis][:, -1])
             covariance += np.outer(moved, moved)
         return replace(found, covariance=covariance)

@@ -57,11 +57,11 @@ def open_model(place: Path, measured: NoisyTables, say: Callable[[str], None]) -
         inside=[frozenset(p.axis for p in own) for own in sets if all(p.size >= model.sizes[p.axis] for p in own)],
         noise=float(np.sqrt(np.median(larger))) / model.total if chosen and larger else None,
         spread=spread,
-        ignored=_ignored(published),
+        ignored=ignored_records(published),
     )
 
 
-def _ignored(published: PublishedRelease) -> dict[int, int]:
+def ignored_records(published: PublishedRelease) -> dict[int, int]:
     """By axis the most records whose cells are not as declared, where estimates have no code for them."""
     undeclared = {cells.name: cells.high for cells in published.aggregates.domain.undeclared if not cells.kept}
     attributes = enumerate(published.configuration.attributes)
