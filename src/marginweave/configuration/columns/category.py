@@ -151,6 +151,9 @@ class BooleanColumn(MeasuredColumn, frozen=True):
 
 MAX_VALUES = 64
 RULE_CAP = "no cell has more values than max_values"
+RULE_FILLED = "every cell has a value, as min_values says"
+MOST_FILLED = 16
+"""Values of a set that is never empty: rules keep apart 2 to this power combinations of them."""
 
 
 class SetColumn(ValuedColumn, frozen=True):
@@ -158,16 +161,24 @@ class SetColumn(ValuedColumn, frozen=True):
 
     `values` or `domain: private` as for a category. A cell keeps at most `max_values`, a public cap: of more, a uniformly
     chosen subset is kept. Empty parts are no values; a cell without a value is missing. `outside` is about single values:
-    one outside the domain is left out (`null`), becomes `other`, or stops the run (`error`).
+    one outside the domain is left out (`null`), becomes `other`, or stops the run (`error`). With `min_values` every cell has a
+    value: another stops the run.
     """
 
     is_set: ClassVar[bool] = True
     type: Literal["set"]
     separator: Annotated[str, BeforeValidator(str)] = ";"
     max_values: Annotated[PositiveWhole, Field(le=MAX_VALUES)]
+    min_values: Literal[1] | None = None
 
     @model_validator(mode="after")
     def _check(self) -> Self:
+        if self.min_values is not None and self.outside != "error":
+            raise ValueError(
+                "has min_values, which needs outside: error: a cell without a value stops the run, as nothing is made up for it"
+            )
+        if self.min_values is not None and len(self.labels) > MOST_FILLED:
+            raise ValueError(f"has min_values and {len(self.labels)} values, which must be at most {MOST_FILLED}")
         if not self.separator:
             raise ValueError("has an empty separator")
         if any(self.separator in label or not label for label in self.labels):
