@@ -9,9 +9,8 @@ import numpy as np
 
 from marginweave.base.errors import InputError, StageError
 from marginweave.configuration.attributes import Attribute
-from marginweave.configuration.columns import MeasuredColumn, SetColumn
+from marginweave.configuration.columns import MeasuredColumn
 from marginweave.configuration.columns.base import RULE_DECLARED, RULE_LABELS, Rule
-from marginweave.configuration.columns.category import RULE_FILLED
 from marginweave.configuration.gaps import has_gaps
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.values import ValueMatcher
@@ -151,11 +150,7 @@ def _input_checks(configuration: Configuration, name: str) -> list[pa.Check]:
         return []
     missing = ValueMatcher(configuration.missing_texts(name))
     keeps = lambda text: missing.index(text) >= 0 or column.accepts(text)  # noqa: E731
-    checks = [_check(Rule(name=column.input_rule, each=keeps, native=column.native), nulls=True)]
-    if isinstance(column, SetColumn) and column.min_values is not None:
-        filled = lambda text: missing.index(text) < 0 and bool(column.parts(text))  # noqa: E731
-        checks.append(_check(Rule(name=RULE_FILLED, each=filled), nulls=True))
-    return checks
+    return [_check(Rule(name=column.input_rule, each=keeps, native=column.native), nulls=True)]
 
 
 def _check(rule: Rule, *, nulls: bool = False) -> pa.Check:

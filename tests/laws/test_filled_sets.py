@@ -6,11 +6,15 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from marginweave.base.errors import InputError
 from marginweave.configuration.release import Configuration
 from marginweave.domain.zeros import PossibleCells
+from marginweave.drafts.look import Look
+from marginweave.drafts.tally import judge
+from marginweave.flows.check.advice import column_findings
 from marginweave.schemas.contracts import check_contract, input_schema
 from tests.support.configurations import configuration
 from tests.support.noisy_marginals import METHODS, synthesized
@@ -22,7 +26,6 @@ DIAGNOSES: dict[str, Any] = {
     "max_values": 2,
     "min_values": 1,
     "outside": "error",
-    "missing": ["none"],
 }
 
 
@@ -47,12 +50,12 @@ def test_no_record_lacks_all_values(method: str) -> None:
         assert ((values == 0).sum(axis=0) <= 2).all()
 
 
-@pytest.mark.parametrize("cell", ["", " ; ", "none", None])
+@pytest.mark.parametrize("cell", ["", " ; ", None])
 def test_a_cell_without_a_value_stops_the_run(cell: str | None) -> None:
     """Before the first draw, and the error says rule and column; nothing is made up in its place."""
     schema = input_schema(declared())
     check_contract(schema, pd.DataFrame({"dx": ["a", "a;b;c"], "sex": ["f", "m"]}), "validate")
-    with pytest.raises(InputError, match="column 'dx' breaks the rule 'every cell has a value, as min_values says'"):
+    with pytest.raises(InputError, match="column 'dx' breaks the rule 'every value is declared'"):
         check_contract(schema, pd.DataFrame({"dx": ["a", cell], "sex": ["f", "m"]}), "validate")
 
 
@@ -60,14 +63,23 @@ def test_a_cell_without_a_value_stops_the_run(cell: str | None) -> None:
     ("changes", "words"),
     [
         ({"outside": None}, "needs outside: error"),
-        ({"values": [f"v{i}" for i in range(17)]}, "17 values, which must be at most 16"),
+        ({"values": [f"v{i}" for i in range(9)]}, "9 values, which must be at most 8"),
         ({"aggregate": {"reporting_length": 2}}, "needs aggregate: {method: marginals}"),
+        ({"missing": ["none"]}, "needs missing: \\[\\]"),
         ({"min_values": 2}, "min_values"),
     ],
 )
 def test_where_a_set_may_be_empty_all_the_same_it_is_refused(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         declared(**changes)
+
+
+def test_the_operator_is_told_and_not_sent_to_declare_what_is_refused() -> None:
+    column, look = declared().columns["dx"], Look()
+    look.add(judge(pa.chunked_array([["a", ""]]), declared(), "dx"))
+    (remark,) = column_findings(column, look, on_purpose=True, undeclared=False)
+    assert remark.text == "50.0 % of the cells are empty, which is no value here; a run stops."
+    assert remark.advice == "If a cell may have no value, leave `min_values` out."
 
 
 def test_a_set_of_two_values_has_no_cell_without_both() -> None:

@@ -62,6 +62,7 @@ def _check_filled_sets(configuration: Sections) -> None:
     for name, column in configuration.columns.items():
         if isinstance(column, SetColumn) and column.min_values is not None:
             why = ["aggregate: {method: marginals}"] if configuration.marginals is None else []
+            why += ["missing: [], as no text of it means “no value”"] if configuration.missing_texts(name) else []
             why += ["a table without resize, whose added records have no values"] if configuration.resize else []
             if why:
                 raise ValueError(f"column {name!r} has min_values, which needs {why[0]}")

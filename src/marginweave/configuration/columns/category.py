@@ -151,8 +151,7 @@ class BooleanColumn(MeasuredColumn, frozen=True):
 
 MAX_VALUES = 64
 RULE_CAP = "no cell has more values than max_values"
-RULE_FILLED = "every cell has a value, as min_values says"
-MOST_FILLED = 16
+MOST_FILLED = 8
 """Values of a set that is never empty: rules keep apart 2 to this power combinations of them."""
 
 
@@ -208,5 +207,6 @@ class SetColumn(ValuedColumn, frozen=True):
         yield from (text for text in missing if 1 < len(self.parts(text)) <= self.max_values and self.accepts(text))
 
     def accepts(self, text: str) -> bool:
-        """Whether every value of the cell is a declared one; a private domain accepts every text."""
-        return self.private or all(self.code_of(part) >= 0 for part in self.parts(text))
+        """Whether every value of the cell is a declared one, and it has enough of them; a private domain accepts every text."""
+        parts = self.parts(text)
+        return self.private or (len(parts) >= (self.min_values or 0) and all(self.code_of(part) >= 0 for part in parts))
