@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
-from marginweave.configuration.columns import MeasuredColumn
+from marginweave.configuration.columns import MeasuredColumn, SetColumn
 from marginweave.configuration.columns.base import RULE_DECLARED
 from marginweave.drafts.look import Look
 from marginweave.drafts.tally import Unusable, value_words
@@ -119,6 +119,8 @@ def _unread_words(column: MeasuredColumn, look: Look, fault: Unusable | None, *,
 
 
 def _unread_advice(column: MeasuredColumn, look: Look) -> str:
+    if isinstance(column, SetColumn) and column.min_values and look.blank:
+        return "If a cell may have no value, leave `min_values` out."
     if look.blank == look.unread:
         return 'If an empty cell means "no value", say so: missing: [""].'
     form = look.form(column)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from marginweave.configuration.attributes import check_records
-from marginweave.configuration.columns import Category, IdentifierColumn, MeasuredColumn
+from marginweave.configuration.columns import Category, IdentifierColumn, MeasuredColumn, SetColumn
 from marginweave.configuration.columns.binned import BinnedColumn
 from marginweave.configuration.known import KnownTable
 from marginweave.configuration.marginals import AdaptiveCliques, AllCliques, MarginalSettings
@@ -51,6 +51,18 @@ def check_preparation(configuration: Sections) -> None:
         )
     if configuration.resize is not None:
         _check_resize(configuration)
+    _check_filled_sets(configuration)
+
+
+def _check_filled_sets(configuration: Sections) -> None:
+    """Refuse min_values where a set can be empty all the same, or is counted as one attribute (ValueError)."""
+    for name, column in configuration.columns.items():
+        if isinstance(column, SetColumn) and column.min_values is not None:
+            why = ["aggregate: {method: marginals}"] if configuration.marginals is None else []
+            why += ["missing: [], as no text of it means “no value”"] if configuration.missing_texts(name) else []
+            why += ["a table without resize, whose added records have no values"] if configuration.resize else []
+            if why:
+                raise ValueError(f"column {name!r} has min_values, which needs {why[0]}")
 
 
 def _check_exact(configuration: Sections, structure: Structure) -> None:

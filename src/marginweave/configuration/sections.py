@@ -93,8 +93,8 @@ class Sections(Execution):
     def lacks_values(self, column: str) -> bool:
         """Whether a cell of a measured column can have no value as it is declared, from public facts alone."""
         declared = self.columns[column]
-        if declared.is_set:
-            return True  # the cell without a single value
+        if isinstance(declared, SetColumn):
+            return declared.min_values is None  # the cell without a single value
         if isinstance(declared, MeasuredColumn) and declared.impute is not None:
             return False
         if self._joins:
@@ -261,7 +261,16 @@ class Sections(Execution):
     @cached_property
     def forbidden(self) -> tuple[Forbidden, ...]:
         """Combinations that cannot be."""
-        return self.excluded_by(self.structure or Structure())
+        return (*self.excluded_by(self.structure or Structure()), *self.empty_sets)
+
+    @property
+    def empty_sets(self) -> tuple[Forbidden, ...]:
+        """Of each set that is never empty the combination in which a record lacks all of its values."""
+        filled = [name for name, column in self.columns.items() if isinstance(column, SetColumn) and column.min_values]
+        counted = {
+            name: [j for j, a in enumerate(self.attributes) if a.of_set and a.columns == (name,)] for name in filled
+        }
+        return tuple(tuple((place, (None,)) for place in places) for places in counted.values() if places)
 
     def excluded_by(self, rules: Structure) -> tuple[Forbidden, ...]:
         """The combinations that cannot be by some of the rules. Raises ValueError for a value that a column does not have."""

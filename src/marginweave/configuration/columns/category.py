@@ -151,6 +151,8 @@ class BooleanColumn(MeasuredColumn, frozen=True):
 
 MAX_VALUES = 64
 RULE_CAP = "no cell has more values than max_values"
+MOST_FILLED = 8
+"""Values of a set that is never empty: rules keep apart 2 to this power combinations of them."""
 
 
 class SetColumn(ValuedColumn, frozen=True):
@@ -159,16 +161,23 @@ class SetColumn(ValuedColumn, frozen=True):
     `values` or `domain: private` as for a category. A cell keeps at most `max_values`, a public cap: of more, a uniformly
     chosen subset is kept. Empty parts are no values; a cell without a value is missing. `outside` is about single values:
     one outside the domain is left out (`null`), becomes `other`, or stops the run (`error`). Where nothing is said it is left
-    out, and marginals count in how many records that is so.
+    out, and marginals count in how many records that is so. With `min_values` every cell has a value: another stops the run.
     """
 
     is_set: ClassVar[bool] = True
     type: Literal["set"]
     separator: Annotated[str, BeforeValidator(str)] = ";"
     max_values: Annotated[PositiveWhole, Field(le=MAX_VALUES)]
+    min_values: Literal[1] | None = None
 
     @model_validator(mode="after")
     def _check(self) -> Self:
+        if self.min_values is not None and self.outside != "error":
+            raise ValueError(
+                "has min_values, which needs outside: error: a cell without a value stops the run, as nothing is made up for it"
+            )
+        if self.min_values is not None and len(self.labels) > MOST_FILLED:
+            raise ValueError(f"has min_values and {len(self.labels)} values, which must be at most {MOST_FILLED}")
         if not self.separator:
             raise ValueError("has an empty separator")
         if any(self.separator in label or not label for label in self.labels):
@@ -203,5 +212,6 @@ class SetColumn(ValuedColumn, frozen=True):
         yield from (text for text in missing if 1 < len(self.parts(text)) <= self.max_values and self.accepts(text))
 
     def accepts(self, text: str) -> bool:
-        """Whether every value of the cell is a declared one; a private domain accepts every text."""
-        return self.private or all(self.code_of(part) >= 0 for part in self.parts(text))
+        """Whether every value of the cell is a declared one, and it has enough of them; a private domain accepts every text."""
+        parts = self.parts(text)
+        return self.private or (len(parts) >= (self.min_values or 0) and all(self.code_of(part) >= 0 for part in parts))
