@@ -24,8 +24,10 @@ test: $(VENV)/.ready-test ## run the whole test suite, or that of an area: make 
 test-long: $(VENV)/.ready-test ## run what takes longer as well
 	@$(PYTEST) -m "long or not long" --hypothesis-profile=long --kills 1000
 
-bench: $(VENV)/.ready-test ## measure speed and memory: the start of commands, the adult table, encoding, evaluation, the ledger, small releases
+bench: $(VENV)/.ready-test ## measure speed and memory: the start and the stop of commands, the explorer, the adult table, encoding, evaluation, the ledger, small releases
 	@$(BIN)/python -m benchmarks.start
+	@$(BIN)/python -m benchmarks.stops
+	@$(BIN)/python -m benchmarks.explorer
 	@$(BIN)/python -m benchmarks.adult
 	@$(BIN)/python -m benchmarks.encoding
 	@$(BIN)/python -m benchmarks.evaluation

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import traceback
 from pathlib import Path
 
@@ -263,12 +262,10 @@ def test_writers_wait_for_each_other_and_not_for_ever(server, database, account,
     """Nobody appends while another holds the chain, and who waits too long says so; readers do not wait."""
     monkeypatch.setattr(connection, "_BUSY_SECONDS", 1)
     ledger = _create(database, account)
-    start = time.monotonic()
     with ledger.session.writing():
         assert ledger.accounts.total("affairs").spent.releases == 0
         with pytest.raises(BudgetError, match="lock timeout"):
             ledger.accounts.change_cap("affairs", 2.0, 1e-6, "impatience", "steward")
-    assert time.monotonic() - start < 6
     ledger.accounts.change_cap("affairs", 2.0, 1e-6, "in turn", "steward")
 
 
