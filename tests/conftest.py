@@ -29,14 +29,30 @@ settings.load_profile("default")
 # planted fault must be found by the same examples every time.
 MORE_EXAMPLES = {"long": 10, "faults": 4}
 
-# Files that take minutes begin first, so that no worker is left alone with one at the end: that of the faults is the longest,
-# and works where system tests wait.
+# Files that take minutes begin first, so that no worker is left alone with one at the end; that of the faults works where
+# system tests wait.
+LONGEST = (
+    "test_production",
+    "test_gate",
+    "test_kills",
+    "test_release",
+    "test_tutorials",
+    "test_marginals",
+    "test_approval",
+)
 FOLDERS = ("faults", "system", "laws", "unit")
 TESTS = Path(__file__).parent
 
 
+def _turn(item: pytest.Item) -> tuple[int, int]:
+    """When an item's file begins: the longest ones in their order, then folder by folder."""
+    if item.path.stem in LONGEST:
+        return -1, LONGEST.index(item.path.stem)
+    return FOLDERS.index(item.path.relative_to(TESTS).parts[0]), 0
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: FOLDERS.index(item.path.relative_to(TESTS).parts[0]))
+    items.sort(key=_turn)
     factor = MORE_EXAMPLES.get(settings.get_current_profile_name(), 1)
     tests: set[Any] = {getattr(item, "obj", None) for item in items} if factor > 1 else set()
     for test in tests:

@@ -29,11 +29,11 @@ def test_both_programs_say_the_same(marginweave: CommandLine, arguments: list[st
 
 
 @pytest.mark.long  # a run of the installed program; every other test of it would see the same
-def test_what_one_program_has_begun_the_other_knows(marginweave: CommandLine) -> None:
+def test_what_one_program_has_begun_the_other_knows(served: CommandLine) -> None:
     """The forked one releases in the home, ledger and server of its environment, the installed one finds it finished."""
-    first = marginweave("run", EXAMPLES / "affairs.yaml", "--run", "one")
+    first = served("run", EXAMPLES / "affairs.yaml", "--run", "one")
     assert first.returncode == 0, first.stderr
-    again = replace(marginweave, program=INSTALLED)("run", EXAMPLES / "affairs.yaml", "--run", "one")
+    again = replace(served, program=INSTALLED)("run", EXAMPLES / "affairs.yaml", "--run", "one")
     assert (again.returncode, '"charged_now": false' in again.stdout) == (0, True), again.stderr
-    assert (marginweave.home / "runs" / "one" / "internal" / "prefect.log").is_file()
-    assert (marginweave.home / "prefect").is_dir()
+    assert (served.home / "runs" / "one" / "internal" / "prefect.log").is_file()
+    assert (served.home / "prefect").is_dir()
