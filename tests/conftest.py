@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import tempfile
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,9 +16,10 @@ from hypothesis import settings
 
 from tests.support.places import in_memory
 
-# Ledgers and Prefect's databases wait for the disk at each commit: a third of their tests' time. pytest reads this.
+# Ledgers and Prefect's databases wait for the disk at each commit: a third of their tests' time.
 if memory := in_memory():
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
+    tempfile.tempdir = str(memory)
 
 # Where CI is set a run repeats exactly; everywhere else each one looks at new examples.
 settings.register_profile("default", deadline=None, derandomize="CI" in os.environ, max_examples=20)
