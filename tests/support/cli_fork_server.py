@@ -99,7 +99,7 @@ def _run(order: dict[str, Any], streams: list[int]) -> NoReturn:
         from prefect.context import refresh_global_settings_context
 
         from marginweave.flows.cli import main
-        from tests.support.without_prefect import commands_without_prefect  # imported by what has warmed up
+        from tests.support.plain_runs import commands_without_prefect  # imported by what has warmed up
 
         refresh_global_settings_context()  # those of the order's environment
         with commands_without_prefect() if WITHOUT_PREFECT in os.environ else nullcontext():
@@ -136,7 +136,6 @@ def _warm_up(home: Path) -> None:
     from tests.support.kills import Victim
     from tests.support.people_table import people
     from tests.support.plain_runs import run_plainly
-    from tests.support.without_prefect import commands_without_prefect  # noqa: F401 - for the children
 
     sys.path.remove(str(REPOSITORY))
 

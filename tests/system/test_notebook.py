@@ -28,12 +28,12 @@ pytestmark = pytest.mark.system
 
 
 @pytest.fixture
-def ledgered(served: CommandLine, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
+def ledgered(marginweave: CommandLine, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
     """This process with the environment of the command line."""
-    for name, value in served.variables.items():
+    for name, value in marginweave.variables.items():
         if name.startswith(("PREFECT_", "MARGINWEAVE_")):
             monkeypatch.setenv(name, value)
-    return served
+    return marginweave
 
 
 def test_fit_and_sample(ledgered: CommandLine) -> None:

@@ -22,13 +22,13 @@ LITTLE = {"method": "mixture", "components": 10, "fits": 2, "iterations": 20}
 
 
 def test_the_page_from_top_to_bottom(
-    served: CommandLine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    marginweave: CommandLine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With a model that is fitted in no time; commands as the page has them, of the run that `fit` has named."""
-    for name, value in served.variables.items():
+    for name, value in marginweave.variables.items():
         if name.startswith(("PREFECT_", "MARGINWEAVE_")):
             monkeypatch.setenv(name, value)
-    monkeypatch.chdir(served.home)
+    monkeypatch.chdir(marginweave.home)
     text, said, names = PAGE.read_text(encoding="utf-8"), "", dict[str, Any]()
     for language, block in re.findall(r"^```(python|sh)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
         if language == "python":
@@ -38,14 +38,14 @@ def test_the_page_from_top_to_bottom(
             run = re.findall("then marginweave publish (.*) --to FOLDER", said)
             words = re.sub("visits-1a2b3c4d-frame", "".join(run), line.partition("#")[0])
             even_so = ["--even-so"] if "publish" in words else []  # such a model is not for publication
-            done = served(*words.split()[1:], *even_so)
+            done = marginweave(*words.split()[1:], *even_so)
             assert done.returncode == 0, (line, done.stderr)
         if "mw.Configuration(" in block:
             names["config"]["synthesize"] = LITTLE
     assert "drawn and charged one-way" in said
     assert f"Released, epsilon 1 and delta 1e-06 charged: {names['model'].release.place}" in said
     assert f"Verdict: {names['release'].evaluation.verdict.publication}" in said
-    assert (served.home / "public" / "privacy.json").exists()
+    assert (marginweave.home / "public" / "privacy.json").exists()
     older, records, release = names["older"], names["records"], names["release"]
     assert (len(records), len(older)) == (1000, 500)
     assert {*older["smokes"]} == {"yes"}
@@ -79,15 +79,15 @@ def _found_again(names: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys:
     monkeypatch.undo()
 
 
-def test_a_finished_release_is_found_without_prefect(served: CommandLine, tmp_path: Path) -> None:
+def test_a_finished_release_is_found_without_prefect(marginweave: CommandLine, tmp_path: Path) -> None:
     """In a process that never imports it; a path is found by the run that the command line has made of it."""
     table, file = tmp_path / "people.csv", tmp_path / "people.yaml"
     table.write_text("sex,region\n" + "f,north\nm,south\nf,west\n" * 100)
     columns = {"sex": mw.category(["f", "m"]), "region": mw.category(["north", "south", "west"])}
     made = {"privacy": mw.Privacy(epsilon=1, delta=1e-6), "columns": columns, "synthesize": LITTLE}
     mw.Configuration(dataset="people", source=str(table), **made).to_yaml(file)
-    assert served("ledger", "open", "people", "--for", file).returncode == 0
-    released = served("run", file)
+    assert marginweave("ledger", "open", "people", "--for", file).returncode == 0
+    released = marginweave("run", file)
     assert released.returncode == 0, released.stderr
     code = f"""
 import sys
@@ -96,16 +96,16 @@ model = mw.Synthesizer({str(file)!r}).fit({str(table)!r})
 assert not {{"prefect", "pandas", "numba"}} & {{*sys.modules}}
 print(model.release.place)
 """
-    found = marginweave_python(served, code)
+    found = marginweave_python(marginweave, code)
     assert Path(found).is_dir()
     assert Path(found).parent.name.startswith("people-")
 
 
 @pytest.mark.long  # a signal during a fit is in tests/system/test_stops.py, too
-def test_a_fit_that_is_stopped_says_that_it_can_be_resumed(served: CommandLine) -> None:
+def test_a_fit_that_is_stopped_says_that_it_can_be_resumed(marginweave: CommandLine) -> None:
     """By Ctrl-C after the first charge; the same fit then has a release, and the account one charge."""
     cli, code = (
-        served,
+        marginweave,
         f"""
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)  # tests that run in the background of a shell inherit none

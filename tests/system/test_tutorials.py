@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import pandas as pd
 import pytest
 
 import marginweave
-from tests.support.cli_fork_server import WITHOUT_PREFECT
 from tests.support.command_line import CommandLine
 from tests.support.notebooks import NOTEBOOKS, cells_of, run_notebook
 from tests.support.pages_run import enter, page_blocks, run_page, run_shell, shell_blocks
@@ -23,20 +21,14 @@ API = REPOSITORY / "docs" / "api.md"
 TUTORIALS = [REPOSITORY / "docs" / "guide.md", API, *sorted((REPOSITORY / "docs" / "tutorials").glob("[a-z]*.md"))]
 
 
-@pytest.fixture
-def reader(served: CommandLine) -> CommandLine:
-    """Commands make releases without Prefect, and Python fits with it."""
-    return replace(served, environment={**served.environment, WITHOUT_PREFECT: "1"})
-
-
-def test_the_readme_from_top_to_bottom(reader: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_readme_from_top_to_bottom(marginweave: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     """The release that the shell makes is the one that Python finds: charged once."""
-    enter(reader, monkeypatch)
-    names = run_page(README, reader)
+    enter(marginweave, monkeypatch)
+    names = run_page(README, marginweave)
     assert [*names["records"].columns] == ["sex", "region", "age", "smokes", "diagnosis", "cost"]
     assert len(names["records"]) == 1000
     assert {*names["ages"].columns.get_level_values(0)} == {"no", "yes"}
-    assert [path.name for path in (reader.home / "runs").iterdir()] == [names["model"].release.statement.run]
+    assert [path.name for path in (marginweave.home / "runs").iterdir()] == [names["model"].release.statement.run]
 
 
 def test_the_readme_fits_its_first_screen() -> None:
@@ -65,36 +57,36 @@ def test_the_example_is_what_its_script_makes() -> None:
     )
 
 
-def test_an_example_opens_the_account_of_the_readme(reader: CommandLine) -> None:
-    command = reader("example").stdout.partition("Next: ")[2].partition(",")[0]
+def test_an_example_opens_the_account_of_the_readme(marginweave: CommandLine) -> None:
+    command = marginweave("example").stdout.partition("Next: ")[2].partition(",")[0]
     assert f"\n{command} " in README.read_text(encoding="utf-8")
 
 
-def test_an_example_is_not_written_over(reader: CommandLine) -> None:
-    (reader.home / "visits.yaml").write_text("mine")
-    refused = reader("example")
+def test_an_example_is_not_written_over(marginweave: CommandLine) -> None:
+    (marginweave.home / "visits.yaml").write_text("mine")
+    refused = marginweave("example")
     assert (refused.returncode, "visits.yaml exists already" in refused.stderr) == (2, True)
-    assert (reader.home / "visits.yaml").read_text() == "mine"
-    refused = reader("example", "--to", "nowhere")
+    assert (marginweave.home / "visits.yaml").read_text() == "mine"
+    refused = marginweave("example", "--to", "nowhere")
     assert (refused.returncode, "must be a folder that exists" in refused.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs_and_has_its_outputs(
-    notebook: Path, reader: CommandLine, monkeypatch: pytest.MonkeyPatch
+    notebook: Path, marginweave: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each code cell has stored what it gives when it is run: the same kinds of output, with the same columns."""
-    enter(reader, monkeypatch)
+    enter(marginweave, monkeypatch)
     for cell in cells_of(notebook, "markdown"):
         for text in shell_blocks("".join(cell["source"])):
-            run_shell(reader, text)
+            run_shell(marginweave, text)
     stored, found = cells_of(notebook, "code"), run_notebook(notebook)
     assert len(stored) == len(found) > 0
     assert [cell["execution_count"] for cell in stored] == [*range(1, len(stored) + 1)]
     for cell, outputs in zip(stored, found, strict=True):
         assert [_shape(output) for output in cell["outputs"]] == [_shape(output) for output in outputs] != []
     text = notebook.read_text(encoding="utf-8")
-    assert all(place not in text for place in (str(reader.home), str(REPOSITORY), "/home/", "/root/", "/tmp/"))
+    assert all(place not in text for place in (str(marginweave.home), str(REPOSITORY), "/home/", "/root/", "/tmp/"))
 
 
 def _shape(output: dict[str, Any]) -> tuple[list[str], list[str]]:
@@ -114,7 +106,7 @@ def _page(page: Path) -> object:
 
 
 @pytest.mark.parametrize("page", [_page(page) for page in TUTORIALS])
-def test_a_tutorial_from_top_to_bottom(page: Path, reader: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tutorial_from_top_to_bottom(page: Path, marginweave: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its code holds its own assertions."""
-    enter(reader, monkeypatch)
-    run_page(page, reader)
+    enter(marginweave, monkeypatch)
+    run_page(page, marginweave)
