@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import tempfile
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,9 +16,10 @@ from hypothesis import settings
 
 from tests.support.places import in_memory
 
-# Ledgers and Prefect's databases wait for the disk at each commit: a third of their tests' time. pytest reads this.
+# Ledgers and Prefect's databases wait for the disk at each commit: a third of their tests' time.
 if memory := in_memory():
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
+    tempfile.tempdir = str(memory)
 
 # Where CI is set a run repeats exactly; everywhere else each one looks at new examples.
 settings.register_profile("default", deadline=None, derandomize="CI" in os.environ, max_examples=20)
@@ -29,14 +31,30 @@ settings.load_profile("default")
 # planted fault must be found by the same examples every time.
 MORE_EXAMPLES = {"long": 10, "faults": 4}
 
-# Files that take minutes begin first, so that no worker is left alone with one at the end: that of the faults is the longest,
-# and works where system tests wait.
+# Files that take minutes begin first, so that no worker is left alone with one at the end; that of the faults works where
+# system tests wait.
+LONGEST = (
+    "test_production",
+    "test_gate",
+    "test_kills",
+    "test_release",
+    "test_tutorials",
+    "test_marginals",
+    "test_approval",
+)
 FOLDERS = ("faults", "system", "audit", "laws", "unit")
 TESTS = Path(__file__).parent
 
 
+def _turn(item: pytest.Item) -> tuple[int, int]:
+    """When an item's file begins: the longest ones in their order, then folder by folder."""
+    if item.path.stem in LONGEST:
+        return -1, LONGEST.index(item.path.stem)
+    return FOLDERS.index(item.path.relative_to(TESTS).parts[0]), 0
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: FOLDERS.index(item.path.relative_to(TESTS).parts[0]))
+    items.sort(key=_turn)
     factor = MORE_EXAMPLES.get(settings.get_current_profile_name(), 1)
     tests: set[Any] = {getattr(item, "obj", None) for item in items} if factor > 1 else set()
     for test in tests:

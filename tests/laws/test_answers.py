@@ -230,7 +230,7 @@ def test_quantiles_are_covered(q: float) -> None:
 
 
 @given(survey=surveys(), seed=st.integers(0, 2**32 - 1), level=st.booleans(), data=st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_a_whole_table_has_what_each_cell_has_by_itself(
     survey: Survey, seed: int, level: bool, data: st.DataObject
 ) -> None:

@@ -217,7 +217,7 @@ STEPS = st.one_of(
 
 
 @given(steps=st.lists(STEPS, min_size=3, max_size=12))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_no_history_leaves_its_box(steps: list[tuple[str, tuple[float, float] | int]]) -> None:
     """Whatever is reserved, given back, lost and raised: the sums stay inside, and an auditor agrees with every row."""
     with TemporaryDirectory() as folder:

@@ -92,7 +92,7 @@ def test_pure_noise_is_not_followed() -> None:
     assert let_in <= 100
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(noisy_counts(), st.integers(0, 200), st.sampled_from([0.5, 20.0]), st.integers(1, 30), st.integers(0, 60))
 def test_whatever_was_released_makes_as_many_records_as_asked(
     counts: dict[Any, int], record_count: int, sd: float, threshold: int, records: int

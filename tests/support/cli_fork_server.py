@@ -2,8 +2,9 @@
 
 Importing Prefect, pyarrow, numba and the stages takes some 4 s of CPU, loading compiled kernels, fonts and
 templates for the first time some more, and the tests type hundreds of commands. A child has the arguments, environment,
-folder and streams of `tests.support.forked_cli`, which ends as the child does, and runs `marginweave.flows.cli.main`. What is
-said of processes, of their start or of a server of their own is tested with the installed program.
+folder and streams of `tests.support.forked_cli`, which ends as the child does, and runs `marginweave.flows.cli.main`. Where the
+environment says WITHOUT_PREFECT, stages are called as plain functions: half of the time, where Prefect is not what a test is
+about. What is said of processes, of their start or of a server of their own is tested with the installed program.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout, suppress
+from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -33,6 +34,7 @@ IMPORTED = (
     "sqlalchemy.dialects.sqlite", "statsmodels.datasets", "typer",
 )  # fmt: skip
 REPOSITORY = Path(__file__).resolve().parents[2]  # this is run as a script, which finds no other module of tests
+WITHOUT_PREFECT = "MARGINWEAVE_TESTS_WITHOUT_PREFECT"
 
 
 class Forking:
@@ -97,9 +99,11 @@ def _run(order: dict[str, Any], streams: list[int]) -> NoReturn:
         from prefect.context import refresh_global_settings_context
 
         from marginweave.flows.cli import main
+        from tests.support.plain_runs import commands_without_prefect  # imported by what has warmed up
 
         refresh_global_settings_context()  # those of the order's environment
-        main()
+        with commands_without_prefect() if WITHOUT_PREFECT in os.environ else nullcontext():
+            main()
     finally:
         os._exit(97)
 
@@ -131,14 +135,15 @@ def _warm_up(home: Path) -> None:
     sys.path.insert(0, str(REPOSITORY))
     from tests.support.kills import Victim
     from tests.support.people_table import people
-    from tests.support.run_fork_server import run_by_stages
+    from tests.support.plain_runs import run_plainly
+
+    sys.path.remove(str(REPOSITORY))
 
     home.mkdir()
     victim = Victim(home=home, config=people(home, 40))
     os.environ["MARGINWEAVE_LEDGER"] = str(victim.ledger_file)  # children have the environment of their orders
     with (home / "log").open("w") as log, redirect_stdout(log):
-        run_by_stages(victim.order())
-    sys.path.remove(str(REPOSITORY))
+        run_plainly(home, victim.config, victim.run)
 
 
 def main() -> None:

@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ class Survey:
     fine: int | None = None
     level: tuple[int, ...] = ()
 
-    @property
+    @cached_property
     def axes(self) -> dict[int, tuple[int, Array]]:
         found = {a: (a, np.arange(size)) for a, size in enumerate(self.sizes)}
         return found if self.fine is None else found | {len(self.sizes) - 1: (self.fine, np.array(self.level))}
@@ -46,13 +47,7 @@ class Survey:
 
     def design(self, clique: Clique, merges: bool) -> Array:
         """Which cells of the whole table each cell of a measured one sums."""
-        codes = self.codes(clique, merges)
-        shape = [int(c.max()) + 1 for c in codes]
-        rows = np.zeros((math.prod(shape), math.prod(self.cells)))
-        for number, cell in enumerate(itertools.product(*map(range, self.cells))):
-            own = [self.axes[a][1][cell[self.axes[a][0]]] for a in clique]
-            rows[np.ravel_multi_index([c[v] for c, v in zip(codes, own, strict=True)], shape), number] = 1
-        return rows
+        return _design(self, clique, merges)
 
     def measure(self, table: Array, rng: np.random.Generator, *, known: bool = False) -> LeastSquares:
         """Noisy tables of a table, with rounded normal noise."""
@@ -111,6 +106,17 @@ class Survey:
         for axis, own in weights.items():
             found = found * own.reshape([count, *(size if a == axis else 1 for a, size in enumerate(self.cells))])
         return found.reshape(count, -1)
+
+
+@lru_cache(maxsize=64)  # a survey is measured hundreds of times
+def _design(survey: Survey, clique: Clique, merges: bool) -> Array:
+    codes = survey.codes(clique, merges)
+    shape = [int(c.max()) + 1 for c in codes]
+    rows = np.zeros((math.prod(shape), math.prod(survey.cells)))
+    for number, cell in enumerate(itertools.product(*map(range, survey.cells))):
+        own = [survey.axes[a][1][cell[survey.axes[a][0]]] for a in clique]
+        rows[np.ravel_multi_index([c[v] for c, v in zip(codes, own, strict=True)], shape), number] = 1
+    return rows
 
 
 def random_weights(

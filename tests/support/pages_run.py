@@ -38,7 +38,8 @@ def enter(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run_shell(cli: CommandLine, text: str, code: int = 0) -> str:
     """What commands print; the first that fails ends them."""
-    environment = cli.variables | {"PATH": f"{INSTALLED.parent}{os.pathsep}{os.environ['PATH']}"}
+    programs = os.pathsep.join([str(cli.program.parent), str(INSTALLED.parent), os.environ["PATH"]])
+    environment = cli.variables | {"PATH": programs}
     command = ["bash", "-eu", "-o", "pipefail", "-c", text]
     done = subprocess.run(
         command, env=environment, cwd=cli.home, capture_output=True, text=True, timeout=300, check=False

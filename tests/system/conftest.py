@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sqlite3
 from collections.abc import Iterator
@@ -14,13 +13,16 @@ import pytest
 from marginweave.flows.prefect.environment import prepare_environment
 from marginweave.flows.prefect.servers import prefect_server
 from tests.support.browser import Browser, axe_source, browser
-from tests.support.cli_fork_server import forking
+from tests.support.cli_fork_server import WITHOUT_PREFECT, forking
 from tests.support.cluster import Cluster, cluster
 from tests.support.command_line import CommandLine, prefect_database, settle
 from tests.support.firefox import Firefox, firefox
 from tests.support.kills import ForkServer
 from tests.support.postgres import Server, postgres_server
 from tests.support.shapes import NewVictim, victims
+from tests.support.shared import made_once, shared_folder, started_once
+
+NOWHERE = "http://127.0.0.1:9/api"  # a port on which nobody listens
 
 
 @contextmanager
@@ -39,36 +41,50 @@ def _own_server(home: Path) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def unused_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Prefect's database as its server makes it: 10 s of CPU, so one for all workers."""
-    base = tmp_path_factory.getbasetemp()
-    shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "unused"
-    shared.mkdir(exist_ok=True)
-    kept = shared / "prefect.db"
-    with (shared / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not kept.exists():
-            with _own_server(shared):
-                pass
-            with closing(sqlite3.connect(prefect_database(shared))) as made, closing(sqlite3.connect(kept)) as copy:
-                made.backup(copy)
-    return kept
+    return made_once(shared_folder(tmp_path_factory, "unused"), _make_database) / "prefect.db"
+
+
+def _make_database(folder: Path) -> None:
+    with _own_server(folder):
+        pass
+    with (
+        closing(sqlite3.connect(prefect_database(folder))) as made,
+        closing(sqlite3.connect(folder / "prefect.db")) as copy,
+    ):
+        made.backup(copy)
 
 
 @pytest.fixture(scope="session")
-def server(unused_database: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """URL of a Prefect server that stands for the whole session."""
-    place = tmp_path_factory.mktemp("prefect")
-    settle(place, unused_database)
-    with _own_server(place) as url:
+def server_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the Prefect server of all workers has its database and its log."""
+    return shared_folder(tmp_path_factory, "prefect")
+
+
+@pytest.fixture(scope="session")
+def server(unused_database: Path, server_folder: Path) -> Iterator[str]:
+    """URL of a Prefect server that stands for the whole run of the suite, one for all workers."""
+
+    @contextmanager
+    def start(folder: Path) -> Iterator[str]:
+        settle(folder, unused_database)
+        with _own_server(folder) as url:
+            yield url
+
+    with started_once(server_folder, start) as url:
         yield url
 
 
 @pytest.fixture(scope="session")
-def forked_program(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A `marginweave` that uses the session's server and is forked by a process that has imported everything."""
-    place = tmp_path_factory.mktemp("forking")
-    environment = CommandLine(place, {"PREFECT_API_URL": server}).variables
-    with forking(place, environment) as program:
-        yield program
+def forked_program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A `marginweave` that is forked by a process that has imported everything, one for all workers."""
+    with started_once(shared_folder(tmp_path_factory, "forking"), _fork) as program:
+        yield Path(program)
+
+
+@contextmanager
+def _fork(folder: Path) -> Iterator[str]:
+    with forking(folder, CommandLine(folder).variables) as program:
+        yield str(program)
 
 
 @pytest.fixture
@@ -87,8 +103,15 @@ def settled(alone: CommandLine, unused_database: Path) -> CommandLine:
 
 
 @pytest.fixture
-def marginweave(alone: CommandLine, server: str, forked_program: Path) -> CommandLine:
-    """A command line that uses the session's server, and is forked where it is run to its end."""
+def marginweave(alone: CommandLine, forked_program: Path) -> CommandLine:
+    """A forked command line that calls the stages without Prefect; whatever looked for its server would fail."""
+    environment = {WITHOUT_PREFECT: "1", "PREFECT_API_URL": NOWHERE, "PREFECT_HOME": str(alone.home / "prefect")}
+    return CommandLine(alone.home, environment, forked_program)
+
+
+@pytest.fixture
+def served(alone: CommandLine, server: str, forked_program: Path) -> CommandLine:
+    """A forked command line that uses the server of the suite: where Prefect, or the flow as it runs it, matters."""
     environment = {"PREFECT_API_URL": server, "PREFECT_HOME": str(alone.home / "prefect")}
     return CommandLine(alone.home, environment, forked_program)
 

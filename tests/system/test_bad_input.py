@@ -98,19 +98,19 @@ def test_an_absent_source(marginweave: CommandLine, tmp_path: Path) -> None:
     refused(marginweave, write(tmp_path, raw(), None), "people.csv) does not exist")
 
 
-def test_a_data_dependent_stop_is_told_to_the_operator_only(marginweave: CommandLine, tmp_path: Path) -> None:
+def test_a_data_dependent_stop_is_told_to_the_operator_only(served: CommandLine, tmp_path: Path) -> None:
     """outside: error stops before the first draw: exit 2, the column but not the value; nothing charged.
 
     That a rule was broken is a fact of the data: it stands on the terminal and in internal/, not in Prefect's database.
     """
-    marginweave("ledger", "open", "people", "--epsilon", "1", "--delta", "1e-6")
+    served("ledger", "open", "people", "--epsilon", "1", "--delta", "1e-6")
     path = write(tmp_path, raw(columns__sex__outside="error"), f"sex,region,age,grade\n{MARKER},north,30,1\n")
-    result = marginweave("run", path)
+    result = served("run", path)
     assert result.returncode == 2
     assert "column 'sex' breaks the rule 'every value is declared'" in result.stderr
-    assert "epsilon 0 of 1" in marginweave("ledger", "list").stdout
+    assert "epsilon 0 of 1" in served("ledger", "list").stdout
     rule, telling = b"every value is declared", []
-    for file in marginweave.home.rglob("*"):
+    for file in served.home.rglob("*"):
         if file.is_file():
             content = file.read_bytes()
             assert MARKER.encode() not in content, file

@@ -100,11 +100,9 @@ def test_a_lost_table_is_found(marginweave: CommandLine, tmp_path: Path, trap: A
 
 
 @pytest.mark.parametrize("trap", [decimal_commas, *every(3, [header_only, wrong_codes, half_outside])])
-def test_a_run_of_a_lost_table_stops_before_anything_is_charged(
-    marginweave: CommandLine, tmp_path: Path, trap: Any
-) -> None:
+def test_a_run_of_a_lost_table_stops_before_anything_is_charged(served: CommandLine, tmp_path: Path, trap: Any) -> None:
     """It stops before the first draw, and the reason is the operator's alone: Prefect and the log have a constant text."""
-    cli, reason, path = opened(marginweave), STOPS[trap][0], trap(tmp_path)
+    cli, reason, path = opened(served), STOPS[trap][0], trap(tmp_path)
     stopped = cli("run", path, "--run", "r")
     assert stopped.returncode == 2, stopped.stderr
     assert reason in stopped.stderr
@@ -220,11 +218,9 @@ def test_ids_of_a_column_that_is_not_declared(marginweave: CommandLine, tmp_path
 
 
 @pytest.mark.long  # whole runs on a terminal; `check` says the same above
-def test_a_person_at_a_terminal_is_told_of_repeated_ids_before_the_release(
-    marginweave: CommandLine, tmp_path: Path
-) -> None:
+def test_a_person_at_a_terminal_is_told_of_repeated_ids_before_the_release(served: CommandLine, tmp_path: Path) -> None:
     """On the terminal alone: no pipe, no --yes, no log, no record of Prefect and no file of the home has it."""
-    cli, path, words = opened(marginweave), write(tmp_path, ROWS, "sex,cost,case_no"), "values of case_no"
+    cli, path, words = opened(served), write(tmp_path, ROWS, "sex,cost,case_no"), "values of case_no"
     shown = on_terminal(cli, "run", path, "--run", "seen").stdout
     assert words in shown
     assert "Released" in shown

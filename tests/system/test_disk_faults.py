@@ -166,14 +166,14 @@ def test_the_rows_of_a_draw_that_was_begun_find_room(cramped: Path) -> None:
     assert place.with_name("ledger.reserve").stat().st_size >= 1 << 18
 
 
-def test_a_full_ledger_is_listed(cramped: Path, marginweave: CommandLine) -> None:
+def test_a_full_ledger_is_listed(cramped: Path, served: CommandLine) -> None:
     """Reading needs no room, and what writes says that there is none; nothing was set aside either."""
     place = cramped / "ledger" / "ledger.sqlite"
     ledger = Ledger.create(place, environment={})
     ledger.accounts.open(ACCOUNT, actor="steward")
     place.with_name("ledger.reserve").unlink()
     FAULTS["full"](str(place.parent))
-    cli = replace(marginweave, environment={**marginweave.environment, "MARGINWEAVE_LEDGER": str(place)})
+    cli = replace(served, environment={**served.environment, "MARGINWEAVE_LEDGER": str(place)})
     listed = cli("ledger", "list")
     assert (listed.returncode, listed.stdout[:8]) == (0, "affairs:"), listed.stderr
     opened_ = cli("ledger", "open", "visits", "--epsilon", "1", "--delta", "1e-6")
@@ -183,7 +183,7 @@ def test_a_full_ledger_is_listed(cramped: Path, marginweave: CommandLine) -> Non
 
 
 @pytest.fixture
-def small(marginweave: CommandLine, tmp_path: Path) -> Iterator[CommandLine]:
+def small(served: CommandLine, tmp_path: Path) -> Iterator[CommandLine]:
     """A command line whose home, Prefect's database and logs included, is a disk of 48 MB; the ledger is elsewhere."""
     home = tmp_path / "small"
     home.mkdir()
@@ -191,20 +191,20 @@ def small(marginweave: CommandLine, tmp_path: Path) -> Iterator[CommandLine]:
         pytest.skip("a disk of limited size can be mounted by root only")
     try:
         ledger = {"MARGINWEAVE_LEDGER": str(tmp_path / "ledger" / "ledger.sqlite")}
-        opened(replace(marginweave, home=home, environment=ledger))
+        opened(replace(served, home=home, environment=ledger))
         yield CommandLine(home, ledger)
     finally:
         subprocess.run(["umount", "--lazy", str(home)], check=True)
 
 
-def _elsewhere(marginweave: CommandLine, small: CommandLine) -> CommandLine:
+def _elsewhere(served: CommandLine, small: CommandLine) -> CommandLine:
     """The same home and ledger with a server that keeps its database elsewhere."""
-    return replace(marginweave, home=small.home, environment={**marginweave.environment, **small.environment})
+    return replace(served, home=small.home, environment={**served.environment, **small.environment})
 
 
 @pytest.mark.long  # every write may fail once, below
 def test_a_home_that_fills_in_mid_run_is_told_as_that(
-    small: CommandLine, marginweave: CommandLine, unused_database: Path, tmp_path: Path
+    small: CommandLine, served: CommandLine, unused_database: Path, tmp_path: Path
 ) -> None:
     """Logs and Prefect's database can be written no more either: one line with the reason, and later the run goes on."""
     settle(small.home, unused_database)
@@ -230,13 +230,13 @@ def test_a_home_that_fills_in_mid_run_is_told_as_that(
     assert told.endswith("cannot be written: No space left on device"), err
     assert "/runs/r/" in told  # the file of the run, not Prefect's
     (small.home / "ballast").unlink()
-    again = _elsewhere(marginweave, small)("run", path, "--run", "r")
+    again = _elsewhere(served, small)("run", path, "--run", "r")
     assert again.returncode == 0, again.stderr
 
 
 @pytest.mark.long
 def test_a_home_without_room_for_the_server_is_told_as_that(
-    small: CommandLine, marginweave: CommandLine, tmp_path: Path
+    small: CommandLine, served: CommandLine, tmp_path: Path
 ) -> None:
     """The run itself finds room, Prefect's new database does not."""
     path = people(tmp_path, 40, aggregate__reporting_length=2)
@@ -248,5 +248,5 @@ def test_a_home_without_room_for_the_server_is_told_as_that(
     (told,) = full.stderr.splitlines()
     assert told.endswith("cannot be written: No space left on device"), full.stderr
     (small.home / "ballast").unlink()
-    again = _elsewhere(marginweave, small)("run", path, "--run", "r")
+    again = _elsewhere(served, small)("run", path, "--run", "r")
     assert again.returncode == 0, again.stderr

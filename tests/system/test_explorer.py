@@ -28,6 +28,7 @@ from tests.support.firefox import Firefox
 from tests.support.noisy_marginals import LEVELS
 from tests.support.page_laws import PAPERS, is_printed_well
 from tests.support.published import Codes, measured_release, published, shown
+from tests.support.samples import every
 
 pytestmark = pytest.mark.system
 READ = """
@@ -502,7 +503,7 @@ def test_in_print_nothing_is_cut_off(chromium: Browser, tuples: Path) -> None:
     chromium.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
-@pytest.mark.parametrize("paper", PAPERS)
+@pytest.mark.parametrize("paper", every(2, PAPERS))
 @pytest.mark.parametrize("hash_", ["", "#a=0.1&rows=0&columns=3&compare=all&unit=share&order=size"])
 def test_it_is_printed_whole(chromium: Browser, tuples: Path, tmp_path: Path, hash_: str, paper: str) -> None:
     visit(chromium, tuples, hash_=hash_)

@@ -155,7 +155,7 @@ def test_a_kill_at_every_transition(parent: ForkServer, new_victim: NewVictim, s
 
 @pytest.mark.parametrize("program", ["forked", pytest.param("installed", marks=pytest.mark.long)])
 def test_the_command_line_killed_at_random_times(
-    marginweave: CommandLine, new_victim: NewVictim, pytestconfig: pytest.Config, program: str
+    served: CommandLine, new_victim: NewVictim, pytestconfig: pytest.Config, program: str
 ) -> None:
     """Killed at times spread over a whole run, four times each, then finished by the same command.
 
@@ -166,7 +166,7 @@ def test_the_command_line_killed_at_random_times(
         int(COMMAND_LINE_SHARE * int(str(pytestconfig.getoption("kills")))),
     )
     calm = new_victim("marginals")
-    typed = marginweave if program == "forked" else replace(marginweave, program=INSTALLED)
+    typed = served if program == "forked" else replace(served, program=INSTALLED)
     cli = replace(typed, home=calm.home)
     begun = time.monotonic()
     assert cli("run", calm.config, "--run", calm.run).returncode == 0

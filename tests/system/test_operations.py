@@ -223,9 +223,9 @@ RUNBOOK: dict[str, Callable[[Office], None]] = {
 
 
 @pytest.fixture
-def office(marginweave: CommandLine, unused_database: Path, tmp_path: Path) -> Office:
-    settle(marginweave.home, unused_database)  # of a server of its own, when it needs one
-    return Office(marginweave, tmp_path)
+def office(served: CommandLine, unused_database: Path, tmp_path: Path) -> Office:
+    settle(served.home, unused_database)  # of a server of its own, when it needs one
+    return Office(served, tmp_path)
 
 
 @pytest.mark.long  # three minutes of one core; its commands have tests of their own

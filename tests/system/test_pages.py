@@ -20,6 +20,7 @@ from tests.support.changed_releases import truth, tuples_of
 from tests.support.firefox import Firefox
 from tests.support.page_laws import PAPERS, breaks_no_rule, is_printed_well, sheets_of, stands_alone
 from tests.support.published import EVALUATION, FULL, HOSTILE, Codes, internal_evaluation, published, shown
+from tests.support.samples import every
 
 pytestmark = pytest.mark.system
 REPORTS = ["report.html", "internal.html", "office.html", "comparison.html"]
@@ -69,12 +70,13 @@ def office_report() -> str:
     return render_report(replace(release, statement=statement), shown(release, codes), FULL.model_copy(update=found))
 
 
-@pytest.mark.parametrize("width", [360, 600, 768, 1440])
+@pytest.mark.parametrize("width", [360, *(pytest.param(width, marks=pytest.mark.long) for width in (600, 768)), 1440])
 @pytest.mark.parametrize("page", [*REPORTS, "explore.html"])
 def test_a_page_stands_alone_at_any_width(chromium: Browser, pages: Path, page: str, width: int) -> None:
     stands_alone(chromium, pages / page, width)
 
 
+@pytest.mark.long  # tests/system/test_explorer.py opens the page with the most scripts in both browsers
 @pytest.mark.parametrize("page", [*REPORTS, "explore.html"])
 def test_a_page_stands_alone_in_firefox_as_well(mozilla: Firefox, pages: Path, page: str) -> None:
     for width in (360, 1440):
@@ -165,7 +167,7 @@ def test_the_first_screen_says_what_matters(chromium: Browser, pages: Path) -> N
     assert not re.search(r"mu²|mu\^2|sigma|TVD", above)
 
 
-@pytest.mark.parametrize("paper", PAPERS)
+@pytest.mark.parametrize("paper", every(2, PAPERS))
 @pytest.mark.parametrize("page", REPORTS)
 def test_a_page_is_printed_as_an_office_would(
     chromium: Browser, pages: Path, page: str, paper: str, tmp_path: Path

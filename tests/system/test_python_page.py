@@ -135,9 +135,9 @@ mw.Synthesizer(config).fit(table)
     assert "region is missing in at least" in done.stderr
 
 
-def marginweave_python(marginweave: CommandLine, code: str) -> str:
+def marginweave_python(cli: CommandLine, code: str) -> str:
     """What a script prints, in the environment of the command line."""
-    script, variables = [sys.executable, "-c", code], marginweave.variables
-    done = subprocess.run(script, env=variables, cwd=marginweave.home, capture_output=True, text=True, check=False)
+    script, variables = [sys.executable, "-c", code], cli.variables
+    done = subprocess.run(script, env=variables, cwd=cli.home, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()

@@ -24,20 +24,20 @@ def releases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {file.parent.parent.name: file.parent for file in sorted(home.glob("runs/*/release/privacy.json"))}
 
 
-def test_answers_from_a_folder_alone(alone: CommandLine, releases: dict[str, Path]) -> None:
+def test_answers_from_a_folder_alone(marginweave: CommandLine, releases: dict[str, Path]) -> None:
     for kind, place in releases.items():
-        copy = shutil.copytree(place, alone.home / kind)
-        total = alone("query", copy, "--json")
+        copy = shutil.copytree(place, marginweave.home / kind)
+        total = marginweave("query", copy, "--json")
         assert total.returncode == 0, total.stderr
         (answer,) = json.loads(total.stdout)
         assert answer["low"] <= answer["estimate"] <= answer["high"]
         assert (answer["how"], answer["level"], answer["flag"]) == ("measured", 0.95, "")
-        assert "\nall records" in alone("query", copy).stdout
+        assert "\nall records" in marginweave("query", copy).stdout
         column = next(iter(json.loads((copy / "privacy.json").read_text())["domain"]))
-        shown = alone("table", copy, column)
+        shown = marginweave("table", copy, column)
         assert shown.returncode == 0, shown.stderr
         assert all(len(line) <= 100 for line in shown.stdout.splitlines())
-        listed = alone("query", copy, "--by", column, "--level", ".8", "--csv")
+        listed = marginweave("query", copy, "--by", column, "--level", ".8", "--csv")
         rows = list(csv.DictReader(io.StringIO(listed.stdout)))
         assert len(rows) > 1
         assert {row["level"] for row in rows} == {"0.8"}
@@ -45,17 +45,19 @@ def test_answers_from_a_folder_alone(alone: CommandLine, releases: dict[str, Pat
         if kind == "marginals":
             other = [*json.loads((copy / "privacy.json").read_text())["domain"]][1]
             asked = f"{column} = {rows[0][column]}"
-            shares = alone("query", copy, "--where", asked, "--by", other, "--share")
+            shares = marginweave("query", copy, "--where", asked, "--by", other, "--share")
             assert f"A share is the part of its group that meets: {asked}." in shares.stdout, shares.stderr
-        refused = alone("query", copy, "--weight", "grade")
+        refused = marginweave("query", copy, "--weight", "grade")
         assert (refused.returncode, refused.stderr[:39]) == (2, "marginweave: --weight is not possible: ")
-        refused = alone("query", copy, "--where", "nothing = 1")
+        refused = marginweave("query", copy, "--where", "nothing = 1")
         assert refused.returncode == 2
         assert refused.stderr.startswith("marginweave: 'nothing' is no column that was counted")
         assert "Traceback" not in refused.stderr
 
 
-def test_a_combination_that_was_not_released_has_an_upper_end(alone: CommandLine, releases: dict[str, Path]) -> None:
+def test_a_combination_that_was_not_released_has_an_upper_end(
+    marginweave: CommandLine, releases: dict[str, Path]
+) -> None:
     """No estimate, and 0 to what its threshold leaves open: that of the smallest part that was not released, or of itself.
 
     Of 35 combinations of some 6 records each, noise of deviation 15 leaves one below the threshold of 1, but for once in 10
@@ -68,36 +70,36 @@ def test_a_combination_that_was_not_released_has_an_upper_end(alone: CommandLine
         for n in statement["noise"]
         for kind in ("threshold", "private_threshold")
     }
-    found = json.loads(alone("query", place, "--by", "age", "--by", "grade", "--json").stdout)
+    found = json.loads(marginweave("query", place, "--by", "age", "--by", "grade", "--json").stdout)
     hidden = [answer for answer in found if answer["estimate"] is None and answer["flag"].startswith("not released")]
     assert hidden
     assert {answer["low"] for answer in hidden} == {0}
     assert {answer["high"] for answer in hidden} <= ends
-    assert "at most" in alone("table", place, "age", "grade").stdout
+    assert "at most" in marginweave("table", place, "age", "grade").stdout
 
 
 def test_a_folder_without_a_release_is_told_which_one_has_it(
-    alone: CommandLine, releases: dict[str, Path], tmp_path: Path
+    marginweave: CommandLine, releases: dict[str, Path], tmp_path: Path
 ) -> None:
     release = releases["marginals"]
     for place in (release.parent, release.parent / "internal", release / "privacy.json"):
-        refused = alone("query", place)
+        refused = marginweave("query", place)
         assert refused.returncode == 2
         assert refused.stderr == (
             f"marginweave: {place} is not the folder of a release, which has a file privacy.json; {release} is one\n"
         )
-    gone = alone("table", tmp_path / "gone", "sex")
+    gone = marginweave("table", tmp_path / "gone", "sex")
     assert (gone.returncode, "gone does not exist: give the folder of a release" in gone.stderr) == (2, True)
 
 
 def test_all_refused_questions_of_a_file_are_named_and_none_is_answered(
-    alone: CommandLine, releases: dict[str, Path], tmp_path: Path
+    marginweave: CommandLine, releases: dict[str, Path], tmp_path: Path
 ) -> None:
     release = releases["marginals"]
     first, second = [*json.loads((release / "privacy.json").read_text())["domain"]][:2]
     file = tmp_path / "questions.yaml"
     file.write_text(f"questions:\n- {{by: {first}}}\n- {{by: nothing}}\n- {{level: 3}}\n- {{by: '{first},{second}'}}\n")
-    refused = alone("query", release, "--file", file)
+    refused = marginweave("query", release, "--file", file)
     assert (refused.returncode, refused.stdout) == (2, "")
     lines = [line.removeprefix("marginweave: ") for line in refused.stderr.splitlines()]
     assert lines[0].startswith("question 2 ({by: nothing}): 'nothing' is no column that was counted")

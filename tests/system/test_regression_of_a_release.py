@@ -96,9 +96,9 @@ def _slope(rows: pd.DataFrame) -> Any:
     return smf.ols("grade ~ m", made).fit(cov_type="HC0")
 
 
-def test_synthetic_sets_of_a_release(alone: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_synthetic_sets_of_a_release(marginweave: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     """A number is the middle of its bin, a missing one is missing, merged values come apart; an analysis has an interval."""
-    place = _release(alone, monkeypatch, aggregate={"method": "marginals", "cliques": CLIQUES})
+    place = _release(marginweave, monkeypatch, aggregate={"method": "marginals", "cliques": CLIQUES})
     columns = ["sex", "grade", "region"]
     some = [*synthetic_sets(place, columns, sets=5)]
     assert len(some) == 5
@@ -129,15 +129,15 @@ def test_synthetic_sets_of_a_release(alone: CommandLine, monkeypatch: pytest.Mon
     ):
         with pytest.raises(InputError, match=message):
             synthetic_sets(place, **{"columns": columns, **wrong})
-    to = alone.home.with_name("several")
+    to = marginweave.home.with_name("several")
     named = ("--column", "sex", "--column", "grade", "--to", str(to))
-    done = alone("synthesize", "r", "--sets", "5", *named)
+    done = marginweave("synthesize", "r", "--sets", "5", *named)
     assert done.returncode == 0, done.stderr
     assert str(to) in done.stdout.replace("\n", "")
     assert sorted(one.name for one in to.iterdir()) == [f"set-0{n}.csv" for n in range(1, 6)]
     assert [*pd.read_csv(to / "set-01.csv")] == ["sex", "grade"]
     for wrong in (named[:4], ("--sets", "5", "--records", "5", *named), ("--sets", "5", *named)):
-        assert alone("synthesize", "r", *wrong).returncode == 2
+        assert marginweave("synthesize", "r", *wrong).returncode == 2
 
 
 def test_rows_of_one_person_are_kept_together(alone: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:

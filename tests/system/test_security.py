@@ -50,10 +50,10 @@ def test_a_finished_home_is_closed(settled: CommandLine, tmp_path: Path) -> None
         assert stat.S_IMODE(path.lstat().st_mode) & 0o077 == 0, path
 
 
-def test_files_are_closed_whatever_the_umask(marginweave: CommandLine, tmp_path: Path) -> None:
+def test_files_are_closed_whatever_the_umask(served: CommandLine, tmp_path: Path) -> None:
     """Under umask 0 nothing can be written by others, and what is private cannot be read by them; core dumps are off."""
     hook = tmp_path / "hook"
-    cli = CommandLine(marginweave.home, {**marginweave.environment, **witness(hook)})
+    cli = CommandLine(served.home, {**served.environment, **witness(hook)})
     opened(cli)
     configuration = people(tmp_path, publish__keep_private=True, evaluate__internal=True)
     done = subprocess.run(cli.command("run", configuration), env=cli.variables, cwd=cli.home, umask=0, check=False)
@@ -125,9 +125,8 @@ def everything_prefect_shows(url: str) -> str:
 
 @pytest.mark.long  # starts another server, which takes a minute
 def test_secrets_from_prefect_blocks(
-    alone: CommandLine, server: str, forked_program: Path, database_server: Server, tmp_path: Path,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:  # fmt: skip
+    alone: CommandLine, server: str, server_folder: Path, forked_program: Path, database_server: Server, tmp_path: Path
+) -> None:
     """Ledger URL and key live in Secret blocks; a worker that has neither releases; both turn up nowhere else."""
     owner = database_server.database()
     url = database_server.role(owner).replace(":@", f":{PASSWORD}@")
@@ -150,7 +149,7 @@ def test_secrets_from_prefect_blocks(
     assert "marginweave-ledger-key" in shown
     for secret in (PASSWORD, key, url):
         assert secret not in shown
-        for place in (alone.home, *tmp_path_factory.getbasetemp().glob("prefect*")):
+        for place in (alone.home, server_folder):
             for file in (path for path in place.rglob("*") if path.is_file()):
                 assert secret.encode() not in file.read_bytes(), file
     flow = [seen for seen in heard(hook) if seen["program"] == "engine.py"]  # Prefect's, of the flow process

@@ -67,10 +67,10 @@ def budget_tables(server: str, cli: CommandLine, run: str) -> list[list[dict[str
 
 
 def test_what_a_killed_run_left_in_prefect_is_ended_by_the_next_start(
-    marginweave: CommandLine, server: str, tmp_path: Path
+    served: CommandLine, server: str, tmp_path: Path
 ) -> None:
     """Its flow run and task runs end as Crashed; those of strangers, of the same name too, and scheduled ones stay."""
-    cli, path = opened(marginweave), people(tmp_path)
+    cli, path = opened(served), people(tmp_path)
     cli.kill_after(path, "left", "encode")
     (dead,) = runs_of(server, "left").values()
     assert dead["state_type"] == "RUNNING"
@@ -147,9 +147,9 @@ def test_two_of_one_name_with_servers_of_their_own_are_one_run(settled: CommandL
 
 
 def test_a_run_that_stopped_shows_what_it_spent_and_the_next_says_that_it_charged_nothing(
-    marginweave: CommandLine, server: str, tmp_path: Path
+    served: CommandLine, server: str, tmp_path: Path
 ) -> None:
-    cli = opened(marginweave)
+    cli = opened(served)
     expect = {"type": "expect_column_values_to_be_in_set", "kwargs": {"column": "sex", "value_set": ["neither"]}}
     suite = tmp_path / "out.json"
     suite.write_text(json.dumps({"name": "people", "expectations": [expect]}))
@@ -214,10 +214,10 @@ def test_a_terminal_is_told_whether_this_command_charged(
 @pytest.mark.long  # two servers, killed
 @pytest.mark.parametrize(("deaths", "code"), every(2, [(1, 0), (2, 1)]))
 def test_a_server_that_ends_is_started_once_more(
-    settled: CommandLine, marginweave: CommandLine, tmp_path: Path, deaths: int, code: int
+    settled: CommandLine, served: CommandLine, tmp_path: Path, deaths: int, code: int
 ) -> None:
     """The same process resumes its run with a new server; a second one that ends, ends the command, which can be resumed."""
-    cli, path = opened(marginweave, 3.0), people(tmp_path)
+    cli, path = opened(served, 3.0), people(tmp_path)
     command = settled.command("run", path, "--run", "r")
     process = subprocess.Popen(
         command, cwd=cli.home, env=settled.variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

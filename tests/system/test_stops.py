@@ -17,9 +17,9 @@ from tests.support.release_checks import RELEASED, opened
 pytestmark = pytest.mark.system
 
 
-def test_a_signal_during_a_fit_ends_it_and_the_fit_is_resumed(marginweave: CommandLine, tmp_path: Path) -> None:
+def test_a_signal_during_a_fit_ends_it_and_the_fit_is_resumed(served: CommandLine, tmp_path: Path) -> None:
     """At its first line of progress, which says models and passes alone; nothing is charged again."""
-    cli = opened(marginweave, 3.0)
+    cli = opened(served, 3.0)
     path = people(tmp_path, **LONG_FIT)
     process = subprocess.Popen(
         cli.command("run", path, "--run", "r"),

@@ -92,12 +92,12 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture
-def begun(marginweave: CommandLine, sites: dict[str, Path]) -> tuple[CommandLine, Path]:
+def begun(served: CommandLine, sites: dict[str, Path]) -> tuple[CommandLine, Path]:
     """A home with an account, and a configuration of two lengths."""
-    config = people(marginweave.home, 60, aggregate__reporting_length=2)
-    opened = marginweave("ledger", "open", "people", "--epsilon", "9", "--delta", "1e-5")
+    config = people(served.home, 60, aggregate__reporting_length=2)
+    opened = served("ledger", "open", "people", "--epsilon", "9", "--delta", "1e-5")
     assert opened.returncode == 0, opened.stderr
-    return marginweave, config
+    return served, config
 
 
 def _as(site: Path, cli: CommandLine, code: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:

@@ -67,7 +67,7 @@ def test_what_a_rejected_release_gave_back_is_not_told(tmp_path: Path) -> None:
     others=st.lists(st.integers(1, 3), min_size=4, max_size=4),
     place=st.integers(0, 4),
 )
-@settings(max_examples=15, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@settings(max_examples=7, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 def test_no_history_of_unpublished_releases_is_told(ends: list[tuple[str, int]], others: list[int], place: int) -> None:
     """Whatever each of them drew before it gave back the rest, and whether it came before the release or beside it."""
     told = []
