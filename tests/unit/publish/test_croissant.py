@@ -50,7 +50,7 @@ def test_it_names_files_columns_and_the_privacy_statement(tmp_path: Path) -> Non
     without = json.loads(
         croissant(bare.configuration, bare.statement, pq.read_schema(tmp_path / "synthetic.parquet"), {})
     )
-    assert {"license", "publisher", "datePublished"}.isdisjoint(without)
+    assert {"license", "publisher"}.isdisjoint(without)
     fields = {one["name"]: one for one in content["recordSet"][0]["field"]}
     assert list(fields) == list(release.configuration.output_names)
     assert fields["sex"]["description"].startswith("Sex. As registered. No value is an empty cell")
