@@ -53,11 +53,12 @@ def publish(
     configuration, normalized = reference.configuration, load_counts(reference, parts["normalize"])
     evaluation = Evaluation.from_json(reference.load(parts["evaluate"]))
     aggregates, intervals, counts, marginals = counts_and_marginals(reference, normalized, parts["collect"])
-    bought = reference.released_bounds
-    statement = privacy_statement(
-        configuration, plan, aggregates, release, bought, bins=reference.released_bins, marginals=marginals
-    ).model_copy(update={"verdict": evaluation.summary})
-    statement = with_types(statement, reference.types)
+    bounds = reference.released_bounds
+    bins = reference.released_bins
+    stated = privacy_statement(
+        configuration, plan, aggregates, release, bounds, evaluation.summary, bins=bins, marginals=marginals
+    )
+    statement = with_types(stated, reference.types)
     published = _read_back(reference, normalized, aggregates, intervals, statement)
     blocks = Unpacked(unpack_codes, reference.load_blocks(parts["synthesize"]))
     resolved = reference.estimated(aggregates.domain)

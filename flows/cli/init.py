@@ -30,9 +30,7 @@ _Encoding = Annotated[
 _Delimiter = Annotated[
     str | None, typer.Option(help="Between two fields, recognised if not given: comma, semicolon, tab, pipe.")
 ]
-_Dictionary = Annotated[
-    Path | None, typer.Option(help="A data dictionary, .csv or .json: codes, labels and descriptions of columns.")
-]
+_Dictionary = Annotated[Path | None, typer.Option(help="A data dictionary (CSV: name, value, label, description).")]
 
 
 def init(

@@ -26,7 +26,7 @@ MAY_KNOW = {
     "rich": {"flows", "runs"},
     "pandera": {"schemas"},
     "great_expectations": {"schemas"},
-    "pandas": {"schemas", "front", "inference", "forecast", "runs", "flows", "tasks", "prepare", "evaluate"},
+    "pandas": {"schemas", "front", "inference", "forecast", "runs", "flows", "tasks", "prepare"},
     "sqlalchemy": {"ledger"},
     "sqlite3": {"ledger"},
     "opendp": {"mechanisms"},

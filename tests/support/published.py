@@ -56,6 +56,7 @@ IDENTITY = ReleaseIdentity(
     dataset="people",
     run="people-1",
     release="11111111-1111-4111-8111-111111111111",
+    begun="2026-03-01",
     programs=Programs(reserved=PROGRAM, drew=()),
     selected_after_internal_evaluation=False,
 )
@@ -225,7 +226,7 @@ def stated(
     config: Configuration, plan: BudgetPlan, aggregates: Aggregates, facts: ReleaseFacts = FACTS
 ) -> PrivacyStatement:
     """The privacy statement of these counts."""
-    return privacy_statement(config, plan, aggregates, facts, {})
+    return privacy_statement(config, plan, aggregates, facts, {}, EVALUATION.summary)
 
 
 def table_of(release: PublishedRelease, codes: Codes) -> pa.Table:

@@ -58,7 +58,7 @@ def office_report() -> str:
     errors = {(name,): 0.01 for name in columns}
     errors |= {pair: 0.004 * i for i, pair in enumerate(itertools.combinations(columns, 2))}
     judged = verdict(errors, {1: [5.0], 2: [9.0]}, 800)
-    statement = release.statement.model_copy(update={"verdict": judged.summary, "begun": "2026-03-01"})
+    statement = release.statement.model_copy(update={"verdict": judged.summary})
     names, cells = tuple(columns), rng.random((11, 11)).round(3)
     measure = Measure(names=names, synthetic=cells.tolist(), reference=cells.tolist(), mean_difference=0.1)
     worst = tuple(MarginalDistance(attributes=names[i : i + 3], tvd=0.3, noise=0.2) for i in range(9))

@@ -217,8 +217,14 @@ class Release:
         statement, guarantee = self.statement, self.guarantee
         delta = f"epsilon {guarantee.epsilon:g}, delta {guarantee.delta:g}, {guarantee.neighbors}"
         verdict, columns = statement.verdict, {"columns": ", ".join(statement.domain)}
-        judged = {} if verdict is None else {"verdict": f"{verdict.publication}. {verdict.says[0]}"}
-        return {"run": statement.run, "guarantee": delta, "protects": f"one {guarantee.unit}", **columns, **judged}
+        judged = f"{verdict.publication}. {verdict.says[0]}"
+        return {
+            "run": statement.run,
+            "guarantee": delta,
+            "protects": f"one {guarantee.unit}",
+            **columns,
+            "verdict": judged,
+        }
 
     def __repr__(self) -> str:
         lines = (f"  {name}: {text}" for name, text in self._facts.items())

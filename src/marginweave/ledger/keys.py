@@ -1,4 +1,4 @@
-"""The keys that seal a ledger: from the environment, or from a file that only `create` makes; never in the database."""
+"""The key that seals a ledger: from the environment, or from a file that only `create` makes; never in the database."""
 
 from __future__ import annotations
 

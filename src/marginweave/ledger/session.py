@@ -21,7 +21,7 @@ from marginweave.ledger.witness import Witness
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Session:
-    """The database of a ledger and the keys that seal it: each `with` block is one transaction.
+    """The database of a ledger and the key that seals it: each `with` block is one transaction.
 
     `witness` is what a home has seen of the ledger: it is compared before anything is written, and added to after.
     """

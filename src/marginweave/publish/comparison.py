@@ -167,7 +167,7 @@ def render_comparison(found: ReleaseComparison, before: PublishedRelease, after:
 
 
 def _backwards(old: PrivacyStatement, new: PrivacyStatement) -> str:
-    times = [statement.begun or "" for statement in (old, new)]
+    times = [statement.begun for statement in (old, new)]
     length = min(map(len, times))  # of one of them the day alone may be known
     if times[0][:length] <= times[1][:length]:
         return ""

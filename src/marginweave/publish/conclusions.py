@@ -129,8 +129,8 @@ def _perhaps_nobody(published: PublishedRelease) -> _Known | None:
 
 def citation(configuration: Configuration, statement: PrivacyStatement) -> str:
     """How to cite a release."""
-    year = f" ({statement.begun[:4]})" if statement.begun else ""
+    year = statement.begun[:4]
     who, title = configuration.publish.publisher, configuration.label or statement.dataset
     promise = f"epsilon {statement.guarantee.epsilon:g}, delta {statement.guarantee.delta:g}"
     what = f"Differentially private release {statement.run} ({promise}). urn:uuid:{statement.release}"
-    return f"{who}{year}. {title}. {what}" if who else f"{title}{year}. {what}"
+    return f"{who} ({year}). {title}. {what}" if who else f"{title} ({year}). {what}"

@@ -37,6 +37,7 @@ from marginweave.released.statement import (
     ReleaseFacts,
     UndeclaredStatement,
 )
+from marginweave.released.verdict import VerdictSummary
 
 ASSUMPTIONS = (
     "Every statement in the configuration (columns, domains, bounds, bins, caps, seeds) was public before the data was seen.",
@@ -98,14 +99,15 @@ def privacy_statement(
     aggregates: Aggregates,
     release: ReleaseFacts,
     bounds: Bounds,
+    verdict: VerdictSummary,
     *,
     bins: Mapping[str, BoughtBins] | None = None,
     marginals: MarginalsStatement = NO_MARGINALS,
 ) -> PrivacyStatement:
     """privacy.json: the promise, and with what noise it was kept.
 
-    `bounds` are the released ones of columns with private bounds, `bins` those of quantiles. The first arguments are those of
-    `promise`.
+    `bounds` are the released ones of columns with private bounds, `bins` those of quantiles, `verdict` is that of
+    evaluation.json. The first arguments are those of `promise`.
     """
     stated = promise(configuration, plan, release)
     mechanisms = tuple(
@@ -125,6 +127,7 @@ def privacy_statement(
         noise=tuple(LevelNoiseStatement(**asdict(of_length)) for of_length in noise),
         **dict(marginals),
         confidence=stated_confidence(configuration.with_bounds(bounds, bins), plan, aggregates),
+        verdict=verdict,
     )
 
 

@@ -158,7 +158,7 @@ class ReleaseIdentity(Described):
     dataset: str = Field(description="Name of the account.")
     run: str = Field(description="Name of the run.")
     release: str = Field(description="Identifier of the release in the ledger.")
-    begun: str | None = optional("Day on which its run was begun, in UTC, YYYY-MM-DD.")
+    begun: str = Field(description="Day on which its run was begun, in UTC, YYYY-MM-DD.")
     supersedes: Correction | None = optional("The release that this one corrects.")
     programs: Programs = Field(description="The programs that reserved and drew it.")
     selected_after_internal_evaluation: bool = Field(
@@ -269,8 +269,8 @@ class PrivacyStatement(MarginalsStatement, CountsStatement, Promise, ReleaseIden
 
     schema_: Literal["urn:marginweave:privacy:3"] = contract("urn:marginweave:privacy:3")
     confidence: Confidence = Field(description="What the intervals mean.")
-    verdict: VerdictSummary | None = optional(
-        "What the release is good for, in words; evaluation.json has the numbers."
+    verdict: VerdictSummary = Field(
+        description="What the release is good for, in words; evaluation.json has the numbers."
     )
     undeclared: tuple[UndeclaredStatement, ...] | None = optional(
         "Of each attribute with cells that nothing declares, empty or outside, how many were not as declared."

@@ -1,8 +1,7 @@
-"""Code lists and data dictionaries of the usual shapes give a configuration the values that would be typed by hand."""
+"""Code lists and data dictionaries give a configuration the values that would be typed by hand."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 import yaml
 
 from marginweave.base.errors import InputError
-from marginweave.configuration.code_lists import column_words, with_code_lists
+from marginweave.configuration.code_lists import column_words
 from marginweave.configuration.columns import Category
 from marginweave.configuration.load import load_configuration, parse_configuration
 from marginweave.configuration.release import Configuration
@@ -36,18 +35,8 @@ def loaded(folder: Path, values: Any, **changes: Any) -> Configuration:
             "what;v;l\nage;1;one\nsex;1;male\nsex; 2 ;female\nsex;9;not known\n",
             {"column": "what", "value": "v", "label": "l"},
         ),
-        ("c.csv", "variable,value,label\nage,1,one\nsex,1,male\nsex,2,female\nsex,9,not known\n", {}),
-        ("c.csv", 'name,label,values\nage,Age,\nsex,Sex,"1=male; 2=female; 9=not known"\n', {}),
-        ("c.csv", 'Variable / Field Name,Choices\nsex,"1, male | 2, female | 9, not known"\n', {}),
-        ("c.csv", 'Name,Values\nsex,"1: male, 2: female, 9: not known"\n', {}),
-        ("c.json", json.dumps({"sex": SEX}), {}),
-        ("c.json", json.dumps({"columns": {"sex": {"label": "Sex", "values": SEX}}}), {}),
-        ("c.json", json.dumps([{"name": "sex", "values": SEX}]), {}),
-        (
-            "c.json",
-            json.dumps({"fields": [{"name": "sex", "values": [{"value": int(c), "label": t} for c, t in SEX.items()]}]}),
-            {},
-        ),
+        ("c.csv", "name,value,label\nage,1,one\nsex,,Sex\nsex,1,male\nsex,2,female\nsex,9,not known\n", {}),
+        ("c.csv", "description;label;value;name\n;male;1;sex\n;female;2;sex\n;not known;9;sex\n", {}),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
@@ -67,9 +56,8 @@ def test_every_shape_is_the_list_that_one_would_type(
 def test_values_without_titles(tmp_path: Path) -> None:
     typed = parse_configuration(raw(columns__sex__values=["f", "m"])).canonical()
     for name, content in {
-        "a.csv": "name,values\nsex,f; m\n",
-        "b.csv": 'name,values\nsex,"f, m"\n',
-        "a.json": json.dumps({"sex": ["f", "m"]}),
+        "a.csv": "name,value\nsex,f\nsex,m\n",
+        "b.csv": "name,value,label\nsex,f,\nsex,m,\n",
     }.items():
         (tmp_path / name).write_text(content)
         assert loaded(tmp_path, {"file": name}).canonical() == typed, name
@@ -106,17 +94,15 @@ def test_a_determined_column_takes_its_mapping_from_the_same_file(tmp_path: Path
         ({"file": "industries.csv"}, "is no data dictionary"),
         ({"file": "industries.csv", "value": "section", "label": "title"}, "gives 'A' twice, with different labels"),
         ({"file": "industries.csv", "values": "code"}, "must be a list of values, or {file: codes.csv"),
-        ({"file": "list.xlsx", "value": "code"}, "must be a .csv, .tsv, .txt or .json file"),
-        ({"file": "other.json"}, "(other.json) has no codes for 'sex'"),
-        ({"file": "other.json", "value": "code"}, "is JSON, in which value names nothing"),
-        ({"file": "bad.json"}, "is no JSON"),
+        ({"file": "list.xlsx", "value": "code"}, "must be a .csv, .tsv or .txt file"),
+        ({"file": "other.csv"}, "(other.csv) has no codes for 'sex'"),
+        ({"file": "codes.json"}, "must be a .csv, .tsv or .txt file"),
         ({"file": "binary.csv", "value": "code"}, "is no text in UTF-8, UTF-16 or windows-1252"),
     ],
 )
 def test_a_list_that_cannot_be_used_is_refused_by_its_place(tmp_path: Path, values: dict, words: str) -> None:
     (tmp_path / "industries.csv").write_text(INDUSTRIES)
-    (tmp_path / "other.json").write_text('{"age": ["1"]}')
-    (tmp_path / "bad.json").write_text("{")
+    (tmp_path / "other.csv").write_text("name,value\nage,1\nsex,\n")
     (tmp_path / "binary.csv").write_bytes(bytes(range(256)))
     with pytest.raises(InputError) as refusal:
         loaded(tmp_path, values)
@@ -129,28 +115,16 @@ AGE = {"label": "Age in years", "description": "At the last birthday"}
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("d.csv", "name,label,description\nsex,,\nage,Age in years, At the last birthday \n", AGE),
-        ("d.csv", "Variable / Field Name;Field Label;Field Note\nage;Age in years;ask Jane\n", {"label": "Age in years"}),
-        ("d.tsv", "variable\tvalue\tlabel\tvariable label\nage\t1\tone\tAge in years\n", {"label": "Age in years"}),
+        ("d.csv", "name,value,label,description\nsex,,,\nage,,Age in years, At the last birthday \n", AGE),
+        ("d.tsv", "name\tvalue\tlabel\nage\t1\tone\nage\t\tAge in years\n", {"label": "Age in years"}),
         ("d.csv", "name,value,label\nage,1,one\n", {}),
         ("d.csv", "what,label\nage,Age\n", {}),
-        ("d.json", json.dumps({"age": AGE}), AGE),
-        ("d.json", json.dumps({"fields": [{"name": "age", "title": "Age", "values": {"1": "one"}}]}), {"label": "Age"}),
-        ("d.json", json.dumps({"age": {"1": "one"}}), {}),
-        ("d.json", json.dumps({"age": ["1"], "sex": {"label": "Sex"}}), {}),
     ],
-)  # fmt: skip
+)
 def test_what_a_column_is_called(tmp_path: Path, name: str, content: str, words: dict[str, str]) -> None:
-    """Where a row is a value, its label is not the column's."""
+    """The label of a value is not the column's."""
     (tmp_path / name).write_text(content)
     assert column_words(tmp_path / name, "age") == words
-
-
-@pytest.mark.parametrize("found", [{"age": AGE}, [{"name": "age", "label": "Age"}], {"age": {"description": "Years"}}])
-def test_a_column_that_is_described_has_no_codes(tmp_path: Path, found: object) -> None:
-    (tmp_path / "d.json").write_text(json.dumps(found))
-    with pytest.raises(InputError, match="has no codes for 'age'"):
-        with_code_lists({"columns": {"age": {"values": {"file": "d.json"}}}}, tmp_path)
 
 
 def test_a_label_is_public() -> None:

@@ -36,7 +36,7 @@ def test_an_order_is_declared_once() -> None:
 
 
 def test_settings_survive_the_canonical_form_and_change_nothing_else() -> None:
-    """Without them the canonical form has no word of them, so that runs of earlier versions keep their digest."""
+    """Without them the canonical form has no word of them."""
     plain, config = configuration(), configuration(evaluate={"ordered": ["grade"]})
     assert Configuration.from_canonical(config.canonical()) == config
     assert '"evaluate":{"internal":false}' in plain.canonical()

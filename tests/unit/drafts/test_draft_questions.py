@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from pathlib import Path
 
@@ -153,21 +152,21 @@ def test_a_column_that_numbers_the_rows_is_dropped(cells: list[str], kind: str) 
 
 
 def test_a_data_dictionary_answers_for_its_columns(tmp_path: Path) -> None:
-    (tmp_path / "d.csv").write_text('name,values\nsex,"f=female; m=male; x=other"\n')
+    (tmp_path / "d.csv").write_text("name,value,label\nsex,f,female\nsex,m,male\nsex,x,other\n")
     lines = ["sex,age", *(f"{'fm'[i % 2]},{i % 90}" for i in range(200))]
     columns = draft_of(tmp_path, lines, dictionary="d.csv", below=tmp_path)["columns"]
     assert columns["sex"] == {"type": "category", "values": {"file": "d.csv"}, "public": "data dictionary d.csv"}  # pyright: ignore[reportIndexIssue]
     assert columns["age"]["confirm"] is True  # pyright: ignore[reportIndexIssue]
-    (tmp_path / "e.csv").write_text("name,values\nother,a\n")
+    (tmp_path / "e.csv").write_text("name,value\nother,a\n")
     with pytest.raises(InputError, match=r"e\.csv has no codes for any column"):
         draft_of(tmp_path, lines, dictionary="e.csv", below=tmp_path)
 
 
-def test_a_german_dictionary_is_read_and_its_codes_must_fit(tmp_path: Path) -> None:
+def test_a_dictionary_in_german_is_read_and_its_codes_must_fit(tmp_path: Path) -> None:
     """Codes that most cells are none of are not declared: the column keeps its draft, and the steward is asked."""
     (tmp_path / "d.csv").write_text(
-        "Spalte;Bezeichnung;Beschreibung;Werte\nsex;Geschlecht;Wie im Pass;f=weiblich | m=männlich | x=divers\n"
-        "ort;Ort;;1=Köln | 2=Bonn | 3=Trier\nage;Alter;;998=verweigert | 999=unbekannt\n"
+        "name;value;label;description\nsex;;Geschlecht;Wie im Pass\nsex;f;weiblich;\nsex;m;männlich;\nsex;x;divers;\n"
+        "ort;;Ort;\nort;1;Köln;\nort;2;Bonn;\nort;3;Trier;\nage;;Alter;\nage;998;verweigert;\nage;999;unbekannt;\n"
     )
     rows = [f"{'fm'[i % 2]},{'KB'[i % 2]},{999 if i % 20 == 0 else i % 90}" for i in range(200)]
     (tmp_path / "t.csv").write_text("\n".join(["sex,ort,age", *rows]) + "\n")
@@ -179,18 +178,14 @@ def test_a_german_dictionary_is_read_and_its_codes_must_fit(tmp_path: Path) -> N
     assert "none of the dictionary's codes" in text
     assert columns["age"]["codes"] == {"999": "unbekannt"}
     assert columns["age"]["confirm"] is True
-    (tmp_path / "d.json").write_text('[{"Spalte": "sex", "Bezeichnung": "Geschlecht", "Werte": {"f": "w", "m": "m"}}]')
-    found = draft_of(tmp_path, ["sex,ort", "f,K", "m,B", "f,B"], dictionary="d.json", below=tmp_path)["columns"]
-    assert found["sex"]["label"] == "Geschlecht"  # pyright: ignore[reportIndexIssue]
-    assert found["sex"]["public"] == "data dictionary d.json"  # pyright: ignore[reportIndexIssue]
 
 
 def test_a_data_dictionary_names_columns_and_does_not_bend_numbers(tmp_path: Path) -> None:
     """Codes of which a number shows few stand beside its values: it stays a number, and the steward is told."""
     (tmp_path / "d.csv").write_text(
-        "name,label,values\nage,Age in years,998=refused; 999=unknown\nroute,Route,"
-        + "; ".join(f"{i}=line {i}" for i in range(40))
-        + "\nsex,Sex,\n"
+        "name,value,label\nage,,Age in years\nage,998,refused\nage,999,unknown\nroute,,Route\n"
+        + "".join(f"route,{i},line {i}\n" for i in range(40))
+        + "sex,,Sex\n"
     )
     lines = ["sex,age,route", *(f"{'fm'[i % 2]},{i % 90},{i % 30}" for i in range(200))]
     (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
@@ -209,12 +204,11 @@ def test_a_data_dictionary_names_columns_and_does_not_bend_numbers(tmp_path: Pat
 def test_a_code_of_the_dictionary_is_no_missing_text(tmp_path: Path) -> None:
     """As N, not applicable, of a survey of the census: the draft, once answered, is accepted and has it as a value."""
     codes = {"N": "N/A (less than 16 years old)", **{str(i): f"industry {i}" for i in range(30)}}
-    (tmp_path / "d.json").write_text(
-        json.dumps({"work": {"values": codes}, "sex": {"values": {"1": "Male", "2": "Female"}}})
-    )
+    lines = [f"work,{code},{title}" for code, title in codes.items()]
+    (tmp_path / "d.csv").write_text("\n".join(["name,value,label", *lines, "sex,1,Male", "sex,2,Female"]) + "\n")
     rows = [f"{'N' if i % 3 == 0 else i % 29},{1 + i % 2 if i % 5 else 'X'}" for i in range(300)]
     (tmp_path / "t.csv").write_text("\n".join(["work,sex", *rows]) + "\n")
-    text = answered(draft_configuration(str(tmp_path / "t.csv"), FILE, "d.json", tmp_path), "a code list")
+    text = answered(draft_configuration(str(tmp_path / "t.csv"), FILE, "d.csv", tmp_path), "a code list")
     (tmp_path / "t.yaml").write_text(text)
     work = load_configuration(tmp_path / "t.yaml").columns["work"]
     assert isinstance(work, ValuedColumn)

@@ -340,12 +340,11 @@ def test_who_published_it_is_said_or_said_to_be_unknown() -> None:
     """Publisher, contact and license as text, the day of the run, and how to cite it."""
     said = {"publisher": f"Office {HOSTILE}", "contact": "data@office.example", "license": "CC BY 4.0"}
     release, codes = published(publish=said, label="A census")
-    release = replace(release, statement=release.statement.model_copy(update={"begun": "2026-03-01"}))
     page = re.sub(r"\s+", " ", unescape(page_of(release, codes)))
     assert f"<dd>Office {HOSTILE}; contact: data@office.example</dd>" in page
     assert "<dt>Made on</dt><dd>2026-03-01</dd> <dt>License</dt><dd>CC BY 4.0</dd>" in page
     assert f"<dd>Office {HOSTILE} (2026). A census. Differentially private release people-1 (epsilon 1," in page
-    assert "<dt>Published by</dt><dd>not stated</dd> <dt>License</dt><dd>not stated" in re.sub(r"\s+", " ", usual())
+    assert "<dt>Published by</dt><dd>not stated</dd> <dt>Made on</dt>" in re.sub(r"\s+", " ", usual())
 
 
 def test_nothing_looks_like_nothing() -> None:

@@ -139,7 +139,7 @@ def test_a_look_counts_for_an_account_and_for_a_file(tmp_path: Path) -> None:
 
 def test_a_draft_with_codes_from_a_dictionary_is_no_change(tmp_path: Path) -> None:
     """What the draft names by a file, and what the configuration has in its place, is the same."""
-    (tmp_path / "d.csv").write_text('name,label,values\nsex,Sex,"f=female; m=male; x=other"\n')
+    (tmp_path / "d.csv").write_text("name,value,label\nsex,,Sex\nsex,f,female\nsex,m,male\nsex,x,other\n")
     table, target = tmp_path / "t.csv", tmp_path / "t.yaml"
     table.write_text("sex\n" + "f\nm\n" * 40)
     init(str(table), output=target, dictionary=tmp_path / "d.csv", home=tmp_path)
@@ -151,7 +151,7 @@ def test_a_draft_with_codes_from_a_dictionary_is_no_change(tmp_path: Path) -> No
     assert is_drafted(tmp_path, cast("Any", run), str(table))
     record_look(tmp_path, "check", "t", str(table), configuration.written)
     assert not configured_after_look(tmp_path, cast("Any", run), str(table))
-    (tmp_path / "d.csv").write_text('name,values\nsex,"f=female; m=male"\n')
+    (tmp_path / "d.csv").write_text("name,value,label\nsex,f,female\nsex,m,male\n")
     other = SimpleNamespace(dataset="t", written=load_configuration(target).written, created=datetime.now(UTC))
     assert configured_after_look(tmp_path, cast("Any", other), str(table))
 

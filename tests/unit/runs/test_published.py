@@ -14,4 +14,4 @@ def test_publish_comes_next_where_it_would_not_refuse(publication: Publication) 
     said = next_words("r", "report.html", judged)
     assert ("marginweave publish r --to FOLDER" in said) == (publication != "not for publication")
     assert ("publish would refuse this release" in said) == (publication == "not for publication")
-    assert "marginweave publish" in next_words("r", "report.html", None)  # a release of 0.1.0 has no verdict
+    assert "marginweave publish" in next_words("r", "report.html", None)  # evaluation.json is gone
