@@ -11,11 +11,11 @@ cells (AIM: McKenna, Mullins, Sheldon and Miklau 2022), so those that depend mos
 With S_a the sum of sqrt(p_a), a table with misfit tau is n tau sqrt(2/pi) times the product of S_a away, so tau is at most
 sigma / n times the product of (codes of a) / S_a.
 
-A model gives values to records whose cells are not as declared, where that code is ignored: of a column to U records at most.
-Of a query with the count N, and M where the column is left out of it, min(U, M) of these records meet what is left, and the
-model has N / M of each in the query where w should be, the weight of the code; so if they are spread over what is left as other
-records are. The square of that is added as a variance: an interval of any level from .95 on covers as often as it says, however
-many of the U records there are.
+A model gives values to records whose cells are not as declared, where that code is ignored: of a column to U records, of
+which the root mean square is known. Of a query with the count N, and M where the column is left out of it, min(U, M) of
+these records at most meet what is left. The model has N / M of each in the query where w should be, the weight of the code,
+if they are spread over what is left as other records are. The square of that is added as a variance: an interval of any
+level from .95 on covers as often as it says where the records are so many or fewer.
 DP: post-processing of released counts.
 """
 
@@ -106,7 +106,7 @@ class ModelAnswers:
     the model's code of each code of an attribute; the last one may stand for cells that estimates ignore, of which the model
     has no records. `inside` are the sets of attributes that were measured. Where sets were chosen by their distance from the
     model beyond their noise, `noise` is the deviation of that: a set that was not chosen is no farther. `ignored` has, by axis,
-    how many records at most have a cell that estimates ignore.
+    how many records have a cell that estimates ignore, as a root mean square.
     """
 
     measured: NoisyTables
@@ -115,7 +115,7 @@ class ModelAnswers:
     inside: Sequence[frozenset[int]]
     noise: float | None
     spread: Callable[[], ModelSpread]
-    ignored: Mapping[int, int] = field(default_factory=dict)
+    ignored: Mapping[int, float] = field(default_factory=dict)
 
     def solve(self, weights: Weights) -> Estimates:
         """Estimates of queries, at least one, and their covariance. Raises NotMeasuredError where merged values differ."""
@@ -128,7 +128,7 @@ class ModelAnswers:
         return replace(found, covariance=covariance)
 
     def _moved(self, weights: Weights, axis: int, of_code: Floats) -> Floats:
-        """By how much queries are off at most because an axis has no code for some records, which they weigh by `of_code`."""
+        """By how much queries are off because an axis has no code for some records, which they weigh by `of_code`."""
         asked = self._fitted.expected(weights)[0]
         beside = self._fitted.expected({**weights, axis: np.ones_like(weights[axis])})[0]
         records = np.minimum(beside, self.ignored[axis])

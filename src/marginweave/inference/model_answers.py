@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -11,12 +12,14 @@ from pathlib import Path
 
 import numpy as np
 
+from marginweave.answers.intervals import Reach
 from marginweave.answers.model import DRAWS, ModelAnswers, ModelSpread, Stack, misfit
 from marginweave.answers.tables import NoisyTables
 from marginweave.base.durable import at_place, read_file, replace_file
 from marginweave.base.errors import MachineError
 from marginweave.checkpoints.codecs import pack_arrays, unpack_arrays
 from marginweave.configuration.synthesis import MixtureSynthesis
+from marginweave.estimate.intervals import LEVEL
 from marginweave.estimate.marginals import drawn_compression_of
 from marginweave.estimate.mixture.draws import PASSES, draw_models
 from marginweave.estimate.mixture.fit import normal
@@ -61,11 +64,18 @@ def open_model(place: Path, measured: NoisyTables, say: Callable[[str], None]) -
     )
 
 
-def ignored_records(published: PublishedRelease) -> dict[int, int]:
-    """By axis the most records whose cells are not as declared, where estimates have no code for them."""
-    undeclared = {cells.name: cells.high for cells in published.aggregates.domain.undeclared if not cells.kept}
-    attributes = enumerate(published.configuration.attributes)
-    return {place: undeclared[one.name] for place, one in attributes if one.name in undeclared and one.level_of is None}
+def ignored_records(published: PublishedRelease) -> dict[int, float]:
+    """By axis the root mean square of the records whose cells are not as declared, where estimates have no code for them.
+
+    That of a count with its noise: both are told in privacy.json, the noise by the upper end.
+    """
+    found = dict[int, float]()
+    cells = {one.name: one for one in published.aggregates.domain.undeclared if not one.kept}
+    for place, attribute in enumerate(published.configuration.attributes):
+        if attribute.name in cells and attribute.level_of is None:
+            own = cells[attribute.name]
+            found[place] = math.hypot(own.count, (own.high - own.count) / Reach(level=LEVEL).of(1.0))
+    return found
 
 
 def _drawn(
