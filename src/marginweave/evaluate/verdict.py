@@ -172,10 +172,10 @@ def unchosen_errors(
     noise, found = expected_noise(deviation, 1) / records, dict[tuple[str, ...], float]()
     for (one, first), (other, second) in itertools.combinations(zip(names, shares, strict=True), 2):
         alone = [distances.get((name,)) for name in (one, other)]
-        held = np.outer(first, second)
-        together = _UNCHOSEN * float(np.minimum(noise, held).sum()) / 2
+        independent = np.outer(first, second)
+        together = _UNCHOSEN * float(np.minimum(noise, independent).sum()) / 2
         variances = np.outer(first * (1 - first), second * (1 - second)) / records
-        chance = float(np.minimum(np.sqrt(4 / math.pi * variances), 2 * held).sum()) / 2
+        chance = float(np.minimum(np.sqrt(4 / math.pi * variances), 2 * independent).sum()) / 2
         if None not in alone:
             parts = (together, chance, *(part for part in alone if part is not None))
             found[_key((one, other))] = min(1.0, math.hypot(*parts))
