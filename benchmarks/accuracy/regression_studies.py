@@ -126,7 +126,10 @@ class Population:
 
     def persons(self, sample: Table) -> np.ndarray | None:
         """Whose each row of a sample is; None where each is of another person."""
-        return np.array([row[0] for row in sample.rows]) if self.person else None
+        if not self.person:
+            return None
+        place = sample.header.index(self.person)
+        return np.array([row[place] for row in sample.rows])
 
 
 def score(text: str, unit: str | float) -> float:

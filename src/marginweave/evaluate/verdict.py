@@ -6,8 +6,9 @@ from the counts (L2); where they follow neither, b farther: d^2 = b^2 + (n - p) 
 n s^2, as if b were 0, t^2 = n s^2 - d^2; where it is above, as if p were 0, t^2 = d^2 - n s^2 (Stein 1981; here with L1 norms,
 that of the noise as expected). The share p/n is much the same in all sets of a release, and its median is better known than
 that of any: a set is judged by its own d^2 where this is beyond what chance does to the norm of noise (`_CHANCE`). A pair that
-rounds did not choose is about as far as noise would have been (`_UNCHOSEN`), or they had chosen it. These numbers are those of
-benchmarks/accuracy/verdicts.py; docs/verdict.md says how often grades are right.
+was not chosen, by scores or in rounds, is about as far as noise would have been (`_UNCHOSEN`), or it had been, and as chance
+makes two draws of independent columns. These numbers are those of benchmarks/accuracy/verdicts.py; docs/verdict.md says how
+often grades are right.
 
 Counts of k-tuples are noisier than records, which are smoothed by what triples share: there it is the larger of the noise of a
 set and what its records are beyond it. The mean distance of triples was 1.6 to 2.1 times that of pairs (docs/accuracy.md), and
@@ -43,7 +44,7 @@ _SAY_ROWS = (
     "and measures the few strongest pairs well."
 )
 _NOT_MEASURED = (
-    "{some} pairs were not measured, as rounds chose others: how near they are is what noise and their columns let expect. "
+    "{some} pairs were not measured, as others were chosen: how near they are is what noise and their columns let expect. "
     "Name what must be right in aggregate.cliques."
 )
 _NAMES = {1: "single columns", 2: "pairs of columns", 3: "triples of columns"}
@@ -51,8 +52,8 @@ _NAMES = {1: "single columns", 2: "pairs of columns", 3: "triples of columns"}
 _OF_COLUMN, _OF_SETS = 0.7, 0.03
 # The square of the L1 norm of the noise of n cells deviates by 2 sqrt(pi/2 - 1) / sqrt(n) of it; one and a half times that.
 _CHANCE = 1.5 * 2 * math.sqrt(math.pi / 2 - 1)
-# How far a pair that rounds did not choose is, in the noise of measuring it.
-_UNCHOSEN = 0.7
+# How far a pair that was not chosen is, in the noise of measuring it.
+_UNCHOSEN = 0.55
 # Of the records whose value was measured as one with others, how many count as misplaced.
 _MISPLACED = 0.25
 _WEAK = "; an epsilon above 10, which would do as much, protects weakly"
@@ -75,9 +76,10 @@ def release_verdict(
             deviations.setdefault(len(bound.attributes), []).append(bound.deviation)
     rules = (configuration.structure.levels if configuration.structure else None) or ()
     levels = {rule.column for rule in rules}
-    distances = set_errors(bounds, float(counts.record_count), merged, is_smoothed=configuration.marginals is not None)
+    settings = configuration.marginals
+    distances = set_errors(bounds, float(counts.record_count), merged, is_smoothed=settings is not None)
     unchosen = dict[tuple[str, ...], float]()
-    if configuration.marginals is not None and configuration.marginals.adaptive is not None and 2 in deviations:
+    if settings is not None and settings.selects(configuration.distinct) and 2 in deviations:
         pairs = unchosen_errors(distances, counts, statistics.median(deviations[2]))
         unchosen = {pair: error for pair, error in pairs.items() if pair not in distances and levels.isdisjoint(pair)}
     errors = expected_errors(distances | unchosen, counts.domain.names, levels)
@@ -158,25 +160,31 @@ def _smoothed(bound: MarginalBound, noise: float, share: float) -> float:
 def unchosen_errors(
     distances: Mapping[tuple[str, ...], float], counts: Aggregates, deviation: float
 ) -> dict[tuple[str, ...], float]:
-    """The expected distance of every pair, as if rounds had not chosen it, from the counts of its two columns.
+    """The expected distance of every pair, as if it had not been chosen, from the counts of its two columns.
 
     With the shares p_a and q_b of their values, N records and noise of a deviation s, a cell is off by what noise would have
     been in it, or by what independent columns have there, where this is less: sum_ab min(sqrt(2/pi) s, N p_a q_b) / (2 N).
+    Besides, the rows and the records are each a draw of the same columns: with the variance v = N p_a q_b (1 - p_a)(1 - q_b)
+    of a cell of independent ones, they are sum_ab min(sqrt(4 v/pi), 2 N p_a q_b) / (2 N) apart.
     """
     records, names = max(1.0, float(counts.record_count)), counts.domain.names
     shares = [_shares(held, records) for held in label_counts(counts)]
     noise, found = expected_noise(deviation, 1) / records, dict[tuple[str, ...], float]()
     for (one, first), (other, second) in itertools.combinations(zip(names, shares, strict=True), 2):
         alone = [distances.get((name,)) for name in (one, other)]
-        together = _UNCHOSEN * float(np.minimum(noise, np.outer(first, second)).sum()) / 2
+        independent = np.outer(first, second)
+        together = _UNCHOSEN * float(np.minimum(noise, independent).sum()) / 2
+        variances = np.outer(first * (1 - first), second * (1 - second)) / records
+        chance = float(np.minimum(np.sqrt(4 / math.pi * variances), 2 * independent).sum()) / 2
         if None not in alone:
-            found[_key((one, other))] = min(1.0, math.hypot(together, *(part for part in alone if part is not None)))
+            parts = (together, chance, *(part for part in alone if part is not None))
+            found[_key((one, other))] = min(1.0, math.hypot(*parts))
     return found
 
 
 def _shares(held: Floats, records: float) -> Floats:
     """The shares of the values of a column, and of those without one."""
-    shares = np.maximum(held, 0.0) / records
+    shares = np.clip(held / records, 0.0, 1.0)
     return np.append(shares, max(0.0, 1.0 - float(shares.sum())))
 
 

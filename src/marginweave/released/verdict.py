@@ -32,7 +32,7 @@ class SetVerdict(Described):
     grade: Grade = Field(description="What that allows: good, with care, not.")
     measured: bool = Field(
         default=True,
-        description="Whether counts of the set were drawn; if not, its distance is that of a set that rounds left out.",
+        description="Whether counts of the set were drawn; if not, its distance is that of a set that was not chosen.",
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,9 +15,16 @@ from hypothesis import strategies as st
 from marginweave.configuration.columns import NumberColumn
 from marginweave.counts.discovery import Compression
 from marginweave.evaluate.doubts import ColumnFacts, column_facts, doubts, mean_doubt, questions
-from marginweave.evaluate.verdict import expected_errors, merged_shares, set_errors, unchosen_errors, verdict
+from marginweave.evaluate.verdict import (
+    expected_errors,
+    merged_shares,
+    release_verdict,
+    set_errors,
+    unchosen_errors,
+    verdict,
+)
 from marginweave.measurements.combinations import Aggregates, Domain, Level, LevelNoise
-from marginweave.released.evaluation import MarginalBound
+from marginweave.released.evaluation import MarginalBound, Measure
 from marginweave.released.verdict import CARE, GOOD, grade
 from tests.support.configurations import configuration
 
@@ -100,7 +108,7 @@ def test_records_that_take_over_a_part_of_the_noise_are_as_far_as_that(share: fl
     assert error == pytest.approx(float(np.abs(taken).sum()) / (2 * records), rel=0.1)
 
 
-def test_a_pair_that_rounds_left_out_is_as_far_as_noise_would_have_been_where_there_are_records() -> None:
+def test_a_pair_that_was_not_chosen_is_as_far_as_noise_would_have_been_where_there_are_records() -> None:
     """Of 1,000 records x is a in 900, b in 100 and c in none; noise of 50 is more than there are in cells of b."""
     places = np.array([0, 0, 0, 1, 1])
     level = Level(
@@ -117,10 +125,40 @@ def test_a_pair_that_rounds_left_out_is_as_far_as_noise_would_have_been_where_th
         noise=(),
     )
     noise = math.sqrt(2 / math.pi) * 50 / 1000
-    together = 0.7 * (2 * noise + noise + 0.02) / 2
+    together = 0.55 * (2 * noise + noise + 0.02) / 2
+    chance = 2 * (2 / math.sqrt(math.pi) * math.sqrt(0.9 * 0.1 * 0.8 * 0.2 / 1000) * 2) / 2  # in each of four cells
     found = unchosen_errors({("x",): 0.02, ("y",): 0.01}, counts, 50.0)
-    assert found == {("x", "y"): pytest.approx(math.sqrt(together**2 + 0.02**2 + 0.01**2))}
+    assert found == {("x", "y"): pytest.approx(math.sqrt(together**2 + chance**2 + 0.02**2 + 0.01**2))}
     assert unchosen_errors({("x",): 0.02}, counts, 50.0) == {}  # of y nothing is known
+
+
+@pytest.mark.parametrize(
+    ("cliques", "known"), [("selected", True), ({"adaptive": 2}, True), ([["sex", "region"]], False)]
+)
+def test_pairs_that_were_not_chosen_have_a_distance_and_those_that_nobody_named_have_none(
+    cliques: Any, known: bool
+) -> None:
+    """One pair was measured of 10,000 even records: others are near where scores or rounds passed over them."""
+    labels = (("f", "m"), ("north", "south", "west"), tuple("abcde"), tuple("1234567"))
+    codes = np.array([(place, code) for place, own in enumerate(labels) for code in range(len(own))])
+    sizes = np.array([*map(len, labels)])[codes[:, 0]]
+    level = Level(length=1, columns=codes[:, :1], values=codes[:, 1:], counts=10_000 // sizes)
+    noise = LevelNoise(length=1, contribution_bound=1, deviation=9, threshold=1, private_threshold=0, candidates=None)
+    counts = Aggregates(
+        domain=Domain(names=NAMES, labels=labels),
+        record_count=10_000,
+        record_deviation=1.0,
+        levels=(level,),
+        noise=(noise,),
+    )
+    measured = [bound for bound in bounds(10.0, 10_000) if len(bound.attributes) == 1 or bound.attributes == NAMES[:2]]
+    made = configuration(aggregate={"method": "marginals", "cliques": cliques}, synthesize={"method": "mixture"})
+    nothing = Measure(names=NAMES, reference=((None,) * 4,) * 4, synthetic=((None,) * 4,) * 4, mean_difference=None)
+    found = release_verdict(measured, counts, made, {}, nothing)
+    others = [one for one in found.sets if len(one.attributes) == 2 and one.attributes != NAMES[:2]]
+    assert [one.error is not None for one in others] == [known] * 5
+    assert [one.measured for one in others] == [not known] * 5
+    assert {one.grade for one in others} == {"good" if known else "with care"}
 
 
 def test_a_table_of_noise_is_not_for_publication_and_one_without_is_good() -> None:
