@@ -46,7 +46,6 @@ def test_a_release_without_prefect_is_the_same(marginweave: CommandLine, served:
             (line["event"], line.get("stage"), sorted(line)) for line in lines if line["event"] != "progress"
         ]
         files[run] = set(contents(cli.home / "runs" / run))
-        assert (cli.home / "prefect").exists() == (run == "with")
     assert printed["without"] == printed["with"]
     assert files["with"] - files["without"] == {"internal/prefect.log"}
     assert files["without"] < files["with"]
