@@ -209,14 +209,14 @@ def _release(private: RunReference) -> None:
     configuration = private.configuration
     plan = with_terms(configuration, plan_budget(configuration))
     stages = _counting_stages(configuration, plan)
-    bought, paid = bool(configuration.bought_before), configuration.evaluate.paid is not None
+    bought, paid = bool(configuration.private_bounds), configuration.evaluate.paid is not None
     fits = isinstance(configuration.synthesize, MixtureSynthesis)
     count = _ALWAYS + bought + fits + paid + len(stages)
     book = Bookkeeper(private.folder, stages=count, wrap=as_task)
 
     validated = book.stage("validate", validate, private)
     preprocessed = book.stage("preprocess", preprocess, private, validated)
-    if bought:  # bounds and quantiles have to be there before anything is binned
+    if bought:  # bounds have to be there before anything is binned
         book.step("budget", reserve_budget, private, plan, getpass.getuser())
         book.stage("release bounds", release_bounds, private, preprocessed)
         encoded = book.stage("encode", encode, private, preprocessed)

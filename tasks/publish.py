@@ -54,9 +54,9 @@ def publish(
     evaluation = Evaluation.from_json(reference.load(parts["evaluate"]))
     aggregates, intervals, counts, marginals = counts_and_marginals(reference, normalized, parts["collect"])
     bought = reference.released_bounds
-    statement = privacy_statement(
-        configuration, plan, aggregates, release, bought, bins=reference.released_bins, marginals=marginals
-    ).model_copy(update={"verdict": evaluation.summary})
+    statement = privacy_statement(configuration, plan, aggregates, release, bought, marginals=marginals).model_copy(
+        update={"verdict": evaluation.summary}
+    )
     statement = with_types(statement, reference.types)
     published = _read_back(reference, normalized, aggregates, intervals, statement)
     blocks = Unpacked(unpack_codes, reference.load_blocks(parts["synthesize"]))

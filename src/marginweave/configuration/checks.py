@@ -44,9 +44,9 @@ def check_preparation(configuration: Sections) -> None:
         if isinstance(column, MeasuredColumn) and column.impute is not None:
             _check_imputation(configuration, name, column)
     groups = configuration.structure.grouped if configuration.structure else ()
-    if configuration.bought_before and any(group.outside == "error" for group in groups):
+    if configuration.private_bounds and any(group.outside == "error" for group in groups):
         raise ValueError(
-            "structure.grouped has outside: error, which must be null beside private bounds and quantiles: the table would be "
+            "structure.grouped has outside: error, which must be null beside private bounds: the table would be "
             "looked at for a stop after the first draw"
         )
     if configuration.resize is not None:
@@ -105,10 +105,9 @@ def _check_resize(configuration: Sections) -> None:
         raise ValueError(
             "resize.amplify (true) must be false where a subject has several records: its formulas are for one"
         )
-    if configuration.bought_before:
+    if configuration.private_bounds:
         raise ValueError(
-            "resize.amplify (true) must be false with bounds: private or quantiles, which are bought before the table is "
-            "sampled"
+            "resize.amplify (true) must be false with bounds: private, which are bought before the table is sampled"
         )
 
 
@@ -133,7 +132,7 @@ def _needs_delta(configuration: Sections) -> str | None:
         return "with aggregate.noise: gaussian"
     for needed, words in (
         (bool(configuration.private_columns), "with a private domain"),
-        (bool(configuration.bought_before), "with private bounds or quantiles"),
+        (bool(configuration.private_bounds), "with private bounds"),
         (settings.selects(configuration.distinct), "where marginals are selected"),
         (configuration.evaluate.paid is not None, "with evaluate.paid"),
         (resize is not None and resize.amplify, "with resize.amplify"),

@@ -228,8 +228,8 @@ def beside_noise(configuration: Sections) -> float:
 
 
 def _left(configuration: Sections) -> float:
-    """What comparisons, bounds, quantiles and values of marginals leave of the budget; to 6 digits, as sums of shares."""
-    before = configuration.bounds_share if configuration.bought_before else 0.0
+    """What comparisons, bounds and values of marginals leave of the budget; to 6 digits, as sums of shares."""
+    before = configuration.bounds_share if configuration.private_bounds else 0.0
     if configuration.marginals is not None and configuration.private_columns:
         before += configuration.marginals.values_share
     return round(1 - configuration.evaluate.paid_share - before, 6)

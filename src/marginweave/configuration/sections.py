@@ -336,16 +336,6 @@ class Sections(Execution):
         """Number columns whose bounds are bought from the budget."""
         return tuple(name for name, column in self.columns.items() if column.buys_bounds)
 
-    @cached_property
-    def bought_bins(self) -> tuple[str, ...]:
-        """Number columns whose bins are quantiles, bought from the budget."""
-        return tuple(name for name, column in self.columns.items() if column.buys_bins)
-
-    @property
-    def bought_before(self) -> tuple[str, ...]:
-        """Columns for which bounds or quantiles are bought, before anything is binned."""
-        return (*self.private_bounds, *self.bought_bins)
-
     @property
     def block_rows(self) -> int:
         """Rows that a stage holds at a time: memory / (8 x 64 bytes x columns), 1024 to 262144. DP: from public numbers."""
@@ -354,7 +344,7 @@ class Sections(Execution):
 
     @property
     def bounds_share(self) -> float:
-        """The share of the budget that all private bounds and quantiles together get."""
+        """The share of the budget that all private bounds together get."""
         return DEFAULT_BOUNDS_SHARE if self.aggregate.bounds_share is None else self.aggregate.bounds_share
 
     @cached_property

@@ -98,7 +98,7 @@ def _place(configuration: Sections, name: str, key: str) -> int:
         raise ValueError(f"{key}: columns names {name!r}, which is not among columns")
     places = {attribute.name: j for j, attribute in enumerate(configuration.attributes)}
     attribute = configuration.attributes[places[name]] if name in places else None
-    bought = {*configuration.bought_before, *configuration.private_columns}
+    bought = {*configuration.private_bounds, *configuration.private_columns}
     if attribute is None or attribute.is_set or attribute.of_set or name in bought:
         raise ValueError(
             f"{key}: columns names {name!r}, which must be a column or a group that is counted by itself, with one public "

@@ -101,8 +101,6 @@ def _terms(configuration: Configuration, plan: BudgetPlan, draw: PlannedDraw) ->
     unit = _stability(configuration, draw)
     if draw.kind in BOUND_KINDS:
         own = _bounds(configuration, draw)
-    elif draw.kind is DrawKind.BINS:
-        own = {"cells": len(_column(configuration, draw).cells[0]) - 1, "sigma": str(query_sigma(draw, unit))}
     elif draw.kind is DrawKind.EVALUATION:
         own = {"sensitivity": l1_sensitivity(unit), "sigma": str(query_sigma(draw, unit))}
     else:
@@ -111,9 +109,8 @@ def _terms(configuration: Configuration, plan: BudgetPlan, draw: PlannedDraw) ->
 
 
 def _stability(configuration: Configuration, draw: PlannedDraw) -> Stability:
-    """How far a unit moves what is drawn from; bounds and quantiles are bought before any resize."""
-    before = draw.kind in (*BOUND_KINDS, DrawKind.BINS)
-    return configuration.privacy.stability if before else configuration.stability
+    """How far a unit moves what is drawn from; bounds are bought before any resize."""
+    return configuration.privacy.stability if draw.kind in BOUND_KINDS else configuration.stability
 
 
 def _column(configuration: Configuration, draw: PlannedDraw) -> NumberColumn:

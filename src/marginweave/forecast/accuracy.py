@@ -185,7 +185,7 @@ def relative_errors(configuration: Configuration, rows: int) -> dict[str, tuple[
     found = {}
     for draw in plan.draws:
         sigmas = planned_sigmas(configuration, plan, draw)
-        if sigmas and draw.kind not in (DrawKind.VALUES, DrawKind.SCORES, DrawKind.MEASURE, DrawKind.BINS):
+        if sigmas and draw.kind not in (DrawKind.VALUES, DrawKind.SCORES, DrawKind.MEASURE):
             tables, factor = _tables(configuration, draw), 100 * count_noise(draw.mechanism).mean_error / rows
             typical = [float(sigma) * factor for sigma in sigmas]
             beside = [error / table.share for error, table in zip(typical, tables, strict=True)] if tables else []

@@ -72,7 +72,7 @@ def bins_forecast(configuration: Configuration) -> list[str]:
     return [
         f"Bins of {name}: {listed(column.labels)}"
         for name, column in columns
-        if isinstance(column, BinnedColumn) and column.public_cells and not column.buys_bins
+        if isinstance(column, BinnedColumn) and column.public_cells
     ]
 
 

@@ -15,7 +15,7 @@ Bounds = Mapping[str, tuple[float, float]]
 
 
 def preparation_words(configuration: Configuration, bounds: Bounds) -> list[str]:
-    """Unit, imputation, private bounds, quantiles and resize, a sentence each."""
+    """Unit, imputation, private bounds and resize, a sentence each."""
     return [
         *_unit(configuration),
         *_imputations(configuration),
@@ -24,11 +24,6 @@ def preparation_words(configuration: Configuration, bounds: Bounds) -> list[str]
             f"The bounds of column {name!r}, {low:g} and {high:g}, were bought under the budget: two quantiles among public "
             "candidates; values beyond them count as the nearest bound."
             for name, (low, high) in bounds.items()
-        ),
-        *(
-            f"The bins of column {name!r} are quantiles, bought under the budget: their edges were computed from noisy counts "
-            "of public fine cells."
-            for name in configuration.bought_bins
         ),
         *_resize(configuration),
     ]

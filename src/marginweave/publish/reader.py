@@ -76,9 +76,7 @@ class PublishedRelease:
             statement = PrivacyStatement.from_json((place / "privacy.json").read_bytes())
             declared = Configuration.from_canonical(statement.configuration)
             domain = statement.released_domain
-            configuration = declared.with_bounds(statement.bounds, statement.bought_bins).with_undeclared(
-                domain.with_undeclared
-            )
+            configuration = declared.with_bounds(statement.bounds).with_undeclared(domain.with_undeclared)
             if configuration.marginals is None:
                 noise = tuple(LevelNoise(**dict(item)) for item in statement.noise)
                 counts = pq.read_table(place / "aggregates.parquet")

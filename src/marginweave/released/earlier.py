@@ -48,7 +48,7 @@ def usable_marginals(configuration: Configuration, statement: PrivacyStatement) 
             raise InputError(
                 f"{named} declares {name!r} differently ({differing}); declare it as that release did, or leave the release out"
             )
-    bought = {*configuration.bought_before, *configuration.private_columns}
+    bought = {*configuration.private_bounds, *configuration.private_columns}
     same = (ours.keys() & theirs.keys()) - bought
     found = tuple(m for m in statement.marginals or () if same.issuperset(m.attributes) and not m.joined)
     if not found:

@@ -53,6 +53,7 @@ REFUSED = [
     ({"aggregate__thresholds": {"fixed": {"4": 3}}}, "aggregate.thresholds names length 4; the reporting length is 3"),
     ({"aggregate__split": "shares"}, "aggregate.split is gone: leave it out;"),
     ({"structure": {"at_most": []}}, "structure.at_most is gone: forbid the combinations of bins"),
+    ({"columns__age__bins": {"quantiles": 4}}, "columns.age.bins.quantiles is gone: write a list of edges"),
     ({"privacy__accountant": "gdp"}, "privacy.accountant is gone: leave it out;"),
     ({"columns": {}}, "columns must not be empty"),
     ({"columns__age__bins": [0, 30, 18, 100]}, "columns.age has bins out of order: 30 is before 18"),

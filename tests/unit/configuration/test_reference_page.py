@@ -22,7 +22,7 @@ from marginweave.configuration.columns import (
 )
 from marginweave.configuration.columns.base import ColumnBase
 from marginweave.configuration.columns.binned import BinSteps, Histogram
-from marginweave.configuration.columns.scales import LogBins, QuantileBins
+from marginweave.configuration.columns.scales import LogBins
 from marginweave.configuration.earlier import KnownRelease
 from marginweave.configuration.evaluation import EvaluationSettings, ExpectationSettings, PaidSettings, PublishSettings
 from marginweave.configuration.execution import EngineSettings, SourceFile
@@ -61,7 +61,6 @@ PLACES: list[tuple[str, type[BaseModel]]] = [
     ("number.", NumberColumn),
     ("number.bins.", BinSteps),
     ("number.bins.", LogBins),
-    ("number.bins.", QuantileBins),
     ("number.draw.", Histogram),
     ("date.", DateColumn),
     ("set.", SetColumn),

@@ -189,11 +189,11 @@ def check_structure(structure: Structure, columns: Mapping[str, Column]) -> None
 
 def _check_ruled(key: str, name: str, columns: Mapping[str, Column], elsewhere: Set[str]) -> None:
     column = columns[name]
-    if not column.measured or name in elsewhere or column.buys_bounds or column.buys_bins:
+    if not column.measured or name in elsewhere or column.buys_bounds:
         raise ValueError(
             f"structure.{key} names {name!r}, which rules cannot name. That is a column in a group (which lists its own "
             "combinations), one that is dropped or computed, such as a level (name the column that it is of), or one with "
-            "private bounds or quantiles"
+            "private bounds"
         )
     if key != "forbidden" and not column.public_cells:
         raise ValueError(f"structure.{key} names {name!r}, which must be a column with one public value a cell")
