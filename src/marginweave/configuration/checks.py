@@ -7,7 +7,6 @@ import math
 from marginweave.configuration.attributes import check_records
 from marginweave.configuration.columns import Category, IdentifierColumn, MeasuredColumn
 from marginweave.configuration.columns.binned import BinnedColumn
-from marginweave.configuration.known import KnownTable
 from marginweave.configuration.marginals import AdaptiveCliques, AllCliques, MarginalSettings
 from marginweave.configuration.preparation import WeightedImputation
 from marginweave.configuration.rules.structure import Structure
@@ -22,17 +21,10 @@ def check_preparation(configuration: Sections) -> None:
         raise ValueError(
             f"privacy.unit names column {subject.column!r}, which must be of type identifier or not be among the columns"
         )
-    structure, privacy = configuration.structure or Structure(), configuration.privacy
+    structure = configuration.structure or Structure()
     forbidden = configuration.excluded_by(structure.model_copy(update={"levels": None}))  # a level fits any record
     check_records(configuration.attributes, forbidden)
     _check_exact(configuration, structure)
-    known = [table for table in configuration.known or () if isinstance(table, KnownTable)]
-    tells = any(table.origin == "these-rows" and table.sd is None for table in known)
-    if structure.repair == "drop" and (configuration.resize or privacy.neighbors == "replace-one" or tells):
-        raise ValueError(
-            "structure.repair (drop) must be inside or not-applicable with resize, neighbors: replace-one or an exact known "
-            "table from these-rows, where the number of records is public"
-        )
     if not configuration.synthesize.complete and any(
         None in labels for box in configuration.forbidden for _, labels in box
     ):

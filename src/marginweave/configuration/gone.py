@@ -17,6 +17,7 @@ GONE_KEYS: Mapping[str, str] = {
     "aggregate.split": "leave it out; the shares of aggregate divide the budget",
     "structure.at_most": "forbid the combinations of bins that cannot add up, in structure.forbidden",
     "columns.*.bins.quantiles": "write a list of edges that are public, a count of bins, or bins: {log: 12}",
+    "structure.repair": "leave it out; a record that breaks a rule becomes the nearest that keeps all",
     "privacy.accountant": "leave it out; noise is priced by Gaussian differential privacy, which zCDP checks",
 }
 """Sentences by dotted key, in which `*` is any name (of a column), or by `key: value` where only that value is gone."""

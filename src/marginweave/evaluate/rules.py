@@ -42,20 +42,6 @@ def broken_rules(table: pa.Table, configuration: Configuration) -> tuple[BrokenR
     return tuple(rules)
 
 
-def dropped_records(table: pa.Table, configuration: Configuration) -> int:
-    """How many records of such a table are left out by `repair: drop`: those whose bins break a rule between columns.
-
-    Imputed values are not among them: they are drawn later. DP: as private as the table.
-    """
-    structure = configuration.structure
-    if structure is None or structure.repair != "drop":
-        return 0
-    boxes = configuration.excluded_by(structure.model_copy(update={"levels": None}))  # a level fits any record
-    left = {j for j, attribute in enumerate(configuration.attributes) if attribute.private or attribute.is_set}
-    repaired = [box for box in boxes if left.isdisjoint(j for j, _ in box)]
-    return int(_excluded(clean_table(table, configuration), configuration, repaired).sum())
-
-
 def add_rules(blocks: Sequence[tuple[tuple[BrokenRule, ...], int]]) -> tuple[BrokenRule, ...]:
     """What `broken_rules` says of a table, from what it says of each of its blocks and how many records these have.
 

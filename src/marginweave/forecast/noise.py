@@ -207,19 +207,14 @@ def preparation_forecast(configuration: Configuration) -> list[str]:
             f"{resize.copies * configuration.privacy.stability.records} of them, {how}; no record count is drawn"
         )
     if configuration.structure and configuration.structure.can_be_broken:
-        lines.append(
-            f"A record that breaks a rule between columns, by its bins, {REPAIRED[configuration.structure.repair]}"
-        )
+        lines.append(f"A record that breaks a rule between columns, by its bins, {_REPAIRED}")
     return lines
 
 
-REPAIRED = {
-    None: "becomes one that keeps all: not applicable where that can be, else the nearest value of a number or date, else "
-    "missing, else a value by chance",
-    "inside": "becomes one that keeps all: with the nearest value of a number or date, else one by chance; not applicable or "
-    "missing only where no value can be",
-    "drop": "is dropped before anything is counted: the release is about the others alone",
-}
+_REPAIRED = (
+    "becomes one that keeps all: not applicable where that can be, else the nearest value of a number or date, else missing, "
+    "else a value by chance"
+)
 
 
 def known_forecast(configuration: Configuration) -> list[str]:

@@ -63,8 +63,10 @@ def _rules(structure: Structure | None) -> Iterator[str]:
     if structure is None:
         return
     if structure.can_be_broken:
-        became = "was not counted" if structure.repair == "drop" else "was counted as one that keeps them"
-        yield f"A row that breaks rules between columns of public values {became}, by its own cells alone."
+        yield (
+            "A row that breaks rules between columns of public values was counted as one that keeps them, by its own cells "
+            "alone."
+        )
     for rule in structure.difference or ():
         yield f"Column {rule.column!r} was computed: {rule.of!r} less {rule.since!r}, or the nearest value inside its bounds."
     for level in structure.levels or ():

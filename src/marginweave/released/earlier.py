@@ -84,7 +84,7 @@ def _declarations(configuration: Configuration) -> dict[str, Mapping[str, Any]]:
             "missing": [configuration.missing_texts(name) for name in attribute.columns],
             "values": replace(attribute, bins=0),  # which say only what larger marginals may join
             "structure": mine,
-            "repair": (structure.repair, names) if structure and mine else None,
+            "repair": names if mine else None,
             "difference": [structure.difference_of(name) if structure else None for name in attribute.columns],
         }
     return found

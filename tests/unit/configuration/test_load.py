@@ -54,6 +54,7 @@ REFUSED = [
     ({"aggregate__split": "shares"}, "aggregate.split is gone: leave it out;"),
     ({"structure": {"at_most": []}}, "structure.at_most is gone: forbid the combinations of bins"),
     ({"columns__age__bins": {"quantiles": 4}}, "columns.age.bins.quantiles is gone: write a list of edges"),
+    ({"structure": {"repair": "drop"}}, "structure.repair is gone: leave it out;"),
     ({"privacy__accountant": "gdp"}, "privacy.accountant is gone: leave it out;"),
     ({"columns": {}}, "columns must not be empty"),
     ({"columns__age__bins": [0, 30, 18, 100]}, "columns.age has bins out of order: 30 is before 18"),

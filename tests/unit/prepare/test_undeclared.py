@@ -65,7 +65,7 @@ RULED: dict[str, Any] = {
     },
     "forbidden": {
         "columns": {"a": SEX, "b": SEX, "c": SEX},
-        "structure": {"forbidden": [{"a": "f", "b": "m"}, {"b": "f", "c": "m"}], "repair": "inside"},
+        "structure": {"forbidden": [{"a": "f", "b": "m"}, {"b": "f", "c": "m"}]},
     },
 }
 

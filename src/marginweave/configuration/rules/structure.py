@@ -79,7 +79,6 @@ class OrderedColumns(FrozenModel):
 
 # Left out where there is nothing, so that digests stay as they were.
 _NOT_EMPTY = AfterValidator(lambda rules: rules or None)
-USUAL_REPAIR = "not-applicable"
 
 
 Orders: TypeAlias = Mapping[tuple[str, str], int]
@@ -89,10 +88,10 @@ Orders: TypeAlias = Mapping[tuple[str, str], int]
 class Structure(FrozenModel):
     """Public knowledge of columns together.
 
-    `forbidden` lists combinations that cannot be, as {column: value, …}; a list of values stands for each of them, and so
-    does a condition. They are never candidates and never synthesized; nor is what breaks `applies` or `ordered`.
-    What `determined`, `difference` and `sum` compute is not counted; what `levels` compute is, in marginals. `repair` says
-    what a record of the source becomes that breaks a rule (`Repair`).
+    `forbidden` lists combinations that cannot be, as {column: value, …}; a list of values stands for each of them, and so does
+    a condition. They are never candidates and never synthesized; nor is what breaks `applies` or `ordered`. What `determined`,
+    `difference` and `sum` compute is not counted; what `levels` compute is, in marginals. A record of the source that breaks a
+    rule becomes one that keeps all (`Repair`).
     """
 
     grouped: tuple[GroupedColumns, ...] = ()
@@ -100,10 +99,6 @@ class Structure(FrozenModel):
     forbidden: tuple[Annotated[dict[str, Allowed], BeforeValidator(_combination)], ...] = ()
     applies: Annotated[tuple[AppliesRule, ...] | None, _NOT_EMPTY] = None
     ordered: Annotated[tuple[OrderedColumns, ...] | None, _NOT_EMPTY] = None
-    repair: Annotated[
-        Literal["not-applicable", "inside", "drop"] | None,
-        AfterValidator(lambda how: None if how == USUAL_REPAIR else how),
-    ] = None
     difference: Annotated[tuple[DifferenceColumn, ...] | None, _NOT_EMPTY] = None
     sum: Annotated[tuple[SumColumn, ...] | None, _NOT_EMPTY] = None
     levels: Annotated[tuple[LevelColumn, ...] | None, _NOT_EMPTY] = None
