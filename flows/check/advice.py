@@ -127,12 +127,11 @@ def _unread_advice(column: MeasuredColumn, look: Look) -> str:
     return "If a code among them means 'no value', list it in `missing`; else compare the column with its description."
 
 
-def rule_finding(rule: BrokenRule, *, stops: bool) -> tuple[str, Remark]:
-    """What to say of a declared rule that rows break, and of what it is said; `stops` where a run does that."""
+def rule_finding(rule: BrokenRule) -> tuple[str, Remark]:
+    """What to say of a declared rule that rows break, and of what it is said."""
     words, advice = _RULES.get(rule.rule, ("break the rule", "Compare the rule with its source, or correct the rows."))
     text = f"{percent(rule.share)} of the rows {words}."
-    usual = Severity.NOTE if rule.rule == "max_values" else Severity.LOOK
-    severity = Severity.STOPS if stops else usual
+    severity = Severity.NOTE if rule.rule == "max_values" else Severity.LOOK
     return rule.subject or rule.rule, Remark(severity=severity, share=rule.share, text=text, advice=advice)
 
 
@@ -148,10 +147,6 @@ _RULES = {
     "ordered": (
         "are out of order",
         "Where bins break it, the later becomes the nearest in order. Compare the rule with its source, or correct the rows.",
-    ),
-    "group": (
-        "have a combination that the group does not list",
-        "Compare `combinations` with its source, or correct the rows.",
     ),
     "determined": (
         "have another value than `structure.determined` computes",

@@ -177,11 +177,8 @@ class Inspection:
             if findings or look.missing:
                 found.append(CheckedRow(subject=name, missing=look.missing / look.cells, findings=findings))
         found += self.id_rows()
-        structure = configuration.structure or Structure()
-        stopping = {group.name for group in structure.grouped if group.outside == "error"}
         for rule in add_rules(self.rules) if self.rules else ():
             if rule.records and rule.rule != "never missing":  # told of the column
-                stops = rule.rule == "group" and rule.subject in stopping
-                subject, finding = rule_finding(rule, stops=stops)
+                subject, finding = rule_finding(rule)
                 found.append(CheckedRow(subject=subject, findings=(finding,)))
         return [*found, *(CheckedRow(subject="suite", findings=(suite_finding(each),)) for each in self.unmet)]

@@ -38,7 +38,6 @@ COLUMNS = {
     "score": {"type": "number", "bounds": [0, 160], "bins": 1, "decimals": 0},
 }  # fmt: skip
 STRUCTURE = {
-    "grouped": [{"name": "place", "columns": ["town", "zone"], "combinations": [["A", "01"], ["B", "02"]]}],
     "determined": [
         {"column": "stage", "by": "age", "mapping": {str(a): "minor" for a in range(18)}, "default": "adult"}
     ],

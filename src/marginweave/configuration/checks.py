@@ -35,12 +35,6 @@ def check_preparation(configuration: Sections) -> None:
     for name, column in configuration.columns.items():
         if isinstance(column, MeasuredColumn) and column.impute is not None:
             _check_imputation(configuration, name, column)
-    groups = configuration.structure.grouped if configuration.structure else ()
-    if configuration.private_bounds and any(group.outside == "error" for group in groups):
-        raise ValueError(
-            "structure.grouped has outside: error, which must be null beside private bounds: the table would be "
-            "looked at for a stop after the first draw"
-        )
     if configuration.resize is not None:
         _check_resize(configuration)
 
@@ -66,8 +60,8 @@ def _check_exact(configuration: Sections, structure: Structure) -> None:
 def _check_imputation(configuration: Sections, name: str, column: MeasuredColumn) -> None:
     place, impute = f"columns.{name}.impute", column.impute
     structure = configuration.structure
-    if structure and (structure.group_of(name) or structure.rule_of(name)):
-        raise ValueError(f"{place} must not stand in a grouped or computed column: its values come from others")
+    if structure and structure.rule_of(name):
+        raise ValueError(f"{place} must not stand in a computed column: its values come from others")
     assert impute is not None
     if column.is_set:
         raise ValueError(f"{place} must not stand in a set: a cell without values is a separate value")
@@ -84,11 +78,11 @@ def _check_resize(configuration: Sections) -> None:
     """Added records need values: what `impute` says, or any, where none is declared missing; a set of theirs is empty."""
     structure = configuration.structure
     for attribute in configuration.attributes:
-        column, known = configuration.columns[attribute.columns[0]], attribute.name in configuration.undeclared
+        column, known = configuration.columns[attribute.column], attribute.name in configuration.undeclared
         known = known or bool(structure and structure.level_of(attribute.name))
         if not (attribute.imputed or known or column.is_set):
             raise ValueError(
-                f"resize needs impute for column {attribute.columns[0]!r}: records that are added have no other value"
+                f"resize needs impute for column {attribute.column!r}: records that are added have no other value"
             )
     resize, privacy = configuration.resize, configuration.privacy
     if resize is None or not resize.amplify:
@@ -225,7 +219,7 @@ def _check_list(configuration: Sections, chosen: tuple[tuple[str, ...], ...], na
 
 
 def _unknown(configuration: Sections, name: str) -> ValueError:
-    values = [a.name for a in configuration.attributes if a.of_set and name in a.columns]
+    values = [a.name for a in configuration.attributes if a.of_set and a.column == name]
     hint = f"a set that is measured value by value; name its values, as {values[0]!r}" if values else ""
     return ValueError(f"aggregate.cliques names {name!r}, {hint or 'which is no attribute that is counted'}")
 
@@ -236,13 +230,11 @@ def check_evaluation(configuration: Sections) -> None:
     single = [attribute.name for attribute in configuration.attributes if not attribute.is_set]
     if paid is not None and paid.length > len(single):
         raise ValueError(
-            f"evaluate.paid.length ({paid.length}) must be at most the number of counted columns and groups with one value a "
+            f"evaluate.paid.length ({paid.length}) must be at most the number of counted columns with one value a "
             f"cell ({len(single)})"
         )
     if settings.target is not None and settings.target not in single:
-        raise ValueError(
-            f"evaluate.target ({settings.target!r}) must be a counted column with one value a cell, or a group"
-        )
+        raise ValueError(f"evaluate.target ({settings.target!r}) must be a counted column with one value a cell")
     ordered = settings.ordered or ()
     if len(set(ordered)) < len(ordered):
         raise ValueError("evaluate.ordered names a column twice")

@@ -26,7 +26,7 @@ class EvaluationSettings(FrozenModel):
     """`internal` also compares with the sensitive table; the result never leaves `internal/`.
 
     `paid` buys a comparison that may leave, from the budget; nothing is bought without it.
-    `target` is a column, or a group, that a classifier predicts from all others in the internal evaluation. `ordered` are
+    `target` is a column that a classifier predicts from all others in the internal evaluation. `ordered` are
     categories whose values are declared in their order: rank correlations take them in, beside numbers and dates.
     """
 

@@ -15,6 +15,7 @@ GONE_KEYS: Mapping[str, str] = {
     "aggregate.thresholds: minimize": "write thresholds: {adaptive: {2: 0.01, 3: 0.01}}, a rate for each length",
     "aggregate.thresholds: progressive": "write thresholds: {adaptive: {2: 0.1, 3: 1}}, a rate for each length",
     "aggregate.split": "leave it out; the shares of aggregate divide the budget",
+    "structure.grouped": "forbid the combinations that cannot be, in structure.forbidden; the columns are counted as they are",
     "structure.at_most": "forbid the combinations of bins that cannot add up, in structure.forbidden",
     "columns.*.bins.quantiles": "write a list of edges that are public, a count of bins, or bins: {log: 12}",
     "structure.repair": "leave it out; a record that breaks a rule becomes the nearest that keeps all",

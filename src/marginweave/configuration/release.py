@@ -60,8 +60,6 @@ class Configuration(Sections):
     def _check_structure(self) -> None:
         if self.structure is not None:
             check_structure(self.structure, self.columns)
-            for group in self.structure.grouped:
-                self.member_codes(group)
             _ = self.forbidden
         if not self.attributes:
             raise ValueError("columns has no column that is counted")
@@ -69,7 +67,7 @@ class Configuration(Sections):
     @cached_property
     def titled_names(self) -> dict[str, str]:
         """For the name of each attribute what pages call it: with the label of its column behind it, where it has one."""
-        labels = {a.name: self.columns[a.columns[0]].label if len(a.columns) == 1 else None for a in self.attributes}
+        labels = {a.name: self.columns[a.column].label for a in self.attributes}
         return {name: f"{name} ({label})" if label else name for name, label in labels.items()}
 
     @cached_property

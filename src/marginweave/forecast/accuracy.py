@@ -64,7 +64,7 @@ def _given_up(configuration: Configuration, usual: AggregateSettings | MarginalS
     found = [
         f"Column {name}, a set, counts as {values} columns, one for each value, which share the budget{alone}; declare fewer "
         "values (outside: other takes the rare ones) for less noise"
-        for name, values in Counter(attribute.columns[0] for attribute in attributes if attribute.of_set).items()
+        for name, values in Counter(attribute.column for attribute in attributes if attribute.of_set).items()
     ]
     found += [
         f"Column {attribute.name}, a set with a private domain, rules out marginals and a mixture: rare values are lost, and "

@@ -51,9 +51,6 @@ def _imputations(configuration: Configuration) -> Iterator[str]:
     for name, column in configuration.columns.items():
         if isinstance(column, MeasuredColumn) and column.impute is not None:
             imputed[_source(column.impute)].append(f"column {name!r}")
-    for group in configuration.structure.grouped if configuration.structure else ():
-        if group.impute is not None:
-            imputed[_source(group.impute)].append(f"group {group.name!r}")
     for source, names in imputed.items():
         yield f"Missing values of {', '.join(names)} were replaced by draws of {source}."
 

@@ -241,7 +241,7 @@ def sections_of(configuration: Configuration) -> dict[str, list[int]]:
     """Attributes by the name that they are shown under: a set whose values are attributes of their own is one column."""
     sections: dict[str, list[int]] = {}
     for j, attribute in enumerate(configuration.attributes):
-        sections.setdefault(attribute.columns[0] if attribute.of_set else attribute.name, []).append(j)
+        sections.setdefault(attribute.column if attribute.of_set else attribute.name, []).append(j)
     return sections
 
 
@@ -270,7 +270,7 @@ def titled_labels(published: PublishedRelease) -> list[tuple[str, ...]]:
     """The labels of each attribute as the pages show them: with the title of a value behind it. DP: post-processing."""
     columns, found = published.configuration.columns, []
     for attribute, labels in zip(published.configuration.attributes, published.aggregates.domain.labels, strict=True):
-        column = columns[attribute.columns[0]]
-        titles = (column.titles or {}) if isinstance(column, ValuedColumn) and len(attribute.columns) == 1 else {}
+        column = columns[attribute.column]
+        titles = (column.titles or {}) if isinstance(column, ValuedColumn) else {}
         found.append(tuple(f"{label} ({titles[label]})" if label in titles else label for label in labels))
     return found

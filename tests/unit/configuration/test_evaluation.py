@@ -41,14 +41,6 @@ def test_an_order_is_declared_once() -> None:
         configuration(columns=COLUMNS, evaluate={"ordered": ["grade", "grade"]})
 
 
-def test_a_group_can_be_a_target() -> None:
-    group = {"name": "who", "columns": ["sex", "region"], "combinations": [["f", "north"], ["m", "west"]]}
-    config = configuration(structure={"grouped": [group]}, evaluate={"target": "who"})
-    assert config.evaluate.target == "who"
-    with pytest.raises(InputError, match=r"evaluate\.target"):
-        configuration(structure={"grouped": [group]}, evaluate={"target": "sex"})
-
-
 def test_settings_survive_the_canonical_form_and_change_nothing_else() -> None:
     """Without them the canonical form has no word of them, so that runs of earlier versions keep their digest."""
     plain, config = configuration(), configuration(evaluate={"target": "sex", "ordered": ["grade"]})

@@ -52,6 +52,7 @@ REFUSED = [
     ({"aggregate__on_overflow": "stop"}, "aggregate.on_overflow is gone: leave it out;"),
     ({"aggregate__thresholds": {"fixed": {"4": 3}}}, "aggregate.thresholds names length 4; the reporting length is 3"),
     ({"aggregate__split": "shares"}, "aggregate.split is gone: leave it out;"),
+    ({"structure": {"grouped": []}}, "structure.grouped is gone: forbid the combinations that cannot be"),
     ({"structure": {"at_most": []}}, "structure.at_most is gone: forbid the combinations of bins"),
     ({"columns__age__bins": {"quantiles": 4}}, "columns.age.bins.quantiles is gone: write a list of edges"),
     ({"structure": {"repair": "drop"}}, "structure.repair is gone: leave it out;"),

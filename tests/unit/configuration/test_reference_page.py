@@ -41,7 +41,7 @@ from marginweave.configuration.release import Configuration
 from marginweave.configuration.rules.computed import DeterminedColumn, DifferenceColumn, SumColumn
 from marginweave.configuration.rules.conditions import Condition
 from marginweave.configuration.rules.levels import LevelColumn
-from marginweave.configuration.rules.structure import AppliesRule, GroupedColumns, OrderedColumns, Structure
+from marginweave.configuration.rules.structure import AppliesRule, OrderedColumns, Structure
 from marginweave.configuration.synthesis import GumSynthesis, MixtureSynthesis, PgmSynthesis, SynthesisSettings
 from marginweave.configuration.yaml_source import parse_yaml
 from tests.support.configurations import raw
@@ -71,7 +71,6 @@ PLACES: list[tuple[str, type[BaseModel]]] = [
     ("impute.", WeightedImputation),
     ("resize.", ResizeSettings),
     ("structure.", Structure),
-    ("structure.grouped.", GroupedColumns),
     ("structure.determined.", DeterminedColumn),
     ("structure.difference.", DifferenceColumn),
     ("structure.levels.", LevelColumn),
