@@ -106,14 +106,14 @@ def _run_in_order(private: RunReference, wrap: Wrap) -> None:
     configuration = private.configuration
     plan = with_terms(configuration, plan_budget(configuration))
     stages = _counting_stages(configuration, plan)
-    bought = bool(configuration.bought_before)
+    bought = bool(configuration.private_bounds)
     fits = isinstance(configuration.synthesize, MixtureSynthesis)
     count = _ALWAYS + bought + fits + len(stages)
     book = Bookkeeper(private.folder, stages=count, wrap=wrap)
 
     validated = book.stage("validate", validate, private)
     preprocessed = book.stage("preprocess", preprocess, private, validated)
-    if bought:  # bounds and quantiles have to be there before anything is binned
+    if bought:  # bounds have to be there before anything is binned
         book.step("budget", reserve_budget, private, plan, getpass.getuser())
         book.stage("release bounds", release_bounds, private, preprocessed)
         encoded = book.stage("encode", encode, private, preprocessed)

@@ -15,24 +15,20 @@ from marginweave.base.arrow import compute as pc
 from marginweave.base.digests import counts_digest
 from marginweave.checkpoints.codecs import (
     Unpacked,
-    pack_arrays,
     pack_number,
-    unpack_arrays,
     unpack_number,
     unpack_table,
 )
 from marginweave.configuration.columns import NumberColumn
-from marginweave.configuration.columns.scales import BoughtBins
 from marginweave.configuration.release import Configuration
 from marginweave.draws.draw import draw_once
-from marginweave.draws.protocol import SMALL, PreparedDraw
-from marginweave.draws.references import BINS, BOUNDS, RunReference, StageResult
-from marginweave.measurements.plan import DrawKind, PlannedDraw
-from marginweave.mechanisms.gaussian import add_noise, gaussian_terms, query_sigma, select_percentile
+from marginweave.draws.protocol import PreparedDraw
+from marginweave.draws.references import BOUNDS, RunReference, StageResult
+from marginweave.measurements.plan import PlannedDraw
+from marginweave.mechanisms.gaussian import select_percentile
 from marginweave.mechanisms.percentile import score_sensitivity
 from marginweave.planning.prices import BOUND_KINDS, column_position
 from marginweave.prepare.clean import HIGH_PERCENTILE, LOW_PERCENTILE, CleanBlock, CleanBlocks, clean_frame, pack_clean
-from marginweave.prepare.quantiles import bought_bins, fine_counts
 from marginweave.prepare.rows import prepare_blocks
 
 from ..schemas.contracts import check_contract, clean_schema
@@ -61,29 +57,23 @@ def open_clean(reference: RunReference, preprocessed: StageResult) -> CleanBlock
 
 @stage("release bounds")
 def release_bounds(reference: RunReference, preprocessed: StageResult) -> StageResult:
-    """Private bounds from two quantiles of each column that has them, and the bins of quantiles from a fine marginal of each.
+    """Private bounds from two quantiles of each column that has them.
 
     From here on `resolved` has them in their place. DP: the planned cost of each draw, one ledger event each.
     """
-    configuration, derived = reference.configuration, reference.derived
+    configuration = reference.configuration
     names = configuration.private_bounds
     histograms: dict[str, NDArray[np.int64]] = {}  # exact and private, summed over the blocks
     for block in open_clean(reference, preprocessed):
-        for name in configuration.bought_before:
+        for name in names:
             column = _number(configuration, name)
             values = _without_codes(block.table.column(name).combine_chunks(), column)
-            fine = column.buys_bins
-            counts = fine_counts(values, column) if fine else candidate_histogram(values, column.bound_candidates)
+            counts = candidate_histogram(values, column.bound_candidates)
             histograms[name] = histograms.get(name, 0) + counts
-    charged = tuple(str(draw) for name in configuration.bought_before for draw in _draws(reference, name))
-    results = []
-    if names:
-        bounds = {name: _released(reference, name, histograms[name]) for name in names}
-        results.append(derived.checkpoint(BOUNDS, [], lambda: json.dumps(bounds, sort_keys=True).encode()))
-    if configuration.bought_bins:
-        bins = {n: _measured(reference, n, histograms[n]).model_dump(mode="json") for n in configuration.bought_bins}
-        results.append(derived.checkpoint(BINS, [], lambda: json.dumps(bins, sort_keys=True).encode()))
-    return replace(results[-1], charged=charged)
+    charged = tuple(str(draw) for name in names for draw in _draws(reference, name))
+    bounds = {name: _released(reference, name, histograms[name]) for name in names}
+    result = reference.derived.checkpoint(BOUNDS, [], lambda: json.dumps(bounds, sort_keys=True).encode())
+    return replace(result, charged=charged)
 
 
 def candidate_histogram(values: pa.Array, candidates: tuple[float, ...]) -> NDArray[np.int64]:
@@ -119,10 +109,9 @@ def _number(configuration: Configuration, name: str) -> NumberColumn:
 
 
 def _draws(reference: RunReference, name: str) -> list[PlannedDraw]:
-    """The planned draws of a column's bounds, or of its fine marginal."""
+    """The planned draws of a column's bounds."""
     place = column_position(reference.configuration, name)
-    kinds = (DrawKind.BINS,) if reference.configuration.columns[name].buys_bins else BOUND_KINDS
-    return [reference.plan.draw(kind, place) for kind in kinds]
+    return [reference.plan.draw(kind, place) for kind in BOUND_KINDS]
 
 
 def _released(reference: RunReference, name: str, histogram: NDArray[np.int64]) -> tuple[float, float]:
@@ -140,20 +129,3 @@ def _released(reference: RunReference, name: str, histogram: NDArray[np.int64]) 
     planned = zip(_draws(reference, name), (LOW_PERCENTILE, HIGH_PERCENTILE), strict=True)
     low, high = (unpack_number(draw_once(reference, draw, partial(prepare, draw, p))[0]) for draw, p in planned)
     return released_bounds(low, high, _number(configuration, name).bound_candidates)
-
-
-def _measured(reference: RunReference, name: str, counts: NDArray[np.int64]) -> BoughtBins:
-    """The bins of one column, by one draw: noise on all of its fine cells, of the rows before any resize."""
-    draw = _draws(reference, name)[0]
-    sigma = query_sigma(draw, reference.configuration.privacy.stability)
-
-    def prepare() -> PreparedDraw:
-        return PreparedDraw(
-            inputs=counts_digest([counts]),
-            used={**gaussian_terms(sigma), "cells": len(counts)},
-            make=lambda bits, _: pack_arrays({"counts": add_noise(counts, sigma, bits)}, {}),
-            size=SMALL + 8 * len(counts),
-        )
-
-    noisy = unpack_arrays(draw_once(reference, draw, prepare)[0])[0]["counts"]
-    return bought_bins(_number(reference.configuration, name), noisy, float(sigma))

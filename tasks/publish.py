@@ -54,9 +54,8 @@ def publish(
     evaluation = Evaluation.from_json(reference.load(parts["evaluate"]))
     aggregates, intervals, counts, marginals = counts_and_marginals(reference, normalized, parts["collect"])
     bounds = reference.released_bounds
-    bins = reference.released_bins
     stated = privacy_statement(
-        configuration, plan, aggregates, release, bounds, evaluation.summary, bins=bins, marginals=marginals
+        configuration, plan, aggregates, release, bounds, evaluation.summary, marginals=marginals
     )
     statement = with_types(stated, reference.types)
     published = _read_back(reference, normalized, aggregates, intervals, statement)

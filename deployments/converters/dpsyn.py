@@ -43,7 +43,7 @@ _IN_RUNS = {"epsilon", "delta", "max_records", "max_records_per_individual"}
 _KNOWN = {"dtype", "kind", "values", "codes", "min", "max", "bins"}
 _BINS = 10  # where DPSyn's schema has none
 _YEARS = 3
-_IN_DATA = {"identifier", "numerical_binning", "grouping_attributes", "determined_attributes"}
+_IN_DATA = {"identifier", "numerical_binning", "determined_attributes"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +60,7 @@ def convert_dpsyn(
     """Convert DPSyn's files; no data is read. `public` says where their domains are published, as a fact of every column.
 
     Identifier and `max_records_per_individual` become the unit, `max_records` the cap of the output, open-ended bins an open
-    outer bin, groups and determined columns the structure. As in DPSyn, all pairs of attributes are measured, and GUM makes the
+    outer bin, determined columns the structure. As in DPSyn, all pairs of attributes are measured, and GUM makes the
     records. All configurations share one account.
 
     Raises:
@@ -132,21 +132,13 @@ def _methods(run: Mapping[str, Any], attributes: int) -> str:
 
 
 def _structure(settings: Mapping[str, Any]) -> str:
-    groups = settings.get("grouping_attributes") or []
     rules = _mapping(settings, "determined_attributes", "data.yaml")
     try:
-        grouped = [
-            {"name": g["grouped_name"], "columns": g["attributes"], "combinations": g["combinations"]} for g in groups
-        ]
         determined = [{"column": name, "by": rule["by"], **rule} for name, rule in rules.items()]
     except (KeyError, TypeError):
-        raise InputError(
-            "data.yaml must give each of grouping_attributes its attributes, grouped_name and combinations, and each of "
-            "determined_attributes its by and mapping"
-        ) from None
-    parts = [("grouped", grouped), ("determined", determined)]
-    lines = [f"  {key}:\n" + "".join(f"    - {flow('', item)}\n" for item in items) for key, items in parts if items]
-    return "structure:\n" + "".join(lines) if lines else ""
+        raise InputError("data.yaml must give each of determined_attributes its by and mapping") from None
+    lines = "".join(f"    - {flow('', item)}\n" for item in determined)
+    return f"structure:\n  determined:\n{lines}" if lines else ""
 
 
 def _checked(text: str, public: str | None) -> Configuration:

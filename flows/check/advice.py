@@ -134,14 +134,11 @@ def _unread_advice(column: MeasuredColumn, look: Look) -> str:
     return "If a code among them means 'no value', list it in `missing`; else compare the column with its description."
 
 
-def rule_finding(rule: BrokenRule, *, stops: bool, drops: bool = False) -> tuple[str, Remark]:
-    """What to say of a declared rule that rows break, and of what it is said; `stops` or `drops` where a run does that."""
+def rule_finding(rule: BrokenRule) -> tuple[str, Remark]:
+    """What to say of a declared rule that rows break, and of what it is said."""
     words, advice = _RULES.get(rule.rule, ("break the rule", "Compare the rule with its source, or correct the rows."))
-    if drops and rule.rule in ("structural zeros", "applies", "ordered"):
-        advice = f"Those whose bins break it are among the rows that `repair: drop` drops. {advice.partition('. ')[2]}"
     text = f"{percent(rule.share)} of the rows {words}."
-    usual = Severity.NOTE if rule.rule == "max_values" else Severity.LOOK
-    severity = Severity.STOPS if stops else usual
+    severity = Severity.NOTE if rule.rule == "max_values" else Severity.LOOK
     return rule.subject or rule.rule, Remark(severity=severity, share=rule.share, text=text, advice=advice)
 
 
@@ -157,10 +154,6 @@ _RULES = {
     "ordered": (
         "are out of order",
         "Where bins break it, the later becomes the nearest in order. Compare the rule with its source, or correct the rows.",
-    ),
-    "group": (
-        "have a combination that the group does not list",
-        "Compare `combinations` with its source, or correct the rows.",
     ),
     "determined": (
         "have another value than `structure.determined` computes",
@@ -183,16 +176,6 @@ _RULES = {
         "Of more, a random choice is kept. Raise `max_values` if more are usual: noise grows with it.",
     ),
 }
-
-
-def drop_finding(share: float) -> Remark:
-    """What to say of the rows that a run drops."""
-    return Remark(
-        severity=Severity.LOOK,
-        share=share,
-        text=f"{percent(share)} of the rows are dropped: their bins break one rule between columns or more.",
-        advice="The release is about the others alone. Compare the rules with their source, or correct the rows.",
-    )
 
 
 NO_ROWS = Remark(

@@ -16,7 +16,7 @@ from marginweave.configuration.rules.structure import Structure
 from marginweave.drafts.draft_unit import SUBJECT, are_subjects
 from marginweave.drafts.look import Look, Repetition
 from marginweave.drafts.tally import handled, judge
-from marginweave.evaluate.rules import add_rules, broken_rules, dropped_records
+from marginweave.evaluate.rules import add_rules, broken_rules
 from marginweave.released.evaluation import BrokenRule
 from marginweave.runs.looks import record_look
 from marginweave.runs.request import Request
@@ -24,7 +24,7 @@ from marginweave.sources.source import TableSource, source_columns
 from marginweave.sources.text_source import check_columns
 
 from ...schemas.expectations import Suite
-from .advice import NO_ROWS, SIZE, Remark, column_findings, drop_finding, id_finding, rule_finding, suite_finding
+from .advice import NO_ROWS, SIZE, Remark, column_findings, id_finding, rule_finding, suite_finding
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +106,6 @@ class Inspection:
     looks: dict[str, Look] = field(default_factory=dict)
     ids: dict[str, Repetition] = field(default_factory=dict)
     rules: list[tuple[tuple[BrokenRule, ...], int]] = field(default_factory=list)
-    dropped: int = 0
     unmet: dict[str, None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -146,7 +145,6 @@ class Inspection:
         if configuration.structure is not None or any(column.is_set for column in configuration.columns.values()):
             table = block.select(list(dict.fromkeys((*configuration.raw_names, *self._computed))))
             self.rules.append((broken_rules(table, configuration), block.num_rows))
-            self.dropped += dropped_records(table, configuration)
         if self.suite is not None and block.num_rows:
             import pandas as pd
 
@@ -179,13 +177,8 @@ class Inspection:
             if findings or look.missing:
                 found.append(CheckedRow(subject=name, missing=look.missing / look.cells, findings=findings))
         found += self.id_rows()
-        structure = configuration.structure or Structure()
-        if structure.repair == "drop":
-            found.append(CheckedRow(subject="repair: drop", findings=(drop_finding(self.dropped / cells),)))
-        stopping = {group.name for group in structure.grouped if group.outside == "error"}
         for rule in add_rules(self.rules) if self.rules else ():
             if rule.records and rule.rule != "never missing":  # told of the column
-                stops, drops = rule.rule == "group" and rule.subject in stopping, structure.repair == "drop"
-                subject, finding = rule_finding(rule, stops=stops, drops=drops)
+                subject, finding = rule_finding(rule)
                 found.append(CheckedRow(subject=subject, findings=(finding,)))
         return [*found, *(CheckedRow(subject="suite", findings=(suite_finding(each),)) for each in self.unmet)]

@@ -114,8 +114,6 @@ def _lost(draws: Sequence[DrawRecord]) -> str:
 def _stage(draw: DrawRecord) -> str:
     if draw.kind in _BOUNDS:
         return "bounds"
-    if draw.kind is DrawKind.BINS:
-        return "quantiles"
     if draw.length:
         return f"length {draw.length}"
     return "record count" if draw.kind is DrawKind.COUNT else draw.name

@@ -24,7 +24,6 @@ from marginweave.released.statement import Mechanism, PrivacyStatement
 _STAGES = {
     DrawKind.BOUND_LOW: "bounds of columns",
     DrawKind.BOUND_HIGH: "bounds of columns",
-    DrawKind.BINS: "quantiles of columns",
     DrawKind.COUNT: "record count",
     DrawKind.PERCENTILE: "contribution bound, length {}",
     DrawKind.LEVEL: "counts of length {}",

@@ -32,11 +32,11 @@ SHAPES: dict[str, dict[str, Any]] = {
         "synthesize__method": "gum",
     },
     "Laplace": {"aggregate": {**_MARGINALS, "cliques": {"all": 2}, "noise": "laplace"}, "privacy__delta": 0},
-    "sets and groups": {
+    "sets and rules": {
         "aggregate": {**_MARGINALS, "cliques": {"all": 2}},
         "columns__town": {"type": "set", "values": ["T0", "T1", "T2", "T3"], "max_values": 2},
         "structure": {
-            "grouped": [{"name": "who", "columns": ["sex", "region"], "combinations": [["f", "north"], ["m", "south"]]}]
+            "forbidden": [{"sex": "f", "region": ["south", "west"]}, {"sex": "m", "region": ["north", "west"]}]
         },
     },
     "rounds": {"aggregate": {**_MARGINALS, "cliques": {"adaptive": 2, "rounds": 3, "batch": 2}}},

@@ -47,7 +47,7 @@ def made(**changes: Any) -> Configuration:
 
 
 def attributes(bins: list[int]) -> list[Attribute]:
-    return [Attribute(name=f"a{i}", columns=(f"a{i}",), labels=(), bins=number) for i, number in enumerate(bins)]
+    return [Attribute(name=f"a{i}", column=f"a{i}", labels=(), bins=number) for i, number in enumerate(bins)]
 
 
 DOMAINS = st.lists(st.tuples(st.integers(0, 21), st.integers(1, 3)), min_size=3, max_size=5)

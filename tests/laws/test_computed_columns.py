@@ -202,12 +202,7 @@ def test_a_difference_can_be_missing_where_its_columns_can() -> None:
         ("arrival", {"format": "%Y-%m"}, "'arrival', whose format must write each date in its own way"),
         ("total", {"missing": ["9"]}, "structure.sum has 'total', whose missing or special codes must lie outside"),
         ("part", {"codes": {"9": "many"}}, "structure.sum has 'part', which must be a number or date, without codes"),
-        (
-            "stay",
-            {"bins": {"quantiles": 3}},
-            "structure.difference has 'stay', which must be a separate column with public",
-        ),
-        ("leaving", {"impute": {"distribution": "uniform"}}, "must not stand in a grouped or computed column"),
+        ("leaving", {"impute": {"distribution": "uniform"}}, "must not stand in a computed column"),
         (
             "stay",
             {"impute": {"distribution": "uniform"}},

@@ -230,7 +230,7 @@ def test_each_set_of_columns_has_one_level(
     finer = {a: b for a, b in of.items() if a < len(sizes) and b < len(sizes) and b not in of and sizes[a] <= sizes[b]}
     names = [f"a{place}" for place in range(len(sizes))]
     attributes = [
-        Attribute(name=name, columns=(name,), labels=(), bins=size if a in binned and a not in finer else 0,
+        Attribute(name=name, column=name, labels=(), bins=size if a in binned and a not in finer else 0,
                   level_of=names[finer[a]] if a in finer else None)
         for a, (name, size) in enumerate(zip(names, sizes, strict=True))
     ]  # fmt: skip

@@ -20,16 +20,7 @@ from tests.support.column_kinds import KINDS
 from tests.support.configurations import configuration
 from tests.support.tables import FixedWords, prepare_rows
 
-STRUCTURE = {
-    "grouped": [
-        {
-            "name": "both",
-            "columns": ["year", "boolean"],
-            "combinations": [["2012", "true"], ["2013", "no"], ["2020", ""]],
-        }
-    ]
-}
-CONFIGURATION = configuration(columns={name: column for name, (column, _) in KINDS.items()}, structure=STRUCTURE)
+CONFIGURATION = configuration(columns={name: column for name, (column, _) in KINDS.items()})
 ROWS = st.fixed_dictionaries({name: texts for name, (_, texts) in KINDS.items()})
 NOTHING = st.fixed_dictionaries(dict.fromkeys(KINDS, st.sampled_from(["", "  "])))
 
@@ -64,7 +55,7 @@ UNITS = {
 def test_a_public_domain_is_whole_whatever_the_table_holds(unit: str, rows: str) -> None:
     """Every declared value has a code, and so gets its noise, where no row, no value or no subject is left; or all are."""
     columns = {name: column for name, (column, _) in KINDS.items()}
-    config = configuration(columns=columns, structure=STRUCTURE, privacy__unit=UNITS[unit])
+    config = configuration(columns=columns, privacy__unit=UNITS[unit])
     count = 0 if rows == "none" else 3
     table = table_of([dict.fromkeys(KINDS, "")] * count)
     if unit != "row":

@@ -70,10 +70,10 @@ def keeps(record: tuple[int, ...]) -> bool:
     return not (age == 3 and income == 0 and marital == 1)
 
 
-def mapped(records: np.ndarray, numbers: np.ndarray, config: Configuration = CONFIGURATION) -> np.ndarray:
+def mapped(records: np.ndarray, numbers: np.ndarray) -> np.ndarray:
     codes = tuple(column.astype(code_type(len(labels))) for column, labels in zip(records.T, LABELS, strict=True))
     words = RecordWords(words=KeyedBits(key=b"k" * 32, purpose="rules"), records=numbers)
-    repaired = Repair(config, LABELS)(EncodedTable(codes=codes, labels=LABELS), words)
+    repaired = Repair(CONFIGURATION, LABELS)(EncodedTable(codes=codes, labels=LABELS), words)
     return np.stack(repaired.codes, axis=1).astype(np.int64)
 
 
@@ -105,56 +105,20 @@ def test_pairs_are_excluded_that_no_allowed_record_has() -> None:
         assert np.array_equal(allowed_cells(pair, there.shape, MASKS), there)
 
 
-def repairing(how: str) -> Configuration:
-    return configuration(columns=COLUMNS, structure={**STRUCTURE, "repair": how}, aggregate={"method": "marginals"})
-
-
-@pytest.mark.parametrize("how", ["not-applicable", "inside"])
-def test_every_record_becomes_an_allowed_one_by_itself(how: str) -> None:
+def test_every_record_becomes_an_allowed_one_by_itself() -> None:
     """Total, idempotent, and the same in whatever company: so two tables that differ in a record still differ in that alone."""
-    numbers, config = np.arange(len(EVERY)), repairing(how)
-    found = mapped(EVERY, numbers, config)
+    numbers = np.arange(len(EVERY))
+    found = mapped(EVERY, numbers)
     assert all(keeps(tuple(record)) for record in found.tolist())
     allowed = ~broken_records(tuple(EVERY.T), MASKS)
     assert np.array_equal(found[allowed], EVERY[allowed])
-    assert np.array_equal(mapped(found, numbers[::-1], config), found)
+    assert np.array_equal(mapped(found, numbers[::-1]), found)
     some = np.random.default_rng(1).permutation(len(EVERY))[:300]
-    assert np.array_equal(mapped(EVERY[some], numbers[some], config), found[some])
-
-
-def test_a_record_is_dropped_by_itself() -> None:
-    """Exactly those that break a rule; tables that differ in a record still differ in that one at most."""
-    config, kept = repairing("drop"), EVERY[~broken_records(tuple(EVERY.T), MASKS)]
-    assert np.array_equal(mapped(EVERY, np.arange(len(EVERY)), config), kept)
-    assert np.array_equal(mapped(kept, np.arange(len(kept)), config), kept)
-    some = np.random.default_rng(1).permutation(len(EVERY))[:300]
-    each = [mapped(EVERY[[row]], np.array([0]), config) for row in some]
-    assert np.array_equal(mapped(EVERY[some], np.arange(300), config), np.concatenate(each))
-    assert mapped(EVERY[(EVERY[:, 1] < 2) & (EVERY[:, 0] == 1)], np.arange(len(EVERY)), config).shape == (0, 7)
-
-
-def test_inside_is_a_value_where_one_is_allowed() -> None:
-    """Who is asked has an income, and is married or not, by chance."""
-    adults = [
-        mapped(np.array([[2, 2, 0, 2, 0, 1, 0]]), np.array([i]), repairing("inside"))[0, [0, 3]] for i in range(40)
-    ]
-    assert set(map(tuple, adults)) == set(itertools.product((0, 1), (0, 1)))
-    late = np.array([[0, 2, 0, 1, 0, 0, 2]])
-    assert mapped(late, np.array([0]), repairing("inside"))[0, 5] == 1
-    assert Configuration.model_validate(repairing("inside").model_dump(mode="json")) == repairing("inside")
-    assert repairing("not-applicable").digest == CONFIGURATION.digest
-
-
-def test_dropping_is_refused_where_the_number_of_records_is_public() -> None:
-    for keys in ({"privacy__neighbors": "replace-one"}, {"resize": {"records": 10}}):
-        columns = {name: {**column, "impute": {"distribution": "uniform"}} for name, column in COLUMNS.items()}
-        structure = {"ordered": STRUCTURE["ordered"], "repair": "drop"}
-        with pytest.raises(InputError, match=r"structure\.repair \(drop\) must be inside or not-applicable"):
-            configuration(columns=columns, structure=structure, **keys)
+    assert np.array_equal(mapped(EVERY[some], numbers[some]), found[some])
 
 
 def test_rules_that_tie_too_much_are_refused_before_anything_is_charged() -> None:
-    """By the plan, from public facts alone; dropping needs no such search."""
+    """By the plan, from public facts alone."""
     columns = {name: {"type": "number", "bounds": [0, 400], "bins": 40, "decimals": 0} for name in "abcde"}
     ends = [(i, j) for i in range(10, 100, 10) for j in range(10, 100, 10)]
     forbidden = [{"a": {"from": i}, "b": {"from": j}, "c": {"below": i + j}} for i, j in ends]
@@ -162,8 +126,6 @@ def test_rules_that_tie_too_much_are_refused_before_anything_is_charged() -> Non
     structure = {"forbidden": forbidden}
     with pytest.raises(InputError, match=r"structure ties columns a, b, c, d, e together in more than 4096 ways"):
         check_size(configuration(columns=columns, structure=structure, aggregate={"method": "marginals"}))
-    dropping = {**structure, "repair": "drop"}
-    check_size(configuration(columns=columns, structure=dropping, aggregate={"method": "marginals"}))
 
 
 def test_the_first_column_of_a_rule_wins() -> None:

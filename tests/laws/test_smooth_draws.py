@@ -13,7 +13,6 @@ from marginweave.columns import values_of
 from marginweave.columns.draws import BelowCurve
 from marginweave.columns.shapes import number_shape
 from marginweave.configuration.columns import NumberColumn
-from marginweave.prepare.quantiles import bought_bins
 from tests.support.configurations import configuration
 
 DRAWS = 20_000
@@ -107,20 +106,10 @@ def test_log_uniform_is_uniform_in_the_logarithm() -> None:
     assert np.abs(u - (np.arange(DRAWS) + 0.5) / DRAWS).max() < 0.02
 
 
-def test_zero_of_log_bins_is_zero_and_quantiles_follow_their_cells() -> None:
-    """The bin of 0 gives 0; inside a bin of quantiles values lie as the fine cells do, here two points of a wide bin."""
+def test_zero_of_log_bins_is_zero() -> None:
+    """The bin of 0 gives 0."""
     found = column(bounds=[-50, 9000], bins={"log": 9, "smallest": 2})
     assert found.zero is not None
     counts = np.arange(9.0) + 1
     zeros = values_of(found, (), counts).decode(np.full(50, found.zero), found.labels, np.random.default_rng(0).random)
     assert set(zeros.to_pylist()) == {0.0}
-    declared = column(bounds=[0, 200], bins={"quantiles": 2}, decimals=0)
-    fine = np.zeros(len(declared.cells[0]) - 1, np.int64)
-    fine[[3, 20, 100, 150]] = 4000, 4000, 6000, 2000
-    bought = declared.with_bins(bought_bins(declared, fine, 1.0))
-    drawn = values_of(bought, (), np.array([8000.0, 8000.0])).decode(
-        np.ones(4000, np.int32), bought.labels, np.random.default_rng(0).random
-    )
-    near = np.array([np.abs(np.array(drawn.to_pylist()) - place).min() for place in (100, 150)])
-    assert (near == 0).all()
-    assert abs(np.mean(np.array(drawn.to_pylist()) < 120) - 0.75) < 0.035  # 5 standard errors

@@ -143,26 +143,6 @@ def test_private_bounds_have_the_planned_epsilon(theta: int, tmp_path: Path, mon
         assert low <= right <= high
 
 
-@pytest.mark.parametrize("theta", every(2, [1, 3], first=1))
-def test_a_fine_marginal_has_the_planned_noise(theta: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """20 draws over the 256 cells of a column whose bins are quantiles: sd theta times the multiplier, in every cell."""
-    config = configuration(
-        columns={"cost": {"type": "number", "bounds": [0, 4000], "bins": {"quantiles": 4}}, "b": category(3)},
-        privacy__unit="row" if theta == 1 else {"column": "id", "max_records": theta},
-    )
-    clean = SimpleNamespace(table=pa.table({"cost": [0.0, 70.0, None] * 500}))
-    stages = Stages(config, table_of([[1], [3]], [4, 3]), tmp_path, monkeypatch)
-    stages.reference.derived = SimpleNamespace(checkpoint=lambda *_: ENCODED)
-    monkeypatch.setattr(preprocess_task, "draw_once", stages.once)
-    monkeypatch.setattr(preprocess_task, "open_clean", lambda *_: [clean])
-    preprocess_task.release_bounds(stages.reference, ENCODED)
-    column = config.columns["cost"]
-    assert isinstance(column, NumberColumn)
-    exact = np.histogram([0.0, 70.0] * 500, column.cells[0])[0]
-    drawn = np.array([unpack_arrays(stages.makes["bins-1"]())[0]["counts"] for _ in range(20)])
-    assert_noise((drawn - exact).astype(np.float64), theta * stages.multiplier("bins-1"))
-
-
 def assert_marginals(
     stages: Stages, name: str, cliques: Sequence[tuple[int, ...]], codes: Sequence[NDArray[np.int64]]
 ) -> None:

@@ -6,7 +6,6 @@ import itertools
 from dataclasses import replace
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,8 +20,7 @@ from marginweave.estimate.normalize import normalize
 from marginweave.evaluate.rules import broken_rules
 from marginweave.measurements.combinations import Domain
 from marginweave.measurements.tables import Marginals, Measurement
-from marginweave.prepare.clean import clean_table
-from marginweave.prepare.codes import EncodedTable, encode_table
+from marginweave.prepare.codes import EncodedTable
 from marginweave.records.decode import decode_table
 from tests.support.candidates import named_cells
 from tests.support.configurations import configuration
@@ -153,39 +151,6 @@ def test_where_every_record_is_led_astray_an_allowed_one_stands_in(counted):
     aggregates = collect(("x", "y", "z"), (("0", "1"), ("0", "1"), ("0", "1", "2")), 10, 0.0, levels, ())
     x, y, z = synthesize_codes(aggregates, config, SynthesisSettings())
     assert (x.tolist(), y.tolist(), z.tolist()) == ([1] * 10, [0] * 10, [3] * 10)
-
-
-GROUP = {"name": "place", "columns": ["town", "zone"], "combinations": [["A", "1"], ["B", "1"], ["B", "2"], ["", "2"]]}
-TOWNS = {
-    "town": {"type": "category", "values": ["A", "B", "C"]},
-    "zone": {"type": "category", "values": [1, 2, 3]},
-    "sex": {"type": "category", "values": ["f", "m"]},
-}
-CELLS = st.tuples(st.sampled_from(["A", "B", "C", "", "zz"]), st.sampled_from(["1", "2.0", "3", ""]))
-
-
-@given(st.lists(CELLS, max_size=20))
-def test_a_group_is_the_number_of_its_combination(rows):
-    """Listed combinations have their place in the list, all others, and only they, are missing."""
-    config = configuration(columns=TOWNS, structure={"grouped": [GROUP]})
-    assert [a.name for a in config.attributes] == ["place", "sex"]
-    assert config.contribution_cap(2) == 1
-    raw = pa.table({"town": [r[0] for r in rows], "zone": [r[1] for r in rows], "sex": ["f"] * len(rows)})
-    raw = raw.cast(pa.schema([(name, pa.string()) for name in raw.column_names]))
-    table = encode_table(clean_table(raw, config), config)
-    listed = [("A", "1"), ("B", "1"), ("B", "2.0"), ("", "2.0")]
-    spelled = [("" if town == "zz" else town, zone) for town, zone in rows]
-    assert table.codes[0].tolist() == [listed.index(pair) if pair in listed else 4 for pair in spelled]
-
-
-def test_a_group_can_stop_at_what_it_does_not_list():
-    """outside: error names the group and the rule, never the values."""
-    config = configuration(columns=TOWNS, structure={"grouped": [{**GROUP, "outside": "error"}]})
-    clean = clean_table(pa.table({"town": ["A", "C"], "zone": ["1", "3"], "sex": ["f", "f"]}), config)
-    with pytest.raises(InputError) as refusal:
-        encode_table(clean, config)
-    assert str(refusal.value) == "encode: group 'place' breaks the rule 'every combination is declared'"
-    assert config.optional == (False, True)
 
 
 EARNERS = {

@@ -34,10 +34,6 @@ PLANS: dict[str, dict[str, Any]] = {
     "replaced": {"aggregate": K_TUPLES, "privacy__neighbors": "replace-one"},
     "private": {"aggregate": K_TUPLES, "columns__region": HIDDEN},
     "marginals": {"aggregate": {"method": "marginals", "cliques": {"all": 2}}},
-    "quantiles": {
-        "aggregate": {"method": "marginals", "cliques": {"all": 2}},
-        "columns__age": {"type": "number", "bounds": [0, 100], "bins": {"quantiles": 4}},
-    },
     "private-marginals": {"aggregate": {"method": "marginals", "cliques": {"all": 2}}, "columns__region": HIDDEN},
     "rounds": {"aggregate": {"method": "marginals", "cliques": {"adaptive": 2}}},
     "laplace": {"aggregate": {"method": "marginals", "cliques": {"all": 2}, "noise": "laplace"}},

@@ -19,11 +19,10 @@ SHAPES: dict[str, dict[str, Any]] = {
         "aggregate": {"method": "marginals", "cliques": {"all": 2}, "noise": "laplace"},
     },
     "rounds": {"aggregate__method": "marginals", "aggregate__cliques": {"adaptive": 2, "rounds": 3, "batch": 2}},
-    "bounds and bins": {
+    "private bounds": {
         "aggregate__reporting_length": 2,
         "columns__region": PRIVATE,
         "columns__age": {"type": "number", "bounds": "private", "within": [0, 200], "bins": 4},
-        "columns__grade": {"type": "number", "bounds": [1, 7], "bins": {"quantiles": 3}, "decimals": 0},
     },
 }
 NewVictim = Callable[..., Victim]

@@ -281,23 +281,6 @@ def test_a_size_that_is_far_from_the_table_is_said(
     assert looked.returncode == 0
 
 
-@pytest.mark.parametrize("outside", ["null", "error"])
-def test_a_group_with_undeclared_combinations_stops_a_run_where_it_says_so(
-    marginweave: CommandLine, tmp_path: Path, outside: str
-) -> None:
-    """`check` ends as the run would: half of the rows have a combination that the group does not list."""
-    group = {"name": "who", "columns": ["sex", "town"], "combinations": [["f", "a"]], "outside": outside}
-    columns = {**COLUMNS, "town": {"type": "category", "values": ["a", "b"]}}
-    rows = [f"{row.rsplit(',', 1)[0]},a" for row in ROWS]
-    path = write(tmp_path, rows, "sex,cost,town", columns=columns, structure={"grouped": [group]})
-    looked = marginweave("check", path)
-    assert looked.returncode == (outside == "error")
-    assert "50.0 % of the rows have a combination that the group does not list" in said(looked.stdout)
-    if outside == "error":
-        stopped = opened(marginweave)("run", path)
-        assert (stopped.returncode, "group 'who' breaks the rule" in stopped.stderr) == (2, True)
-
-
 def test_values_are_shown_on_a_terminal_alone(marginweave: CommandLine, tmp_path: Path) -> None:
     path = write(tmp_path, [*ROWS, f"{MARKER}\x1b[2J,1,"])
     piped = marginweave("check", path, "--show-values")

@@ -146,9 +146,9 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "neighbors": ({"privacy__neighbors": "replace-one"}, "has privacy.neighbors 'add-remove'"),
     "bins": (
         {"columns__age": {**AGE, "bins": [0, 18, 40, 65, 100]}},
-        r"declares 'age' differently \(columns, values\)",
+        r"declares 'age' differently \(column, values\)",
     ),
-    "missing": ({"columns__age": {**AGE, "missing": ["", "-1"]}}, r"declares 'age' differently \(columns, missing\)"),
+    "missing": ({"columns__age": {**AGE, "missing": ["", "-1"]}}, r"declares 'age' differently \(column, missing\)"),
     "rules": (
         {"structure": {"forbidden": [{"sex": "f", "region": "west"}]}},
         r"declares '(sex|region)' differently \(structure, repair\)",

@@ -95,7 +95,7 @@ def most_by_query(release: PublishedRelease, pairs: set[tuple[int, int]]) -> int
     codes = AnswerCodes.of(release.configuration, release.aggregates.domain)
     answers = TupleAnswers(aggregates=release.aggregates, intervals=release.intervals, codes=codes)
     attributes = release.configuration.attributes
-    where = {attributes[a].columns[0]: [attributes[a].labels[v]] for a, v in pairs}
+    where = {attributes[a].column: [attributes[a].labels[v]] for a, v in pairs}
     if len(where) < len(pairs):
         return None
     (answer,) = answers.ask(read_question({"where": where}))

@@ -35,7 +35,7 @@ from tests.support.walk import Walk
 pytestmark = pytest.mark.system
 COMMAND_LINE_SHARE = 0.05
 LIVES = 8
-USUAL = {"bounds and bins"}  # with every kind of draw of k-tuples; the others take their time: in `make test-long`
+USUAL = {"private bounds"}  # with every kind of draw of k-tuples; the others take their time: in `make test-long`
 
 
 def _walk(part: str, pytestconfig: pytest.Config) -> Walk:
@@ -97,7 +97,7 @@ def _one_of_the_walk(parent: ForkServer, new_victim: NewVictim, walk: Walk) -> N
     assert answer["code"] == 0, (number, shape, answer)
     ended = _ended(victim, killed, shape)
     walk.add(ended + Counter({"refused to another program": refused}))
-    kept = victim.folder.draws.is_dir() and shape != "bounds and bins"  # which are no draws of the collected ones
+    kept = victim.folder.draws.is_dir() and shape != "private bounds"  # which are no draws of the collected ones
     if kept and choice.random() < 0.3:
         told = parent.ask(victim.order(recompute=True))
         assert told["code"] == 0, f"the release is not what the draws say: {told}"

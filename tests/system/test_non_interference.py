@@ -52,15 +52,13 @@ SETTINGS: dict[str, Any] = {
     "structure": {"forbidden": [{"sex": "f", "region": "west"}]},
     "publish__keep_private": True,
 }
-QUANTILES = {"type": "number", "bounds": [1, 7], "bins": {"quantiles": 3}, "decimals": 0}
 METHODS = {
     "k-tuples": {},
     "gum": {"synthesize": {"method": "gum"}},
     "marginals": {"aggregate__method": "marginals"},
     "rounds": {"aggregate__method": "marginals", "aggregate__cliques": {"rounds": 2, "batch": 2}},
-    "mixture and quantiles": {
+    "mixture": {
         "aggregate__method": "marginals",
-        "columns__grade": QUANTILES,
         "synthesize": {"method": "mixture", "fits": 2, "iterations": 50},
     },
 }

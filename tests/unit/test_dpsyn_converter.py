@@ -35,14 +35,6 @@ identifier: ID
 numerical_binning:
   INCOME: [0, 3_000, 500]
   HOURS: [0, 99, 24]
-grouping_attributes:
-  - attributes: [SEX, STATE]
-    num_values: 3
-    grouped_name: SEX+STATE
-    combinations:
-      - !!python/tuple [M, 01]
-      - !!python/tuple [F, 02]
-      - !!python/tuple [F, 36]
 determined_attributes:
   WORK:
     by: NCHILD
@@ -88,8 +80,6 @@ def test_every_key_has_its_place(tmp_path: Path) -> None:
     assert (columns["DATE"].bounds, columns["DATE"].bins) == (("2012-01-01", "2020-12-31"), "year")
     assert columns["NOTE"].domain == "private"
     assert found.structure is not None
-    assert found.structure.grouped[0].combinations == (("M", "01"), ("F", "02"), ("F", "36"))
-    assert found.structure.grouped[0].name == "SEX+STATE"
     rule = found.structure.determined[0]
     assert (rule.column, rule.by, rule.mapping, rule.default) == ("WORK", "NCHILD", {"0": "0", "6": "2"}, "1")
     assert {column.public for column in columns.values()} == {"the code book", None}
@@ -149,7 +139,6 @@ def test_domains_wait_for_confirmation_unless_somebody_says_where_they_are_publi
         ({"schema": [], "data": None}, "has no column in its schema"),
         ({"schema": [1]}, "schema must be a mapping"),
         ({"data": "numerical_binning: {AGE: [1, 2]}\n"}, r"of column 'AGE' must be \[min, max, step\]"),
-        ({"data": "grouping_attributes: [{attributes: [SEX]}]\n"}, "its attributes, grouped_name and combinations"),
     ],
 )  # fmt: skip
 def test_files_that_are_not_those_of_dpsyn(tmp_path: Path, changes: dict, words: str) -> None:

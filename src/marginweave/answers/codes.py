@@ -85,13 +85,11 @@ class Codes:
         for chosen in self.conditions(read_question({"where": where})):
             attribute = self.configuration.attributes[chosen.place]
             if attribute.is_set or attribute.of_set:
-                raise InputError(
-                    f"where cannot ask for {attribute.columns[0]!r}, which holds several values; leave it out"
-                )
+                raise InputError(f"where cannot ask for {attribute.column!r}, which holds several values; leave it out")
             found[chosen.place] = chosen.codes & found.get(chosen.place, np.True_)
             if not found[chosen.place].any():
                 labels = listed(self.domain.labels[chosen.place])
-                raise InputError(f"no value of column {attribute.columns[0]!r} meets where; its values: {labels}")
+                raise InputError(f"no value of column {attribute.column!r} meets where; its values: {labels}")
         return found
 
     def conditions(self, question: Question) -> tuple[Chosen, ...]:
@@ -132,7 +130,7 @@ class Codes:
             for code, limits in enumerate(label_limits(column)):
                 if limits is not None:
                     low[code] = high[code] = float(limits[0])
-        if np.isnan(low).all() or self.configuration.attributes[place].columns != (name,):
+        if np.isnan(low).all() or self.configuration.attributes[place].column != name:
             raise InputError(
                 f"column {name!r} has no numbers; a mean or quantile needs a number, or values that are numbers"
             )
@@ -158,10 +156,6 @@ class Codes:
             raise InputError(
                 f"noise explains all cells of column {name!r} that are not as declared; leave the condition out"
             )
-        if name in attribute.columns and len(attribute.columns) > 1:
-            codes = self._members(place, name)
-            wanted = [len(column.labels) if label is None else column.labels.index(label) for label in labels]
-            return Chosen(place=place, codes=np.isin(codes, wanted))
         codes = [code for box in forbidden_codes([((place, labels),)], self.domain.labels) for code in box[0][1]]
         if is_named and len(flags) in codes:
             raise InputError(
@@ -176,7 +170,7 @@ class Codes:
                 f"column {name!r} holds several values, each counted by itself: a condition must name one; give one for each"
             )
         place = next(
-            j for j, a in enumerate(self.configuration.attributes) if a.columns == (name,) and a.labels == (labels[0],)
+            j for j, a in enumerate(self.configuration.attributes) if a.column == name and a.labels == (labels[0],)
         )
         return Chosen(place=place, codes=np.array([True, False]))
 
@@ -184,10 +178,7 @@ class Codes:
         """The values of a column, or of what is counted under this name, each by itself."""
         place = self._place(name, by=True)
         attribute, codes = self.configuration.attributes[place], np.arange(self.sizes[place])
-        if attribute.name != name:
-            codes, labels = self._members(place, name), self._column(name).labels
-        else:
-            labels = self.domain.labels[place]
+        labels = self.domain.labels[place]
         absent = NOT_DECLARED if attribute.undeclared else MISSING
         for code in np.unique(codes[:-1] if self.ignores(attribute) else codes).tolist():
             label = labels[code] if code < len(labels) else absent
@@ -198,15 +189,6 @@ class Codes:
         found = {cells.name for cells in self.domain.undeclared if cells.found}
         return attribute.undeclared and attribute.name not in found
 
-    def _members(self, place: int, name: str) -> Integers:
-        """Of each code of a group of columns the code of one of them; without a combination it is missing."""
-        structure = self.configuration.structure
-        assert structure is not None  # only it has groups
-        group = structure.group_of(name)
-        assert group is not None
-        codes = [own[group.columns.index(name)] for own in self.configuration.member_codes(group)]
-        return np.array([*codes, len(self._column(name).labels)])[: self.sizes[place]]
-
     def _column(self, name: str) -> ColumnBase:
         """A column as it is declared; one of a private domain with the values that were released."""
         column = self.configuration.columns[name]
@@ -216,9 +198,9 @@ class Codes:
     def _place(self, name: str, *, by: bool = False) -> int:
         attributes = self.configuration.attributes
         for place, attribute in enumerate(attributes):
-            if (by and attribute.name == name) or (name in attribute.columns and not (by and attribute.of_set)):
+            if (by and attribute.name == name) or (attribute.column == name and not (by and attribute.of_set)):
                 return place
-        of_set = [a.name for a in attributes if a.of_set and name in a.columns]
+        of_set = [a.name for a in attributes if a.of_set and a.column == name]
         names = of_set or [*self.configuration.names]
         parts = [part.strip() for part in name.split(",")]
         if len(parts) > 1 and set(parts) <= set(names):

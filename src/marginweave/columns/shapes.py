@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -11,20 +10,17 @@ from marginweave.base.arrays import Floats
 from marginweave.columns.draws import BelowCurve, Shape
 from marginweave.configuration.columns import NumberColumn
 from marginweave.configuration.columns.binned import Histogram
-from marginweave.configuration.columns.scales import BoughtBins, LogBins, zero_bin
+from marginweave.configuration.columns.scales import LogBins
 
 # Pieces of a bin on which a curve is straight, and of all bins together.
 _PIECES, _ALL_PIECES = 32, 1 << 16
-# A part of a bin of a fine marginal has as many records that they exceed its noise so many times.
-_CLEAR = 2.0
-_ALONE = 4.0
 
 
 def number_shape(column: NumberColumn, counts: Floats | None, resolution: int) -> Shape:
     """What `draw` says of a column whose edges are known; `smooth`, the default, is uniform where no counts are known.
 
     Args:
-        column: With public or released bins.
+        column: With public or released bounds.
         counts: Released counts of its bins, and of its codes after them, none negative.
         resolution: Decimals of the grid.
 
@@ -42,8 +38,6 @@ def number_shape(column: NumberColumn, counts: Floats | None, resolution: int) -
         return None
     if draw == "log-uniform":
         return log_uniform(column.edges, column.zero, unit)
-    if isinstance(column.bins, BoughtBins):
-        return _of_fine_cells(column.bins, unit)
     assert counts is not None
     return smooth(column.edges, counts, column.zero, unit, is_log=isinstance(column.bins, LogBins))
 
@@ -114,36 +108,3 @@ def _pieces(values: Floats) -> Floats:
     number = max(1, min(_PIECES, _ALL_PIECES // len(values)))
     inner = values[:-1, None] + np.diff(values)[:, None] * (np.arange(number) / number)
     return np.append(inner.ravel(), values[-1])
-
-
-def merged_cells(bins: BoughtBins) -> tuple[list[float], list[float]]:
-    """Edges and counts of parts of the bins: fine cells together that have clearly more records than noise, twice its sigma.
-
-    From the low end of each bin cells are added up until their count exceeds 2 sd sqrt(cells); what is left at its high end
-    joins the part before. A cell that alone exceeds 4 sd, and the one around 0 of a logarithmic scale, is a part by itself.
-    DP: post-processing.
-    """
-    zero, parts = zero_bin(bins.cells, bins.smallest), list[tuple[int, float]]()  # the end of each, and its count
-    first = 0
-    for stop in map(int, np.searchsorted(bins.cells, bins.edges[1:])):
-        taken, cells, joins = 0.0, 0, False
-        for cell in range(first, stop):
-            count = bins.counts[cell]
-            alone = cell == zero or count > _ALONE * bins.deviation
-            if alone and cells:
-                parts.append((cell, taken))
-                taken, cells = 0.0, 0
-            taken, cells = taken + count, cells + 1
-            if alone or taken > _CLEAR * bins.deviation * math.sqrt(cells):
-                parts.append((cell + 1, taken))
-                taken, cells, joins = 0.0, 0, not alone
-        if cells:
-            parts.append((stop, taken + (parts.pop()[1] if joins else 0.0)))
-        first = stop
-    return [bins.cells[0], *(bins.cells[end] for end, _ in parts)], [max(0.0, count) for _, count in parts]
-
-
-def _of_fine_cells(bins: BoughtBins, unit: float) -> Shape:
-    edges, counts = merged_cells(bins)
-    zero = zero_bin(edges, bins.smallest)
-    return smooth(edges, np.array(counts), zero, unit, is_log=bins.smallest is not None) if any(counts) else None

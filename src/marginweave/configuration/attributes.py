@@ -1,4 +1,4 @@
-"""What is counted: the attributes into which columns and groups are encoded, and what can never stand together in them.
+"""What is counted: the attributes into which columns are encoded, and what can never stand together in them.
 
 Structural zeros must leave a record possible in which every column that is never missing has a value.
 """
@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self, TypeAlias
+from typing import TypeAlias
 
 from marginweave.configuration.columns import Column, Texts
 from marginweave.configuration.rules.conditions import Condition, label_limits, labels_of, labels_too_low, step_of
 from marginweave.configuration.rules.record_search import ContradictionError, UndecidedError, find_record
-from marginweave.configuration.rules.structure import AppliesRule, GroupedColumns, Structure
+from marginweave.configuration.rules.structure import AppliesRule, Structure
 from marginweave.configuration.values import ValueMatcher
 
 MAX_FORBIDDEN = 100_000
@@ -30,9 +30,9 @@ ForbiddenCodes: TypeAlias = tuple[tuple[int, tuple[int, ...]], ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Attribute:
-    """One counted attribute: a measured column, or a group of columns that is released as one.
+    """One counted attribute: a measured column, or a value of a set.
 
-    `columns` are the source columns, in the order of the group; `labels` the public values, empty for a private domain
+    `column` is the one that it is read from; `labels` the public values, empty for a private domain
     (`private`); `optional` whether a record can lack a value, `imputed` whether a draw then takes its place; `width` the most
     values that one record has, above 1 for sets alone (`is_set`). `undeclared`: the missing code stands for a cell that is not
     as declared (`Sections.with_undeclared`). `bins`: so many of the first labels are bins of a number or date, from low to
@@ -41,7 +41,7 @@ class Attribute:
     """
 
     name: str
-    columns: tuple[str, ...]
+    column: str
     labels: tuple[str, ...]
     private: bool = False
     optional: bool = True
@@ -52,18 +52,6 @@ class Attribute:
     of_set: bool = False
     bins: int = 0
     level_of: str | None = None
-
-    @classmethod
-    def of_group(cls, group: GroupedColumns, *, optional: bool, undeclared: bool) -> Self:
-        """The attribute of columns that are released as one."""
-        return cls(
-            name=group.name,
-            columns=group.columns,
-            labels=group.labels,
-            optional=optional,
-            imputed=group.impute is not None,
-            undeclared=undeclared,
-        )
 
     @property
     def lacks_values(self) -> bool:
@@ -113,11 +101,11 @@ class _Rules:
 
     @cached_property
     def _places(self) -> dict[str, int]:
-        return {name: j for j, a in enumerate(self.attributes) if not a.of_set for name in a.columns}
+        return {a.column: j for j, a in enumerate(self.attributes) if not a.of_set}
 
     @cached_property
     def _of_sets(self) -> dict[tuple[str, str | None], int]:
-        return {(a.columns[0], a.labels[0]): j for j, a in enumerate(self.attributes) if a.of_set}
+        return {(a.column, a.labels[0]): j for j, a in enumerate(self.attributes) if a.of_set}
 
     def listed(self, entry: Mapping[str, Condition | Texts]) -> Iterator[Forbidden]:
         """The combinations of an entry of `forbidden`; values of a set that are counted by themselves are told apart."""

@@ -7,7 +7,6 @@ import math
 from marginweave.configuration.attributes import check_records
 from marginweave.configuration.columns import Category, IdentifierColumn, MeasuredColumn, SetColumn
 from marginweave.configuration.columns.binned import BinnedColumn
-from marginweave.configuration.known import KnownTable
 from marginweave.configuration.marginals import AdaptiveCliques, AllCliques, MarginalSettings
 from marginweave.configuration.preparation import WeightedImputation
 from marginweave.configuration.rules.structure import Structure
@@ -22,17 +21,10 @@ def check_preparation(configuration: Sections) -> None:
         raise ValueError(
             f"privacy.unit names column {subject.column!r}, which must be of type identifier or not be among the columns"
         )
-    structure, privacy = configuration.structure or Structure(), configuration.privacy
+    structure = configuration.structure or Structure()
     forbidden = configuration.excluded_by(structure.model_copy(update={"levels": None}))  # a level fits any record
     check_records(configuration.attributes, forbidden)
     _check_exact(configuration, structure)
-    known = [table for table in configuration.known or () if isinstance(table, KnownTable)]
-    tells = any(table.origin == "these-rows" and table.sd is None for table in known)
-    if structure.repair == "drop" and (configuration.resize or privacy.neighbors == "replace-one" or tells):
-        raise ValueError(
-            "structure.repair (drop) must be inside or not-applicable with resize, neighbors: replace-one or an exact known "
-            "table from these-rows, where the number of records is public"
-        )
     if not configuration.synthesize.complete and any(
         None in labels for box in configuration.forbidden for _, labels in box
     ):
@@ -43,12 +35,6 @@ def check_preparation(configuration: Sections) -> None:
     for name, column in configuration.columns.items():
         if isinstance(column, MeasuredColumn) and column.impute is not None:
             _check_imputation(configuration, name, column)
-    groups = configuration.structure.grouped if configuration.structure else ()
-    if configuration.bought_before and any(group.outside == "error" for group in groups):
-        raise ValueError(
-            "structure.grouped has outside: error, which must be null beside private bounds and quantiles: the table would be "
-            "looked at for a stop after the first draw"
-        )
     if configuration.resize is not None:
         _check_resize(configuration)
     _check_filled_sets(configuration)
@@ -86,8 +72,8 @@ def _check_exact(configuration: Sections, structure: Structure) -> None:
 def _check_imputation(configuration: Sections, name: str, column: MeasuredColumn) -> None:
     place, impute = f"columns.{name}.impute", column.impute
     structure = configuration.structure
-    if structure and (structure.group_of(name) or structure.rule_of(name)):
-        raise ValueError(f"{place} must not stand in a grouped or computed column: its values come from others")
+    if structure and structure.rule_of(name):
+        raise ValueError(f"{place} must not stand in a computed column: its values come from others")
     assert impute is not None
     if column.is_set:
         raise ValueError(f"{place} must not stand in a set: a cell without values is a separate value")
@@ -104,11 +90,11 @@ def _check_resize(configuration: Sections) -> None:
     """Added records need values: what `impute` says, or any, where none is declared missing; a set of theirs is empty."""
     structure = configuration.structure
     for attribute in configuration.attributes:
-        column, known = configuration.columns[attribute.columns[0]], attribute.name in configuration.undeclared
+        column, known = configuration.columns[attribute.column], attribute.name in configuration.undeclared
         known = known or bool(structure and structure.level_of(attribute.name))
         if not (attribute.imputed or known or column.is_set):
             raise ValueError(
-                f"resize needs impute for column {attribute.columns[0]!r}: records that are added have no other value"
+                f"resize needs impute for column {attribute.column!r}: records that are added have no other value"
             )
     resize, privacy = configuration.resize, configuration.privacy
     if resize is None or not resize.amplify:
@@ -117,10 +103,9 @@ def _check_resize(configuration: Sections) -> None:
         raise ValueError(
             "resize.amplify (true) must be false where a subject has several records: its formulas are for one"
         )
-    if configuration.bought_before:
+    if configuration.private_bounds:
         raise ValueError(
-            "resize.amplify (true) must be false with bounds: private or quantiles, which are bought before the table is "
-            "sampled"
+            "resize.amplify (true) must be false with bounds: private, which are bought before the table is sampled"
         )
 
 
@@ -145,7 +130,7 @@ def _needs_delta(configuration: Sections) -> str | None:
         return "with aggregate.noise: gaussian"
     for needed, words in (
         (bool(configuration.private_columns), "with a private domain"),
-        (bool(configuration.bought_before), "with private bounds or quantiles"),
+        (bool(configuration.private_bounds), "with private bounds"),
         (settings.selects(configuration.distinct), "where marginals are selected"),
         (resize is not None and resize.amplify, "with resize.amplify"),
     ):
@@ -245,7 +230,7 @@ def _check_list(configuration: Sections, chosen: tuple[tuple[str, ...], ...], na
 
 
 def _unknown(configuration: Sections, name: str) -> ValueError:
-    values = [a.name for a in configuration.attributes if a.of_set and name in a.columns]
+    values = [a.name for a in configuration.attributes if a.of_set and a.column == name]
     hint = f"a set that is measured value by value; name its values, as {values[0]!r}" if values else ""
     return ValueError(f"aggregate.cliques names {name!r}, {hint or 'which is no attribute that is counted'}")
 

@@ -227,8 +227,8 @@ def beside_noise(configuration: Sections) -> float:
 
 
 def _left(configuration: Sections) -> float:
-    """What bounds, quantiles and values of marginals leave of the budget; to 6 digits, as sums of shares."""
-    before = configuration.bounds_share if configuration.bought_before else 0.0
+    """What bounds and values of marginals leave of the budget; to 6 digits, as sums of shares."""
+    before = configuration.bounds_share if configuration.private_bounds else 0.0
     if configuration.marginals is not None and configuration.private_columns:
         before += configuration.marginals.values_share
     return round(1 - before, 6)

@@ -22,6 +22,9 @@ GONE_KEYS: Mapping[str, str] = MappingProxyType(
         "aggregate.split": "leave it out; the shares of aggregate divide the budget",
         "structure.at_most": "forbid the combinations of bins that cannot add up, in structure.forbidden",
         "privacy.accountant": "leave it out; noise is priced by Gaussian differential privacy, which zCDP checks",
+        "structure.grouped": "forbid the combinations that cannot be, in structure.forbidden",
+        "columns.*.bins.quantiles": "write a list of edges that are public, a count of bins, or bins: {log: 12}",
+        "structure.repair": "leave it out; a record that breaks a rule becomes the nearest that keeps all",
     }
 )
 """Keys from the top, joined by dots, or `key: value` for a value that is gone: what to do instead.

@@ -11,7 +11,6 @@ from pydantic import model_validator
 
 from marginweave.configuration.checks import check_evaluation, check_marginals, check_preparation, check_privacy
 from marginweave.configuration.columns import MeasuredColumn, NumberColumn
-from marginweave.configuration.columns.scales import BoughtBins
 from marginweave.configuration.earlier import KnownRelease
 from marginweave.configuration.execution import Execution
 from marginweave.configuration.rules.structure import check_structure
@@ -61,8 +60,6 @@ class Configuration(Sections):
     def _check_structure(self) -> None:
         if self.structure is not None:
             check_structure(self.structure, self.columns)
-            for group in self.structure.grouped:
-                self.member_codes(group)
             _ = self.forbidden
         if not self.attributes:
             raise ValueError("columns has no column that is counted")
@@ -70,7 +67,7 @@ class Configuration(Sections):
     @cached_property
     def titled_names(self) -> dict[str, str]:
         """For the name of each attribute what pages call it: with the label of its column behind it, where it has one."""
-        labels = {a.name: self.columns[a.columns[0]].label if len(a.columns) == 1 else None for a in self.attributes}
+        labels = {a.name: self.columns[a.column].label for a in self.attributes}
         return {name: f"{name} ({label})" if label else name for name, label in labels.items()}
 
     @cached_property
@@ -83,20 +80,14 @@ class Configuration(Sections):
         """The earlier releases of the same rows whose counts are used again."""
         return tuple(known for known in self.known or () if isinstance(known, KnownRelease))
 
-    def with_bounds(
-        self, bounds: Mapping[str, tuple[float, float]], bins: Mapping[str, BoughtBins] | None = None
-    ) -> Configuration:
-        """The configuration with released bounds in the place of private ones, and released bins in that of quantiles.
+    def with_bounds(self, bounds: Mapping[str, tuple[float, float]]) -> Configuration:
+        """The configuration with released bounds in the place of private ones.
 
         DP: post-processing of what was released.
         """
-        if not bounds and not bins:
+        if not bounds:
             return self
         columns = dict(self.columns)
-        for name, edges in (bins or {}).items():
-            column = columns[name]
-            assert isinstance(column, NumberColumn)
-            columns[name] = column.with_bins(edges)
         for name, (low, high) in bounds.items():
             column = columns[name]
             assert isinstance(column, NumberColumn)

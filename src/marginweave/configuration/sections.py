@@ -28,8 +28,8 @@ from marginweave.configuration.marginals import MarginalSettings
 from marginweave.configuration.methods import Aggregation, Synthesis
 from marginweave.configuration.preparation import ResizeSettings
 from marginweave.configuration.privacy import PrivacySettings
-from marginweave.configuration.rules.structure import SEPARATOR, GroupedColumns, Structure
-from marginweave.configuration.values import PositiveWhole, ValueMatcher, Words, check_name, confirmed, listed
+from marginweave.configuration.rules.structure import Structure
+from marginweave.configuration.values import PositiveWhole, Words, check_name, confirmed
 
 # A block is there as read, as cleaned and as encoded, each with room to convert it, and the allocator keeps what is freed.
 _BYTES_A_CELL = 64
@@ -133,28 +133,15 @@ class Sections(Execution):
         read = [self.columns.get(name) for name in (column, *self._cells_of(column))]
         return any(isinstance(one, MeasuredColumn) and one.outside is None for one in read)
 
-    def _group_is_missing(self, group: GroupedColumns) -> bool:
-        """Whether a record can lack a combination of a group as it is declared."""
-        known = [name for name in group.columns if name in self.columns]  # others are refused elsewhere
-        declared = group.outside == "null" or self._joins or all(map(self.missing_texts, known))
-        return group.lacks_values and declared
-
-    def _group_may_be_undeclared(self, group: GroupedColumns) -> bool:
-        return group.lacks_values and not self._group_is_missing(group)
-
     @cached_property
     def undeclared(self) -> tuple[str, ...]:
         """The attributes a cell of which may be found not to be as declared."""
-        structure = self.structure or Structure()
-        groups = {group.name: group for group in structure.grouped}
-        found = []
-        for attribute in self.attributes:
-            group = groups.get(attribute.name)
-            if attribute.of_set or attribute.is_set or attribute.private:
-                continue
-            if self.may_be_undeclared(attribute.name) if group is None else self._group_may_be_undeclared(group):
-                found.append(attribute.name)
-        return tuple(found)
+        return tuple(
+            attribute.name
+            for attribute in self.attributes
+            if not (attribute.of_set or attribute.is_set or attribute.private)
+            and self.may_be_undeclared(attribute.name)
+        )
 
     @cached_property
     def indicated_sets(self) -> tuple[str, ...]:
@@ -193,37 +180,12 @@ class Sections(Execution):
         """Whether the output can lack a value of `column`, from public facts alone."""
         if rule := self.structure.rule_of(column) if self.structure else None:
             return rule.leaves_gaps(self.columns) or any(map(self.can_be_missing, rule.sources))
-        if (group := self.structure.group_of(column) if self.structure else None) is None:
-            declared = isinstance(self.columns[column], MeasuredColumn)
-            return declared and (self.lacks_values(column) or column in self.counted_undeclared)
-        place, size = group.columns.index(column), len(self.columns[column].labels)
-        lacks = self._group_is_missing(group) or group.name in self.counted_undeclared
-        return lacks or any(codes[place] == size for codes in self.member_codes(group))
-
-    def member_codes(self, group: GroupedColumns) -> tuple[tuple[int, ...], ...]:
-        """Codes of a group's combinations, one a column; the number of its values stands for missing.
-
-        Raises:
-            ValueError: a combination names no value of a column, or is one that stands there in another spelling.
-        """
-        found: dict[tuple[int, ...], Texts] = {}
-        for texts in group.combinations:
-            codes = []
-            for name, text in zip(group.columns, texts, strict=True):
-                column, absent = self.columns[name], ValueMatcher(self.missing_texts(name)).index(text) >= 0
-                codes.append(len(column.labels) if absent else column.code_of(text))
-                if codes[-1] < 0:
-                    known = f"column {name!r}; its values: {listed(column.labels)}"
-                    raise ValueError(f"group {group.name!r} names {text!r}, which is no value of {known}")
-            earlier = found.setdefault(tuple(codes), texts)
-            if earlier is not texts:
-                twice = " and ".join(repr(SEPARATOR.join(spelled)) for spelled in (earlier, texts))
-                raise ValueError(f"group {group.name!r} names a combination twice: {twice}")
-        return tuple(found)
+        declared = isinstance(self.columns[column], MeasuredColumn)
+        return declared and (self.lacks_values(column) or column in self.counted_undeclared)
 
     @cached_property
     def attributes(self) -> tuple[Attribute, ...]:
-        """What is counted, in the order of the columns; a group stands where its first column does.
+        """What is counted, in the order of the columns.
 
         In marginals each declared value of a set is an attribute of its own, and so is a level of a column.
         """
@@ -231,10 +193,7 @@ class Sections(Execution):
         levels = {rule.column: rule.by for rule in structure.levels or ()} if self.marginals else {}
         found: dict[str, tuple[Attribute, ...]] = {}
         for name, column in self.columns.items():
-            if (group := structure.group_of(name)) is not None:
-                lacks, undeclared = self._group_is_missing(group), group.name in self.counted_undeclared
-                found[group.name] = (Attribute.of_group(group, optional=lacks, undeclared=undeclared),)
-            elif isinstance(column, MeasuredColumn) and (name in levels or structure.rule_of(name) is None):
+            if isinstance(column, MeasuredColumn) and (name in levels or structure.rule_of(name) is None):
                 found[name] = self._of_column(name, column, levels.get(name))
         return tuple(itertools.chain.from_iterable(found.values()))
 
@@ -242,10 +201,10 @@ class Sections(Execution):
         """The attribute of a column; of a set in marginals one for each value, which a record has or lacks."""
         if self.marginals and column.is_set and not column.private:
             values = column.labels
-            return tuple(Attribute(name=f"{name}={v}", columns=(name,), labels=(v,), of_set=True) for v in values)
+            return tuple(Attribute(name=f"{name}={v}", column=name, labels=(v,), of_set=True) for v in values)
         attribute = Attribute(
             name=name,
-            columns=(name,),
+            column=name,
             labels=column.labels,
             private=column.private,
             optional=self.lacks_values(name),
@@ -305,7 +264,7 @@ class Sections(Execution):
     @cached_property
     def names(self) -> tuple[str, ...]:
         """Names of the columns that are counted, in declared order."""
-        counted = {name for attribute in self.attributes for name in attribute.columns}
+        counted = {attribute.column for attribute in self.attributes}
         return tuple(name for name in self.columns if name in counted)
 
     @cached_property
@@ -370,16 +329,6 @@ class Sections(Execution):
         """Number columns whose bounds are bought from the budget."""
         return tuple(name for name, column in self.columns.items() if column.buys_bounds)
 
-    @cached_property
-    def bought_bins(self) -> tuple[str, ...]:
-        """Number columns whose bins are quantiles, bought from the budget."""
-        return tuple(name for name, column in self.columns.items() if column.buys_bins)
-
-    @property
-    def bought_before(self) -> tuple[str, ...]:
-        """Columns for which bounds or quantiles are bought, before anything is binned."""
-        return (*self.private_bounds, *self.bought_bins)
-
     @property
     def block_rows(self) -> int:
         """Rows that a stage holds at a time: memory / (8 x 64 bytes x columns), 1024 to 262144. DP: from public numbers."""
@@ -388,7 +337,7 @@ class Sections(Execution):
 
     @property
     def bounds_share(self) -> float:
-        """The share of the budget that all private bounds and quantiles together get."""
+        """The share of the budget that all private bounds together get."""
         return DEFAULT_BOUNDS_SHARE if self.aggregate.bounds_share is None else self.aggregate.bounds_share
 
     @cached_property

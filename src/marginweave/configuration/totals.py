@@ -98,10 +98,10 @@ def _place(configuration: Sections, name: str, key: str) -> int:
         raise ValueError(f"{key}: columns names {name!r}, which is not among columns")
     places = {attribute.name: j for j, attribute in enumerate(configuration.attributes)}
     attribute = configuration.attributes[places[name]] if name in places else None
-    bought = {*configuration.bought_before, *configuration.private_columns}
+    bought = {*configuration.private_bounds, *configuration.private_columns}
     if attribute is None or attribute.is_set or attribute.of_set or name in bought:
         raise ValueError(
-            f"{key}: columns names {name!r}, which must be a column or a group that is counted by itself, with one public "
+            f"{key}: columns names {name!r}, which must be a column that is counted by itself, with one public "
             "value a cell"
         )
     return places[name]
@@ -109,13 +109,12 @@ def _place(configuration: Sections, name: str, key: str) -> int:
 
 def _code(configuration: Sections, attribute: Attribute, text: str, key: str) -> int:
     """The code of a value, or of the missing one, as the configuration spells it."""
-    name, alone = attribute.columns[0], len(attribute.columns) == 1
-    absent = alone and ValueMatcher(configuration.missing_texts(name)).index(text) >= 0
+    name = attribute.column
+    absent = ValueMatcher(configuration.missing_texts(name)).index(text) >= 0
     if attribute.optional and (absent or not text.strip()):
         return len(attribute.labels)
     labels = attribute.labels
-    trimmed = [*(label.strip() for label in labels), text.strip()]  # the last column of a group may be missing
-    code = configuration.columns[name].code_of(text) if alone else trimmed.index(text.strip())
+    code = configuration.columns[name].code_of(text)
     if not 0 <= code < len(labels):
         values = f"{attribute.name!r}; its values: {listed(labels)}"
         raise ValueError(f"{key}: table has {text!r}, which is no value of {values}")

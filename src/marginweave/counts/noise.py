@@ -101,17 +101,14 @@ def _terms(configuration: Configuration, plan: BudgetPlan, draw: PlannedDraw) ->
     unit = _stability(configuration, draw)
     if draw.kind in BOUND_KINDS:
         own = _bounds(configuration, draw)
-    elif draw.kind is DrawKind.BINS:
-        own = {"cells": len(_column(configuration, draw).cells[0]) - 1, "sigma": str(query_sigma(draw, unit))}
     else:
         own = (_of_tuples if configuration.marginals is None else _of_marginals)(configuration, plan, draw)
     return {"records": unit.records, "neighbors": unit.neighbors, **own}
 
 
 def _stability(configuration: Configuration, draw: PlannedDraw) -> Stability:
-    """How far a unit moves what is drawn from; bounds and quantiles are bought before any resize."""
-    before = draw.kind in (*BOUND_KINDS, DrawKind.BINS)
-    return configuration.privacy.stability if before else configuration.stability
+    """How far a unit moves what is drawn from; bounds are bought before any resize."""
+    return configuration.privacy.stability if draw.kind in BOUND_KINDS else configuration.stability
 
 
 def _column(configuration: Configuration, draw: PlannedDraw) -> NumberColumn:

@@ -16,7 +16,6 @@ from marginweave.base.durable import file_digest, read_file
 from marginweave.base.errors import BudgetError, StageError
 from marginweave.checkpoints.run_folder import RunFolder
 from marginweave.checkpoints.store import BlockFile, Store, address
-from marginweave.configuration.columns.scales import BoughtBins
 from marginweave.configuration.execution import Execution
 from marginweave.configuration.release import Configuration
 from marginweave.draws.files import DrawSecrets, DrawStore
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from marginweave.measurements.combinations import Domain  # numpy
 
 BOUNDS = "bounds"
-BINS = "bins"
 T = TypeVar("T")
 
 
@@ -115,14 +113,14 @@ class DerivedReference(CheckpointReference):
 
     @cached_property
     def resolved(self) -> Configuration:
-        """The configuration with released bounds in the place of private ones, and released bins in that of quantiles.
+        """The configuration with released bounds in the place of private ones.
 
         It is what encode and all right of it follow.
 
         Raises:
-            StageError: bounds or bins that were not released yet.
+            StageError: bounds that were not released yet.
         """
-        return self.configuration.with_bounds(self.released_bounds, self.released_bins)
+        return self.configuration.with_bounds(self.released_bounds)
 
     def estimated(self, domain: Domain) -> Configuration:
         """The same as estimates have it: cells that are not as declared have a code where such cells were found."""
@@ -134,13 +132,6 @@ class DerivedReference(CheckpointReference):
         if not self.configuration.private_bounds:
             return {}
         return {name: (low, high) for name, (low, high) in self._bought(BOUNDS).items()}
-
-    @property
-    def released_bins(self) -> dict[str, BoughtBins]:
-        """The bins of quantiles, by column; empty where there are none. Raises StageError before they are drawn."""
-        if not self.configuration.bought_bins:
-            return {}
-        return {name: BoughtBins.model_validate(bins) for name, bins in self._bought(BINS).items()}
 
     def _bought(self, what: str) -> dict[str, Any]:
         payload = self.store.get(what, self._address(what, []))
@@ -191,7 +182,7 @@ class RunReference(CheckpointReference):
     @property
     def resolved(self) -> Configuration:
         """The configuration with the released bounds in the place of private ones (`DerivedReference.resolved`)."""
-        return self.configuration.with_bounds(self.derived.released_bounds, self.derived.released_bins)
+        return self.configuration.with_bounds(self.derived.released_bounds)
 
     @property
     def counted(self) -> Configuration:

@@ -126,7 +126,7 @@ def _over(table: EarlierTable, compression: Compression | None) -> tuple[Measure
 def _tables(configuration: Configuration, statement: PrivacyStatement, cells: pa.Table) -> Iterator[EarlierTable]:
     usable = {m.attributes for m in usable_marginals(configuration, statement)}
     declared = Configuration.from_canonical(statement.configuration)
-    theirs = declared.with_bounds(statement.bounds, statement.bought_bins)
+    theirs = declared.with_bounds(statement.bounds)
     domain = statement.released_domain
     marginals = read_measurements(cells, statement.marginals or (), domain, theirs)
     merged = drawn_compression_of(marginals, theirs).codes

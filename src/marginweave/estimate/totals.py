@@ -172,7 +172,7 @@ def exact_parts(configuration: Configuration, labels: Sequence[Sequence[str]]) -
     of_sets = defaultdict[str, list[int]](list)  # of which a record has at most so many values
     for j, attribute in enumerate(configuration.attributes):
         if attribute.of_set:
-            of_sets[attribute.columns[0]].append(j)
+            of_sets[attribute.column].append(j)
     parts = tied_parts([*(known.attributes for known in exact), *rules, *of_sets.values()])
     inside = [(part, [known for known in exact if known.attributes[0] in part]) for part in parts]
     attributes = released_attributes(configuration, labels)

@@ -79,14 +79,14 @@ def column_facts(
             continue
         rows = released[place,]
         codes, values = counts.levels[0].values[rows, 0], counts.levels[0].counts[rows].astype(np.float64)
-        column = configuration.columns[attribute.columns[0]]
+        column = configuration.columns[attribute.column]
         enough = values.sum() / len(values) > max(_EVEN_RECORDS, _EVEN_DEVIATIONS * deviation)
         # what happens through a year is often even: a date is looked at as a column of few values is
         few = len(values) <= _EVEN_VALUES or isinstance(column, DateColumn)
         told = attribute.name not in {*related, *known} and (attribute.name in paired or not few)
         is_whole = attribute.imputed and len(attribute.labels) == len(values) > 1
         is_even = is_whole and enough and told and _is_even(values, attribute, column, deviation)
-        number = column if isinstance(column, NumberColumn) and len(attribute.columns) == 1 else None
+        number = column if isinstance(column, NumberColumn) else None
         mean = mean_doubt(number, codes, values, deviation) if number else None
         facts = ColumnFacts(name=attribute.name, is_even=is_even, mean=mean)
         if attribute.name not in elsewhere:  # where it does not apply, nothing is lost
@@ -99,7 +99,7 @@ def column_facts(
 def _is_even(values: Floats, attribute: Attribute, column: Column, deviation: float) -> bool:
     """Whether counts are what draws by the public weights of the column make of so many records."""
     weights = np.ones(len(values))
-    if len(attribute.columns) == 1 and isinstance(column, MeasuredColumn):
+    if isinstance(column, MeasuredColumn):
         weights = np.array(column.uniform_weights(attribute.labels))
     drawn = values.sum() * weights / weights.sum()
     chi2 = float(((values - drawn) ** 2 / (drawn + deviation**2)).sum())
@@ -116,7 +116,7 @@ def _shares(
     """
     attribute, noise = configuration.attributes[place], counts.noise[0]
     records = max(1.0, float(counts.record_count))
-    absent, column = records - sum(held.values()), configuration.columns[attribute.columns[0]]
+    absent, column = records - sum(held.values()), configuration.columns[attribute.column]
     if attribute.private:
         return {"hidden": max(0.0, absent) / records}
     reach, missing, other = _DEVIATIONS * deviation * math.sqrt(len(attribute.labels) + 1), 0.0, 0.0

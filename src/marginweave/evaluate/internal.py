@@ -29,7 +29,7 @@ from marginweave.sources.source import TableSource
 def published_configuration(reference: RunReference) -> Configuration:
     """With the released bounds, from the release itself: the checkpoints of a finished run are gone."""
     statement = PrivacyStatement.from_json((reference.folder.release / "privacy.json").read_bytes())
-    resolved = reference.configuration.with_bounds(statement.bounds, statement.bought_bins)
+    resolved = reference.configuration.with_bounds(statement.bounds)
     return resolved.with_undeclared(statement.released_domain.with_undeclared)
 
 

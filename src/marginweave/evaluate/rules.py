@@ -15,10 +15,10 @@ from marginweave.configuration.attributes import Forbidden
 from marginweave.configuration.columns import SetColumn
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.rules.computed import ComputedColumn, DeterminedColumn
-from marginweave.configuration.rules.structure import GroupedColumns, Structure
+from marginweave.configuration.rules.structure import Structure
 from marginweave.domain.zeros import broken_records, rule_masks
 from marginweave.prepare.clean import clean_table
-from marginweave.prepare.codes import column_codes, group_codes
+from marginweave.prepare.codes import column_codes
 from marginweave.released.evaluation import BrokenRule
 
 Broken = NDArray[np.bool_]
@@ -42,20 +42,6 @@ def broken_rules(table: pa.Table, configuration: Configuration) -> tuple[BrokenR
     return tuple(rules)
 
 
-def dropped_records(table: pa.Table, configuration: Configuration) -> int:
-    """How many records of such a table are left out by `repair: drop`: those whose bins break a rule between columns.
-
-    Imputed values are not among them: they are drawn later. DP: as private as the table.
-    """
-    structure = configuration.structure
-    if structure is None or structure.repair != "drop":
-        return 0
-    boxes = configuration.excluded_by(structure.model_copy(update={"levels": None}))  # a level fits any record
-    left = {j for j, attribute in enumerate(configuration.attributes) if attribute.private or attribute.is_set}
-    repaired = [box for box in boxes if left.isdisjoint(j for j, _ in box)]
-    return int(_excluded(clean_table(table, configuration), configuration, repaired).sum())
-
-
 def add_rules(blocks: Sequence[tuple[tuple[BrokenRule, ...], int]]) -> tuple[BrokenRule, ...]:
     """What `broken_rules` says of a table, from what it says of each of its blocks and how many records these have.
 
@@ -72,8 +58,6 @@ def add_rules(blocks: Sequence[tuple[tuple[BrokenRule, ...], int]]) -> tuple[Bro
 def _broken(table: pa.Table, configuration: Configuration) -> Iterator[tuple[str, str, Broken]]:
     clean, structure = clean_table(table, configuration), configuration.structure or Structure()
     yield from _between_columns(clean, configuration, structure)
-    for group in structure.grouped:
-        yield "group", group.name, _undeclared(clean, configuration, group)
     for name, column in configuration.columns.items():
         if isinstance(column, SetColumn) and name in configuration.names:
             codes, labels = column_codes(clean, configuration, name, None)
@@ -105,7 +89,7 @@ def _between_columns(
 def _excluded(clean: pa.Table, configuration: Configuration, forbidden: Sequence[Forbidden]) -> Broken:
     """Records with one of these combinations."""
     places = {j for box in forbidden for j, _ in box}
-    names = {j: configuration.attributes[j].columns[0] for j in places}
+    names = {j: configuration.attributes[j].column for j in places}
     encoded = {j: column_codes(clean, configuration, name, None) for j, name in names.items()}
     labels = [encoded[j][1] if j in encoded else () for j in range(len(configuration.attributes))]
     codes = [encoded[j][0] if j in encoded else np.zeros(clean.num_rows, np.uint8) for j in range(len(labels))]
@@ -122,20 +106,6 @@ def _out_of_order(clean: pa.Table, rules: Structure) -> Broken:
         )
         wrong = pc.greater_equal(one, other) if steps else pc.greater(one, other)
         broken |= pc.fill_null(wrong, False).to_numpy(zero_copy_only=False)
-    return broken
-
-
-def _undeclared(clean: pa.Table, configuration: Configuration, group: GroupedColumns) -> Broken:
-    """Records with a combination that the group does not declare; one without any value is none, where it may be."""
-    parts = [column_codes(clean, configuration, name, None)[0] for name in group.columns]
-    lenient = group.model_copy(update={"outside": "null"})
-    undeclared: Broken = group_codes(lenient, parts, configuration.member_codes(group)) == len(group.combinations)
-    attribute = next(one for one in configuration.attributes if one.name == group.name)
-    if not attribute.lacks_values:
-        return undeclared
-    sizes = [len(configuration.columns[name].labels) for name in group.columns]
-    empty = np.logical_and.reduce([part == size for part, size in zip(parts, sizes, strict=True)])
-    broken: Broken = undeclared & ~empty
     return broken
 
 

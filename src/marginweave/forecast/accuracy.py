@@ -64,7 +64,7 @@ def _given_up(configuration: Configuration, usual: AggregateSettings | MarginalS
     found = [
         f"Column {name}, a set, counts as {values} columns, one for each value, which share the budget{alone}; declare fewer "
         "values (outside: other takes the rare ones) for less noise"
-        for name, values in Counter(attribute.columns[0] for attribute in attributes if attribute.of_set).items()
+        for name, values in Counter(attribute.column for attribute in attributes if attribute.of_set).items()
     ]
     found += [
         f"Column {attribute.name}, a set with a private domain, rules out marginals and a mixture: rare values are lost, and "
@@ -185,7 +185,7 @@ def relative_errors(configuration: Configuration, rows: int) -> dict[str, tuple[
     found = {}
     for draw in plan.draws:
         sigmas = planned_sigmas(configuration, plan, draw)
-        if sigmas and draw.kind not in (DrawKind.VALUES, DrawKind.SCORES, DrawKind.MEASURE, DrawKind.BINS):
+        if sigmas and draw.kind not in (DrawKind.VALUES, DrawKind.SCORES, DrawKind.MEASURE):
             tables, factor = _tables(configuration, draw), 100 * count_noise(draw.mechanism).mean_error / rows
             typical = [float(sigma) * factor for sigma in sigmas]
             beside = [error / table.share for error, table in zip(typical, tables, strict=True)] if tables else []

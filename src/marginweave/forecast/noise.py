@@ -104,7 +104,7 @@ def combinations_forecast(configuration: Configuration) -> list[str]:
 def _why_gaussian(configuration: Configuration) -> str:
     cells = public_cells(configuration)
     if cells is None:
-        return "as marginals are selected, or a domain, bounds or quantiles are bought: the variances are not known beforehand"
+        return "as marginals are selected, or a domain or bounds are bought: the variances are not known beforehand"
     if sum(cells) > DiscreteLaplace.most_cells:
         return f"as the marginals have {sum(cells)} cells, and Laplace noise is drawn for at most {DiscreteLaplace.most_cells}"
     return "whose variance is the smaller one here"
@@ -125,7 +125,7 @@ def _forecast(configuration: Configuration, plan: BudgetPlan, draw: PlannedDraw,
         return DrawForecast(name=draw.name, noise=noise, share=share, error=error, numbers=numbers)
     drawn, sigmas = count_noise(draw.mechanism), [float(sigma) for sigma in planned_sigmas(configuration, plan, draw)]
     most = least = threshold = ""
-    unit = " a cell" if draw.kind in {*_OF_MARGINALS, DrawKind.BINS} else ""
+    unit = " a cell" if draw.kind in _OF_MARGINALS else ""
     if draw.kind is DrawKind.SCORES:
         sigmas, unit = [scoring(configuration, plan).score_sigma], " a score"
     elif draw.kind is DrawKind.LEVEL:
@@ -196,13 +196,9 @@ def preparation_forecast(configuration: Configuration) -> list[str]:
     """What happens to the rows before they are counted, in words, where it bears on privacy."""
     lines = []
     resize, share = configuration.resize, 100 * configuration.bounds_share
-    bought = {"Bounds": configuration.private_bounds, "Quantiles as bins": configuration.bought_bins}
-    together = " and ".join(what.lower() for what, columns in bought.items() if columns)
-    for what, columns in bought.items():
-        if columns:
-            lines.append(
-                f"{what}: bought for {', '.join(map(repr, columns))}, {share:g} % of the budget for {together}"
-            )
+    columns = configuration.private_bounds
+    if columns:
+        lines.append(f"Bounds: bought for {', '.join(map(repr, columns))}, {share:g} % of the budget for bounds")
     if resize is not None:
         how = "charged as (epsilon, delta) to the account's allowance" if resize.amplify else "noised for it"
         lines.append(
@@ -211,19 +207,14 @@ def preparation_forecast(configuration: Configuration) -> list[str]:
             f"{resize.copies * configuration.privacy.stability.records} of them, {how}; no record count is drawn"
         )
     if configuration.structure and configuration.structure.can_be_broken:
-        lines.append(
-            f"A record that breaks a rule between columns, by its bins, {REPAIRED[configuration.structure.repair]}"
-        )
+        lines.append(f"A record that breaks a rule between columns, by its bins, {_REPAIRED}")
     return lines
 
 
-REPAIRED = {
-    None: "becomes one that keeps all: not applicable where that can be, else the nearest value of a number or date, else "
-    "missing, else a value by chance",
-    "inside": "becomes one that keeps all: with the nearest value of a number or date, else one by chance; not applicable or "
-    "missing only where no value can be",
-    "drop": "is dropped before anything is counted: the release is about the others alone",
-}
+_REPAIRED = (
+    "becomes one that keeps all: not applicable where that can be, else the nearest value of a number or date, else missing, "
+    "else a value by chance"
+)
 
 
 def known_forecast(configuration: Configuration) -> list[str]:

@@ -68,11 +68,11 @@ def size_forecast(configuration: Configuration) -> list[SizeForecast]:
 
 def bins_forecast(configuration: Configuration) -> list[str]:
     """The names of the bins of every counted column whose edges are public, as structure and counts have them."""
-    columns = [(name, configuration.columns[name]) for each in configuration.attributes for name in each.columns]
+    columns = [(name, configuration.columns[name]) for name in configuration.names]
     return [
         f"Bins of {name}: {listed(column.labels)}"
         for name, column in columns
-        if isinstance(column, BinnedColumn) and column.public_cells and not column.buys_bins
+        if isinstance(column, BinnedColumn) and column.public_cells
     ]
 
 

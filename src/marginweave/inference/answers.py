@@ -57,7 +57,7 @@ def read_answers(place: Path, say: Callable[[str], None] = lambda _: None, *, as
     try:
         statement = PrivacyStatement.from_json((place / "privacy.json").read_bytes())
         declared = Configuration.from_canonical(statement.configuration)
-        configuration = declared.with_bounds(statement.bounds, statement.bought_bins)
+        configuration = declared.with_bounds(statement.bounds)
         if (words := configuration.privacy.counted_words) is not None:
             say(f"counts are of {words}; the table may have more")
         domain = statement.released_domain

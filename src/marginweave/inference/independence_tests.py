@@ -102,9 +102,7 @@ def _counted_together(
 def _places(answers: MarginalAnswers, columns: Sequence[str]) -> list[int]:
     """The attributes of two columns that were counted by themselves, neither of them a level. Raises InputError."""
     attributes = answers.codes.configuration.attributes
-    known = {
-        a.name: place for place, a in enumerate(attributes) if len(a.columns) == 1 and answers.axes[place][0] == place
-    }
+    known = {a.name: place for place, a in enumerate(attributes) if answers.axes[place][0] == place}
     if lacking := [column for column in columns if column not in known]:
         raise InputError(
             f"{lacking[0]!r} was not counted by itself, or is a level of a column; there are {listed([*known])}"

@@ -50,11 +50,7 @@ class Modelled:
     def columns(self) -> dict[str, int]:
         """The columns that were counted by themselves, each with the place of its attribute."""
         attributes = self.answers.codes.configuration.attributes
-        return {
-            a.columns[0]: place
-            for place, a in enumerate(attributes)
-            if len(a.columns) == 1 and not (a.is_set or a.of_set)
-        }
+        return {a.column: place for place, a in enumerate(attributes) if not (a.is_set or a.of_set)}
 
     def places(self, columns: Sequence[str]) -> list[int]:
         """The attributes of columns that were counted by themselves.

@@ -15,15 +15,14 @@ from marginweave.base.budget import BasicAmount, Cost, MechanismName, Neighbors,
 class DrawKind(StrEnum):
     """What a draw is for. The value is its name, with the numbers that tell draws of a kind apart left open.
 
-    In the order of release: the two quantiles of a column with private bounds (by its position, from 1); the fine marginal of
-    a column whose bins are quantiles (likewise); of k-tuples the record count, and of each length its percentile and its
-    counts; of marginals the private values, the single columns, the scores of pairs and the larger marginals; in rounds the
-    choices (by round and place in it) and the measurements (by share); and the comparison of the release with the table.
+    In the order of release: the two quantiles of a column with private bounds (by its position, from 1); of k-tuples the record
+    count, and of each length its percentile and its counts; of marginals the private values, the single columns, the scores of
+    pairs and the larger marginals; in rounds the choices (by round and place in it) and the measurements (by share); and the
+    comparison of the release with the table.
     """
 
     BOUND_LOW = "bounds-{}-low"
     BOUND_HIGH = "bounds-{}-high"
-    BINS = "bins-{}"
     COUNT = "count"
     PERCENTILE = "percentile-{}"
     LEVEL = "level-{}"

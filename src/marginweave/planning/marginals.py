@@ -91,7 +91,7 @@ def public_cells(configuration: Configuration) -> tuple[int, ...] | None:
 def marginal_shares(configuration: Configuration) -> dict[DrawKind, float]:
     """The share of each kind of draw, in order. Raises InputError as `marginal_draws`.
 
-    All private bounds together are under `BOUND_LOW`, all quantiles under `BINS`, the choices of rounds under `SCORES`, their
+    All private bounds together are under `BOUND_LOW`, the choices of rounds under `SCORES`, their
     measurements under `MARGINALS`.
     """
     settings, attributes = configuration.marginal_settings, configuration.distinct
@@ -151,9 +151,6 @@ def _draws(configuration: Configuration, budget: SharedBudget, noise: type[Count
     for kind, part in bought.items():
         if kind is DrawKind.BOUND_LOW:
             draws += planned.bounds_draws(configuration, selection_epsilon(math.sqrt(part / bounds)))
-        elif kind is DrawKind.BINS:
-            each = gaussian_multiplier(part / len(configuration.bought_bins))
-            draws += planned.bins_draws(configuration, each)
         elif rounds is not None and kind is DrawKind.SCORES:
             continue  # choices and measurements take turns
         elif rounds is not None and kind is DrawKind.MARGINALS:

@@ -23,7 +23,6 @@ _SHARES = {
     DrawKind.ONE_WAY: "aggregate.one_way_share",
     DrawKind.SCORES: "aggregate.selection_share",
     DrawKind.BOUND_LOW: "aggregate.bounds_share",
-    DrawKind.BINS: "aggregate.bounds_share",
 }
 # What the conversions hold for: below, the two tails of the closed form cancel; far above, squares leave the floats.
 _LEAST_EPSILON = 1e-3
@@ -76,19 +75,9 @@ def bounds_draws(configuration: Configuration, epsilon: float) -> list[PlannedDr
     ]
 
 
-def bins_draws(configuration: Configuration, noise_multiplier: float) -> list[PlannedDraw]:
-    """The fine marginal of each column whose bins are quantiles, by the column's public position."""
-    return [
-        gaussian_draw(DrawKind.BINS, noise_multiplier, place=(column_position(configuration, column),))
-        for column in configuration.bought_bins
-    ]
-
-
 def bounds_shares(configuration: Configuration) -> dict[DrawKind, float]:
-    """The parts of `bounds_share` that all private bounds have, and all quantiles: equal ones for every column."""
-    number = len(configuration.bought_before)
-    found = {DrawKind.BOUND_LOW: configuration.private_bounds, DrawKind.BINS: configuration.bought_bins}
-    return {kind: configuration.bounds_share * (len(names) / number) for kind, names in found.items() if names}
+    """The share that all private bounds have, under their kind; nothing where there are none."""
+    return {DrawKind.BOUND_LOW: configuration.bounds_share} if configuration.private_bounds else {}
 
 
 def column_position(configuration: Configuration, column: str) -> int:

@@ -25,8 +25,7 @@ from marginweave.planning.prices import SharedBudget, gaussian_draw
 def plan_budget(configuration: Configuration) -> BudgetPlan:
     """The noise of every draw, so that together they are (epsilon, delta)-DP.
 
-    In this order: the two quantiles of each column with private bounds, the fine marginal of each whose bins are quantiles,
-    the record count, then of each length its percentile
+    In this order: the two quantiles of each column with private bounds, the record count, then of each length its percentile
     and its counts (`DrawKind`). Noise multipliers of levels are sigma_k = p_k sqrt(sum over j = 1 … R of p_j^-2 / B), B what
     the other draws leave of the budget, mu^2 at delta - delta_threshold; bounds, count and percentiles have shares of that
     budget. The plan is checked: the tighter of GDP and zCDP (exact conversion) must not exceed epsilon. How far a unit
@@ -74,7 +73,6 @@ def _tuple_draws(configuration: Configuration, budget: SharedBudget) -> list[Pla
     """Draws of k-tuples; the first length discovers private values, and has `delta_threshold`."""
     bought = _by_shares(configuration, budget)
     draws = planned.bounds_draws(configuration, bought.get(DrawKind.BOUND_LOW, 0.0))
-    draws += planned.bins_draws(configuration, bought.get(DrawKind.BINS, 0.0))
     if DrawKind.COUNT in bought:
         draws.append(gaussian_draw(DrawKind.COUNT, bought[DrawKind.COUNT]))
     proportions = configuration.tuples.proportions(configuration.reporting_length)
@@ -140,9 +138,9 @@ def _by_shares(configuration: Configuration, budget: SharedBudget) -> dict[DrawK
     selections = {DrawKind.PERCENTILE: lengths, DrawKind.BOUND_LOW: bounds}
     choices = [(number, shares[kind]) for kind, number in selections.items() if kind in shares]
     whole = shared_budget(choices, budget.epsilon, budget.delta) * SLACK
-    bought, numbers = {DrawKind.LEVEL: left * whole}, {**selections, DrawKind.BINS: len(configuration.bought_bins)}
+    bought = {DrawKind.LEVEL: left * whole}
     for kind, share in shares.items():
-        part = share * whole / numbers.get(kind, 1)
+        part = share * whole / selections.get(kind, 1)
         bought[kind] = selection_epsilon(math.sqrt(part)) if kind in selections else gaussian_multiplier(part)
     return bought
 

@@ -14,14 +14,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from marginweave.base.arrow import compute as pc
-from marginweave.base.errors import InputError
 from marginweave.checkpoints.codecs import pack_codes, unpack_codes
 from marginweave.columns import values_of
 from marginweave.columns.category import ColumnWords, SetValues
 from marginweave.configuration.columns import SetColumn
 from marginweave.configuration.preparation import WeightedImputation
 from marginweave.configuration.release import Configuration
-from marginweave.configuration.rules.structure import GroupedColumns
 from marginweave.configuration.sections import INDICATOR
 from marginweave.mechanisms.randomness import CellWords
 from marginweave.prepare.clean import labels_of
@@ -127,31 +125,21 @@ def code_type(size: int) -> type[np.unsignedinteger]:
 def encode_table(clean: pa.Table, configuration: Configuration, words: CellWords | None = None) -> EncodedTable:
     """Encode a cleaned table attribute by attribute.
 
-    A number x has the bin i with e_i <= x < e_i+1 (the last bin closed above), a date that of its day, a group the number of
-    its combination: edges and combinations are public, so this is row-local. A set keeps at most its public cap of values, a
+    A number x has the bin i with e_i <= x < e_i+1 (the last bin closed above), a date that of its day: edges are public,
+    so this is row-local. A set keeps at most its public cap of values, a
     uniform choice by `words`; without them (tables that are public, or compared internally) no cell is cut. Where the values of
     a set are attributes of their own, each has the code 0 in the records that hold it.
 
     DP: 1-stable preprocessing.
-
-    Raises:
-        InputError: a record has a combination that its group, with `outside: error`, does not declare.
     """
-    structure = configuration.structure
-    groups = {group.name: group for group in structure.grouped} if structure else {}
     codes: list[Codes] = []
     labels: list[tuple[str, ...]] = []
     columns = {name: column_codes(clean, configuration, name, words) for name in configuration.names}
     for attribute in configuration.attributes:
-        parts = [columns[name] for name in attribute.columns]
+        code, names = columns[attribute.column]
         if attribute.of_set:  # 1, the missing code, where a set lacks the value
-            cells, values = parts[0]
-            lacks = (cells != values.index(attribute.labels[0])).all(axis=1)
-            parts = [(lacks.astype(np.uint8), attribute.labels)]
-        if attribute.name in groups:
-            combinations = configuration.member_codes(groups[attribute.name])
-            parts = [(group_codes(groups[attribute.name], [c for c, _ in parts], combinations), attribute.labels)]
-        code, names = parts[0]
+            lacks = (code != names.index(attribute.labels[0])).all(axis=1)
+            code, names = lacks.astype(np.uint8), attribute.labels
         codes.append(code.astype(code_type(len(names)), copy=False))
         labels.append(names)
     return EncodedTable(codes=tuple(codes), labels=tuple(labels))
@@ -231,29 +219,3 @@ def _whole(values: pa.ChunkedArray, labels: pa.Array) -> pa.Array:
 def _over(values: pa.DictionaryArray, labels: pa.Array) -> pa.DictionaryArray:
     places = pc.index_in(values.dictionary, value_set=labels)
     return pa.DictionaryArray.from_arrays(places.take(values.indices), labels)
-
-
-def _row_cells(rows: NDArray[np.integer]) -> pa.Array:
-    """Each row of numbers as one cell of bytes."""
-    wide = np.ascontiguousarray(rows, np.int64)
-    return pa.Array.from_buffers(pa.binary(8 * wide.shape[1]), len(wide), [None, pa.py_buffer(wide)])
-
-
-def group_codes(
-    group: GroupedColumns, members: Sequence[NDArray[np.integer]], combinations: Sequence[Sequence[int]]
-) -> NDArray[np.int64]:
-    """For each record the number of its combination among the declared ones, or their number where it is none of them.
-
-    Args:
-        group: The group.
-        members: Codes of its columns, each of shape (records,).
-        combinations: Codes of the declared combinations, shape (combinations, columns).
-
-    Raises:
-        InputError: an undeclared combination where `outside: error`.
-    """
-    places = pc.index_in(_row_cells(np.column_stack(members)), value_set=_row_cells(np.asarray(combinations)))
-    found: NDArray[np.int64] = places.fill_null(len(combinations)).to_numpy().astype(np.int64)
-    if group.outside == "error" and (found == len(combinations)).any():
-        raise InputError(f"encode: group {group.name!r} breaks the rule 'every combination is declared'")
-    return found

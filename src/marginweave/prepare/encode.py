@@ -151,12 +151,10 @@ def _weights(
     """The weight of every code of each attribute that is imputed; of records that are `added`, of all that need a value."""
     weights = {}
     for j, attribute in enumerate(configuration.attributes):
-        column = configuration.columns[attribute.columns[0]]
+        column = configuration.columns[attribute.column]
         if not attribute.imputed and not (added and attribute.name in configuration.undeclared):
             continue
-        if len(attribute.columns) > 1:
-            weights[j] = (1.0,) * len(labels[j])
-        elif isinstance(column, MeasuredColumn):
+        if isinstance(column, MeasuredColumn):
             weights[j] = imputation_weights(column, labels[j])
     return weights
 

@@ -1,6 +1,6 @@
 """Records that break a rule between columns become records that keep all of them, each by itself.
 
-Stability: what a record becomes, or whether it is left out, depends on its own codes, its own random words and public rules,
+Stability: what a record becomes depends on its own codes, its own random words and public rules,
 whatever other records hold.
 A record that keeps all rules stays as it is, so the map is idempotent; it is total, as rules that leave no record are refused.
 """
@@ -51,8 +51,7 @@ class Repair:
     The attributes are gone through in the order of the columns, but after those that decide on them (`_order`). A code
     stays where some allowed record has it and those before; else it becomes the one that stands for "not applicable" where
     that is allowed, the nearest allowed one of a number or date, the missing one, or one that is allowed by chance, each
-    with the same probability. With `repair: inside` a value that is neither missing nor "not applicable" goes first; with
-    `drop` the record is left out. Rules on sets and private domains are left to what is made of the counts.
+    with the same probability. Rules on sets and private domains are left to what is made of the counts.
 
     A cell that is not as declared stays so, no other becomes so, and the rules are kept by the other cells.
     """
@@ -65,31 +64,27 @@ class Repair:
         self._optional = [attribute.optional for attribute in attributes]
         self._undeclared = {j for j, attribute in enumerate(attributes) if attribute.undeclared}
         self._elsewhere = _elsewhere(configuration)
-        self._how = configuration.structure.repair if configuration.structure else None
         self._levels = list(level_codes(configuration))
         skipped = {j for j, attribute in enumerate(attributes) if attribute.private or attribute.is_set}
         skipped.update(coarse for coarse, _, _ in self._levels)  # rules name the finer column alone
         public = [box for box in configuration.forbidden if skipped.isdisjoint(j for j, _ in box)]
-        self._masks = masks = rule_masks(public, attributes, labels)
+        masks = rule_masks(public, attributes, labels)
         order = _order(configuration)
         self._parts = []
-        for part in tied_parts(mask.attributes for mask in masks if self._how != "drop"):
+        for part in tied_parts(mask.attributes for mask in masks):
             mine = tuple(mask for mask in masks if part.issuperset(mask.attributes))
             boxes = allowed_boxes(self._sizes, mine, _MOST_BOXES)
             if boxes is None and not _in_order_alone(configuration, part):
                 names = ", ".join(attributes[j].name for j in sorted(part))
                 raise InputError(
-                    f"structure ties columns {names} together in more than {_MOST_BOXES} ways; use fewer rules, coarser bins, "
-                    "or structure.repair: drop"
+                    f"structure ties columns {names} together in more than {_MOST_BOXES} ways; use fewer rules or coarser "
+                    "bins"
                 )
             self._parts.append(_Part(attributes=tuple(j for j in order if j in part), masks=mine, boxes=boxes))
 
     def __call__(self, table: EncodedTable, words: CellWords) -> EncodedTable:
         """The records after the map, `words` being those of the purpose. Private; DP: 1-stable, row by row."""
         codes = list(table.codes)
-        if self._how == "drop":
-            kept = ~broken_records(codes, self._masks)
-            codes = [column[kept] for column in codes]
         for part in self._parts:
             broken = np.flatnonzero(broken_records(codes, part.masks))
             if len(broken):
@@ -162,10 +157,6 @@ class Repair:
     def _chosen(self, j: int, codes: Integers, allowed: Flags, words: NDArray[np.uint64]) -> Integers:
         """An allowed code for each record, in place of its own; `allowed` has shape (records, codes)."""
         allowed = allowed & (np.arange(self._sizes[j]) < self._values(j))
-        if self._how == "inside":
-            inside = allowed.copy()
-            inside[:, [*self._elsewhere.get(j, ()), *([self._sizes[j] - 1] if self._optional[j] else [])]] = False
-            allowed = np.asarray(np.where(inside.any(axis=1, keepdims=True), inside, allowed))
         number = allowed.sum(axis=1)
         place = np.minimum((words.astype(np.float64) / 2.0**64 * number).astype(np.int64), number - 1)
         found = np.asarray((np.cumsum(allowed, axis=1) > place[:, None]).argmax(axis=1))

@@ -67,7 +67,6 @@ class Distribution:
     """One attribute, or one set column; `more` values are left out; `missing` is how many synthetic records have no value."""
 
     name: str
-    columns: tuple[str, ...]
     kind: str
     values: tuple[ValueCounts, ...]
     more: int
@@ -104,8 +103,7 @@ def distributions(published: PublishedRelease, shown: ShownRecords, scale: float
             kept = values[start : start + MOST_ORDERED]
         elif len(values) > MOST_VALUES:
             kept = sorted(values, key=lambda v: (v.reported or 0, v.synthetic), reverse=True)[:MOST_VALUES]
-        kind = columns[name].type if name in columns else "group"
+        kind = columns[name].type
         missing, more = round(shown.empty[name] * scale), len(values) - len(kept)
-        of = published.configuration.attributes[attributes[0]].columns
-        found.append(Distribution(name=name, columns=of, kind=kind, values=tuple(kept), more=more, missing=missing))
+        found.append(Distribution(name=name, kind=kind, values=tuple(kept), more=more, missing=missing))
     return found

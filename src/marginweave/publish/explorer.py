@@ -71,9 +71,9 @@ def explorer_data(published: PublishedRelease, shown: ShownRecords) -> bytes:
                 "labels": list(labels),
                 "set": code.ndim == 2,
                 "width": math.prod(code.shape[1:]),
-                "kind": columns[a.columns[0]].type if len(a.columns) == 1 else "group",
-                "about": columns[a.columns[0]].description if len(a.columns) == 1 else None,
-                "edges": _edges(columns[a.columns[0]]) if a.bins else None,
+                "kind": columns[a.column].type,
+                "about": columns[a.column].description,
+                "edges": _edges(columns[a.column]) if a.bins else None,
                 "undeclared": undeclared.get(a.name),
             }
             for a, name, labels, code in labelled

@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from marginweave.base.arrays import Integers
 from marginweave.configuration.release import Configuration
-from marginweave.configuration.rules.structure import SEPARATOR
 from marginweave.counts.selection import declared_cliques
 from marginweave.domain.zeros import PossibleCells, domain_sizes
 from marginweave.estimate.intervals import count_interval
@@ -19,6 +18,7 @@ from marginweave.planning.marginals import rounds_of
 from marginweave.publish.tables import with_combinations
 from marginweave.released.statement import MarginalsStatement, MarginalStatement
 
+_SEPARATOR = " | "  # between values that were counted together
 _MISSING = "(missing)"
 
 
@@ -127,4 +127,4 @@ def _coarse_texts(groups: Sequence[Sequence[str | None]], level: Integers) -> li
 
 def one_text(labels: Sequence[str | None]) -> str | None:
     """The label, or the labels of values that were measured together in one text."""
-    return labels[0] if len(labels) == 1 else SEPARATOR.join(_MISSING if x is None else x for x in labels)
+    return labels[0] if len(labels) == 1 else _SEPARATOR.join(_MISSING if x is None else x for x in labels)

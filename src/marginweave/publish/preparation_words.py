@@ -15,7 +15,7 @@ Bounds = Mapping[str, tuple[float, float]]
 
 
 def preparation_words(configuration: Configuration, bounds: Bounds) -> list[str]:
-    """Unit, imputation, private bounds, quantiles and resize, a sentence each."""
+    """Unit, imputation, private bounds and resize, a sentence each."""
     return [
         *_unit(configuration),
         *_imputations(configuration),
@@ -24,11 +24,6 @@ def preparation_words(configuration: Configuration, bounds: Bounds) -> list[str]
             f"The bounds of column {name!r}, {low:g} and {high:g}, were bought under the budget: two quantiles among public "
             "candidates; values beyond them count as the nearest bound."
             for name, (low, high) in bounds.items()
-        ),
-        *(
-            f"The bins of column {name!r} are quantiles, bought under the budget: their edges were computed from noisy counts "
-            "of public fine cells."
-            for name in configuration.bought_bins
         ),
         *_resize(configuration),
     ]
@@ -56,9 +51,6 @@ def _imputations(configuration: Configuration) -> Iterator[str]:
     for name, column in configuration.columns.items():
         if isinstance(column, MeasuredColumn) and column.impute is not None:
             imputed[_source(column.impute)].append(f"column {name!r}")
-    for group in configuration.structure.grouped if configuration.structure else ():
-        if group.impute is not None:
-            imputed[_source(group.impute)].append(f"group {group.name!r}")
     for source, names in imputed.items():
         yield f"Missing values of {', '.join(names)} were replaced by draws of {source}."
 
@@ -68,8 +60,10 @@ def _rules(structure: Structure | None) -> Iterator[str]:
     if structure is None:
         return
     if structure.can_be_broken:
-        became = "was not counted" if structure.repair == "drop" else "was counted as one that keeps them"
-        yield f"A row that breaks rules between columns of public values {became}, by its own cells alone."
+        yield (
+            "A row that breaks rules between columns of public values was counted as one that keeps them, by its own cells "
+            "alone."
+        )
     for rule in structure.difference or ():
         yield f"Column {rule.column!r} was computed: {rule.of!r} less {rule.since!r}, or the nearest value inside its bounds."
     for level in structure.levels or ():

@@ -76,9 +76,7 @@ class PublishedRelease:
             statement = PrivacyStatement.from_json((place / "privacy.json").read_bytes())
             declared = Configuration.from_canonical(statement.configuration)
             domain = statement.released_domain
-            configuration = declared.with_bounds(statement.bounds, statement.bought_bins).with_undeclared(
-                domain.with_undeclared
-            )
+            configuration = declared.with_bounds(statement.bounds).with_undeclared(domain.with_undeclared)
             if configuration.marginals is None:
                 noise = tuple(LevelNoise(**dict(item)) for item in statement.noise)
                 counts = pq.read_table(place / "aggregates.parquet")
@@ -246,7 +244,7 @@ def sections_of(configuration: Configuration) -> dict[str, list[int]]:
     """Attributes by the name that they are shown under: a set whose values are attributes of their own is one column."""
     sections: dict[str, list[int]] = {}
     for j, attribute in enumerate(configuration.attributes):
-        sections.setdefault(attribute.columns[0] if attribute.of_set else attribute.name, []).append(j)
+        sections.setdefault(attribute.column if attribute.of_set else attribute.name, []).append(j)
     return sections
 
 
@@ -275,7 +273,7 @@ def titled_labels(published: PublishedRelease) -> list[tuple[str, ...]]:
     """The labels of each attribute as the pages show them: with the title of a value behind it. DP: post-processing."""
     columns, found = published.configuration.columns, []
     for attribute, labels in zip(published.configuration.attributes, published.aggregates.domain.labels, strict=True):
-        column = columns[attribute.columns[0]]
-        titles = (column.titles or {}) if isinstance(column, ValuedColumn) and len(attribute.columns) == 1 else {}
+        column = columns[attribute.column]
+        titles = (column.titles or {}) if isinstance(column, ValuedColumn) else {}
         found.append(tuple(f"{label} ({titles[label]})" if label in titles else label for label in labels))
     return found

@@ -9,7 +9,6 @@ from dataclasses import asdict
 from scipy.special import ndtr
 
 from marginweave.accounting.amplification import functional_parameters
-from marginweave.configuration.columns.scales import BoughtBins
 from marginweave.configuration.release import Configuration
 from marginweave.counts.discovery import discovery
 from marginweave.counts.noise import planned_sigmas
@@ -33,7 +32,6 @@ from marginweave.released.statement import (
     Mechanism,
     PrivacyStatement,
     Promise,
-    ReleasedBins,
     ReleaseFacts,
     UndeclaredStatement,
 )
@@ -101,13 +99,12 @@ def privacy_statement(
     bounds: Bounds,
     verdict: VerdictSummary,
     *,
-    bins: Mapping[str, BoughtBins] | None = None,
     marginals: MarginalsStatement = NO_MARGINALS,
 ) -> PrivacyStatement:
     """privacy.json: the promise, and with what noise it was kept.
 
-    `bounds` are the released ones of columns with private bounds, `bins` those of quantiles, `verdict` is that of
-    evaluation.json. The first arguments are those of `promise`.
+    `bounds` are the released ones of columns with private bounds, `verdict` is that of evaluation.json. The first arguments are
+    those of `promise`.
     """
     stated = promise(configuration, plan, release)
     mechanisms = tuple(
@@ -121,12 +118,11 @@ def privacy_statement(
         **dict(release.identity),
         **dict(stated) | {"mechanisms": mechanisms, "preparation": preparation},
         bounds=dict(bounds),
-        bins={name: ReleasedBins(**dict(one)) for name, one in bins.items()} if bins else None,
         domain=dict(zip(domain.names, domain.labels, strict=True)),
         undeclared=_undeclared(aggregates) or None,
         noise=tuple(LevelNoiseStatement(**asdict(of_length)) for of_length in noise),
         **dict(marginals),
-        confidence=stated_confidence(configuration.with_bounds(bounds, bins), plan, aggregates),
+        confidence=stated_confidence(configuration.with_bounds(bounds), plan, aggregates),
         verdict=verdict,
     )
 
@@ -282,7 +278,7 @@ def _noise(configuration: Configuration, plan: BudgetPlan, aggregates: Aggregate
     of a marginal.
     """
     found = DrawNoise()
-    if draw.kind in {DrawKind.MEASURE, DrawKind.BINS}:
+    if draw.kind is DrawKind.MEASURE:
         sigma = float(planned_sigmas(configuration, plan, draw)[0])
         found = DrawNoise(sigma=sigma)
     elif draw.mechanism == "rounded-gaussian" and configuration.marginals is None:

@@ -87,7 +87,6 @@ def _column_codes(
 ) -> dict[str, tuple[Codes, tuple[str, ...]]]:
     """Codes and labels of each counted column."""
     coded = {name: (codes[j], labels) for j, (name, labels) in enumerate(zip(domain.names, domain.labels, strict=True))}
-    groups = {group.name: group for group in configuration.structure.grouped} if configuration.structure else {}
     found: dict[str, tuple[Codes, tuple[str, ...]]] = {}
     values: defaultdict[str, list[Codes]] = defaultdict(list)
     for attribute in configuration.attributes:
@@ -99,12 +98,7 @@ def _column_codes(
                 f"{attribute.name} has {len(attribute.labels)} values; the domain of the records has {len(labels)}"
             )
         if attribute.of_set:
-            values[attribute.columns[0]].append(own)
-        elif attribute.name in groups:
-            names = [configuration.columns[name].labels for name in attribute.columns]
-            members = [*configuration.member_codes(groups[attribute.name]), [len(labels) for labels in names]]
-            for name, labels, member in zip(attribute.columns, names, np.array(members, np.int64).T, strict=True):
-                found[name] = member[own], labels
+            values[attribute.column].append(own)
         else:
             found[attribute.name] = own, labels
     for name, label_cells in values.items():
@@ -128,7 +122,7 @@ def column_codes(domain: Domain, configuration: Configuration) -> dict[str, tupl
     every = [np.arange(size, dtype=np.int32) for size in domain.sizes]
     coded, at = _column_codes(every, domain, configuration), {name: j for j, name in enumerate(domain.names)}
     single = [attribute for attribute in configuration.attributes if not (attribute.is_set or attribute.of_set)]
-    return {name: (at[attribute.name], coded[name][0]) for attribute in single for name in attribute.columns}
+    return {one.column: (at[one.name], coded[one.column][0]) for one in single}
 
 
 def column_counts(counts: Sequence[Floats], domain: Domain, configuration: Configuration) -> dict[str, Floats]:

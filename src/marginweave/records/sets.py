@@ -80,7 +80,7 @@ def cap_values(records: Records, configuration: Configuration, rng: np.random.Ge
     1 lacks it. DP: post-processing.
     """
     for name, column in configuration.columns.items():
-        places = [j for j, a in enumerate(configuration.attributes) if a.of_set and name in a.columns]
+        places = [j for j, a in enumerate(configuration.attributes) if a.of_set and a.column == name]
         if places:  # otherwise the column is no set, or one attribute, which `join_sets` caps
             owners, values, _ = _cut(records, places, column.width, rng)
             records[:, places] = 1

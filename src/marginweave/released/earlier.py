@@ -48,7 +48,7 @@ def usable_marginals(configuration: Configuration, statement: PrivacyStatement) 
             raise InputError(
                 f"{named} declares {name!r} differently ({differing}); declare it as that release did, or leave the release out"
             )
-    bought = {*configuration.bought_before, *configuration.private_columns}
+    bought = {*configuration.private_bounds, *configuration.private_columns}
     same = (ours.keys() & theirs.keys()) - bought
     found = tuple(m for m in statement.marginals or () if same.issuperset(m.attributes) and not m.joined)
     if not found:
@@ -77,14 +77,14 @@ def _declarations(configuration: Configuration) -> dict[str, Mapping[str, Any]]:
     rules = [frozenset((names[j], labels) for j, labels in box) for box in configuration.forbidden]
     found: dict[str, Mapping[str, Any]] = {}
     for attribute in configuration.attributes:
-        columns = [configuration.columns[name].model_dump(mode="json") for name in attribute.columns]
+        column = configuration.columns[attribute.column].model_dump(mode="json")
         mine = {rule for rule in rules if any(name == attribute.name for name, _ in rule)}
         found[attribute.name] = {
-            "columns": [{key: value for key, value in column.items() if key not in _WORDS} for column in columns],
-            "missing": [configuration.missing_texts(name) for name in attribute.columns],
+            "column": {key: value for key, value in column.items() if key not in _WORDS},
+            "missing": configuration.missing_texts(attribute.column),
             "values": replace(attribute, bins=0),  # which say only what larger marginals may join
             "structure": mine,
-            "repair": (structure.repair, names) if structure and mine else None,
-            "difference": [structure.difference_of(name) if structure else None for name in attribute.columns],
+            "repair": names if mine else None,
+            "difference": structure.difference_of(attribute.column) if structure else None,
         }
     return found

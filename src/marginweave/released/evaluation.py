@@ -105,8 +105,8 @@ class Association(Described):
 class BrokenRule(Described):
     """How many records break one declared rule; 0 of the synthetic ones do, by construction."""
 
-    rule: str = Field(description="structural zeros, group, max_values, determined, difference, sum or never missing.")
-    subject: str = Field(description="The group or column of the rule; empty for structural zeros.")
+    rule: str = Field(description="structural zeros, max_values, determined, difference, sum or never missing.")
+    subject: str = Field(description="The column of the rule; empty for structural zeros.")
     records: int = Field(description="Records that break it.")
     share: float = Field(description="Their share of all records, from 0 to 1.")
 

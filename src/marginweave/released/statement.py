@@ -13,7 +13,6 @@ from pydantic import Field, JsonValue, model_validator
 from marginweave.base.budget import NoiseName
 from marginweave.base.errors import refuse_older
 from marginweave.base.formats import STATEMENT_FORMAT
-from marginweave.configuration.columns.scales import BoughtBins
 from marginweave.configuration.earlier import KnownRelease
 from marginweave.released.account import Amounts, EpsilonDelta
 from marginweave.released.contract import Described, ReleasedFile, contract, optional
@@ -95,23 +94,10 @@ class MarginalStatement(Described):
     )
 
 
-class ReleasedBins(Described):
-    """Bins that are quantiles, and the noisy fine marginal that they were computed from."""
-
-    edges: tuple[float, ...] = Field(description="Edges of the bins, in the column's unit.")
-    cells: tuple[float, ...] = Field(description="Edges of the public fine cells, in the column's unit.")
-    counts: tuple[int, ...] = Field(description="Noisy counts of the fine cells, as drawn, in records.")
-    deviation: float = Field(description="Standard deviation of the noise of such a count, in records.")
-    smallest: float | None = Field(
-        description="Smallest magnitude above 0 of the cells' logarithmic scale, in the column's unit; null of a linear one."
-    )
-
-
 class CountsStatement(Described):
     """What was computed from draws."""
 
     bounds: dict[str, tuple[float, float]] = Field(description="By column, the bounds that were bought, in its unit.")
-    bins: dict[str, ReleasedBins] | None = optional("By column, the bins that were bought as quantiles.")
     domain: dict[str, tuple[str, ...]] = Field(description="By attribute, the labels of its values, in order.")
     noise: tuple[LevelNoiseStatement, ...] = Field(description="The noise of each length; empty for marginals.")
 
@@ -296,11 +282,6 @@ class PrivacyStatement(MarginalsStatement, CountsStatement, Promise, ReleaseIden
             for one in self.undeclared or ()
         )
         return Domain(names=tuple(self.domain), labels=tuple(self.domain.values()), undeclared=found)
-
-    @property
-    def bought_bins(self) -> dict[str, BoughtBins]:
-        """The bins that were bought, as a configuration has them."""
-        return {name: BoughtBins(**dict(bins)) for name, bins in (self.bins or {}).items()}
 
 
 class Rejection(Described):

@@ -132,9 +132,6 @@ def _check_mechanisms(statement: Content, draws: list[Content]) -> None:
         require(not unknown, f"{place} in privacy.json has {unknown}, which no row explains")
     for draw in draws if "marginals" in statement else ():
         _check_marginals(statement["marginals"], draw, draws)
-    bought = sorted(row["sigma"] for row in said if row["draw"].startswith("bins-")) if published else []
-    same = bought == sorted(bins["deviation"] for bins in statement.get("bins", {}).values())
-    require(same, "the noise of bins in privacy.json is not that of their draws")
 
 
 def check_account(told: Content, rows: list[Content], published: Content) -> None:
@@ -174,7 +171,7 @@ def _stated_noise(  # noqa: PLR0911 - one case a kind of draw
         return {"sigma": sigma / terms["steps"], "step": 1 / terms["steps"]}
     if name.startswith("select-"):
         return {"sensitivity": records * (2 if replaced else 1)}
-    if name.startswith(("measure-", "bins-")):
+    if name.startswith("measure-"):
         batch = sum(other["name"].startswith(f"select-{name.partition('-')[2]}-") for other in draws) or 1
         return {"sigma": _sigma(draw["parameter"] * math.sqrt(batch), 1, records, replaced)}
     if name == "count":

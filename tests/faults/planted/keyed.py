@@ -95,13 +95,6 @@ FAULTS = (
         killed_by=("tests/laws/test_keyed_noise.py::test_blocks_of_zeros_have_streams_of_their_own",),
     ),
     Fault(
-        name="records that break a rule are kept where they are to be dropped",
-        file="src/marginweave/prepare/repair.py",
-        text="codes = [column[kept] for column in codes]",
-        instead="codes = list(codes)",
-        killed_by=("tests/laws/test_rules_between_columns.py::test_a_record_is_dropped_by_itself",),
-    ),
-    Fault(
         name="values that a rule tells apart are one kind",
         file="src/marginweave/domain/zeros.py",
         text="numbers[tuple(lists)] for lists in inside",

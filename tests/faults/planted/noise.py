@@ -160,13 +160,6 @@ FAULTS = (
         killed_by=("tests/laws/test_stages_draw.py::test_private_bounds_have_the_planned_epsilon",),
     ),
     Fault(
-        name="the fine marginal of quantiles has half the noise that is charged",
-        file="tasks/preprocess.py",
-        text="sigma = query_sigma(draw, reference.configuration.privacy.stability)",
-        instead="sigma = query_sigma(draw, reference.configuration.privacy.stability) / 2",
-        killed_by=("tests/laws/test_stages_draw.py::test_a_fine_marginal_has_the_planned_noise",),
-    ),
-    Fault(
         name="scores of pairs are noised as if there were one pair",
         file="src/marginweave/counts/selection.py",
         text="(indif_sensitivity(steps, stability) + 1) ** 2 * pairs",

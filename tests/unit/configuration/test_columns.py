@@ -63,24 +63,14 @@ def test_a_column_that_breaks_a_rule_is_refused(column: dict, words: str) -> Non
     assert words in str(refusal.value)
 
 
-GROUP = {"name": "both", "columns": ["sex", "region"], "combinations": [["f", "north"], ["m", "south"]]}
 RULE = {"column": "grade", "by": "sex", "mapping": {"f": "1"}}
 STRUCTURES = [
-    ({"grouped": [{**GROUP, "columns": ["sex", "colour"]}]}, "structure names 'colour', which is not among columns"),
-    ({"grouped": [{**GROUP, "columns": ["sex", "free"]}]}, "group 'both' has column 'free'; only measured columns"),
-    ({"grouped": [{**GROUP, "combinations": [["f"]]}]}, "group 'both' needs one value a column"),
-    ({"grouped": [{**GROUP, "combinations": [["f", "west"], ["x", "north"]]}]}, "group 'both' names 'x', which is no value"),
-    ({"grouped": [{**GROUP, "combinations": [["f", "west"], ["f", "west"]]}]}, "group 'both' names a combination twice"),
-    ({"grouped": [{**GROUP, "name": "age"}]}, "structure.grouped has the name 'age', which is a column's"),
-    ({"grouped": [GROUP, {**GROUP, "name": "b2"}]}, "structure.grouped names 'sex' twice"),
     ({"determined": [{**RULE, "by": "grade"}]}, "structure.determined computes 'grade' by 'grade'"),
     ({"determined": [{**RULE, "mapping": {"x": "1"}}]}, "structure.determined maps 'x', which is no value of 'sex'"),
     ({"determined": [{**RULE, "default": "8"}]}, "gives 'grade' the value '8', which it does not declare"),
-    ({"determined": [RULE], "grouped": [{**GROUP, "columns": ["grade", "sex"]}]}, "group 'both' has column 'grade'"),
     ({"forbidden": [{"sex": "f", "colour": "1"}]}, "structure names 'colour', which is not among columns"),
     ({"forbidden": [{"sex": "f"}]}, "structure.forbidden, entry 1 ({sex: f}) must be a mapping of two or more columns"),
     ({"forbidden": [{"sex": "f", "grade": "8"}]}, "structure names '8', which is no value of column 'grade'"),
-    ({"forbidden": [{"sex": "f", "region": "west"}], "grouped": [GROUP]}, "structure.forbidden names 'sex', which rules can"),
     ({"forbidden": [{"sex": "f", "grade": "1"}], "determined": [RULE]}, "structure.forbidden names 'grade', which rules can"),
 ]  # fmt: skip
 
@@ -96,31 +86,21 @@ def test_a_structure_that_does_not_fit_is_refused(structure: dict, words: str, a
     assert not str(refusal.value).startswith("aggregate")
 
 
-def test_a_group_that_may_stop_a_run_does_not_stand_beside_private_bounds() -> None:
-    """Its combinations are looked at when the table is encoded, which then is after the draws of the bounds."""
-    bought = {"type": "number", "bounds": "private", "within": [0, 100], "bins": 3}
-    with pytest.raises(InputError, match="outside: error, which must be null beside private bounds"):
-        configuration(structure={"grouped": [{**GROUP, "outside": "error"}]}, columns__age=bought)
-    configuration(structure={"grouped": [{**GROUP, "outside": "null"}]}, columns__age=bought)
-
-
 def test_attributes_are_what_is_counted() -> None:
-    """Dropped and determined columns are neither read nor counted; a group stands where its first column does."""
+    """Dropped and determined columns are neither read nor counted."""
     config = configuration(
         columns__id={"type": "identifier"}, columns__c={"type": "constant", "value": "x"}, columns__s=SET,
-        structure={"grouped": [{**GROUP, "outside": "error"}], "determined": [RULE]},
+        structure={"determined": [RULE]},
     )  # fmt: skip
-    assert [a.name for a in config.attributes] == ["both", "age", "s"]
-    assert config.attributes[0].labels == ("f | north", "m | south")
-    assert config.optional == (False, True, True)
+    assert [a.name for a in config.attributes] == ["sex", "region", "age", "s"]
     assert config.names == ("sex", "region", "age", "s")
     assert config.output_names == ("sex", "region", "age", "grade", "c", "s")
     assert (config.can_be_missing("grade"), config.can_be_missing("sex"), config.can_be_missing("c")) == (
         True,
-        False,
+        True,
         False,
     )
-    assert [config.contribution_cap(k) for k in (1, 2, 3)] == [4, 5, 2]
+    assert [config.contribution_cap(k) for k in (1, 2, 3)] == [5, 9, 7]
     assert Configuration.from_canonical(config.canonical()).digest == config.digest
 
 

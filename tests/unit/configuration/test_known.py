@@ -38,14 +38,9 @@ def test_values_become_codes_in_the_order_of_the_columns() -> None:
     assert totals.counts == {(0, 0): 5, (0, 1): 6, (1, 2): 7, (1, 3): 2}
 
 
-def test_a_group_is_named_by_itself_and_a_number_by_its_bins() -> None:
-    group = {"name": "who", "columns": ["sex", "grade"], "combinations": [["f", "1"], ["m", "2"], ["m", ""]]}
-    tables = [
-        {**ONE, "columns": ["who"], "table": [["f | 1", 3], ["m |", 4]]},
-        {**ONE, "columns": ["age"], "table": [["[0, 18)", 7]]},
-    ]
-    one, other = configuration(structure={"grouped": [group]}, known=tables).totals
-    assert (one.counts, other.counts) == ({(0,): 3, (2,): 4}, {(0,): 7})
+def test_a_number_is_named_by_its_bins() -> None:
+    (totals,) = configuration(known=[{**ONE, "columns": ["age"], "table": [["[0, 18)", 7]]}]).totals
+    assert totals.counts == {(0,): 7}
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])

@@ -22,7 +22,7 @@ from marginweave.configuration.columns import (
 )
 from marginweave.configuration.columns.base import ColumnBase
 from marginweave.configuration.columns.binned import BinSteps, Histogram
-from marginweave.configuration.columns.scales import LogBins, QuantileBins
+from marginweave.configuration.columns.scales import LogBins
 from marginweave.configuration.earlier import KnownRelease
 from marginweave.configuration.evaluation import EvaluationSettings, ExpectationSettings, PublishSettings
 from marginweave.configuration.execution import EngineSettings, SourceFile
@@ -41,7 +41,7 @@ from marginweave.configuration.release import Configuration
 from marginweave.configuration.rules.computed import DeterminedColumn, DifferenceColumn, SumColumn
 from marginweave.configuration.rules.conditions import Condition
 from marginweave.configuration.rules.levels import LevelColumn
-from marginweave.configuration.rules.structure import AppliesRule, GroupedColumns, OrderedColumns, Structure
+from marginweave.configuration.rules.structure import AppliesRule, OrderedColumns, Structure
 from marginweave.configuration.synthesis import GumSynthesis, MixtureSynthesis, SynthesisSettings
 from marginweave.configuration.yaml_source import parse_yaml
 from tests.support.configurations import raw
@@ -61,7 +61,6 @@ PLACES: list[tuple[str, type[BaseModel]]] = [
     ("number.", NumberColumn),
     ("number.bins.", BinSteps),
     ("number.bins.", LogBins),
-    ("number.bins.", QuantileBins),
     ("number.draw.", Histogram),
     ("date.", DateColumn),
     ("set.", SetColumn),
@@ -72,7 +71,6 @@ PLACES: list[tuple[str, type[BaseModel]]] = [
     ("impute.", WeightedImputation),
     ("resize.", ResizeSettings),
     ("structure.", Structure),
-    ("structure.grouped.", GroupedColumns),
     ("structure.determined.", DeterminedColumn),
     ("structure.difference.", DifferenceColumn),
     ("structure.levels.", LevelColumn),

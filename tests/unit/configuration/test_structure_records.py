@@ -69,7 +69,7 @@ def test_a_column_with_a_way_out_is_no_contradiction(column: dict[str, Any]) -> 
 
 SIZES = (2, 3, 5, 2)
 ATTRIBUTES = tuple(
-    Attribute(name=f"{j}", columns=(f"{j}",), labels=tuple(map(str, range(size))), optional=False)
+    Attribute(name=f"{j}", column=f"{j}", labels=tuple(map(str, range(size))), optional=False)
     for j, size in enumerate(SIZES)
 )
 pairs = st.sampled_from(list(itertools.combinations(range(4), 2)) + list(itertools.combinations(range(4), 3)))
@@ -109,17 +109,13 @@ def test_the_search_agrees_with_trying_every_record(rules: list[Any]) -> None:
 def test_what_is_not_decided_in_time_is_accepted() -> None:
     """Thirteen columns, all different, of twelve values: 12! ways to fail."""
     labels = tuple(map(str, range(12)))
-    many = [Attribute(name=f"{j}", columns=(f"{j}",), labels=labels, optional=False) for j in range(13)]
+    many = [Attribute(name=f"{j}", column=f"{j}", labels=labels, optional=False) for j in range(13)]
     check_records(many, [((i, (v,)), (j, (v,))) for i, j in itertools.combinations(range(13), 2) for v in labels])
-
-
-GROUP = {"name": "g", "columns": ["c", "a"]}
 
 
 @pytest.mark.parametrize(
     ("structure", "words"),
     [
-        ({"grouped": [{**GROUP, "combinations": [["1", "x"], ["1.0", "x"]]}]}, r"twice: '1 \| x' and '1\.0 \| x'"),
         ({"determined": [{"column": "a", "by": "c", "mapping": {"1": "x", "1.0": "y"}}]}, "maps '1' and '1.0'"),
         ({"determined": [{"column": "a", "by": "c", "mapping": {"1": "x", "01": "y"}}]}, "maps '1' and '01'"),
         ({"determined": [{"column": "a", "by": "n", "mapping": {"1": "x", "1.0": "y"}}]}, "maps '1' and '1.0'"),

@@ -26,7 +26,6 @@ COLUMNS = {
     "grade": {"type": "number", "bins": [0, 1, 5, 9], "decimals": 0},
 }
 STRUCTURE = {
-    "grouped": [{"name": "place", "columns": ["town", "region"], "combinations": [["x", "n"], ["y", "s"], ["y", "w"]]}],
     "determined": [
         {"column": "adult", "by": "sex", "mapping": {"f": "true"}, "default": "false"},
         {"column": "grade", "by": "age", "mapping": {"9": "5"}},
@@ -49,7 +48,6 @@ def test_good_records_break_nothing() -> None:
     """Every declared rule is told, with 0."""
     assert broken({}, {"signs": ""}, {"age": "9", "grade": "5"}, {"town": "", "region": ""}) == {
         ("structural zeros", ""): 0,
-        ("group", "place"): 0,
         ("max_values", "signs"): 0,
         ("determined", "adult"): 0,
         ("determined", "grade"): 0,
@@ -62,8 +60,6 @@ def test_good_records_break_nothing() -> None:
     [
         ({"sex": "m", "adult": "false"}, ("structural zeros", "")),
         ({"age": "9", "signs": "b;c", "grade": "5"}, ("structural zeros", "")),
-        ({"town": "x"}, ("group", "place")),
-        ({"region": ""}, ("group", "place")),
         ({"signs": "a;b;c"}, ("max_values", "signs")),
         ({"adult": "no"}, ("determined", "adult")),
         ({"adult": ""}, ("determined", "adult")),

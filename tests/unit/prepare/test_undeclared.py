@@ -69,7 +69,7 @@ RULED: dict[str, Any] = {
     },
     "forbidden": {
         "columns": {"a": SEX, "b": SEX, "c": SEX},
-        "structure": {"forbidden": [{"a": "f", "b": "m"}, {"b": "f", "c": "m"}], "repair": "inside"},
+        "structure": {"forbidden": [{"a": "f", "b": "m"}, {"b": "f", "c": "m"}]},
     },
 }
 
@@ -192,22 +192,6 @@ def test_no_cell_is_empty_in_a_hundred_releases(method: str) -> None:
         assert [table.column(name).null_count for name in ("sex", "region", "age")] == [0, 0, 0]
         gaps += table.column("grade").null_count
     assert gaps > 0
-
-
-def test_a_combination_that_a_group_does_not_list_is_not_as_declared() -> None:
-    """Where every column of the group can be missing, it is missing instead, and so it is with `outside: null`."""
-    config = configuration(columns={**TOWNS, "sex": SEX}, structure={"grouped": [GROUP]}, missing=[])
-    assert (config.optional, config.undeclared) == ((False, False), ("place", "sex"))
-    assert (config.can_be_missing("town"), config.can_be_missing("zone")) == (False, False)
-    assert counted(config).can_be_missing("town")
-    codes = completed(encoded([["A", "2", "f"], ["", "", "f"], ["B", "2", "f"]], config), config, fixed_streams).codes[
-        0
-    ]
-    assert codes.tolist() == [3, 3, 2]
-    declared = {name: {**column, "missing": [""]} for name, column in TOWNS.items()}
-    grouped = [configuration(columns=declared, structure={"grouped": [GROUP]}, missing=[])]
-    grouped += [configuration(columns=TOWNS, structure={"grouped": [{**GROUP, "outside": "null"}]}, missing=[])]
-    assert [(one.optional, one.undeclared) for one in grouped] == [((True,), ())] * 2
 
 
 # What `docs/configuration.md` says: of a column and a cell that nothing declares, what becomes of it. True: it is missing as it

@@ -134,17 +134,15 @@ def test_a_private_domain_without_survivors_is_all_null():
     assert cells.to_pylist() == [None]
 
 
-def test_determined_columns_are_computed_and_groups_are_taken_apart():
-    """A mapping, its default and missing; a group gives each member its value, or none."""
+def test_determined_columns_are_computed():
+    """A mapping, its default and missing."""
     columns = {
         "town": {"type": "category", "values": ["T1", "T2", "T3"]},
-        "county": {"type": "category", "values": ["C1", "C2"]},
         "adult": {"type": "boolean"},
         "age": {"type": "number", "bins": [0, 1, 2, 3], "decimals": 0},
         "stage": {"type": "category", "values": ["young", "old"]},
     }
     structure = {
-        "grouped": [{"name": "place", "columns": ["town", "county"], "combinations": [["T1", "C1"], ["T2", "C2"], ["T3", ""]]}],
         "determined": [
             {"column": "stage", "by": "age", "mapping": {"0": "young"}, "default": "old"},
             {"column": "adult", "by": "town", "mapping": {"T1": "Y", "T3": "no"}},
@@ -155,7 +153,6 @@ def test_determined_columns_are_computed_and_groups_are_taken_apart():
     assert (age[0], age[1], age[2]) == (0, 1, None)
     assert table.column("stage").to_pylist() == ["young", "old", None, "old"]
     assert table.column("town").to_pylist() == ["T1", "T2", "T3", None]
-    assert table.column("county").to_pylist() == ["C1", "C2", None, None]
     assert table.column("adult").to_pylist() == [True, None, False, None]
 
 

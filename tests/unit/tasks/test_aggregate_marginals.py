@@ -1,4 +1,4 @@
-"""The stage that measures marginals, run without a ledger: sets and grouped columns are counted by attribute, not by column."""
+"""The stage that measures marginals, run without a ledger: sets are counted by attribute, not by column."""
 
 from __future__ import annotations
 
@@ -24,16 +24,14 @@ CONFIGURATION = configuration(
         "region": {"type": "category", "values": ["north", "south", "west"]},
         "signs": {"type": "set", "values": ["x", "y", "z"], "max_values": 2},
     },
-    structure={
-        "grouped": [{"name": "who", "columns": ["sex", "region"], "combinations": [["f", "north"], ["m", "west"]]}]
-    },
-    aggregate={"method": "marginals", "compress": "none", "cliques": [["who", "signs=y"]]},
+    aggregate={"method": "marginals", "compress": "none", "cliques": [["sex", "signs=y"]]},
     privacy={"epsilon": 30.0, "delta": 1e-6, "unit": "row"},
 )
-NAMES = ("who", "signs=x", "signs=y", "signs=z")
+NAMES = ("sex", "region", "signs=x", "signs=y", "signs=z")
 # The last row and column are the records without the value.
 COUNTS: dict[tuple[int, ...], list[Any]] = {
-    (0,): [20, 20, 40], (1,): [40, 40], (2,): [40, 40], (3,): [20, 60], (0, 2): [[20, 0], [20, 0], [0, 40]],
+    (0,): [40, 40, 0], (1,): [20, 20, 40, 0], (2,): [40, 40], (3,): [40, 40], (4,): [20, 60],
+    (0, 3): [[20, 20], [20, 20], [0, 0]],
 }  # fmt: skip
 
 

@@ -16,7 +16,6 @@ from marginweave.mechanisms.gaussian import select_percentile
 from marginweave.mechanisms.percentile import rank_scores
 from marginweave.mechanisms.randomness import fresh_bits
 from marginweave.prepare.clean import clean_table
-from marginweave.prepare.quantiles import fine_counts
 from marginweave.tasks.preprocess import candidate_histogram, released_bounds
 from tests.support.configurations import configuration
 
@@ -40,17 +39,6 @@ def test_a_row_moves_one_entry_by_one(cells: list[float | None], cell: float | N
         pa.array(cells, pa.float64()), GRID
     )
     assert change.sum() == np.abs(change).sum() == (cell is not None)
-
-
-@given(values, st.one_of(st.none(), st.floats(0, 10)))
-def test_a_row_moves_one_fine_cell_by_one(cells: list[float | None], cell: float | None) -> None:
-    """What the noise of `bins-N` rests on, whose sensitivity is that of one marginal."""
-    column = configuration(columns__age={"type": "number", "bounds": [0, 10], "bins": {"quantiles": 3}}).columns["age"]
-    assert isinstance(column, NumberColumn)
-    before, after = (fine_counts(pa.array(part, pa.float64()), column) for part in (cells, [*cells, cell]))
-    assert len(before) == len(after) == len(column.cells[0]) - 1
-    assert (after - before).sum() == np.abs(after - before).sum() == (cell is not None)
-    assert before.sum() == sum(value is not None for value in cells)
 
 
 @pytest.mark.parametrize("percentile", [1.0, 99.0])

@@ -127,14 +127,9 @@ class ColumnBase(BaseModel, frozen=True):
         return getattr(self, "bounds", None) == "private"
 
     @property
-    def buys_bins(self) -> bool:
-        """Whether the edges of its bins, inside public bounds, are bought from the budget."""
-        return False
-
-    @property
     def public_cells(self) -> bool:
         """Whether a cell has one value, from a domain that the configuration declares."""
-        return self.measured and not (self.is_set or self.private or self.buys_bounds or self.buys_bins)
+        return self.measured and not (self.is_set or self.private or self.buys_bounds)
 
     @property
     def ordered(self) -> bool:

@@ -14,26 +14,23 @@ from marginweave.configuration.columns.base import RULE_BOUNDS, Rule
 from marginweave.configuration.columns.binned import longest_gap
 from marginweave.configuration.columns.number_grid import NumberGrid
 from marginweave.configuration.columns.number_parts import check_order, gaps_on_grid
-from marginweave.configuration.columns.scales import BoughtBins, LogBins, QuantileBins, fine_cells
+from marginweave.configuration.columns.scales import LogBins
 from marginweave.configuration.values import declared_number, number
 
 MAX_CANDIDATES = 10_000
 EXACT = 2**53  # beyond, doubles are coarser than whole numbers
-MAX_CODES = 100
-"""Missing codes beside quantiles: where the edges come to lie, a bin has more values than that."""
 
 
 class NumberColumn(NumberGrid, frozen=True):
     """A number, clamped to public `bounds` and released in `bins`.
 
-    `bins` is a count of equal widths, a list of edges e_0 < … < e_n, {min, max, step}, {log: n}, or {quantiles: n}, whose edges
-    are bought; a bin is [e_i, e_i+1), the last one [e_n-1, e_n]. `outer: open` adds a bin below e_0 and one above e_n; they
-    reach to the bounds, or, where these do not reach beyond the bins, one neighboring bin's width. `bounds: private` buys two
-    quantiles inside the public range `within`.
-    `decimals` fixes how many decimals a synthetic value has; 0 makes the column whole numbers. `draw` says how a synthetic
-    value is chosen inside its bin: `smooth`, as the counts of its neighbors suggest, `uniform`, `log-uniform`, its `midpoint`,
-    or by a public distribution. `codes` are numbers that stand for something else, each with its label: they are looked for
-    before the bounds, and each is a value of its own.
+    `bins` is a count of equal widths, a list of edges e_0 < … < e_n, {min, max, step} or {log: n}; a bin is [e_i, e_i+1), the
+    last one [e_n-1, e_n]. `outer: open` adds a bin below e_0 and one above e_n; they reach to the bounds, or, where these do
+    not reach beyond the bins, one neighboring bin's width. `bounds: private` buys two quantiles inside the public range
+    `within`. `decimals` fixes how many decimals a synthetic value has; 0 makes the column whole numbers. `draw` says how a
+    synthetic value is chosen inside its bin: `smooth`, as the counts of its neighbors suggest, `uniform`, `log-uniform`, its
+    `midpoint`, or by a public distribution. `codes` are numbers that stand for something else, each with its label: they are
+    looked for before the bounds, and each is a value of its own.
     """
 
     input_rule: ClassVar[str] = "every value is a number"
@@ -49,15 +46,13 @@ class NumberColumn(NumberGrid, frozen=True):
         if isinstance(self.bins, int):
             if self.bounds is None:
                 raise ValueError("needs bounds [minimum, maximum] for a count of bins")
-        elif isinstance(self.bins, LogBins | QuantileBins):
+        elif isinstance(self.bins, LogBins):
             self._check_scale(self.bins)
         elif self.bounds == "private":
             raise ValueError("needs a count of bins for bounds: private, whose edges are not known before")
         else:
             self._check_edges()
-        if isinstance(self.bins, QuantileBins):
-            self.in_cells()
-        elif self.within is None:
+        if self.within is None:
             self._check_resolution()
         else:
             self._check_within(*self.within)
@@ -85,15 +80,11 @@ class NumberColumn(NumberGrid, frozen=True):
             if self.outer != "open" and (edges[0], edges[-1]) != self.bounds:
                 raise ValueError(f"has bins that do not begin and end at its bounds, {low:g} and {high:g}")
 
-    def _check_scale(self, bins: LogBins | QuantileBins) -> None:
+    def _check_scale(self, bins: LogBins) -> None:
         if not isinstance(self.bounds, tuple) or self.outer == "open":
-            raise ValueError("needs public bounds [minimum, maximum], and no outer: open, for bins: log or quantiles")
+            raise ValueError("needs public bounds [minimum, maximum], and no outer: open, for bins: log")
         if bins.smallest is not None and not self.bounds[0] <= 0 <= self.bounds[1]:
             raise ValueError("has smallest, which must stand beside bounds that include 0 alone")
-        if isinstance(bins, QuantileBins):
-            cells = len(self.cells[0]) - 1
-            if bins.quantiles > cells:
-                raise ValueError(f"has {bins.quantiles} quantiles, which must be at most its {cells} fine cells")
 
     def _check_resolution(self) -> None:
         if self.finest < 0:
@@ -141,8 +132,6 @@ class NumberColumn(NumberGrid, frozen=True):
     @property
     def clamp(self) -> tuple[float, float]:
         """The public range to which every number is clamped first."""
-        if isinstance(self.bins, QuantileBins) and isinstance(self.bounds, tuple):
-            return self.bounds
         return (self.edges[0], self.edges[-1]) if self.within is None else self.within
 
     def accepts(self, text: str) -> bool:
@@ -150,12 +139,7 @@ class NumberColumn(NumberGrid, frozen=True):
         return number(text) is not None
 
     def check_bins(self, missing: Sequence[str]) -> None:
-        """As for every binned column; of edges that are bought, wherever they may come to lie."""
-        if isinstance(self.bins, QuantileBins):
-            if len(missing) + len(self.explicit) > MAX_CODES:
-                raise ValueError(f"has more than {MAX_CODES} missing codes beside bins: quantiles; use a list of edges")
-            self.in_cells().check_bins(missing)
-            return
+        """As for every binned column; of bounds that are bought, wherever they may come to lie."""
         if self.within is None:
             super().check_bins(missing)
             return
@@ -211,26 +195,3 @@ class NumberColumn(NumberGrid, frozen=True):
             low = high - least
         changes = {"bounds": (low, high), "within": None, "confirm": None}
         return NumberColumn.model_validate({**self.model_dump(), **changes})
-
-    @property
-    def buys_bins(self) -> bool:
-        """Whether the edges are quantiles, which are bought from the budget."""
-        return isinstance(self.bins, QuantileBins)
-
-    @cached_property
-    def cells(self) -> tuple[tuple[float, ...], float | None]:
-        """Edges of the public fine cells of quantiles, and `smallest` of their scale; None of the linear one."""
-        assert isinstance(self.bins, QuantileBins)
-        assert isinstance(self.bounds, tuple)
-        return fine_cells(self.bounds, self.bins, self.decimals)
-
-    def with_bins(self, bins: BoughtBins) -> NumberColumn:
-        """The column with released edges in the place of quantiles. DP: post-processing of the released counts."""
-        fields = {name: getattr(self, name) for name in type(self).model_fields}
-        return NumberColumn.model_validate({**fields, "bins": bins, "confirm": None})
-
-    def in_cells(self) -> NumberColumn:
-        """The column with a bin for each fine cell of its quantiles."""
-        cells, smallest = self.cells
-        counts = (0,) * (len(cells) - 1)
-        return self.with_bins(BoughtBins(edges=cells, cells=cells, counts=counts, deviation=0.0, smallest=smallest))

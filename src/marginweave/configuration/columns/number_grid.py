@@ -12,7 +12,7 @@ from pydantic import BeforeValidator
 
 from marginweave.configuration.columns.binned import BinnedColumn, BinSteps, Run, open_runs
 from marginweave.configuration.columns.number_parts import gaps_on_grid, read_bins, read_bounds, read_codes, read_pair
-from marginweave.configuration.columns.scales import BoughtBins, LogBins, QuantileBins, log_edges, smallest_of, zero_bin
+from marginweave.configuration.columns.scales import LogBins, log_edges, smallest_of, zero_bin
 from marginweave.configuration.values import ValueMatcher, Whole
 
 
@@ -21,9 +21,7 @@ class NumberGrid(BinnedColumn, frozen=True):
 
     bounds: Annotated[tuple[float, float] | Literal["private"] | None, BeforeValidator(read_bounds)] = None
     within: Annotated[tuple[float, float] | None, BeforeValidator(read_pair)] = None
-    bins: Annotated[
-        int | BinSteps | LogBins | QuantileBins | BoughtBins | tuple[float, ...], BeforeValidator(read_bins)
-    ]
+    bins: Annotated[int | BinSteps | LogBins | tuple[float, ...], BeforeValidator(read_bins)]
     outer: Literal["clamp", "open"] | None = None
     decimals: Whole | None = None
     codes: Annotated[dict[str, str] | None, BeforeValidator(read_codes)] = None
@@ -33,10 +31,9 @@ class NumberGrid(BinnedColumn, frozen=True):
         """Edges without the open bins."""
         if isinstance(self.bins, tuple):
             return self.bins
-        if isinstance(self.bins, BinSteps | BoughtBins):
+        if isinstance(self.bins, BinSteps):
             return self.bins.edges
         assert isinstance(self.bounds, tuple)  # _check has refused a count without; private bounds have no edges yet
-        assert not isinstance(self.bins, QuantileBins)  # nor have quantiles
         low, high = self.bounds
         if isinstance(self.bins, LogBins):
             smallest = smallest_of(self.bounds, self.bins.smallest, self.decimals)
@@ -76,9 +73,7 @@ class NumberGrid(BinnedColumn, frozen=True):
 
     @cached_property
     def bin_labels(self) -> tuple[str, ...]:
-        """Names of the bins, such as `[0, 5)`; the last one is closed. Before their edges are bought they are only numbered."""
-        if isinstance(self.bins, QuantileBins):
-            return tuple(f"bin {i + 1}" for i in range(self.bins.quantiles))
+        """Names of the bins, such as `[0, 5)`; the last one is closed. Before the bounds are bought they are only numbered."""
         if self.bounds == "private":
             assert isinstance(self.bins, int)
             return tuple(f"bin {i + 1}" for i in range(self.bins + (2 if self.outer == "open" else 0)))

@@ -6,21 +6,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from marginweave.configuration.columns.binned import MAX_BINS, BinSteps, Gap
-from marginweave.configuration.columns.scales import BoughtBins, LogBins, QuantileBins
+from marginweave.configuration.columns.scales import LogBins
 from marginweave.configuration.values import declared_number, to_number, to_whole
 
 
 def read_bins(value: Any) -> Any:
-    """A count of bins, their edges, steps of one width, a logarithmic scale, or quantiles."""
+    """A count of bins, their edges, steps of one width, or a logarithmic scale."""
     if isinstance(value, list | tuple):
         if len(value) < 2:
             raise ValueError("must be a count or a list of at least two edges")
         return tuple(to_number(edge) for edge in value)
     if isinstance(value, dict):
-        if "log" in value:
-            return LogBins.model_validate(value)
-        return (QuantileBins if "quantiles" in value else BinSteps).model_validate(value)
-    if isinstance(value, BinSteps | LogBins | QuantileBins | BoughtBins):
+        return (LogBins if "log" in value else BinSteps).model_validate(value)
+    if isinstance(value, BinSteps | LogBins):
         return value
     count = to_whole(value)
     if not 1 <= count <= MAX_BINS:

@@ -1,23 +1,19 @@
-"""Bins of numbers on public scales: geometric ones, and the fine cells from which quantiles are bought."""
+"""Bins of numbers on a public geometric scale."""
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
-from marginweave.configuration.values import FrozenModel, Number, Positive, Whole
+from marginweave.configuration.values import FrozenModel, Positive, Whole
 
-FINE_CELLS = 256
-"""Public cells over which a fine marginal is measured, where its quantiles are bought; fewer on a coarse grid."""
 _DECADES = 4
 """From the largest bound down to the smallest magnitude that log bins tell from 0, where none is declared."""
-_WIDE = 100
-"""A range that spans a larger factor, or includes 0, has cells on the logarithmic scale."""
 
 Edges = tuple[float, ...]
 
@@ -32,33 +28,6 @@ class LogBins(FrozenModel):
 
     log: Annotated[Whole, Field(ge=1, le=10_000)]
     smallest: Positive | None = None
-
-
-class QuantileBins(FrozenModel):
-    """So many bins with about as many records each, whose edges are bought: a fine marginal is measured for them.
-
-    It has 256 public cells over the bounds, on a `scale` that is linear or, where the bounds include 0 or span a factor above
-    100, logarithmic as of `LogBins`; on a grid of `decimals` with fewer points a cell a point.
-    """
-
-    quantiles: Annotated[Whole, Field(ge=2, le=FINE_CELLS // 2)]
-    scale: Literal["linear", "log"] | None = None
-    smallest: Positive | None = None
-
-
-class BoughtBins(FrozenModel):
-    """Released edges in the place of quantiles, and the noisy fine marginal that they are from.
-
-    `counts` are of the fine `cells`, as drawn, with noise of standard deviation `deviation`; every edge is one of a cell. No
-    configuration that is written has them.
-    """
-
-    edges: tuple[Number, ...]
-    cells: tuple[Number, ...]
-    counts: tuple[int, ...]
-    deviation: Number
-    smallest: float | None = None
-    """Of the logarithmic scale; None of the linear one."""
 
 
 def smallest_of(bounds: tuple[float, float], declared: float | None, decimals: int | None) -> float:
@@ -81,31 +50,6 @@ def log_edges(bounds: tuple[float, float], count: int, smallest: float, decimals
     if not all(low < high for low, high in pairwise([exact[0], *tidy, exact[-1]])):
         tidy = [float(f"{edge:.12g}") for edge in exact[1:-1]]
     return (exact[0], *tidy, exact[-1])
-
-
-def fine_cells(bounds: tuple[float, float], bins: QuantileBins, decimals: int | None) -> tuple[Edges, float | None]:
-    """Edges of the public cells of a fine marginal, and `smallest` of their scale, None of the linear one.
-
-    With `decimals` every edge is rounded up to their grid, so that a cell holds some of its points.
-
-    Raises:
-        ValueError: as `log_edges`.
-    """
-    low, high = bounds
-    points = math.inf if decimals is None else (high - low) * 10.0**decimals
-    wide = low <= 0 <= high or max(abs(low), abs(high)) > _WIDE * min(abs(low), abs(high))
-    if bins.scale == "log" or (bins.scale is None and wide and points > FINE_CELLS):
-        smallest = smallest_of(bounds, bins.smallest, decimals)
-        edges: Iterable[float] = _exact(low, high, FINE_CELLS, smallest)
-    else:
-        if bins.smallest is not None:
-            raise ValueError("has smallest, which must not stand beside bins on a linear scale")
-        smallest = None
-        edges = (low + (high - low) * i / FINE_CELLS for i in range(FINE_CELLS + 1))
-    inner = (float(f"{edge:.12g}") for edge in edges)
-    if decimals is not None:
-        inner = (_on_grid(edge, decimals, keeps=smallest is not None) for edge in inner)
-    return (low, *sorted({edge for edge in inner if low < edge < high}), high), smallest
 
 
 def zero_bin(edges: Sequence[float], smallest: float | None) -> int | None:

@@ -91,25 +91,23 @@ TotalColumn: TypeAlias = DifferenceColumn | SumColumn
 ComputedColumn: TypeAlias = DeterminedColumn | TotalColumn
 
 
-def check_computed(rules: Iterable[ComputedColumn], columns: Mapping[str, Column], grouped: Collection[str]) -> None:
+def check_computed(rules: Iterable[ComputedColumn], columns: Mapping[str, Column]) -> None:
     """Refuse rules that do not fit the declared columns, all of which are there."""
     given = tuple(rules)
     computed = {rule.computed for rule in given}
     differences = {rule.column for rule in given if isinstance(rule, DifferenceColumn)}
     for rule in given:
         if isinstance(rule, DeterminedColumn) and rule.key == "determined":
-            _check_determined(rule, columns, computed, grouped)
+            _check_determined(rule, columns, computed)
         elif isinstance(rule, DifferenceColumn | SumColumn):
-            _check_total(rule, columns, computed, grouped)
+            _check_total(rule, columns, computed)
         if isinstance(rule, DifferenceColumn) and rule.since in differences:
             raise ValueError(f"structure.difference has since: {rule.since}, which must not be a difference itself")
 
 
-def _check_determined(
-    rule: DeterminedColumn, columns: Mapping[str, Column], computed: Collection[str], grouped: Collection[str]
-) -> None:
+def _check_determined(rule: DeterminedColumn, columns: Mapping[str, Column], computed: Collection[str]) -> None:
     column, by = columns[rule.column], columns[rule.by]
-    if rule.column in grouped or not column.public_cells:
+    if not column.public_cells:
         raise ValueError(f"structure.determined has {rule.column!r}, which must be a column with its own public values")
     whole = isinstance(by, NumberColumn) and by.decimals == 0
     if rule.by in computed or not (whole or isinstance(by, Category | BooleanColumn)):
@@ -134,16 +132,14 @@ def _check_determined(
             )
 
 
-def _check_total(
-    rule: TotalColumn, columns: Mapping[str, Column], computed: Collection[str], grouped: Collection[str]
-) -> None:
+def _check_total(rule: TotalColumn, columns: Mapping[str, Column], computed: Collection[str]) -> None:
     """A sum must be exact, of columns that are counted."""
     names, place = (rule.computed, *rule.sources), f"structure.{rule.key}"
     if len(set(names)) < len(names):
         raise ValueError(f"{place} has a column twice among {', '.join(names)}")
     for name in names:
         column, counted = columns[name], name != rule.computed
-        if not column.public_cells or name in grouped or (counted and name in computed):
+        if not column.public_cells or (counted and name in computed):
             raise ValueError(
                 f"{place} has {name!r}, which must be a separate column with public bounds, not computed from others"
             )

@@ -64,16 +64,14 @@ def _code(by: Column, text: str) -> int:
     return code
 
 
-def check_level(
-    rule: LevelColumn, columns: Mapping[str, Column], computed: Collection[str], grouped: Collection[str]
-) -> None:
+def check_level(rule: LevelColumn, columns: Mapping[str, Column], computed: Collection[str]) -> None:
     """Refuse a level that does not fit the declared columns, which are there; raises ValueError."""
     column, by = columns[rule.column], columns[rule.by]
-    if rule.column in grouped or not isinstance(column, Category | BooleanColumn) or not column.public_cells:
+    if not isinstance(column, Category | BooleanColumn) or not column.public_cells:
         raise ValueError(
             f"structure.levels has {rule.column!r}, which must be a category or boolean with public values"
         )
-    if rule.by in computed or rule.by in grouped or not by.public_cells:
+    if rule.by in computed or not by.public_cells:
         raise ValueError(
             f"structure.levels has {rule.column!r} by {rule.by!r}, which must be a separate counted column with public "
             "values, and no level itself"

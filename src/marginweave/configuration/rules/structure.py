@@ -1,4 +1,4 @@
-"""What is known of columns together: released as one, computed from others, or never found together."""
+"""What is known of columns together: computed from others, or never found together."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import itertools
 from collections.abc import Collection, Iterable, Mapping, Set
 from functools import cached_property
 from itertools import pairwise
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from marginweave.configuration.columns import Column, Texts
-from marginweave.configuration.preparation import UniformImputation
 from marginweave.configuration.rules.computed import (
     ComputedColumn,
     DeterminedColumn,
@@ -24,39 +23,11 @@ from marginweave.configuration.rules.conditions import Allowed, label_limits, st
 from marginweave.configuration.rules.levels import LevelColumn, check_level
 from marginweave.configuration.values import FrozenModel
 
-SEPARATOR = " | "
-
 
 def _combination(value: Any) -> Any:
     if not isinstance(value, dict) or len(value) < 2:
         raise ValueError("must be a mapping of two or more columns to a value, or to a list of values")
     return {str(name): item for name, item in value.items()}
-
-
-class GroupedColumns(FrozenModel):
-    """Columns that are released as one attribute `name`, whose values are the public `combinations` of theirs.
-
-    A combination names one value a column, in the order of `columns`: a declared value, the label of a bin, or a text that
-    means "no value". Any other follows `outside`: it becomes missing (`null`) or stops the run (`error`); without it, it is
-    counted as not as declared, or becomes missing where each column can be. With `impute` it becomes one of the combinations,
-    each as likely, and the group is never missing.
-    """
-
-    name: Annotated[str, Field(min_length=1)]
-    columns: Annotated[Texts, Field(min_length=2)]
-    combinations: Annotated[tuple[Texts, ...], Field(min_length=1)]
-    outside: Literal["null", "error"] | None = None
-    impute: UniformImputation | None = None
-
-    @property
-    def lacks_values(self) -> bool:
-        """Whether a record can lack a combination, for whatever reason."""
-        return self.outside != "error" and self.impute is None
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """Names of the combinations: the values of the columns, in order."""
-        return tuple(SEPARATOR.join(text.strip() for text in texts) for texts in self.combinations)
 
 
 class AppliesRule(FrozenModel):
@@ -79,7 +50,6 @@ class OrderedColumns(FrozenModel):
 
 # Left out where there is nothing, so that digests stay as they were.
 _NOT_EMPTY = AfterValidator(lambda rules: rules or None)
-USUAL_REPAIR = "not-applicable"
 
 
 Orders: TypeAlias = Mapping[tuple[str, str], int]
@@ -89,21 +59,16 @@ Orders: TypeAlias = Mapping[tuple[str, str], int]
 class Structure(FrozenModel):
     """Public knowledge of columns together.
 
-    `forbidden` lists combinations that cannot be, as {column: value, …}; a list of values stands for each of them, and so
-    does a condition. They are never candidates and never synthesized; nor is what breaks `applies` or `ordered`.
-    What `determined`, `difference` and `sum` compute is not counted; what `levels` compute is, in marginals. `repair` says
-    what a record of the source becomes that breaks a rule (`Repair`).
+    `forbidden` lists combinations that cannot be, as {column: value, …}; a list of values stands for each of them, and so does
+    a condition. They are never candidates and never synthesized; nor is what breaks `applies` or `ordered`. What `determined`,
+    `difference` and `sum` compute is not counted; what `levels` compute is, in marginals. A record of the source that breaks a
+    rule becomes one that keeps all (`Repair`).
     """
 
-    grouped: tuple[GroupedColumns, ...] = ()
     determined: tuple[DeterminedColumn, ...] = ()
     forbidden: tuple[Annotated[dict[str, Allowed], BeforeValidator(_combination)], ...] = ()
     applies: Annotated[tuple[AppliesRule, ...] | None, _NOT_EMPTY] = None
     ordered: Annotated[tuple[OrderedColumns, ...] | None, _NOT_EMPTY] = None
-    repair: Annotated[
-        Literal["not-applicable", "inside", "drop"] | None,
-        AfterValidator(lambda how: None if how == USUAL_REPAIR else how),
-    ] = None
     difference: Annotated[tuple[DifferenceColumn, ...] | None, _NOT_EMPTY] = None
     sum: Annotated[tuple[SumColumn, ...] | None, _NOT_EMPTY] = None
     levels: Annotated[tuple[LevelColumn, ...] | None, _NOT_EMPTY] = None
@@ -125,10 +90,6 @@ class Structure(FrozenModel):
     def can_be_broken(self) -> bool:
         """Whether there are rules that a row of the source can break; what is computed follows from its columns."""
         return bool(self.forbidden or self.applies or self.ordered)
-
-    def group_of(self, column: str) -> GroupedColumns | None:
-        """The group that a column belongs to."""
-        return next((group for group in self.grouped if column in group.columns), None)
 
     @property
     def computed(self) -> tuple[ComputedColumn, ...]:
@@ -164,19 +125,15 @@ def check_structure(structure: Structure, columns: Mapping[str, Column]) -> None
     ruled += [("ordered", name) for order in structure.ordered or () for name in order.columns]
     computed = _once((rule.computed for rule in structure.computed), "determined, difference, sum and levels")
     _once((rule.column for rule in structure.difference or ()), "difference")
-    grouped = _once((name for group in structure.grouped for name in group.columns), "grouped")
-    _once((group.name for group in structure.grouped), "grouped")
     sources = [name for rule in structure.computed for name in rule.sources]
-    for name in (*computed, *grouped, *sources, *(name for _, name in ruled)):
+    for name in (*computed, *sources, *(name for _, name in ruled)):
         if name not in columns:
             raise ValueError(f"structure names {name!r}, which is not among columns")
-    for group in structure.grouped:
-        _check_group(group, columns, computed)
-    check_computed(structure.computed, columns, grouped)
+    check_computed(structure.computed, columns)
     for level in structure.levels or ():
-        check_level(level, columns, computed, grouped)
+        check_level(level, columns, computed)
     for key, name in ruled:
-        _check_ruled(key, name, columns, {*computed, *grouped})
+        _check_ruled(key, name, columns, set(computed))
     _once((name for universe in structure.applies or () for name in universe.columns), "applies")
     for universe in structure.applies or ():
         _once((*universe.where, *universe.columns), "applies")
@@ -189,11 +146,10 @@ def check_structure(structure: Structure, columns: Mapping[str, Column]) -> None
 
 def _check_ruled(key: str, name: str, columns: Mapping[str, Column], elsewhere: Set[str]) -> None:
     column = columns[name]
-    if not column.measured or name in elsewhere or column.buys_bounds or column.buys_bins:
+    if not column.measured or name in elsewhere or column.buys_bounds:
         raise ValueError(
-            f"structure.{key} names {name!r}, which rules cannot name. That is a column in a group (which lists its own "
-            "combinations), one that is dropped or computed, such as a level (name the column that it is of), or one with "
-            "private bounds or quantiles"
+            f"structure.{key} names {name!r}, which rules cannot name. That is a column that is dropped or computed, "
+            "such as a level (name the column that it is of), or one with private bounds"
         )
     if key != "forbidden" and not column.public_cells:
         raise ValueError(f"structure.{key} names {name!r}, which must be a column with one public value a cell")
@@ -214,17 +170,3 @@ def _once(names: Iterable[str], key: str) -> tuple[str, ...]:
         if given.count(name) > 1:
             raise ValueError(f"structure.{key} names {name!r} twice")
     return given
-
-
-def _check_group(group: GroupedColumns, columns: Mapping[str, Column], computed: tuple[str, ...]) -> None:
-    if group.name in columns:
-        raise ValueError(f"structure.grouped has the name {group.name!r}, which is a column's; give the group its own")
-    for name in group.columns:
-        if name in computed or not columns[name].public_cells:
-            raise ValueError(
-                f"group {group.name!r} has column {name!r}; only measured columns with one public value a cell can be grouped"
-            )
-    if any(len(texts) != len(group.columns) for texts in group.combinations):
-        raise ValueError(f"group {group.name!r} needs one value a column in every combination")
-    if len(set(group.labels)) < len(group.labels):
-        raise ValueError(f"group {group.name!r} names a combination twice")
