@@ -68,16 +68,16 @@ def main() -> None:
         for columns, usual in RATIOS.items():
             page = Path(place) / f"{columns}.html"
             page.write_text(large_page(columns), encoding="utf-8")
-            for _ in range(TRIES if check else 1):
+            ratios: list[float] = []
+            while not ratios or (check and len(ratios) < TRIES and min(ratios) > SLOWER * usual):
                 medians = measured(chromium, page, columns)
+                ratios.append(medians.ratio)
                 print(  # noqa: T201 - a benchmark prints
                     f"{columns:4} columns: click {medians.click:6.1f} ms, layout {medians.layout:6.1f} ms "
                     f"({medians.ratio:.2f} x)"
                 )
-                if medians.ratio <= SLOWER * usual:
-                    break
-            else:
-                slow.append(f"{columns} columns: {medians.ratio:.2f}, was {usual}")
+            if min(ratios) > SLOWER * usual:
+                slow.append(f"{columns} columns: {min(ratios):.2f}, was {usual}")
     if check and slow:
         sys.exit("slower than before: " + "; ".join(slow))
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from marginweave.base.errors import InputError
+from marginweave.configuration.columns import SetColumn
 from marginweave.configuration.release import Configuration
 from marginweave.domain.zeros import PossibleCells
 from marginweave.drafts.look import Look
@@ -76,6 +77,7 @@ def test_where_a_set_may_be_empty_all_the_same_it_is_refused(changes: dict[str, 
 
 def test_the_operator_is_told_and_not_sent_to_declare_what_is_refused() -> None:
     column, look = declared().columns["dx"], Look()
+    assert isinstance(column, SetColumn)
     look.add(judge(pa.chunked_array([["a", ""]]), declared(), "dx"))
     (remark,) = column_findings(column, look, on_purpose=True, undeclared=False)
     assert remark.text == "50.0 % of the cells are empty, which is no value here; a run stops."

@@ -374,6 +374,6 @@ def test_a_known_total_has_records_whatever_values_a_private_domain_releases(
     (part,) = exact_parts(config, labels)
     assert part.counts().tolist() == [500, 400]
     for sex, left in enumerate([{*released} - {*forbidden}, {*released}]):
-        for town in (part.witness(sex) or {}).values():  # none where no rule ties them
-            assert not broken_records([np.array([sex]), np.array([town])], structural_masks(config, labels)).any()
-            assert town < len(released) or not (left and imputed)
+        for code in (part.witness(sex) or {}).values():  # none where no rule ties them
+            assert not broken_records([np.array([sex]), np.array([code])], structural_masks(config, labels)).any()
+            assert code < len(released) or not (left and imputed)

@@ -92,7 +92,7 @@ def test_values_that_only_some_rules_tell_apart_are_told_apart() -> None:
         columns=columns, structure={"forbidden": [{"a": ["x", "y"], "b": "z"}, {"a": "x", "b": "y"}]}
     )
     records = np.stack(np.unravel_index(np.arange(9), (3, 3)))
-    broken = broken_records(records, structural_masks(config, [attribute.labels for attribute in config.attributes]))
+    broken = broken_records([*records], structural_masks(config, [attribute.labels for attribute in config.attributes]))
     assert set(np.flatnonzero(broken)) == {1, 2, 5}
 
 

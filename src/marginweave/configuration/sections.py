@@ -157,7 +157,7 @@ class Sections(Execution):
     @property
     def indicators(self) -> tuple[Attribute, ...]:
         """What is counted of `indicated_sets`, behind the attributes: the missing code has records that hold such a value."""
-        return tuple(Attribute(name=name, columns=(name,), labels=INDICATOR) for name in self.indicated_sets)
+        return tuple(Attribute(name=name, column=name, labels=INDICATOR) for name in self.indicated_sets)
 
     @cached_property
     def counted_undeclared(self) -> Collection[str]:
@@ -226,9 +226,7 @@ class Sections(Execution):
     def empty_sets(self) -> tuple[Forbidden, ...]:
         """Of each set that is never empty the combination in which a record lacks all of its values."""
         filled = [name for name, column in self.columns.items() if isinstance(column, SetColumn) and column.min_values]
-        counted = {
-            name: [j for j, a in enumerate(self.attributes) if a.of_set and a.columns == (name,)] for name in filled
-        }
+        counted = {name: [j for j, a in enumerate(self.attributes) if a.of_set and a.column == name] for name in filled}
         return tuple(tuple((place, (None,)) for place in places) for places in counted.values() if places)
 
     def excluded_by(self, rules: Structure) -> tuple[Forbidden, ...]:

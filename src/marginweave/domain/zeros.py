@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from marginweave.base.arrays import Codes, Flags, Integers
 from marginweave.base.errors import InputError
@@ -181,7 +182,9 @@ class PossibleCells:
         sizes = domain_sizes(counted.attributes, labels)
         return cls(masks=structural_masks(counted, labels), axes=axes_of(counted, sizes))
 
-    def contain(self, attributes: Clique, codes: Sequence[Integers], blocks: Mapping[int, Integers]) -> Flags:
+    def contain(
+        self, attributes: Clique, codes: Sequence[Integers] | NDArray[np.integer], blocks: Mapping[int, Integers]
+    ) -> Flags:
         """Whether a record may be in each of some cells of a table.
 
         Args:
@@ -215,7 +218,7 @@ class PossibleCells:
         if (number, shared) not in self._projections:
             mask = self.masks[number]
             others = tuple(place for place, a in enumerate(mask.attributes) if a not in shared)
-            self._projections[number, shared] = mask.allowed.any(axis=others)
+            self._projections[number, shared] = np.asarray(mask.allowed.any(axis=others))
         return self._projections[number, shared]
 
 

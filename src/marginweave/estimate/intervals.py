@@ -202,7 +202,8 @@ def marginal_intervals(
     holders = Holders([m.attributes for m in marginals.larger])
     found = []
     for listed in aggregates.levels:
-        inside = Intervals(**{name: np.zeros(len(listed), np.int64) for name in ("low", "high", "measured")})
+        low, high, measured = np.zeros((3, len(listed)), np.int64)
+        inside = Intervals(low=low, high=high, measured=measured)
         possible = np.ones(len(listed), np.bool_)
         for columns, rows in listed.by_columns():
             holder = _holder(columns, marginals, holders)

@@ -125,8 +125,10 @@ def read_counts(
         levels=tuple(_read_level(part, domain, n.length) for part, n in zip(parts, noise, strict=True)),
         noise=noise,
     )
-    ends = ({"low": _numbers(p, "low"), "high": _numbers(p, "high"), "measured": _numbers(p, "count")} for p in parts)
-    return aggregates, tuple(Intervals(**numbers) for numbers in ends)
+    return aggregates, tuple(
+        Intervals(low=_numbers(part, "low"), high=_numbers(part, "high"), measured=_numbers(part, "count"))
+        for part in parts
+    )
 
 
 def _numbers(table: pa.Table, column: str) -> Integers:
