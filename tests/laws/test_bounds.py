@@ -173,7 +173,7 @@ def test_bounds_no_shorter_than_single_columns_leave_say_nothing_and_shorter_one
     assert (triples.found.low, triples.claimed) == (0, True)
     assert triples.flag.startswith("not measured: low and high follow")
     assert triples.flag.endswith("; there may be none")
-    assert singles.flag == "do not use: it may be anything"
+    assert singles.flag == "do not use: it may be anything that its single columns allow"
 
 
 def test_what_a_rule_forbids_holds_nobody() -> None:

@@ -44,6 +44,7 @@ _BETWEEN_FITS = "not measured: low and high follow from what was, and from how f
 _NONE = "; there may be none"
 _UNCLAIMED = "rests on the model: nothing says how often such an interval covers the truth"
 _SAYS_NOTHING = "do not use: it may be anything"
+_NO_MORE = "do not use: it may be anything that its single columns allow"
 _NOBODY = "no value meets the conditions"
 _NO_SUCH = "do not use: a rule allows no such record"
 _NOTHING = 0.9
@@ -132,7 +133,7 @@ class MarginalAnswers:
         if found is not None and not said.flag.startswith("do not"):
             possible = self._possible_length(question, said.how, [*where, *own], limits)
             if found.high - found.low >= _NOTHING * possible > 0:
-                return replace(said, flag=_SAYS_NOTHING)
+                return replace(said, flag=_NO_MORE if question.asked == "count" else _SAYS_NOTHING)
         return said
 
     @cached_property
