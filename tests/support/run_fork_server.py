@@ -94,7 +94,6 @@ POINTS: dict[str, tuple[Any, str]] = {
     "draw number": (aggregate, "add_noise"),
     "draw percentile": (aggregate, "select_percentile"),
     "draw bound": (preprocess_stage, "select_percentile"),
-    "draw bins": (preprocess_stage, "add_noise"),
     "draw values": (marginals_task, "discover_labels"),
     "draw marginals": (marginal_rows, "measure_marginals"),
     "draw scores": (selection, "measure_indif"),

@@ -30,7 +30,6 @@ def plan_budget(configuration: Configuration) -> BudgetPlan:
     the other draws leave of the budget, mu^2 at delta - delta_threshold; bounds, count and percentiles have shares of that
     budget. The plan is checked: the tighter of GDP and zCDP (exact conversion) must not exceed epsilon. How far a unit
     moves what is drawn is the business of `mechanisms`, which multiplies every noise by it.
-    Last of all stands `evaluation`, where a comparison with the data is bought: its share, with every method.
     Marginals have `values` where a domain is private, `one-way`, and `selection` and `marginals` where larger ones are
     measured; their multipliers, or epsilons, are those of all marginals of a draw together (`marginal_split`).
     A resized table has a public number of records: no `count`. Where it is amplified, the draws together have the functional

@@ -68,8 +68,8 @@ FAULTS = (
     Fault(
         name="rules leave no record of the values that were released, and no release",
         file="src/marginweave/domain/zeros.py",
-        text="    if boxes is None or len(boxes):\n",
-        instead="    if boxes is None or len(boxes) >= 0:\n",
+        text="    if not lost.any():\n",
+        instead="    if lost.any() or not lost.any():\n",
         killed_by=("tests/laws/test_extreme_draws.py::test_rules_that_leave_no_record_of_released_values_leave_gaps",),
     ),
     Fault(

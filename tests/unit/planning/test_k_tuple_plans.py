@@ -15,6 +15,8 @@ from marginweave.accounting.accountants import gdp_epsilon, gdp_mu
 from marginweave.accounting.composition import account_epsilon
 from marginweave.base.budget import BasicAmount
 from marginweave.base.errors import InputError
+from marginweave.configuration.release import Configuration
+from marginweave.measurements.plan import BudgetPlan
 from marginweave.mechanisms.exponential import selection_mu
 from marginweave.mechanisms.noise_table import MAX_SIGMA
 from marginweave.planning.prices import check_uncharged, uncharged_delta
@@ -58,10 +60,18 @@ def test_draws_stand_in_the_order_they_are_made() -> None:
     assert names == ["count", "level-1", "level-2"]
 
 
+def accepted_plan(settings: Configuration) -> BudgetPlan:
+    """The plan of a configuration; one whose draws cost more than its epsilon is refused, and fails the test."""
+    try:
+        return plan_budget(settings)
+    except InputError as refusal:
+        pytest.fail(str(refusal))
+
+
 @pytest.mark.parametrize("private", [False, True])
 def test_shares_are_shares_of_the_budget(private: bool) -> None:
     """Count, percentiles and levels cost 2, 10 and 88 % of the budget, which is a little more than mu^2 alone would allow."""
-    plan = plan_budget(configuration(private=private, delta=1e-6))
+    plan = accepted_plan(configuration(private=private, delta=1e-6))
     budget = float(plan.cost.mu2)
     # selections are composed by their exact curves
     assert 1.01 < budget / gdp_mu(1.0, 1e-6 - plan.delta_threshold) ** 2 < 1.03
