@@ -180,6 +180,8 @@ class Codes:
         attribute, codes = self.configuration.attributes[place], np.arange(self.sizes[place])
         labels = self.domain.labels[place]
         absent = NOT_DECLARED if attribute.undeclared else MISSING
+        if attribute.of_set:
+            absent = f"(not {labels[0]})"
         for code in np.unique(codes[:-1] if self.ignores(attribute) else codes).tolist():
             label = labels[code] if code < len(labels) else absent
             yield label, Chosen(place=place, codes=codes == code)

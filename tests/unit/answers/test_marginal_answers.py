@@ -193,6 +193,8 @@ def test_levels_and_values_of_sets() -> None:
     assert fever.low <= ((rows["signs=fever"] == 0) & (rows["sex"] == 1)).sum() <= fever.high
     (both,) = ask(answers, "region in north, west", "area = coast")
     assert both.low <= (rows["area"] == 0).sum() <= both.high
+    groups = [one.group["signs=fever"] for one in ask(answers, by=["signs=fever"])]
+    assert groups == ["fever", "(not fever)"]
     with pytest.raises(InputError, match="a condition must name one"):
         ask(answers, "signs in cough, fever")
 
