@@ -299,8 +299,13 @@ def test_marginals(
 
     def counted(rows: list[Row]) -> list[np.ndarray]:
         tables = [recode(table, dict.fromkeys(private, TOWNS)) for table in blocks_of(rows, case.config)]
-        sizes = domain_sizes(case.config.attributes, tables[0].labels)
-        return count_marginals([table.codes for table in tables], sizes, all_cliques(sizes, length))
+        attributes = case.config.attributes
+        if length == 1:  # sets have a table more
+            attributes = (*attributes, *case.config.indicators)
+        labels = tables[0].labels[: len(attributes)]
+        sizes = domain_sizes(attributes, labels)
+        codes = [table.codes[: len(attributes)] for table in tables]
+        return count_marginals(codes, sizes, all_cliques(sizes, length))
 
     for one, other in zip(counted(case.one), counted(case.other), strict=True):
         moved = np.abs(one - other)

@@ -18,14 +18,13 @@ from marginweave.accounting import records
 from marginweave.base.durable import StagedFile
 from marginweave.checkpoints.run_folder import RunFolder
 from marginweave.draws.files import DrawSecrets, DrawStore
-from marginweave.flows import release  # noqa: F401 - first: its module has its name
 from marginweave.ledger.draws import Draws
 from marginweave.ledger.ledger import Keys
 from marginweave.ledger.releases import Releases
 from marginweave.runs import bookkeeping, continuity, preparation
 from marginweave.tasks.aggregate import combinations as aggregate
+from tests.support import plain_runs
 
-FLOW = sys.modules["marginweave.flows.release"]
 DRAW = "level-1"
 FAULTS = ("disk full", "read-only", "ledger gone", "older copy of the ledger", "clock set back", "one byte flipped")
 NOTHING = "—"
@@ -59,7 +58,7 @@ def _named(ending: str) -> Step:
 
 
 STEPS: dict[str, Step] = {
-    "read the configuration": Step(FLOW, "read_request"),
+    "read the configuration": Step(plain_runs, "read_request"),
     "open the ledger": Step(preparation, "open_ledger"),
     "digest the source": Step(Keys, "source_digest"),
     "write the manifest": Step(RunFolder, "write_manifest"),

@@ -22,6 +22,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 
@@ -215,8 +216,9 @@ def _run(order: dict[str, Any]) -> int:
 
 
 def run_by_stages(order: dict[str, Any]) -> None:
-    """Run by the functions of the stages, without Prefect."""
-    plain_runs.run_plainly(Path(order["home"]), Path(order["config"]), order["run"])
+    """Run by the functions of the stages, without Prefect; a fault of the machine ends it at once."""
+    with mock.patch.object(stages, "with_patience", lambda stage: stage):
+        plain_runs.run_plainly(Path(order["home"]), Path(order["config"]), order["run"])
 
 
 def recompute(home: Path, run: str) -> bool:

@@ -125,7 +125,7 @@ VARIANTS: dict[str, tuple[dict[str, object], list[str], int]] = {
             "aggregate__cliques": {"all": 2},
         },
         ["one-way", "marginals"],
-        3,
+        6,
     ),
     "private bounds": (
         {"columns__age": {"type": "number", "bounds": "private", "within": [0, 200], "bins": 4, "decimals": 0}},

@@ -135,13 +135,13 @@ class Flow:
     def _passes(self, request: Request, private: RunReference, wrap: Wrap) -> None:
         results: dict[str, list[Any]] = {name: [] for name in LEFT}
         noted = {name: _noting(getattr(stages, name), results[name]) for name in LEFT}
-        repeated = {name: _repeating(getattr(stages, name), results[name]) for name in LEFT}
         self._observe(request, private, wrap, noted)
         for change in self.changes:
             for place in (self.folder.path, self.ledger.parent):
                 shutil.rmtree(place)
                 shutil.copytree(self.kept / place.name, place)
             change(self.folder, self.source)
+            repeated = {name: _repeating(getattr(stages, name), results[name]) for name in LEFT}
             self._observe(request, replace(private), wrap, repeated)
 
     def _observe(self, request: Request, private: RunReference, wrap: Wrap, left: dict[str, Any]) -> None:

@@ -44,6 +44,7 @@ class _NoisyCount:
         return UndeclaredCells(
             name=name,
             count=max(self.count, 0),
+            deviation=self.sigma,
             low=max(least - half, 0),
             high=max(self.count, 0) + half,
             found=found,

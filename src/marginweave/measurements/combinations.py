@@ -18,13 +18,14 @@ MOST_COUNTED = 1 << 26  # candidates, or members of their superset, that are cou
 class UndeclaredCells:
     """How many records have a cell of the attribute `name` that is not as declared: as counted, and what noise leaves of it.
 
-    `low` and `high` are an interval at 95 %. `found` says whether there are more than noise explains, `kept` whether estimates
-    and records have the code of such cells; else what was counted there is ignored. `of_set`: `name` is a set, and such cells
-    hold a value that is not declared, which is left out of records.
+    `deviation` is that of the noise of `count`, in records, `low` and `high` are an interval at 95 %. `found` says whether
+    there are more than noise explains, `kept` whether estimates and records have the code of such cells; else what was counted
+    there is ignored. `of_set`: `name` is a set, and such cells hold a value that is not declared, which is left out of records.
     """
 
     name: str
     count: int
+    deviation: float
     low: int
     high: int
     found: bool

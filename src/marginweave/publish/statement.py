@@ -133,6 +133,7 @@ def _undeclared(aggregates: Aggregates) -> tuple[UndeclaredStatement, ...]:
         UndeclaredStatement(
             attribute=one.name,
             count=one.count,
+            deviation=one.deviation,
             low=one.low,
             high=one.high,
             found=one.found,

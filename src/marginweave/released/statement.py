@@ -236,6 +236,7 @@ class UndeclaredStatement(Described):
 
     attribute: str = Field(description="Name of the attribute, or of a column of sets.")
     count: int = Field(description="As counted, with noise, in records; never below 0.")
+    deviation: float = Field(description="Standard deviation of the noise of this count, in records.")
     low: int = Field(description="At least so many, in records, with a confidence of 95 %.")
     high: int = Field(description="At most so many.")
     found: bool = Field(
@@ -273,6 +274,7 @@ class PrivacyStatement(MarginalsStatement, CountsStatement, Promise, ReleaseIden
             UndeclaredCells(
                 name=one.attribute,
                 count=one.count,
+                deviation=one.deviation,
                 low=one.low,
                 high=one.high,
                 found=one.found,

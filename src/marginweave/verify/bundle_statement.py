@@ -131,7 +131,7 @@ def _check_mechanisms(statement: Content, draws: list[Content]) -> None:
         unknown = ", ".join(sorted(set(row) - {*planned, *AMOUNTS, *noise}))
         require(not unknown, f"{place} in privacy.json has {unknown}, which no row explains")
     for draw in draws if "marginals" in statement else ():
-        _check_marginals(statement["marginals"], draw, draws)
+        _check_marginals(statement, draw, draws)
 
 
 def check_account(told: Content, rows: list[Content], published: Content) -> None:
@@ -207,16 +207,21 @@ def _sigma(multiplier: float, bound: int, records: int, replaced: bool) -> float
     return (math.isqrt(math.ceil(square) - 1) + 1) / ROUNDED
 
 
-def _check_marginals(marginals: list[Content], draw: Content, draws: list[Content]) -> None:
-    """The sigmas of the marginals of a draw cost what it did together; those of rounds, merged, no more."""
+def _check_marginals(statement: Content, draw: Content, draws: list[Content]) -> None:
+    """The sigmas of the marginals of a draw cost what it did together; those of rounds, merged, no more.
+
+    With those of single attributes stand the tables of sets that count values which are not declared.
+    """
     shares = [other for other in draws if other["name"].startswith("measure-") and other["state"] == "drawn"]
     rounds = bool(shares) and draw["name"] == shares[0]["name"]
-    found = [row for row in marginals if row["draw"] == ("rounds" if rounds else draw["name"])]
+    found = [row for row in statement["marginals"] if row["draw"] == ("rounds" if rounds else draw["name"])]
+    of_sets = [row["deviation"] for row in statement.get("undeclared") or () if row.get("of_set")]
     if not found:
         return
     same = all(row["noise"] == draw["mechanism"] for row in found)
     require(same, f"the noise of the marginals of {draw['name']} in privacy.json is not that of its row")
-    least, most = share_of_marginals(draw, [row["deviation"] for row in found])
+    deviations = [row["deviation"] for row in found] + (of_sets if draw["name"] == "one-way" else [])
+    least, most = share_of_marginals(draw, deviations)
     together = len(shares) if rounds else 1
     paid = least <= together * (1 + SLACK) and (rounds or most >= 1 - SLACK)
     require(paid, f"the deviations of the marginals of {draw['name']} in privacy.json are not what its row pays for")

@@ -47,7 +47,7 @@ REFUSED = [
     ({"aggregate__count_share": 0}, "aggregate.count_share (0) must be positive"),
     ({"aggregate__percentile": 100}, "aggregate.percentile (100) must lie in [1, 100), or be none"),
     ({"aggregate__thresholds": "some"}, "aggregate.thresholds (some) must be {fixed: …} or {adaptive: …}"),
-    ({"aggregate__thresholds": "minimize"}, "aggregate.thresholds (minimize) is gone: write thresholds: {adaptive:"),
+    ({"aggregate__thresholds": "minimize"}, "aggregate.thresholds: minimize is gone: write thresholds: {adaptive:"),
     ({"aggregate__fabrication": "none"}, "aggregate.fabrication is gone: leave it out;"),
     ({"aggregate__on_overflow": "stop"}, "aggregate.on_overflow is gone: leave it out;"),
     ({"aggregate__thresholds": {"fixed": {"4": 3}}}, "aggregate.thresholds names length 4; the reporting length is 3"),

@@ -136,7 +136,7 @@ def test_of_k_tuples_it_is_what_counts_leave_of_the_record_count(cut: int, kept:
     assert found.low <= 200 - 20 - cut + 5 or found.low == 0
 
 
-CELLS = UndeclaredCells(name="region", count=1200, low=1160, high=1240, found=True, kept=True)
+CELLS = UndeclaredCells(name="region", count=1200, deviation=20.0, low=1160, high=1240, found=True, kept=True)
 
 
 @pytest.mark.parametrize(

@@ -154,7 +154,8 @@ class Mixture:
 
         Of the records with code c of attribute a those are kept that have a share `given[a][c]`. In each component its
         records go to the other codes, in proportion, and components weigh as much as is kept of them: what is left is the
-        model's distribution under these conditions, exactly. DP: post-processing.
+        model's distribution under these conditions, exactly. Where it has nothing that a mask leaves, all that is left has the
+        same share. DP: post-processing.
 
         Raises:
             InputError: such a mask leaves nothing that the others allow, or the conditions leave no record.
@@ -164,10 +165,13 @@ class Mixture:
             (mask.attributes[0], mask.allowed[mask.kinds_of([np.arange(self.sizes[mask.attributes[0]])])])
             for mask in self.codes
         ]
+        masked = {attribute for attribute, _ in masks} - given.keys()
         for attribute, share in (*masks, *given.items()):
             b = next(i for i, block in enumerate(self.blocks) if attribute in block.attributes)
             place = self.blocks[b].attributes.index(attribute)
             kept = shares[b] * share[self.blocks[b].cells[:, place]]
+            if attribute in masked and not kept.any():  # nothing was counted of what is left: each of it alike
+                kept = np.broadcast_to(share[self.blocks[b].cells[:, place]].astype(np.float64), shares[b].shape)
             if not kept.any() and not given:
                 raise InputError(f"mask of attribute {attribute} must leave something that the others allow")
             sums = kept.sum(axis=1, keepdims=True)
