@@ -25,7 +25,7 @@ SMOKE = (
 def passes(resolution: str, place: Path) -> bool:
     """Whether the tests pass with the versions that a resolution chooses."""
     uv, python = [sys.executable, "-m", "uv"], str(place / "bin" / "python")
-    extras = ".[dask,evaluation,examples,test]"
+    extras = ".[dask,examples,test]"
     commands = (
         [*uv, "venv", "--quiet", "--python", sys.executable, str(place)],
         # --python: uv would install into the environment that it is itself in
