@@ -120,10 +120,9 @@ class MarginalAnswers:
         chosen = self._chosen([*where, *own])
         limits = (0.0, 1.0) if numbers is None else _limits(numbers)
         if not self.rules.allow(chosen):
-            group = self._chosen(own)
-            said = self._forbidden(question, group, limits)
-            contradict = _all_have(group) and not _all_have(chosen)  # else no combination of a group of columns is that
-            return replace(said, flag=_NOBODY) if contradict else said
+            excluded = self._forbidden(question, self._chosen(own), limits)
+            conditions_exclude_each_other = not all(codes.any() for codes in chosen.values())
+            return replace(excluded, flag=_NOBODY) if conditions_exclude_each_other else excluded
         if numbers is not None:
             numbers = self._possible_numbers(numbers, chosen)
         said = self._best(question, where, own, numbers)
@@ -368,11 +367,6 @@ class MarginalAnswers:
                     if np.unique(weights[mine]).size > 1:
                         found[", ".join(labels[code] for code in mine.tolist())] = None
         return f"{name}: {listed(list(found))}" if found else ""
-
-
-def _all_have(chosen: dict[int, Flags]) -> bool:
-    """Whether a code is left of each axis."""
-    return all(codes.any() for codes in chosen.values())
 
 
 def _factor(chosen: Chosen) -> Factor:

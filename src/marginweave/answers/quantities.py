@@ -131,7 +131,7 @@ def _largest_mean(values: Floats, counts: Sequence[EstimateInterval], least: flo
             added = min(added, max(least - records, 0.0))
         total += float(values[place]) * added
         records += added
-    return total / records
+    return total / records if records else float(values.max())  # where counts that disagree leave no record
 
 
 def _ends(counts: Sequence[EstimateInterval]) -> tuple[Floats, Floats]:
