@@ -176,7 +176,7 @@ def _count(
     results = {"encode": encoded}
     for stage in stages:
         if stage.function is not measure_round or rounds_left(private):
-            given = [results[stage.source]] if stage.source is not None else []
+            counted_rows = [] if stage.source is None else [results[stage.source]]
             number = [] if stage.number is None else [stage.number]
-            results[stage.name] = book.stage(stage.name, stage.function, private, *given, *number)
+            results[stage.name] = book.stage(stage.name, stage.function, private, *counted_rows, *number)
     return results[stages[-1].name]
