@@ -77,7 +77,7 @@ class Judges:
         """End the process."""
         assert self._process.stdin is not None
         self._process.stdin.close()
-        self._process.wait(timeout=30)
+        self._process.wait(timeout=120)
 
 
 @pytest.fixture(scope="module")

@@ -126,7 +126,7 @@ def forking(place: Path, environment: dict[str, str]) -> Iterator[Path]:
     assert process.stdout.readline() == b"ready\n"
     yield program
     process.stdin.close()
-    process.wait(timeout=30)
+    process.wait(timeout=120)
     process.stdout.close()
 
 

@@ -89,7 +89,7 @@ def cluster(word: str) -> Iterator[Cluster]:
         finally:
             server.send_signal(signal.SIGINT)  # a fast shutdown: it does not wait for clients
             try:
-                server.wait(timeout=20)
+                server.wait(timeout=120)
             except subprocess.TimeoutExpired:
                 server.kill()
                 server.wait()

@@ -85,7 +85,7 @@ def firefox(place: Path) -> Iterator[Firefox]:
         try:
             assert process.stderr is not None
             found = next(m for line in process.stderr if (m := re.search(r"BiDi listening on (ws://\S+)", line)))
-            with closing(create_connection(f"{found[1]}/session", timeout=60, suppress_origin=True)) as socket:
+            with closing(create_connection(f"{found[1]}/session", timeout=180, suppress_origin=True)) as socket:
                 opened = Firefox(socket)
                 opened.send("session.new", capabilities={})
                 opened.send("session.subscribe", events=list(_EVENTS))

@@ -15,7 +15,7 @@ def ask(api: str, path: str, body: Any = None, method: str = "POST") -> Any:
     request = urllib.request.Request(f"{api}{path}", content, {"Content-Type": "application/json"}, method=method)
     for pause in (0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0):
         try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
+            with urllib.request.urlopen(request, timeout=200) as answer:
                 return json.loads(answer.read() or "null")
         except urllib.error.HTTPError as error:
             if error.code != 503:

@@ -41,7 +41,7 @@ class S3Server:
         request = urllib.request.Request(
             f"{self.url}/{path}", data=content, method="PUT", headers={"Authorization": who, "Content-Type": "text/csv"}
         )
-        urllib.request.urlopen(request, timeout=10).close()
+        urllib.request.urlopen(request, timeout=60).close()
 
 
 @contextmanager

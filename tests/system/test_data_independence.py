@@ -179,7 +179,7 @@ def describe(seen: Seen, home: Path, printed: str) -> None:
 def tasks_of(flow_run: Any, server: str) -> list[tuple[str, str]]:
     """Names and last states of the flow run's tasks, once the server has been told of all of them."""
     found: list[tuple[str, str]] = []
-    for _ in range(60):
+    for _ in range(240):
         with temporary_settings({PREFECT_API_URL: server}), get_client(sync_client=True) as client:
             only = FlowRunFilter(id=FlowRunFilterId(any_=[flow_run]))
             told = [(t.name, t.state_name or "") for t in client.read_task_runs(flow_run_filter=only, limit=200)]

@@ -126,7 +126,7 @@ class Office:
             if json.loads(line).get("stage") == "collect":
                 break
         process.send_signal(signal.SIGKILL)
-        assert process.wait(timeout=60) == -signal.SIGKILL
+        assert process.wait(timeout=180) == -signal.SIGKILL
         process.stdout.read()  # until nobody is left who could write: what is forked ends after who ordered it
         process.stdout.close()
 
@@ -139,7 +139,7 @@ class Office:
         assert process.stdout is not None
         assert any(json.loads(line).get("charged") for line in process.stdout), process.communicate()
         process.send_signal(signal.SIGTERM)
-        _, told = process.communicate(timeout=60)
+        _, told = process.communicate(timeout=180)
         assert process.returncode == 128 + signal.SIGTERM
         assert "stopped by SIGTERM. Nothing is lost or charged twice" in told
 
@@ -301,7 +301,7 @@ def test_a_copy_of_a_ledger_that_is_being_written(tmp_path: Path) -> None:
     with closing(sqlite3.connect(place, isolation_level=None)) as writer:
         writer.execute("BEGIN IMMEDIATE")
         writer.execute("INSERT INTO accounts (dataset, opened) VALUES ('half', 99)")
-        subprocess.run(["bash", "-c", copying], env=environment, check=True, timeout=60)
+        subprocess.run(["bash", "-c", copying], env=environment, check=True, timeout=180)
         writer.execute("ROLLBACK")
     assert Ledger.open(copy, environment={}).verify() == rows
 

@@ -77,7 +77,7 @@ def save_blocks(cli: CommandLine, secrets_: dict[str, str]) -> None:
     """Secret blocks by name, saved by a process that is told them on standard input."""
     told = json.dumps(secrets_)
     subprocess.run(
-        [sys.executable, "-c", SAVE_BLOCKS], env=cli.variables, input=told, text=True, check=True, timeout=60
+        [sys.executable, "-c", SAVE_BLOCKS], env=cli.variables, input=told, text=True, check=True, timeout=180
     )
 
 

@@ -228,7 +228,7 @@ def test_a_server_that_ends_is_started_once_more(
             (server,) = (child for child in psutil.Process(process.pid).children() if SERVER in child.cmdline())
             server.kill()
             deaths -= 1
-    _, told = process.communicate(timeout=60)
+    _, told = process.communicate(timeout=180)
     assert process.returncode == code, told
     assert ("ended twice" in told) == (code == 1)
     assert "Traceback" not in told

@@ -32,7 +32,7 @@ def test_a_signal_during_a_fit_ends_it_and_the_fit_is_resumed(served: CommandLin
     assert process.stdout is not None
     told = next(line for line in map(json.loads, process.stdout) if line["event"] == "progress")
     process.send_signal(signal.SIGTERM)
-    out, said = process.communicate(timeout=20)
+    out, said = process.communicate(timeout=120)
     words = "marginweave: stopped by SIGTERM. Nothing is lost or charged twice: the same command resumes it\n"
     assert (said, process.returncode) == (words, 128 + signal.SIGTERM)
     (last,) = map(json.loads, out.splitlines())

@@ -88,7 +88,7 @@ def test_what_is_alive_is_left_alone(site: Site) -> None:
     alive, starting = site.run("RUNNING"), site.run()
     supervisor = Supervisor()
     site.heartbeat(alive)
-    for _ in range(100):
+    for _ in range(300):
         wanted = {"filter": {"resource": {"id": [f"prefect.flow-run.{alive}"]}}}
         if site.ask("/events/filter", wanted)["events"]:
             break

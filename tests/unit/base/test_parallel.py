@@ -34,7 +34,7 @@ def test_no_more_than_asked_for_are_begun_ahead(parts: int, ahead: int) -> None:
 
 def test_as_many_parts_as_cores_are_worked_on_at_once() -> None:
     """Two parts that wait for each other end."""
-    meeting = threading.Barrier(2, timeout=20)
+    meeting = threading.Barrier(2, timeout=120)
     assert len(list(LocalEngine(2).map(lambda _: meeting.wait(), [0, 1]))) == 2
     assert len(list(LocalEngine(2).map_many(lambda _: meeting.wait(), [0, 1]))) == 2
 

@@ -248,7 +248,7 @@ def test_race_of_sixteen_for_five_admits_five(ledger, reserve, plan, location) -
     processes = [context.Process(target=ask, args=(number,)) for number in range(16)]
     for process in processes:
         process.start()
-    results = [granted.get(timeout=60) for _ in processes]
+    results = [granted.get(timeout=180) for _ in processes]
     for process in processes:
         process.join()
     assert sum(results) == 5

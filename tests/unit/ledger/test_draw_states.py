@@ -136,7 +136,7 @@ def test_one_of_many_begins_a_draw(ledger, reserve) -> None:
     processes = [context.Process(target=begin, args=(number,)) for number in range(12)]
     for process in processes:
         process.start()
-    results = [winners.get(timeout=60) for _ in processes]
+    results = [winners.get(timeout=180) for _ in processes]
     for process in processes:
         process.join()
     assert sum(results) == 1

@@ -146,7 +146,7 @@ def test_creation_by_many_processes_makes_one_ledger(location: Path) -> None:
     processes = [context.Process(target=create) for _ in range(8)]
     for process in processes:
         process.start()
-    seen = {digests.get(timeout=60) for _ in processes}
+    seen = {digests.get(timeout=180) for _ in processes}
     for process in processes:
         process.join()
     assert len(seen) == 1

@@ -52,7 +52,7 @@ def _race(work: list) -> Counter[str]:
     processes = [context.Process(target=run, args=(own,)) for own in work]
     for process in processes:
         process.start()
-    counted = Counter(results.get(timeout=120) for _ in processes)
+    counted = Counter(results.get(timeout=180) for _ in processes)
     for process in processes:
         process.join()
     return counted
