@@ -11,6 +11,7 @@ import sys
 import tokenize
 import tomllib
 from collections import Counter
+from collections.abc import Iterable
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -20,6 +21,7 @@ import pytest
 from tests.support.one_tree import tracked_files, unpacked_wheel
 from tests.support.places import REPOSITORY
 from tests.support.prose import modules
+from tests.support.syntax import nodes
 from tests.support.versions import SMOKE
 
 PRODUCT = modules()
@@ -31,12 +33,9 @@ SEES_PRIVATE_ROWS = {
     *("validate", "preprocess", "encode", "budget", "aggregate", "internal"),
 }
 TEXTS = {path: path.read_text(encoding="utf-8") for path in PRODUCT}
+LONGEST = 40
+"""Lines of code of a function."""
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
-
-
-@cache
-def tree(path: Path) -> ast.Module:
-    return ast.parse(TEXTS[path])
 
 
 @cache
@@ -44,7 +43,7 @@ def code_lines(path: Path) -> frozenset[int]:
     """The numbers of the lines that have code: no blanks, comments or docstrings."""
     tokens = tokenize.generate_tokens(io.StringIO(TEXTS[path]).readline)
     lines = {line for t in tokens if t.type not in NO_CODE for line in range(t.start[0], t.end[0] + 1)}
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         documented = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
         if documented and ast.get_docstring(node) is not None:
             lines -= {*range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1)}
@@ -70,19 +69,18 @@ def test_generators_stand_in_post_processing_only_and_say_so() -> None:
 def test_a_class_has_a_name_of_its_own() -> None:
     """But the few public ones, which may have the name of what stands behind them."""
     for paths in ([path for path in PRODUCT if path not in PUBLIC], PUBLIC):
-        names = [node.name for path in paths for node in ast.walk(tree(path)) if isinstance(node, ast.ClassDef)]
+        names = [node.name for path in paths for node in nodes(path) if isinstance(node, ast.ClassDef)]
         assert [name for name, times in Counter(names).items() if times > 1] == []
 
 
 def unreadable(path: Path) -> list[str]:
     """What stops a reader of a file: a function over 40 lines of code, pickle, something left open."""
-    text, code = TEXTS[path], code_lines(path)
-    found = re.findall(r"TODO|FIXME|XXX|NotImplementedError", text)
-    for node in ast.walk(tree(path)):
+    found = re.findall(r"TODO|FIXME|XXX|NotImplementedError", TEXTS[path])
+    for node in nodes(path):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            found += (
-                [node.name] if sum(line in code for line in range(node.lineno, (node.end_lineno or 0) + 1)) > 40 else []
-            )
+            lines = range(node.lineno, (node.end_lineno or 0) + 1)
+            if len(lines) > LONGEST and len(code_lines(path).intersection(lines)) > LONGEST:
+                found.append(node.name)
         elif isinstance(node, ast.Import | ast.ImportFrom):
             names = [a.name for a in node.names] if isinstance(node, ast.Import) else [node.module or ""]
             found += [name for name in names if name.split(".")[0] in {"pickle", "joblib", "random"}]
@@ -151,10 +149,10 @@ def test_constraints_are_versions_and_nothing_else() -> None:
     assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[0-9][A-Za-z0-9.+!]*", line) for line in lines)
 
 
-def imported_tests(code: str) -> list[str]:
-    """What `code` imports from unit tests, laws or system tests, or relatively; a program in a string counts as well."""
+def imported_tests(parts: Iterable[ast.AST]) -> list[str]:
+    """Return what nodes import from unit tests, laws or system tests, or relatively; programs in strings count as well."""
     found: list[str] = []
-    for node in ast.walk(ast.parse(code)):
+    for node in parts:
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -167,7 +165,7 @@ def imported_tests(code: str) -> list[str]:
 def test_what_tests_share_is_support() -> None:
     """No file of tests or benchmarks imports from a test module; programs in strings are read as well."""
     files = sorted(path for folder in ("tests", "benchmarks") for path in (REPOSITORY / folder).rglob("*.py"))
-    faults = {relative(path): imported_tests(path.read_text(encoding="utf-8")) for path in files}
+    faults = {relative(path): imported_tests(nodes(path)) for path in files}
     assert len(files) > 200
     assert {path: names for path, names in faults.items() if names} == {}
 
@@ -186,8 +184,9 @@ def test_what_tests_share_is_support() -> None:
     ],
 )
 def test_an_import_from_a_test_module_is_found(line: str, folder: str) -> None:
-    assert len(imported_tests(line.format(folder))) == 1
-    assert imported_tests("from tests.support.places import REPOSITORY\nfrom benchmarks import adult") == []
+    assert len(imported_tests(ast.walk(ast.parse(line.format(folder))))) == 1
+    allowed = ast.parse("from tests.support.places import REPOSITORY\nfrom benchmarks import adult")
+    assert imported_tests(ast.walk(allowed)) == []
 
 
 BENCHMARKS = REPOSITORY / "benchmarks"

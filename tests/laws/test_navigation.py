@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from tests.support.places import REPOSITORY
+from tests.support.syntax import nodes
 
 SOURCE = REPOSITORY / "src"
 PIPELINE = ("flows", "tasks", "schemas")
@@ -26,15 +27,10 @@ MODULES = sorted(
 
 
 @cache
-def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
-
-
-@cache
 def names_of(path: Path) -> frozenset[str]:
     """What a module defines or imports, at whatever depth; what it offers lazily it imports for checkers."""
     names: set[str] = set()
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             names.add(node.name)
         elif isinstance(node, ast.Import | ast.ImportFrom):
@@ -53,7 +49,7 @@ def place_of_module(folder: Path, dotted: str) -> Path | None:
 
 def imported(path: Path) -> Iterator[tuple[str, Path, str, str]]:
     """Yield each import of ours from another module: a line to show, a folder, the dotted path from there, and a name."""
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         if isinstance(node, ast.ImportFrom):
             module = node.module or ""
             if node.level:
@@ -105,7 +101,5 @@ def test_the_pipeline_is_imported_relatively() -> None:
     modules = [(line, module) for path in MODULES for line, _, module, _ in imported(path)]
     assert [line for line, module in modules if module.startswith(absolute)] == []
     library = [path for path in MODULES if path.is_relative_to(SOURCE)]
-    relative = [
-        node for path in library for node in ast.walk(tree(path)) if isinstance(node, ast.ImportFrom) and node.level
-    ]
+    relative = [node for path in library for node in nodes(path) if isinstance(node, ast.ImportFrom) and node.level]
     assert relative == []

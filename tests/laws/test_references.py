@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.places import REPOSITORY
+from tests.support.syntax import functions_of, nodes
 
 FOLDERS = ("flows", "tasks", "schemas", "src/marginweave", "benchmarks", "tests")
 SOURCES = sorted(
@@ -37,7 +38,7 @@ def words(path: Path) -> str:
     if path.suffix == ".md":
         return re.sub(r"^ *```.*?^ *```$", "", text, flags=re.MULTILINE | re.DOTALL)
     found = re.findall(r"#.*", text)  # and a little more than comments
-    for node in ast.walk(ast.parse(text)):
+    for node in nodes(path):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             found.append(node.value.value)
     return re.sub(r"\n\s*", " ", "\n".join(found))
@@ -47,13 +48,6 @@ def words(path: Path) -> str:
 def anchors(page: Path) -> frozenset[str]:
     headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return frozenset(re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings)
-
-
-@cache
-def functions_of(file: Path) -> frozenset[str]:
-    return frozenset(
-        n.name for n in ast.walk(ast.parse(file.read_text(encoding="utf-8"))) if isinstance(n, ast.FunctionDef)
-    )
 
 
 def exists(reference: str) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests.support.notebooks import NOTEBOOKS
 from tests.support.places import REPOSITORY
+from tests.support.syntax import nodes
 
 PAGES = sorted([*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md"), *NOTEBOOKS])
 STYLE = REPOSITORY / "docs" / "style.md"
@@ -73,8 +74,8 @@ def grade(text: str) -> float:
     return 0.39 * count / len(read) + 11.8 * sum(syllables(w) for s in read for w in s) / count - 15.59
 
 
-def _docstring_nodes(tree: ast.Module) -> Iterator[ast.Constant]:
-    for node in ast.walk(tree):
+def _docstring_nodes(path: Path) -> Iterator[ast.Constant]:
+    for node in nodes(path):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.body:
             first = node.body[0]
             if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
@@ -87,10 +88,10 @@ def _joined(node: ast.JoinedStr) -> str:
 
 def messages(path: Path) -> Iterator[tuple[int, str]]:
     """The texts of a module that a person can meet: strings of several words, docstrings of what has no underscore."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    documented = {id(node) for node in _docstring_nodes(tree)}
-    inside = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in ast.walk(node)}
-    for node in ast.walk(tree):
+    documented = {id(node) for node in _docstring_nodes(path)}
+    formatted = [node for node in nodes(path) if isinstance(node, ast.JoinedStr)]
+    inside = {id(part) for node in formatted for part in ast.walk(node)}
+    for node in nodes(path):
         if isinstance(node, ast.JoinedStr):
             text = _joined(node)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inside | documented:
@@ -104,8 +105,7 @@ def messages(path: Path) -> Iterator[tuple[int, str]]:
 
 def docstrings(path: Path) -> Iterator[tuple[int, str]]:
     """The docstrings of a module and of what it has without an underscore; each argument and error is a paragraph."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    owners = [node for node in ast.walk(tree) if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)]
+    owners = [node for node in nodes(path) if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)]
     for node in owners:
         text = ast.get_docstring(node)
         if text and not getattr(node, "name", "").startswith("_"):

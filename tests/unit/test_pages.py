@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from functools import cache
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 
 from tests.support.notebooks import NOTEBOOKS, page_of
 from tests.support.places import REPOSITORY
+from tests.support.syntax import functions_of
 
 PAGES = sorted([*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md"), *NOTEBOOKS])
 RECORDS = sorted((REPOSITORY / "docs" / "decisions").glob("[0-9]*.md"))
@@ -27,13 +27,6 @@ def anchors(page: Path) -> frozenset[str]:
     """Anchors of the headings of a page, as a site makes them."""
     headings = re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE)
     return frozenset(re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings)
-
-
-@cache
-def functions_of(file: Path) -> frozenset[str]:
-    """Names of the functions of a test module."""
-    tree = ast.parse(file.read_text(encoding="utf-8"))
-    return frozenset(node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import re
 
 import pytest
 
 from tests.support.places import REPOSITORY
+from tests.support.syntax import functions_of
 
 PAGE = (REPOSITORY / "docs" / "threat-model.md").read_text(encoding="utf-8")
 NAMED = sorted(set(re.findall(r"(tests/[\w/]+\.py)::(\w+)", PAGE)))
@@ -17,8 +17,7 @@ NAMED = sorted(set(re.findall(r"(tests/[\w/]+\.py)::(\w+)", PAGE)))
 def test_a_named_test_exists(file: str, test: str) -> None:
     place = REPOSITORY / file
     assert place.is_file(), file
-    functions = {node.name for node in ast.walk(ast.parse(place.read_text())) if isinstance(node, ast.FunctionDef)}
-    assert test in functions, f"{file} has no {test}"
+    assert test in functions_of(place), f"{file} has no {test}"
 
 
 def test_claims_of_places_are_numbered_and_explained() -> None:
