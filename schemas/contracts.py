@@ -48,12 +48,8 @@ def clean_schema(configuration: Configuration) -> pa.DataFrameSchema:
     for name in configuration.names:
         column = configuration.columns[name]
         assert isinstance(column, MeasuredColumn)
-        level = configuration.structure.level_of(name) if configuration.structure else None
-        imputed = column if level is None else configuration.columns[level.by]
-        later = getattr(imputed, "impute", None) is not None or configuration.may_be_undeclared(
-            name
-        )  # is seen to later
-        nullable = later or configuration.lacks_values(name)
+        is_filled_later = column.impute is not None or configuration.may_be_undeclared(name)
+        nullable = is_filled_later or configuration.lacks_values(name)
         columns[name] = (list(map(_check, column.clean_rules)), nullable)
     return _table(columns)
 

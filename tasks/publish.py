@@ -127,9 +127,7 @@ def counts_and_marginals(
         every, left_out = listed_counts(aggregates)
         intervals = marginal_intervals(every, normalized, configuration)
         said = {"earlier": bool(configuration.earlier), "coarse": bool(normalized.coarse)}
-        table = counts_table(
-            every, intervals, configuration.longest, left_out, finer=configuration.finer_places, **said
-        )
+        table = counts_table(every, intervals, configuration.longest, left_out, **said)
         files = {"measurements.parquet": parquet_bytes(measurements_table(normalized, configuration))}
         aggregates, statement = listed_counts(aggregates, 1)[0], marginal_facts(normalized, configuration)
         intervals = ()

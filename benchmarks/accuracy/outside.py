@@ -69,7 +69,7 @@ def release_into(home: Path, cell: Cell) -> Path:
     """Release a table in an empty home; the folder of the release."""
     asked = configuration(cell, str(home / "table.csv"))
     made = parse_configuration(asked)
-    if made.marginals is not None and not made.marginals.selects(made.distinct):
+    if made.marginals is not None and not made.marginals.selects(len(made.attributes)):
         asked["synthesize"] = {"method": "mixture", "seed": cell.seed} | _LITTLE
     release_here(home, asked, table(cell.table), (cell.epsilon, delta(cell.table)))
     return home / "runs" / "cell" / "release"

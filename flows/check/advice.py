@@ -159,10 +159,6 @@ _RULES = {
         "have another value than `structure.determined` computes",
         "The release has the computed value. Compare `mapping` with its source, or correct the rows.",
     ),
-    "levels": (
-        "have another value than `structure.levels` computes",
-        "The release has the computed value. Compare `mapping` with its source, or correct the rows.",
-    ),
     "difference": (
         "have a difference outside of its bounds in `structure.difference`, such as a negative one",
         "It counts as the nearest that is inside. If the published limits are wider, widen `bounds`; or correct the rows.",

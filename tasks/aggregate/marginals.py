@@ -66,8 +66,8 @@ def score_pairs(reference: RunReference, encoded: StageResult) -> StageResult:
 
     def prepare() -> PreparedDraw:
         rows = marginal_rows.compressed_rows(reference, encoded)
-        sizes, finer = marginal_rows.estimated_sizes(reference), reference.configuration.finer_places
-        pairs = selection.scored_pairs(sizes, reference.plan.draw(DrawKind.MARGINALS), finer)
+        sizes = marginal_rows.estimated_sizes(reference)
+        pairs = selection.scored_pairs(sizes, reference.plan.draw(DrawKind.MARGINALS))
         noise = selection.scoring(reference.configuration, reference.plan)
         scores = selection.indif_scores(rows, rows.sizes, pairs, noise.steps)
         return PreparedDraw(
@@ -127,7 +127,8 @@ def _all_larger(reference: RunReference) -> tuple[tuple[Measurement, ...], tuple
     """The larger marginals, and the draws that they are from."""
     if rounds_of(reference.configuration) is not None:
         return drawn_in_rounds(reference)
-    if not reference.configuration.marginal_settings.has_larger(reference.configuration.distinct):
+    configuration = reference.configuration
+    if not configuration.marginal_settings.has_larger(len(configuration.attributes)):
         return (), ()
     payload, result = _larger(reference)
     return payloads.unpack_measurements(payload), (result,)
@@ -140,16 +141,15 @@ def _larger(reference: RunReference, prepare: Callable[[], PreparedDraw] | None 
 
 
 def _cliques(reference: RunReference, sizes: Sequence[int]) -> tuple[Clique, ...]:
-    """What is measured over merged codes of `sizes`, those of levels behind them: nothing drawn before makes it too large.
+    """What is measured over merged codes of `sizes`, coarser bins behind them: nothing drawn before makes it too large.
 
     `max_cells` is about the released domain, so that there are never more marginals than `plan` has counted.
     """
     settings, attributes = reference.configuration.marginal_settings, reference.configuration.attributes
     draw = reference.plan.draw(DrawKind.MARGINALS)
-    if not settings.selects(reference.configuration.distinct):
+    if not settings.selects(len(attributes)):
         domain = domain_sizes(attributes, marginal_rows.released_labels(reference))
         declared = selection.declared_cliques(settings, attributes, domain)
         return selection.fitting(declared, sizes, selection.most_cells(draw))
     scores = unpack_arrays(draw_once(reference, reference.plan.draw(DrawKind.SCORES))[0])[0]["scores"]
-    stability, finer = reference.configuration.stability, reference.configuration.finer_places
-    return selection.selected_cliques(settings, sizes, scores, draw, stability, finer=finer)
+    return selection.selected_cliques(settings, sizes, scores, draw, reference.configuration.stability)

@@ -112,7 +112,7 @@ class _Rounds:
         self.one_way = [self.estimated(compress_measurement(m, compression)) for m in drawn.measured]
         self.masks = [compress_mask(mask, compression) for mask in drawn_masks(reference)]
         self.reference, self.settings, self.sizes = reference, settings, estimated_sizes(reference)
-        self.candidates = rounds.candidate_sets(settings, self.sizes, reference.configuration.finer_places)
+        self.candidates = rounds.candidate_sets(settings, self.sizes)
         self.batch = min(settings.batch, len(self.candidates))
 
     def estimated(self, measurement: Measurement) -> Measurement:

@@ -225,23 +225,15 @@ def _chosen(
 ) -> tuple[Sequence[Clique], float]:  # fmt: skip
     """The larger marginals of a release, and what their choice says of the unit."""
     configuration, draw = release.configuration, release.plan.draw(DrawKind.MARGINALS)
-    if not settings.selects(configuration.distinct):
+    if not settings.selects(len(configuration.attributes)):
         return selection.fitting(
             selection.declared_cliques(settings, configuration.attributes, full_sizes),
             sizes,
             selection.most_cells(draw),
         ), 0.0
-    noise, finer = selection.scoring(configuration, release.plan), configuration.finer_places
-    pairs = selection.scored_pairs(sizes, draw, finer)
+    noise, pairs = selection.scoring(configuration, release.plan), selection.scored_pairs(sizes, draw)
     present, absent = (selection.indif_scores([rows], sizes, pairs, noise.steps) for rows in tables)
     scores = selection.measure_indif((present, absent)[side], noise, fresh_bits())
     on_grid = np.rint(scores * noise.steps).astype(np.int64)[None]
-    cliques = selection.selected_cliques(
-        settings,
-        sizes,
-        scores,
-        draw,
-        configuration.stability,
-        finer=finer,
-    )
+    cliques = selection.selected_cliques(settings, sizes, scores, draw, configuration.stability)
     return cliques, float(shift_score(on_grid, absent, present - absent, noise.sigma)[0])

@@ -30,6 +30,7 @@ from marginweave.measurements.plan import DrawKind
 from marginweave.measurements.tables import Marginals, Measurement
 from marginweave.publish.measured_tables import marginal_facts, measurements_table
 from marginweave.records.release import estimation_input
+from marginweave.released.earlier import _declarations
 from tests.support.configurations import configuration
 
 NEVER: dict[str, Any] = {"missing": [], "outside": "error"}
@@ -243,3 +244,11 @@ def test_auto_coarsens_where_there_is_much_noise_and_the_mixture_takes_it() -> N
     assert made_of.synthesize.method == "mixture"
     with pytest.raises(InputError, match="coarsen needs"):
         made(synthesize={"method": "gum"})
+
+
+def test_an_earlier_release_may_have_been_made_by_another_method() -> None:
+    """What its columns are does not depend on what made its records: bins that larger marginals may join are no such thing."""
+    pairs = {"method": "marginals", "cliques": {"all": 2}}
+    mixture, gum = (made(aggregate=pairs, synthesize={"method": method}) for method in ("mixture", "gum"))
+    assert [attribute.bins for attribute in mixture.attributes] != [attribute.bins for attribute in gum.attributes]
+    assert _declarations(mixture) == _declarations(gum)

@@ -91,12 +91,12 @@ def grouped(mask: Mask, unused: int = 0) -> Mask:
 
 @pytest.mark.parametrize("unused", [0, 1])
 def test_boxes_keep_what_applies_together_however_rules_are_written(unused: int) -> None:
-    """A column that has one code where another has one is in boxes, not in a table of both; a level is in its column's."""
+    """A column with one code where another has one is in boxes; one that follows from another is in a table of both."""
     _, masks = patients()
     ties, others = tie(SIZES, masks), tie(SIZES, [grouped(mask, unused) for mask in masks])
     assert [block.attributes for block in ties.blocks if len(block.attributes) > 1] == [(5, 6, 7), (9, 10)]
     assert [block.attributes for block in others.blocks] == [block.attributes for block in ties.blocks]
     assert np.array_equal(others.boxes, ties.boxes)
-    level = Mask(attributes=(2, 9), allowed=np.arange(9) // 3 == np.arange(4)[:, None])
-    for written in (level, grouped(level, unused)):
+    follows = Mask(attributes=(2, 9), allowed=np.arange(9) // 3 == np.arange(4)[:, None])
+    for written in (follows, grouped(follows, unused)):
         assert [b.attributes for b in tie(SIZES, [*masks, written]).blocks if 2 in b.attributes] == [(2, 9)]

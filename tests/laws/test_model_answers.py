@@ -121,12 +121,10 @@ def test_records_that_have_no_code_widen_an_answer_by_what_they_may_have_moved(o
 
 
 def test_the_records_without_a_code_are_those_that_estimates_ignore() -> None:
-    """By place: of a column whose code is not kept, once for it and its levels; of no set, and of no column whose code is."""
-    names = ("sex", "region", "signs=a", "area")
-    attributes = [SimpleNamespace(name=name, level_of="region" if name == "area" else None) for name in names]
+    """By place: of a column whose code is not kept; of no set, and of no column whose code is."""
+    attributes = [SimpleNamespace(name=name) for name in ("sex", "region", "signs=a")]
     cells = UndeclaredCells(name="region", count=9, deviation=20.0, low=0, high=40, found=False, kept=False)
     others = (
-        replace(cells, name="area"),
         replace(cells, name="sex", found=True, kept=True),
         replace(cells, name="signs"),
     )

@@ -15,7 +15,6 @@ from marginweave.base.arrays import Flags, Integers
 from marginweave.configuration.attributes import combinations_of
 from marginweave.configuration.question import read_question
 from marginweave.configuration.release import Configuration
-from marginweave.domain.levels import axes_of
 from marginweave.domain.zeros import PossibleCells, broken_records, domain_sizes, excluded_codes, structural_masks
 from marginweave.estimate.intervals import marginal_intervals
 from marginweave.estimate.marginals import listed_counts, marginal_counts
@@ -25,7 +24,7 @@ from marginweave.publish.reader import PublishedRelease
 from marginweave.publish.tables import counts_table
 from tests.support.configurations import configuration
 from tests.support.published import published
-from tests.support.ruled_table import CONFIGURATION, LABELS, LEVELED, SIZES, allowed_codes, noisy_counts
+from tests.support.ruled_table import CONFIGURATION, LABELS, SETTINGS, SIZES, allowed_codes, noisy_counts
 
 
 def labels_of(config: Configuration) -> tuple[tuple[str, ...], ...]:
@@ -33,12 +32,11 @@ def labels_of(config: Configuration) -> tuple[tuple[str, ...], ...]:
 
 
 def keeping_records(config: Configuration, number: int) -> Integers:
-    """Random records that keep every rule, in codes, those of levels included; shape (attributes, number)."""
+    """Random records that keep every rule, in codes; shape (attributes, number)."""
     labels = labels_of(config)
     sizes = domain_sizes(config.attributes, labels)
     rng = np.random.default_rng(5)
-    drawn = [rng.integers(0, size, number) for size in sizes]
-    codes = np.stack([own[drawn[axis]] for axis, own in axes_of(config, sizes).values()])
+    codes = np.stack([rng.integers(0, size, number) for size in sizes])
     return codes[:, ~broken_records(tuple(codes), structural_masks(config, labels))]
 
 
@@ -48,15 +46,13 @@ def cells_with_records(records: Integers, clique: Clique, sizes: tuple[int, ...]
     return there
 
 
-@pytest.mark.parametrize("config", [CONFIGURATION, configuration(**LEVELED)], ids=["plain", "levels"])
 @pytest.mark.parametrize("length", [1, 2, 3])
-def test_a_cell_is_possible_where_some_record_is(config: Configuration, length: int) -> None:
-    """Of the declared rules each projection and each pair that follows from several is known; so are levels of a column."""
-    records, labels = keeping_records(config, 200_000), labels_of(config)
-    sizes, possible = domain_sizes(config.attributes, labels), PossibleCells.of(config, labels)
+def test_a_cell_is_possible_where_some_record_is(length: int) -> None:
+    """Of the declared rules each projection and each pair that follows from several is known."""
+    records, possible = keeping_records(CONFIGURATION, 200_000), PossibleCells.of(CONFIGURATION, LABELS)
     excluded = 0
-    for clique in itertools.combinations(range(len(sizes)), length):
-        there = cells_with_records(records, clique, sizes)
+    for clique in itertools.combinations(range(len(SIZES)), length):
+        there = cells_with_records(records, clique, SIZES)
         found = possible.contain(clique, np.indices(there.shape), {})
         assert not (there & ~found).any(), clique
         assert length > 2 or np.array_equal(there, found), clique
@@ -134,14 +130,13 @@ def test_the_explorer_and_the_report_have_0_there(noisy: Marginals) -> None:
 
 def test_k_tuples_neither_count_nor_answer_such_a_pair() -> None:
     """All pairs of values that no record has are excluded before anything is drawn, those through a third column included."""
-    config = configuration(**{**LEVELED, "aggregate": {"reporting_length": 2}})
+    config = configuration(**{**SETTINGS, "aggregate": {"reporting_length": 2}})
     labels = labels_of(config)
     sizes = [len(own) for own in labels]
     records = keeping_records(config, 200_000)
-    places = [j for j, attribute in enumerate(config.attributes) if attribute.level_of is None]
     boxes = excluded_codes(config, labels)
     never = {pair for pair in combinations_of(boxes) if len(pair) == 2 and all(v < sizes[a] for a, v in pair)}
-    for clique in itertools.combinations(places, 2):
+    for clique in itertools.combinations(range(len(sizes)), 2):
         there = cells_with_records(records, clique, domain_sizes(config.attributes, labels))
         for cell in itertools.product(*(range(sizes[a]) for a in clique)):
             assert (tuple(zip(clique, cell, strict=True)) in never) == (not there[cell]), (clique, cell)

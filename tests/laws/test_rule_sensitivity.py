@@ -26,7 +26,6 @@ from marginweave.base.budget import Stability
 from marginweave.configuration.release import Configuration
 from marginweave.counts.marginals import all_cliques, count_marginals
 from marginweave.counts.noise import planned_cliques, planned_sigmas, public_sizes
-from marginweave.domain.levels import level_codes
 from marginweave.domain.zeros import broken_records, domain_sizes, structural_masks
 from marginweave.evaluate.internal import joined_tables
 from marginweave.measurements.plan import DrawKind
@@ -38,7 +37,7 @@ from marginweave.prepare.codes import EncodedTable
 from marginweave.prepare.encode import encode_blocks
 from marginweave.prepare.rows import prepare_blocks
 from tests.support.configurations import configuration
-from tests.support.ruled_table import LEVELED, ROWS, SETTINGS, SOURCE
+from tests.support.ruled_table import ROWS, SETTINGS, SOURCE
 
 KEY = bytes(range(32))
 Row = tuple[str, ...]
@@ -82,31 +81,26 @@ def test_every_neighbor_of_every_small_table() -> None:
 
 
 CLIQUES: dict[str, Any] = {
-    "one level of each set": {"all": 2},
-    "both levels of a set": [["age", "job"], ["band", "job"], ["shift", "band"], ["income", "shift", "age"]],
+    "all pairs": {"all": 2},
+    "sets of several lengths": [["age", "job"], ["income", "job"], ["born", "stay"], ["income", "job", "age"]],
 }
 
 
 @cache
-def _leveled_tables() -> dict[tuple[int, ...], EncodedTable]:
-    config, rows = configuration(**LEVELED), [(*row, "") for row in ROWS.values()]
+def _small_tables() -> dict[tuple[int, ...], EncodedTable]:
+    config, rows = configuration(**SETTINGS), [(*row, "") for row in ROWS.values()]
     tables = (table for length in range(3) for table in itertools.product(range(len(rows)), repeat=length))
     return {table: encoded([rows[i] for i in table], config) for table in tables}
 
 
 @pytest.mark.parametrize("relation", ["add-remove", "replace-one"])
 @pytest.mark.parametrize("cliques", CLIQUES)
-def test_every_neighbor_moves_tables_at_levels_by_no_more_than_is_charged(cliques: str, relation: Any) -> None:
-    """All tables of a draw together, in units of their noise, between the same tables as above; one that is removed moves all.
-
-    A record has the level of what its column became.
-    """
+def test_every_neighbor_moves_all_tables_of_a_draw_by_no_more_than_is_charged(cliques: str, relation: Any) -> None:
+    """Together, in units of their noise, between the same tables as above; a record that is removed moves all."""
     aggregate = {"method": "marginals", "cliques": CLIQUES[cliques]}
-    config = configuration(**{**LEVELED, "rows": 300, "aggregate": aggregate}, privacy__neighbors=relation)
+    config = configuration(**{**SETTINGS, "aggregate": aggregate}, privacy__neighbors=relation)
     plan, sizes = plan_budget(config), public_sizes(config)
-    records = _leveled_tables()
-    for codes in (table.codes for table in records.values()):
-        assert all(np.array_equal(codes[coarse], own[codes[fine]]) for coarse, fine, own in level_codes(config))
+    records = _small_tables()
     for kind in (DrawKind.ONE_WAY, DrawKind.MARGINALS):
         draw = plan.draw(kind)
         measured, sigmas = planned_cliques(config, kind), np.array(planned_sigmas(config, plan, draw), np.float64)
@@ -146,7 +140,6 @@ rows_ = st.one_of(
 @pytest.mark.parametrize("relation", ["add-remove", "replace-one"])
 @pytest.mark.parametrize("unit", UNITS)
 @given(
-    st.sampled_from([SETTINGS, LEVELED]),
     st.lists(st.tuples(rows_, st.sampled_from(["a", "b", ""])), max_size=8),
     st.lists(rows_, min_size=1, max_size=4),
     st.lists(rows_, min_size=1, max_size=4),
@@ -155,7 +148,6 @@ rows_ = st.one_of(
 def test_a_unit_changes_as_many_records_as_without_rules(
     unit: str,
     relation: Any,
-    declared: dict[str, Any],
     others: list[tuple[Row, str]],
     mine: list[Row],
     theirs: list[Row],

@@ -21,15 +21,6 @@ from marginweave.records.release import synthesize_blocks
 from tests.support.configurations import configuration
 
 CLIQUES = ((0, 1), (1, 2, 3))
-LEVELS: dict[str, Any] = {
-    "columns__area": {"type": "category", "values": ["coast", "land"], "missing": [], "outside": "error"},
-    "columns__region__missing": [],
-    "columns__region__outside": "error",
-    "structure": {
-        "levels": [{"column": "area", "by": "region", "mapping": {"north": "coast", "south": "land", "west": "coast"}}]
-    },
-}
-"""A configuration whose column area is a coarser level of region."""
 
 
 def marginals(config: Configuration, seed: int = 1, sd: float = 4.0) -> Marginals:

@@ -48,21 +48,6 @@ STRUCTURE: dict[str, Any] = {
     "determined": [{"column": "zone", "by": "job", "mapping": {"a": "x", "b": "y"}, "default": "z"}],
 }
 SETTINGS: dict[str, Any] = {"columns": COLUMNS, "structure": STRUCTURE, "aggregate": {"method": "marginals"}}
-# The same with levels of columns that are in rules, one before its column and one behind it.
-LEVELED: dict[str, Any] = SETTINGS | {
-    "columns": {
-        "band": {"type": "category", "values": ["older", "child"]},
-        **COLUMNS,
-        "shift": {"type": "category", "values": ["late", "none", "early"], **_SURE},
-    },
-    "structure": STRUCTURE
-    | {
-        "levels": [
-            {"column": "band", "by": "age", "mapping": {"[0, 15)": "child"}, "default": "older"},
-            {"column": "shift", "by": "job", "mapping": {"0": "none", "a": "early", "b": "early"}, "default": "late"},
-        ]
-    },
-}
 CONFIGURATION = configuration(**SETTINGS)
 SOURCE = ("age", "income", "job", "born", "arrival", "leaving", "part", "other")
 KEEPING = ("40", "20", "a", "2024-01-03", "2024-02-05", "2024-02-09", "1.0", "7.5")

@@ -25,7 +25,6 @@ from marginweave.publish.reader import PublishedRelease
 from tests.support.browser import Browser
 from tests.support.explorer_pages import large_page, settle
 from tests.support.firefox import Firefox
-from tests.support.noisy_marginals import LEVELS
 from tests.support.page_laws import PAPERS, is_printed_well
 from tests.support.published import Codes, measured_release, published, shown
 from tests.support.samples import every
@@ -178,19 +177,7 @@ def text_of(answer: Answer, *, share: bool) -> str:
 def test_numbers_and_ranges_are_those_of_query(
     chromium: Browser, tmp_path: Path, clicks: list[tuple[int, int]], unit: str
 ) -> None:
-    compare_with_query(chromium, tmp_path, clicks, unit, {})
-
-
-@pytest.mark.parametrize("clicks", [[], [(4, 0)], [(1, 1)], [(1, 1), (4, 0)]], ids=str)
-def test_a_value_and_its_coarser_level(chromium: Browser, tmp_path: Path, clicks: list[tuple[int, int]]) -> None:
-    """A region among those of its area is as many as it is; among those of another area there is none."""
-    compare_with_query(chromium, tmp_path, clicks, "count", LEVELS)
-
-
-def compare_with_query(
-    chromium: Browser, tmp_path: Path, clicks: list[tuple[int, int]], unit: str, changes: dict[str, Any]
-) -> None:
-    release, codes, answers = measured_release(**changes)
+    release, codes, answers = measured_release()
     page = tmp_path / "explore.html"
     page.write_text(render_explorer(release, shown(release, codes)), encoding="utf-8")
     visit(chromium, page, hash_=f"#unit={unit}")

@@ -209,7 +209,9 @@ class Codes:
             ways = f"query --by {' --by '.join(parts)}, table {' '.join(parts)}, or in a file by: [{', '.join(parts)}]"
             raise InputError(f"{name!r} are several columns, which are named one by one: {ways}")
         if name in self.configuration.columns and not of_set:
-            raise InputError(f"{name!r} was not counted: left out, or computed from others; there are {listed(names)}")
+            rule = self.configuration.structure.rule_of(name) if self.configuration.structure else None
+            why = f"is computed from {listed(rule.sources)}: ask for that" if rule else "is left out"
+            raise InputError(f"{name!r} was not counted, as it {why}; there are {listed(names)}")
         by_letters = {own.casefold(): own for own in names}
         close = [by_letters[own] for own in difflib.get_close_matches(name.casefold(), by_letters, n=1)]
         meant = f"; did you mean {close[0]}? There" if close else "; there"

@@ -7,9 +7,10 @@ inverse variance (ResidualPlanner: Xiao, He, Zhang, Kifer 2023; GReM: Mullins et
 of its axes in one way, no linear unbiased estimate has less variance.
 
 One axis by itself and the number of records are solved exactly although tables divide an axis in several ways (values merged,
-levels). With t the counts of the axis and S_k t its sums over part k, the tables say w_k |S_k t - T_k|^2 - (w_k / m_k) (sum t -
-sum T_k)^2 of it, T_k the pooled table of m_k blocks, 1/w_k the variance of a cell. The second term and what all cells of all
-tables add up to are of the number of records n alone, and given n the axes are independent of each other and of larger B.
+bins joined). With t the counts of the axis and S_k t its sums over part k, the tables say w_k |S_k t - T_k|^2 - (w_k / m_k)
+(sum t - sum T_k)^2 of it, T_k the pooled table of m_k blocks, 1/w_k the variance of a cell. The second term and what all
+cells of all tables add up to are of the number of records n alone, and given n the axes are independent of each other and of
+larger B.
 
 Sets of axes that tables divide in several ways are estimated by those that divide them as the table that the query is read in:
 unbiased, with the variance that is stated, which may be larger than the least one.

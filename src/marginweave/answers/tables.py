@@ -1,4 +1,4 @@
-"""Measured tables over the parts of columns that they tell apart: rare values merged, levels of a column, or all of its values.
+"""Measured tables over the parts of columns that they tell apart: rare values merged, coarser bins, or all of its values.
 
 DP: post-processing of released counts.
 """

@@ -13,7 +13,6 @@ from marginweave.columns import values_of
 from marginweave.columns.base import distinct_texts
 from marginweave.configuration.columns import BooleanColumn, Column, NumberColumn
 from marginweave.configuration.rules.computed import ComputedColumn, DeterminedColumn
-from marginweave.configuration.rules.levels import LevelColumn
 from marginweave.configuration.values import ValueMatcher
 
 
@@ -36,10 +35,6 @@ def computed_values(
     """
     column, sources = columns[rule.computed], [clean[name] for name in rule.sources]
     arrays = [a.combine_chunks() if isinstance(a, pa.ChunkedArray) else a for a in sources]
-    if isinstance(rule, LevelColumn):
-        codes = np.array(rule.codes(columns))[values_of(columns[rule.by], ()).encode(arrays[0], None)]
-        texts = pa.array([*column.labels, None], pa.string()).take(pa.array(codes))
-        return values_of(column, ()).clean(texts)
     if isinstance(rule, DeterminedColumn):
         return _determined(arrays[0], rule, columns)
     total = np.sum([points_of(array) for array in arrays], axis=0)

@@ -36,8 +36,7 @@ class Attribute:
     (`private`); `optional` whether a record can lack a value, `imputed` whether a draw then takes its place; `width` the most
     values that one record has, above 1 for sets alone (`is_set`). `undeclared`: the missing code stands for a cell that is not
     as declared (`Sections.with_undeclared`). `bins`: so many of the first labels are bins of a number or date, from low to
-    high. `of_set`: one value of a set, counted by itself as `column=value`, which a record has or lacks. `level_of`: the name
-    of the attribute that it is a coarser level of.
+    high. `of_set`: one value of a set, counted by itself as `column=value`, which a record has or lacks.
     """
 
     name: str
@@ -51,7 +50,6 @@ class Attribute:
     is_set: bool = False
     of_set: bool = False
     bins: int = 0
-    level_of: str | None = None
 
     @property
     def lacks_values(self) -> bool:
@@ -86,8 +84,6 @@ def forbidden_labels(
     for (low, high), steps in structure.orders.items():
         found += rules.out_of_order(low, high, steps)
     found += [box for rule in structure.difference or () for box in rules.undated(rule.since, rule.column)]
-    counted = {attribute.name: (place, attribute.lacks_values) for place, attribute in enumerate(attributes)}
-    found += [box for level in structure.levels or () for box in level.excluded(columns, counted)]
     return tuple(box for box in found if all(labels for _, labels in box))
 
 

@@ -1,10 +1,10 @@
-"""Levels that larger sets of columns are counted at: those that are declared, and neighboring bins of numbers and dates."""
+"""Levels that larger sets of columns are counted at: neighboring bins of numbers and dates as one."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from marginweave.configuration.attributes import Attribute
@@ -17,65 +17,50 @@ if TYPE_CHECKING:
 _MANY_BINS = 5
 
 
-def declared_levels(attributes: Sequence[Attribute]) -> dict[int, int]:
-    """For the place of each attribute that is a level the place of the one that it is of."""
-    places = {attribute.name: place for place, attribute in enumerate(attributes)}
-    return {place: places[a.level_of] for place, a in enumerate(attributes) if a.level_of is not None}
-
-
 @dataclass(frozen=True, kw_only=True)
 class BinLevels:
-    """The counted attributes, and behind them, numbered on, each level of those that have bins and no declared level.
+    """The counted attributes, and behind them, numbered on, each level of those that have bins.
 
     `sizes` are the codes of attributes and levels. `of` has for each level of bins its attribute, how many bins this has, and
-    how many neighboring ones are one bin of the level: 2, 4, 8, …. Other codes than bins stay as they are. `declared` has for
-    each attribute that is a level of another the place of this one.
+    how many neighboring ones are one bin of the level: 2, 4, 8, …. Other codes than bins stay as they are.
     """
 
     sizes: tuple[int, ...]
     of: tuple[tuple[int, int, int], ...] = ()
-    declared: Mapping[int, int] = field(default_factory=dict)
 
     @classmethod
     def make(cls, sizes: Sequence[int], attributes: Sequence[Attribute], *, coarsens: bool = True) -> Self:
         """The levels of attributes that have so many codes: each halves the bins of the one before it, while there are many.
 
-        Without `coarsens` only those that are declared.
+        None without `coarsens`.
         """
-        of, found, declared = list[tuple[int, int, int]](), list(sizes), declared_levels(attributes)
-        for place, attribute in enumerate(attributes):
-            joined, bins = 1, attribute.bins if coarsens and place not in declared.values() else 0
+        of, found = list[tuple[int, int, int]](), list(sizes)
+        for place, attribute in enumerate(attributes if coarsens else ()):
+            joined, bins = 1, attribute.bins
             while bins >= _MANY_BINS:
                 joined, bins = 2 * joined, -(-bins // 2)
                 of.append((place, attribute.bins, joined))
                 found.append(sizes[place] - attribute.bins + bins)
-        return cls(sizes=tuple(found), of=tuple(of), declared=declared)
+        return cls(sizes=tuple(found), of=tuple(of))
 
     @property
     def attributes(self) -> int:
         """How many attributes there are."""
         return len(self.sizes) - len(self.of)
 
-    @property
-    def finest(self) -> tuple[int, ...]:
-        """The attributes that are no level of another."""
-        return tuple(place for place in range(self.attributes) if place not in self.declared)
-
     def columns(self, places: Sequence[int]) -> tuple[int, ...]:
         """The attributes that some attributes and levels are of, in order."""
         return tuple(sorted(self.of[p - self.attributes][0] if p >= self.attributes else p for p in places))
 
-    def within(self, places: Sequence[int], most: float, *, declared: bool = False) -> tuple[int, ...]:
+    def within(self, places: Sequence[int], most: float) -> tuple[int, ...]:
         """These attributes at the finest levels that have at most `most` cells together, else at the coarsest.
 
-        The one of the most codes gets the next coarser level, the first of several; of levels that are `declared`, if so.
+        The one of the most codes gets the next coarser level, the first of several.
         DP: arithmetic on public sizes.
         """
         found = list(places)
-        steps = {
-            p: sorted((a for a, of in self.declared.items() if of == p), key=lambda a: -self.sizes[a]) for p in places
-        }
-        for level, (place, _, _) in enumerate(() if declared else self.of, self.attributes):
+        steps: dict[int, list[int]] = {place: [] for place in places}
+        for level, (place, _, _) in enumerate(self.of, self.attributes):
             steps.get(place, []).append(level)
         while math.prod(self.sizes[p] for p in found) > most and any(steps.values()):
             widest = max((i for i, p in enumerate(places) if steps[p]), key=lambda i: self.sizes[found[i]])

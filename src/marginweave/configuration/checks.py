@@ -22,7 +22,7 @@ def check_preparation(configuration: Sections) -> None:
             f"privacy.unit names column {subject.column!r}, which must be of type identifier or not be among the columns"
         )
     structure = configuration.structure or Structure()
-    forbidden = configuration.excluded_by(structure.model_copy(update={"levels": None}))  # a level fits any record
+    forbidden = configuration.excluded_by(structure)
     check_records(configuration.attributes, forbidden)
     _check_exact(configuration, structure)
     if not configuration.synthesize.complete and any(
@@ -88,11 +88,9 @@ def _check_imputation(configuration: Sections, name: str, column: MeasuredColumn
 
 def _check_resize(configuration: Sections) -> None:
     """Added records need values: what `impute` says, or any, where none is declared missing; a set of theirs is empty."""
-    structure = configuration.structure
     for attribute in configuration.attributes:
-        column, known = configuration.columns[attribute.column], attribute.name in configuration.undeclared
-        known = known or bool(structure and structure.level_of(attribute.name))
-        if not (attribute.imputed or known or column.is_set):
+        column, undeclared = configuration.columns[attribute.column], attribute.name in configuration.undeclared
+        if not (attribute.imputed or undeclared or column.is_set):
             raise ValueError(
                 f"resize needs impute for column {attribute.column!r}: records that are added have no other value"
             )
@@ -131,7 +129,7 @@ def _needs_delta(configuration: Sections) -> str | None:
     for needed, words in (
         (bool(configuration.private_columns), "with a private domain"),
         (bool(configuration.private_bounds), "with private bounds"),
-        (settings.selects(configuration.distinct), "where marginals are selected"),
+        (settings.selects(len(configuration.attributes)), "where marginals are selected"),
         (resize is not None and resize.amplify, "with resize.amplify"),
     ):
         if needed:
@@ -194,11 +192,11 @@ def _check_cliques(configuration: Sections, settings: MarginalSettings, names: l
             f"aggregate.merge_cells ({settings.merge_cells}) needs aggregate.cliques: selected, whose pairs it merges"
         )
     method = configuration.synthesize.method
-    least = 2 if configuration.finer_places else 3 if method == "mixture" else math.inf
+    least = 3 if method == "mixture" else math.inf
     if isinstance(chosen, AllCliques) and chosen.coarsen and chosen.all < least:
         raise ValueError(
-            "aggregate.cliques.coarsen needs structure.levels and pairs, or triples and synthesize.method: mixture, which "
-            f"alone takes coarser bins beside fine ones; with {method} and all: {chosen.all} leave coarsen out"
+            "aggregate.cliques.coarsen needs triples and synthesize.method: mixture, which alone takes coarser bins beside "
+            f"fine ones; with {method} and all: {chosen.all} leave coarsen out"
         )
     if isinstance(chosen, AllCliques) and chosen.all > len(names):
         raise ValueError(
@@ -219,12 +217,6 @@ def _check_list(configuration: Sections, chosen: tuple[tuple[str, ...], ...], na
                 raise _unknown(configuration, name)
         if len(set(clique)) < len(clique):
             raise ValueError(f"aggregate.cliques has an attribute twice in [{', '.join(clique)}]")
-        for coarse, fine in configuration.finer_places.items():
-            if {names[coarse], names[fine]} <= {*clique}:
-                raise ValueError(
-                    f"aggregate.cliques has {names[fine]!r} beside its level {names[coarse]!r}, which says nothing more; leave "
-                    "one out"
-                )
     if len({frozenset(clique) for clique in chosen}) < len(chosen):
         raise ValueError("aggregate.cliques has a marginal twice")
 

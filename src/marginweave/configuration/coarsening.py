@@ -1,4 +1,4 @@
-"""Which sets of all columns are counted together, and at which level: where `structure.levels` has coarser ones, or of bins."""
+"""Which sets of all columns are counted together, and in which bins."""
 
 from __future__ import annotations
 
@@ -13,27 +13,6 @@ from marginweave.configuration.default_records import fitting_seconds, marginal_
 from marginweave.configuration.marginals import AllCliques, MarginalSettings
 from marginweave.configuration.sections import Sections
 
-# A table is counted as fine as leaves the noise of all its cells together below so many times the rows.
-_MOST_NOISE = 1.0
-
-
-def with_levels(section: Mapping[str, Any], configuration: Sections, rows: float) -> dict[str, Any]:
-    """A section `aggregate` that measures all sets of columns at the levels that their noise allows, where some are declared.
-
-    `rows` is how many times as many rows there are as the noise of a pair. DP: a function of public facts alone.
-    """
-    cliques, columns = MarginalSettings.model_validate(section).cliques, configuration.distinct
-    if not configuration.finer_places or not isinstance(cliques, AllCliques) or cliques.all == 1 or cliques.coarsen:
-        return dict(section)
-    coarsen = _most_cells(rows, min(cliques.all, columns), columns)
-    return {**section, "cliques": {**cliques.model_dump(exclude_none=True), "coarsen": coarsen}}
-
-
-def _most_cells(rows: float, length: int, columns: int) -> int:
-    """How many cells a set of so many columns may have, of all of them; `rows` is that of `with_levels`."""
-    return max(1, round(_MOST_NOISE * rows * math.sqrt(max(1, math.comb(columns, 2)) / math.comb(columns, length))))
-
-
 # Most seconds (`fitting_seconds`) that triples may take, of which a tenth to two fifths were seen to be taken; most columns.
 _TRIPLES_SECONDS = 250.0
 _TRIPLES_COLUMNS = 40
@@ -42,14 +21,15 @@ _TRIPLES_COLUMNS = 40
 def triples(configuration: Sections, rows: float) -> Iterator[Mapping[str, Any]]:
     """All triples, or those with few cells where all take too long to be fitted (pairs, of two columns); or nothing.
 
-    Pairs that have more cells than the triples are measured as well, and take their time. `rows` is that of `with_levels`.
+    Pairs that have more cells than the triples are measured as well, and take their time. `rows` is how many times as
+    many rows there are as the noise of a pair. DP: a function of public facts alone.
     """
     sizes = tuple(public_codes(configuration.attributes).values())
-    length = min(3, configuration.distinct)
+    length = min(3, len(sizes))
     if not 2 <= length <= len(sizes) <= _TRIPLES_COLUMNS:
         return
     if coarsen := _coarsen(configuration, length, rows):
-        yield from _triples_at_levels(configuration, length, coarsen)
+        yield from _triples_in_bins(configuration, length, coarsen)
         return
     found, pairs = (sorted(map(math.prod, itertools.combinations(sizes, number))) for number in (length, 2))
     so_far = list(itertools.accumulate(map(fitting_seconds, found)))
@@ -69,18 +49,20 @@ _FEW_ROWS, _COARSENED = 2_000.0, 3
 
 
 def _coarsen(configuration: Sections, length: int, rows: float) -> int | None:
-    """Beyond how many cells sets have coarser levels; None where that changes nothing, or is not known to help."""
-    most = _most_cells(rows, length, configuration.distinct)
-    if configuration.finer_places:
-        return most
+    """Beyond how many cells sets have coarser bins; None where that changes nothing, or is not known to help.
+
+    A table is counted as fine as leaves the noise of all its cells together below the rows.
+    """
+    columns = len(configuration.attributes)
+    most = max(1, round(rows * math.sqrt(max(1, math.comb(columns, 2)) / math.comb(columns, length))))
     levels = BinLevels.make(tuple(public_codes(configuration.attributes).values()), configuration.attributes)
-    sets = itertools.combinations(levels.finest, length)
+    sets = itertools.combinations(range(columns), length)
     helps = length >= _COARSENED and rows <= _FEW_ROWS and any(levels.within(places, most) != places for places in sets)
     return most if helps else None
 
 
-def _triples_at_levels(configuration: Sections, length: int, coarsen: int) -> Iterator[Mapping[str, Any]]:
-    """At coarser levels beyond `coarsen` cells, and as many as can be fitted."""
+def _triples_in_bins(configuration: Sections, length: int, coarsen: int) -> Iterator[Mapping[str, Any]]:
+    """In coarser bins beyond `coarsen` cells, and as many as can be fitted."""
     sizes = public_codes(configuration.attributes)
     for most in (None, *(round(8192 * 0.75**step) for step in range(20))):
         cliques = AllCliques(all=length, max_cells=most, coarsen=coarsen).model_dump(exclude_none=True)

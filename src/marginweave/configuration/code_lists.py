@@ -62,9 +62,10 @@ def with_code_lists(raw: Mapping[str, Any], below: Path) -> dict[str, Any]:
         found["columns"] = {name: _with_values(name, column, below) for name, column in raw["columns"].items()}
     structure = raw.get("structure")
     if isinstance(structure, dict):
-        rules = {key: structure[key] for key in ("determined", "levels") if isinstance(structure.get(key), list)}
-        read = {key: [_with_mapping(rule, below, f"structure.{key}.mapping") for rule in rules[key]] for key in rules}
-        found["structure"] = {**structure, **read}
+        rules = structure.get("determined")
+        if isinstance(rules, list):
+            determined = [_with_mapping(rule, below, "structure.determined.mapping") for rule in rules]
+            found["structure"] = {**structure, "determined": determined}
     if isinstance(raw.get("known"), list):
         found["known"] = [
             _with_counts(with_release(known, below, f"known, entry {n}: release"), below, f"known, entry {n}: table")

@@ -112,11 +112,10 @@ def resolve_aggregate(configuration: Sections) -> dict[str, Any]:
     # tables of a private domain, which may be large, take most of what all triples have
     is_quiet = noise <= (_SHORT_WITH_SETS if has_sets else _SHORT) and not configuration.private_columns
     tried = triples(configuration, beside_noise(configuration)) if is_quiet else ()
-    finest = [attribute for place, attribute in enumerate(attributes) if place not in configuration.finer_places]
-    for section in (*tried, usual, *([ordinary_pairs(finest)] if has_sets else ())):
+    for section in (*tried, usual, *([ordinary_pairs(attributes)] if has_sets else ())):
         settings = MarginalSettings.model_validate(section)
         if not (mixture_hindrance(settings, attributes) or _takes_long(settings, attributes)):
-            shares = _SHARES if settings.selects(configuration.distinct) else ("one_way_share",)
+            shares = _SHARES if settings.selects(len(attributes)) else ("one_way_share",)
             scaled = {key: round(left * getattr(settings, key), 9) for key in shares} if left < 1 else {}
             return {**section, **scaled}
     return {"method": "k-tuples"}
@@ -188,7 +187,7 @@ def automatic_aggregate(configuration: Sections) -> Counting:
 
 def is_decided_by_noise(configuration: Sections) -> bool:
     """Whether `pair_noise` has a part in what `auto` counts: not where only one thing can be counted, nor of one column."""
-    return configuration.distinct > 1
+    return len(configuration.attributes) > 1
 
 
 def counts_words(aggregate: Counting, attributes: int) -> str:
@@ -210,7 +209,7 @@ def pair_noise(configuration: Sections) -> float:
     A unit moves the counts of a set of attributes by s in L2: theta, or sqrt(2) theta where records are replaced. `left` is the
     share of the budget, of mu^2, that is for counts.
     """
-    stability, pairs = (configuration.stability, math.comb(configuration.distinct, 2))
+    stability, pairs = (configuration.stability, math.comb(len(configuration.attributes), 2))
     moved = stability.records * (math.sqrt(2) if stability.neighbors == "replace-one" else 1)
     left = _left(configuration)
     return moved * math.sqrt(pairs / left) / configuration.privacy.epsilon if left > 0 else math.inf

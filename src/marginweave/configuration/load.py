@@ -9,15 +9,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from marginweave.base.errors import InputError
-from marginweave.configuration.coarsening import with_levels
 from marginweave.configuration.code_lists import with_code_lists
-from marginweave.configuration.default_records import in_marginals, resolve_method
-from marginweave.configuration.defaults import NEEDED, beside_noise, check_own_keys, resolve_aggregate, resolve_sigma
+from marginweave.configuration.default_records import resolve_method
+from marginweave.configuration.defaults import NEEDED, check_own_keys, resolve_aggregate, resolve_sigma
 from marginweave.configuration.gone import refuse_gone
 from marginweave.configuration.methods import method_of
 from marginweave.configuration.parse import refusal, refuse_unsupported
 from marginweave.configuration.release import Configuration
-from marginweave.configuration.rules.structure import check_structure
 from marginweave.configuration.sections import Sections
 from marginweave.configuration.yaml_source import parse_yaml, read_text
 
@@ -61,16 +59,11 @@ def resolve(raw: Mapping[str, Any]) -> dict[str, Any]:
     assumed = {"method": "mixture"} if is_free else making
     declared = {**raw, "aggregate": {} if _is_automatic(counting) else _without_sigma(counting), "synthesize": assumed}
     sections = Sections.model_validate(declared)
-    leveled = sections.structure if sections.structure and sections.structure.levels else None
-    if leveled is not None:
-        check_structure(leveled, sections.columns)  # what follows looks at columns and their levels
     if _is_automatic(counting):
         needed = NEEDED.get(method_of(making, "auto"))
         counting = resolve_aggregate(sections) if needed is None else {"method": needed}
     elif isinstance(counting, dict) and method_of(counting, "k-tuples") == "k-tuples":
         sections = Sections.model_validate({**raw, "aggregate": {}, "synthesize": {}})
-    elif isinstance(counting, dict) and leveled is not None:
-        counting = with_levels(counting, in_marginals(sections), beside_noise(in_marginals(sections)))
     if isinstance(counting, dict) and method_of(counting, "k-tuples") == "k-tuples":
         counting = resolve_sigma(counting, sections)
     if is_free:

@@ -34,9 +34,8 @@ class AllCliques(FrozenModel):
 
     That is their subsets with at most so many cells, as far as no other marginal contains them; pairs however many cells they
     have, so that no dependence of two attributes is lost, unless only pairs are asked for. In marginals of more than
-    `coarsen` cells, columns are at a coarser level, until there are no more cells (`BinLevels.within`), and beyond `max_cells`
-    at a declared one; what such a marginal does not have at its finest is measured in shorter ones as well. Pairs are never
-    in coarser bins, but at declared levels where all pairs have together the noise that `coarsen` leaves in the longest.
+    `coarsen` cells, columns are in coarser bins, until there are no more cells (`BinLevels.within`); what such a marginal does
+    not have at its finest is measured in shorter ones as well. Pairs are never in coarser bins.
     """
 
     all: PositiveWhole
@@ -46,16 +45,14 @@ class AllCliques(FrozenModel):
     def places(self, levels: BinLevels) -> Iterator[tuple[int, ...]]:
         """Places of the attributes or levels of each marginal, the longest first. DP: arithmetic on public sizes."""
         contained: set[tuple[int, ...]] = set()
-        longest = min(self.all, len(levels.finest))
+        longest = min(self.all, levels.attributes)
         for length in range(longest, min(longest, 2) - 1, -1):
             shorter = max(length - 1, 0)
             inside = {part for places in contained for part in itertools.combinations(places, shorter)}
-            for places in itertools.combinations(levels.finest, length):
+            for places in itertools.combinations(range(levels.attributes), length):
                 if places in contained:
                     continue
-                at = self._at_levels(places, levels, longest)
-                if at in contained:
-                    continue
+                at = places if self.coarsen is None or length <= 2 else levels.within(places, self.coarsen)
                 if (
                     length == 2 < self.all
                     or self.max_cells is None
@@ -66,16 +63,6 @@ class AllCliques(FrozenModel):
             if self.max_cells is None and self.coarsen is None:  # whatever is shorter is contained
                 return
             contained = inside
-
-    def _at_levels(self, places: tuple[int, ...], levels: BinLevels, longest: int) -> tuple[int, ...]:
-        if self.coarsen is None:
-            return places
-        columns, length = len(levels.finest), len(places)
-        if length > 2:
-            at = levels.within(places, self.coarsen)
-            return at if self.max_cells is None else levels.within(at, self.max_cells, declared=True)
-        most = self.coarsen * math.sqrt(math.comb(columns, longest) / math.comb(columns, length))
-        return levels.within(places, most, declared=True)
 
     def looked_at(self, columns: int) -> int:
         """How many sets of attributes `places` looks at."""

@@ -11,7 +11,6 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from marginweave.base.budget import Stability
 from marginweave.configuration.attributes import Attribute, Forbidden, forbidden_labels, most_combinations
-from marginweave.configuration.bin_levels import declared_levels
 from marginweave.configuration.columns import (
     Columns,
     ConstantColumn,
@@ -99,8 +98,6 @@ class Sections(Execution):
             return False
         if self._joins:
             return True  # rows of one subject that disagree
-        if level := self.structure.level_of(column) if self.structure else None:
-            return self.lacks_values(level.by) or level.leaves_gaps(self.columns)
         return any(map(self._has_gaps, self._cells_of(column)))
 
     @property
@@ -126,8 +123,6 @@ class Sections(Execution):
         nor where rows of one subject can disagree.
         """
         declared = self.columns[column]
-        if level := self.structure.level_of(column) if self.structure else None:
-            return self.may_be_undeclared(level.by)
         if not isinstance(declared, MeasuredColumn) or declared.impute is not None or self.lacks_values(column):
             return False
         read = [self.columns.get(name) for name in (column, *self._cells_of(column))]
@@ -179,7 +174,7 @@ class Sections(Execution):
     def can_be_missing(self, column: str) -> bool:
         """Whether the output can lack a value of `column`, from public facts alone."""
         if rule := self.structure.rule_of(column) if self.structure else None:
-            return rule.leaves_gaps(self.columns) or any(map(self.can_be_missing, rule.sources))
+            return rule.leaves_gaps or any(map(self.can_be_missing, rule.sources))
         declared = isinstance(self.columns[column], MeasuredColumn)
         return declared and (self.lacks_values(column) or column in self.counted_undeclared)
 
@@ -187,17 +182,16 @@ class Sections(Execution):
     def attributes(self) -> tuple[Attribute, ...]:
         """What is counted, in the order of the columns.
 
-        In marginals each declared value of a set is an attribute of its own, and so is a level of a column.
+        In marginals each declared value of a set is a separate attribute.
         """
         structure = self.structure or Structure()
-        levels = {rule.column: rule.by for rule in structure.levels or ()} if self.marginals else {}
         found: dict[str, tuple[Attribute, ...]] = {}
         for name, column in self.columns.items():
-            if isinstance(column, MeasuredColumn) and (name in levels or structure.rule_of(name) is None):
-                found[name] = self._of_column(name, column, levels.get(name))
+            if isinstance(column, MeasuredColumn) and structure.rule_of(name) is None:
+                found[name] = self._of_column(name, column)
         return tuple(itertools.chain.from_iterable(found.values()))
 
-    def _of_column(self, name: str, column: MeasuredColumn, level_of: str | None) -> tuple[Attribute, ...]:
+    def _of_column(self, name: str, column: MeasuredColumn) -> tuple[Attribute, ...]:
         """The attribute of a column; of a set in marginals one for each value, which a record has or lacks."""
         if self.marginals and column.is_set and not column.private:
             values = column.labels
@@ -213,7 +207,6 @@ class Sections(Execution):
             width=column.width,
             is_set=column.is_set,
             bins=column.bin_count if self.synthesize.method == "mixture" else 0,
-            level_of=level_of,
         )
         return (attribute,)
 
@@ -250,16 +243,6 @@ class Sections(Execution):
         return tuple(place for place, attribute in enumerate(self.attributes) if attribute.name in ordered)
 
     @cached_property
-    def finer_places(self) -> dict[int, int]:
-        """For the place of each counted attribute that is a level the place of the one that it is of."""
-        return declared_levels(self.attributes)
-
-    @cached_property
-    def distinct(self) -> int:
-        """How many attributes there are, each with all of its levels."""
-        return len(self.attributes) - len(self.finer_places)
-
-    @cached_property
     def names(self) -> tuple[str, ...]:
         """Names of the columns that are counted, in declared order."""
         counted = {attribute.column for attribute in self.attributes}
@@ -269,8 +252,8 @@ class Sections(Execution):
     def raw_names(self) -> tuple[str, ...]:
         """Names of the columns whose cells are read: those that count, or make up what does; in declared order."""
         structure = self.structure or Structure()
-        rules, levels = structure.difference or (), structure.levels or ()
-        read = {*self.names, *(rule.of for rule in rules)} - {rule.column for rule in (*rules, *levels)}
+        differences = structure.difference or ()
+        read = {*self.names, *(rule.of for rule in differences)} - {rule.column for rule in differences}
         return tuple(name for name in self.columns if name in read)
 
     @cached_property
@@ -302,7 +285,7 @@ class Sections(Execution):
     @cached_property
     def longest(self) -> int:
         """The most attributes of a released combination: the files have columns for so many, whatever was drawn."""
-        return self.reporting_length if self.marginals is None else self.marginals.longest(self.distinct)
+        return self.reporting_length if self.marginals is None else self.marginals.longest(len(self.attributes))
 
     @cached_property
     def percentile(self) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from typing import Literal, TypeVar
 
@@ -32,27 +32,15 @@ def cells(clique: Clique, sizes: Sequence[int]) -> int:
     return math.prod(sizes[a] for a in clique)
 
 
-def all_cliques(
-    sizes: Sequence[int], length: int, cell_limit: int | None = None, finer: Mapping[int, int] | None = None
-) -> tuple[Clique, ...]:
+def all_cliques(sizes: Sequence[int], length: int, cell_limit: int | None = None) -> tuple[Clique, ...]:
     """All sets of `length` attributes with at most `cell_limit` cells, in lexicographic order.
 
-    None has two levels of one column: `finer` has the place of the column that a level is of.
     DP: arithmetic on public sizes. Raises InputError unless 1 <= length <= number of attributes.
     """
     if not 1 <= length <= len(sizes):
         raise InputError(f"length ({length}) must be at least 1 and at most the number of attributes ({len(sizes)})")
     found = itertools.combinations(range(len(sizes)), length)
-    return tuple(
-        c
-        for c in found
-        if (cell_limit is None or cells(c, sizes) <= cell_limit) and len(set(columns_of(c, finer))) == length
-    )
-
-
-def columns_of(clique: Clique, finer: Mapping[int, int] | None) -> Clique:
-    """The places of the columns that the attributes, which may be levels, are of."""
-    return tuple(sorted((finer or {}).get(a, a) for a in clique))
+    return tuple(c for c in found if cell_limit is None or cells(c, sizes) <= cell_limit)
 
 
 def budget_shares(

@@ -53,7 +53,7 @@ def planned_cliques(configuration: Configuration, kind: DrawKind) -> tuple[Cliqu
     settings, sizes = configuration.marginal_settings, public_sizes(configuration)
     if kind is DrawKind.ONE_WAY:
         return all_cliques(sizes, 1)
-    if settings.selects(configuration.distinct):
+    if settings.selects(len(configuration.attributes)):
         return ()
     return declared_cliques(settings, configuration.attributes, sizes)
 

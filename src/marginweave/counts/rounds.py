@@ -20,7 +20,7 @@ measures, never what it costs.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -108,17 +108,14 @@ def _mean(group: Sequence[Measurement]) -> Measurement:
     return replace(group[0], counts=counts, deviation=float(weights.sum() ** -0.5))
 
 
-def candidate_sets(
-    settings: AdaptiveCliques, sizes: Sequence[int], finer: Mapping[int, int] | None = None
-) -> tuple[Clique, ...]:
+def candidate_sets(settings: AdaptiveCliques, sizes: Sequence[int]) -> tuple[Clique, ...]:
     """All sets of 2 to k attributes with at most `max_cells` cells, shorter ones first, but for the largest if they are many.
 
     All of them together have at most 2^26 cells, which are counted once. An attribute with a single value tells nothing.
-    `finer` is that of `all_cliques`.
     DP: arithmetic on released sizes.
     """
     longest = min(settings.adaptive, len(sizes))
-    found = [c for length in range(2, longest + 1) for c in all_cliques(sizes, length, settings.max_cells, finer)]
+    found = [c for length in range(2, longest + 1) for c in all_cliques(sizes, length, settings.max_cells)]
     return fitting([c for c in found if min(sizes[a] for a in c) > 1], sizes, MAX_CELLS)
 
 

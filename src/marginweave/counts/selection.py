@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -16,7 +16,7 @@ from marginweave.base.errors import InputError, StageError
 from marginweave.configuration.attributes import Attribute
 from marginweave.configuration.marginals import AllCliques, MarginalSettings
 from marginweave.configuration.release import Configuration
-from marginweave.counts.marginals import all_cliques, cells, columns_of, count_marginals, in_passes
+from marginweave.counts.marginals import all_cliques, cells, count_marginals, in_passes
 from marginweave.measurements.plan import BudgetPlan, DrawKind, PlannedDraw
 from marginweave.measurements.tables import Clique
 from marginweave.mechanisms.catalogue import count_noise
@@ -117,7 +117,6 @@ def select_marginals(
     scores: NDArray[np.float64],
     cell_error: float,
     power: float = 2 / 3,
-    fits: Callable[[Sequence[int]], bool] | None = None,
 ) -> tuple[int, ...]:
     """Greedy minimum of the noise error of what is measured plus the scores of what is not.
 
@@ -131,7 +130,6 @@ def select_marginals(
         scores: noisy InDif of each, in records, shape (m,).
         cell_error: of one cell, with all that there is for measuring the selected ones (`CountNoise.cell_error`).
         power: of the cells, by which they share it (`CountNoise.share_power`).
-        fits: whether positions can be measured together, whatever it is worth; what does not fit is passed over, as in AIM.
 
     Returns:
         Positions of the selected marginals, increasing. DP: post-processing.
@@ -152,8 +150,6 @@ def select_marginals(
         if errors[best] >= least:
             break
         left[best] = False
-        if fits is not None and not fits([*np.flatnonzero(selected).tolist(), best]):
-            continue
         least = float(errors[best])
         selected[best] = True
         measured += float(weights[best])
@@ -226,31 +222,24 @@ def selected_cliques(
     scores: NDArray[np.float64],
     draw: PlannedDraw,
     stability: Stability,
-    *,
-    finer: Mapping[int, int] | None = None,
 ) -> tuple[Clique, ...]:
     """The pairs that are worth their noise by their noisy scores, merged where `merge_cells` says so, within `most_cells`.
 
     `scores` are those of `scored_pairs`. `draw` is the planned measurement: its joint noise multiplier M, whose mu^2 is
-    1/M^2, or its joint epsilon of Laplace noise. Of two columns
-    that have levels one pair is measured (`all_cliques`). DP: post-processing.
+    1/M^2, or its joint epsilon of Laplace noise. DP: post-processing.
     """
-    pairs, most = scored_pairs(sizes, draw, finer), most_cells(draw)
+    pairs, most = scored_pairs(sizes, draw), most_cells(draw)
     cell_counts = [cells(pair, sizes) for pair in pairs]
 
-    def together(places: Sequence[int]) -> bool:
-        some = [pairs[i] for i in places]
-        return len({columns_of(pair, finer) for pair in some}) == len(some)
-
     noise = count_noise(draw.mechanism)(stability)
-    chosen = select_marginals(cell_counts, scores, noise.cell_error(draw.parameter), noise.share_power, together)
+    chosen = select_marginals(cell_counts, scores, noise.cell_error(draw.parameter), noise.share_power)
     selected = fitting([pairs[i] for i in chosen], sizes, most)
     return selected if settings.merge_cells == "none" else merge_pairs(selected, sizes, settings.merge_cells, most)
 
 
-def scored_pairs(sizes: Sequence[int], draw: PlannedDraw, finer: Mapping[int, int] | None = None) -> tuple[Clique, ...]:
-    """The pairs that may be measured in `draw` and are scored before it, at each level. DP: arithmetic on released sizes."""
-    return all_cliques(sizes, 2, most_cells(draw), finer)
+def scored_pairs(sizes: Sequence[int], draw: PlannedDraw) -> tuple[Clique, ...]:
+    """The pairs that may be measured in `draw` and are scored before it. DP: arithmetic on released sizes."""
+    return all_cliques(sizes, 2, most_cells(draw))
 
 
 def most_cells(draw: PlannedDraw) -> int:

@@ -10,7 +10,7 @@ stay as they were drawn, so that a sum over all codes of a column has all record
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -94,13 +94,10 @@ def ignored_attributes(
 
 
 def _decided(configuration: Configuration, counts: Mapping[str, _NoisyCount]) -> tuple[UndeclaredCells, ...]:
-    """The decision on each; a level has that of its column, and neither a set nor a column of known counts has such a code."""
-    levels = {a.name: a.level_of for a in configuration.attributes if a.level_of is not None}
+    """The decision on each; neither a set nor a column of known counts has such a code."""
     known = {configuration.attributes[a].name for table in configuration.totals for a in table.attributes}
-    tested: Collection[str] = [name for name in counts if name not in levels]
-    found = {name: counts[name].cells(name, len(tested)) for name in tested}
+    found = {name: count.cells(name, len(counts)) for name, count in counts.items()}
     sets = configuration.indicated_sets
     found = {name: replace(cells, kept=cells.kept and name not in known) for name, cells in found.items()}
     found |= {name: replace(found[name], kept=False, of_set=True) for name in sets}
-    found |= {name: replace(found[of], name=name) for name, of in levels.items() if of in found}
     return tuple(found[name] for name in counts)

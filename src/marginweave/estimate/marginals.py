@@ -14,7 +14,6 @@ from marginweave.configuration.release import Configuration
 from marginweave.counts.discovery import Compression, compress_mask, compress_measurement, released_compression
 from marginweave.counts.marginals import estimate_total
 from marginweave.counts.undeclared import ignored_attributes
-from marginweave.domain.levels import level_codes
 from marginweave.domain.zeros import structural_masks
 from marginweave.estimate.consistency import Holders, make_consistent
 from marginweave.estimate.known import known_compression, known_marginals, total_of_rows
@@ -47,37 +46,12 @@ def normalize_marginals(marginals: Marginals, configuration: Configuration) -> M
     )
     total = total_of_rows(configuration) or drawn
     known = known_marginals(configuration, measured, total, compression)
-    shared, beside = _with_levels(configuration, measured, compression)
     consistent = make_consistent(
-        [*shared, *known, *beside],
+        [*measured, *known],
         [compress_mask(mask, compression) for mask in masks],
         total=total,
     )
     return replace(marginals, consistent=consistent)
-
-
-def _with_levels(
-    configuration: Configuration, measured: Sequence[Measurement], compression: Compression
-) -> tuple[Sequence[Measurement], Sequence[Measurement]]:
-    """The marginals, and the counts of each column that has levels with each of them beside it: so the tables of either agree.
-
-    These are the column's own counts once more: it and they share its precision, so that it does not count twice.
-    """
-    levels, shared, beside = list(level_codes(configuration)), list(measured), []
-    for _, fine, _ in levels:
-        tables = 1 + sum(fine == other for _, other, _ in levels)
-        shared[fine] = replace(measured[fine], deviation=measured[fine].deviation * math.sqrt(tables))
-    for coarse, fine, codes in levels:
-        new, sizes = compression.codes, compression.sizes
-        table = np.zeros((sizes[fine], sizes[coarse]))
-        table[new[fine], new[coarse][codes[: len(new[fine])]]] = measured[fine].counts[new[fine]]
-        together = (
-            replace(shared[fine], attributes=(fine, coarse), counts=table)
-            if fine < coarse
-            else replace(shared[fine], attributes=(coarse, fine), counts=table.T)
-        )
-        beside.append(together)
-    return shared, beside
 
 
 def measured_marginals(marginals: Marginals, compression: Compression) -> tuple[Measurement, ...]:

@@ -68,7 +68,6 @@ def column_facts(
     found = []
     structure = configuration.structure
     elsewhere = {name for rule in (structure and structure.applies) or () for name in rule.columns}
-    elsewhere |= {level.column for level in (structure and structure.levels) or () if level.by in elsewhere}
     known = {configuration.attributes[a].name for table in configuration.totals for a in table.attributes}
     released = dict(counts.levels[0].by_columns()) if counts.levels else {}
     for place, attribute in enumerate(configuration.attributes):

@@ -20,7 +20,7 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -74,15 +74,13 @@ def release_verdict(
     for bound in bounds:
         if bound.deviation is not None:
             deviations.setdefault(len(bound.attributes), []).append(bound.deviation)
-    rules = (configuration.structure.levels if configuration.structure else None) or ()
-    levels = {rule.column for rule in rules}
     settings = configuration.marginals
     distances = set_errors(bounds, float(counts.record_count), merged, is_smoothed=settings is not None)
     unchosen = dict[tuple[str, ...], float]()
-    if settings is not None and settings.selects(configuration.distinct) and 2 in deviations:
+    if settings is not None and settings.selects(len(configuration.attributes)) and 2 in deviations:
         pairs = unchosen_errors(distances, counts, statistics.median(deviations[2]))
-        unchosen = {pair: error for pair, error in pairs.items() if pair not in distances and levels.isdisjoint(pair)}
-    errors = expected_errors(distances | unchosen, counts.domain.names, levels)
+        unchosen = {pair: error for pair, error in pairs.items() if pair not in distances}
+    errors = expected_errors(distances | unchosen, counts.domain.names)
     paired = {name for bound in bounds if len(bound.attributes) > 1 for name in bound.attributes}
     deviation = statistics.median(deviations.get(1, [0.0]))
     columns = column_facts(counts, configuration, deviation, paired, _related(association))
@@ -192,21 +190,17 @@ def _key(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
-def expected_errors(
-    distances: Mapping[tuple[str, ...], float], names: Sequence[str], levels: Collection[str] = ()
-) -> Sets:
+def expected_errors(distances: Mapping[tuple[str, ...], float], names: Sequence[str]) -> Sets:
     """The expected distance of every set of one to three columns; None of a pair of which nothing is known.
 
-    `distances` has that of sets by themselves, by their sorted names. Of `levels`, which follow from other columns, there are
-    the sets that something measured. Of triples there are those that something measured, or whose three pairs are known.
+    `distances` has that of sets by themselves, by their sorted names. Of triples there are those that
+    something measured, or whose three pairs are known.
     """
     place = {name: i for i, name in enumerate(names)}
     found: dict[tuple[str, ...], float | None] = {
         tuple(sorted(columns, key=place.__getitem__)): error for columns, error in distances.items()
     }
     for pair in itertools.combinations(names, 2):
-        if pair not in found and not {*levels}.isdisjoint(pair):
-            continue
         found[pair] = _at_least(found.get(pair), [found.get((name,)) for name in pair])
     for triple in itertools.combinations(names, 3):
         pairs = [found.get(pair) for pair in itertools.combinations(triple, 2)]

@@ -42,7 +42,7 @@ def method_forecast(configuration: Configuration) -> list[str]:
 
 
 def _counts(configuration: Configuration, usual: AggregateSettings | MarginalSettings) -> str:
-    columns = configuration.distinct
+    columns = len(configuration.attributes)
     counted, other = (defaults.counts_words(settings, columns) for settings in (configuration.aggregate, usual))
     chosen = f"auto would choose {other}" if counted != other else "auto would choose other settings"
     if configuration.aggregate == usual:
@@ -51,15 +51,13 @@ def _counts(configuration: Configuration, usual: AggregateSettings | MarginalSet
         decided = in_marginals(configuration) if isinstance(usual, MarginalSettings) else configuration
         noise, beside = defaults.relative_noise(decided), defaults.edge_words(decided)
         chosen += f"; all pairs together would have relative noise r = {noise:.3g}{beside}"
-    return f"Counting: {counted}{_limited(configuration)}{_leveled(configuration)} ({chosen})"
+    return f"Counting: {counted}{_limited(configuration)}{_in_bins(configuration)} ({chosen})"
 
 
 def _given_up(configuration: Configuration, usual: AggregateSettings | MarginalSettings) -> list[str]:
     """What sets and private domains cost where the choice is left to `auto`, and what would avoid it, in a sentence each."""
     attributes = configuration.attributes
-    listed_pairs = (
-        isinstance(usual, MarginalSettings) and isinstance(usual.cliques, tuple) and not configuration.finer_places
-    )
+    listed_pairs = isinstance(usual, MarginalSettings) and isinstance(usual.cliques, tuple)
     alone = ", and are in no pairs" if listed_pairs else ""
     found = [
         f"Column {name}, a set, counts as {values} columns, one for each value, which share the budget{alone}; declare fewer "
@@ -89,18 +87,15 @@ def _limited(configuration: Configuration) -> str:
     numbers = ", ".join(f"{number:,} of {length}" for length, number in sorted(lengths.items(), reverse=True))
     pairs = ", and pairs" if cliques.all > 2 else ""
     most = f", of at most {cliques.max_cells:,} cells{pairs}" if cliques.max_cells else ""
-    coarser = f", at coarser levels beyond {cliques.coarsen:,} cells" if cliques.coarsen else ""
+    coarser = f", in coarser bins beyond {cliques.coarsen:,} cells" if cliques.coarsen else ""
     return f"{most}{coarser}: {numbers}"
 
 
-def _leveled(configuration: Configuration) -> str:
-    """At which level the columns of larger marginals are counted, where they have several, and how often, the finest first."""
-    settings, finer = configuration.marginals, configuration.finer_places
-    names = [attribute.name for attribute in configuration.attributes]
-    if settings is None or not settings.has_larger(configuration.distinct):
+def _in_bins(configuration: Configuration) -> str:
+    """In how many bins the columns of larger marginals are counted, where that differs, and how often, the finest first."""
+    settings, names = configuration.marginals, [attribute.name for attribute in configuration.attributes]
+    if settings is None or not settings.has_larger(len(names)) or settings.selects(len(names)):
         return ""
-    if settings.selects(configuration.distinct):
-        return f", of columns or their levels ({listed([names[a] for a in finer])})" if finer else ""
     of, found = settings.levels(public_sizes(configuration), configuration.attributes).of, list[str]()
     times = Counter(itertools.chain.from_iterable(planned_cliques(configuration, DrawKind.MARGINALS)))
     for place, bins in dict.fromkeys((a, bins) for a, bins, _ in of):
@@ -108,8 +103,6 @@ def _leveled(configuration: Configuration) -> str:
         if any(times[at] for at, _ in levels[1:]):
             numbers = ", ".join(f"{times[at]:,} in {left:,} bins" for at, left in levels if times[at])
             found.append(f"{names[place]} {numbers}")
-    for coarse, fine in finer.items():
-        found.append(f"{times[fine]:,} with {names[fine]}, {times[coarse]:,} with {names[coarse]}")
     return f", {'; '.join(found)}" if found else ""
 
 
@@ -121,7 +114,7 @@ def is_benchmarked(configuration: Configuration, usual: AggregateSettings | Marg
     plain = MixtureSynthesis(records=synthesize.records, max_records=synthesize.max_records, seed=synthesize.seed)
     if synthesize != plain or _given_up(configuration, usual):
         return False
-    is_measured = defaults.counts_words(usual, configuration.distinct) in MEASURED
+    is_measured = defaults.counts_words(usual, len(attributes)) in MEASURED
     return is_measured and automatic_method(usual, attributes).method == "mixture"
 
 
@@ -129,7 +122,7 @@ def _measured(configuration: Configuration, usual: AggregateSettings | MarginalS
     """Nothing where the benchmark has nothing like it: other settings, more noise, or no two columns."""
     if not is_benchmarked(configuration, usual):
         return []
-    least, most, noise = MEASURED[defaults.counts_words(usual, configuration.distinct)]
+    least, most, noise = MEASURED[defaults.counts_words(usual, len(configuration.attributes))]
     if defaults.relative_noise(configuration) > noise:
         return []
     rows = configuration.rows if configuration.resize is None else configuration.resize.records

@@ -82,12 +82,12 @@ def _at(configuration: Configuration, rows: int) -> SizeForecast:
     plan = plan_budget(sized)
     distances = _distances(sized, plan, rows)
     found = {length: [d for part, d in distances.items() if len(part) == length] for length in (1, 2)}
-    chosen = sized.marginals is None or sized.marginals.selects(sized.distinct)
+    chosen = sized.marginals is None or sized.marginals.selects(len(sized.attributes))
     pairs = _words(found[2], "chosen in the run" if chosen else "not counted", found[1])
     rounds = None if sized.marginals is None else sized.marginals.adaptive
     if rounds is not None:
         pairs = f"{rounds.rounds * rounds.batch} chosen, {pairs}"
-    counted = defaults.counts_words(sized.aggregate, sized.distinct)
+    counted = defaults.counts_words(sized.aggregate, len(sized.attributes))
     records = str(expected_errors(sized) or "not measured")
     cost = run_cost(sized, planned_tables(sized, plan), rows, available_cores())
     single, noise = _words(found[1], "not known"), _noisy_pairs(sized, distances)

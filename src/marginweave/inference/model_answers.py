@@ -44,7 +44,7 @@ def open_model(place: Path, measured: NoisyTables, say: Callable[[str], None]) -
     assert published.marginals is not None
     known, _ = estimation_input(published.counts, published.configuration)
     sections = published.configuration.marginals
-    chosen = sections is not None and sections.selects(published.configuration.distinct)
+    chosen = sections is not None and sections.selects(len(published.configuration.attributes))
     larger = [table.variance for table in measured.tables if len(table.parts) > 1]
     sets = [[measured.parts[number] for number in table.parts] for table in measured.tables]
 
@@ -72,7 +72,7 @@ def ignored_records(published: PublishedRelease) -> dict[int, float]:
     found = dict[int, float]()
     cells = {one.name: one for one in published.aggregates.domain.undeclared if not one.kept}
     for place, attribute in enumerate(published.configuration.attributes):
-        if attribute.name in cells and attribute.level_of is None:
+        if attribute.name in cells:
             own = cells[attribute.name]
             found[place] = math.hypot(own.count, (own.high - own.count) / Reach(level=LEVEL).of(1.0))
     return found

@@ -138,7 +138,7 @@ class Marginals:
     `one_way` has one marginal an attribute, in order, over the codes of `domain` (and the missing value, last, where there
     is one, or the code of cells that are not as declared, which `consistent` ones ignore where it is not kept).
     `larger` are over the codes that rare values were merged into (`selection.compress`). `consistent` are all of
-    them over these codes, and behind them known tables and columns beside their levels, after `make_consistent`; empty before.
+    them over these codes, and behind them known tables, after `make_consistent`; empty before.
     `pooled` are the drawn ones together with those of earlier releases, over the codes of `one_way` and `larger` and in their
     order; empty without any. `coarse` are drawn marginals with columns at a coarser level, beside `larger`, in no other.
     """

@@ -84,7 +84,7 @@ def public_cells(configuration: Configuration) -> tuple[int, ...] | None:
         return tuple(math.prod(sizes[name] for name in clique) for clique in settings.cliques)
     chosen = settings.cliques if isinstance(settings.cliques, AllCliques) else AllCliques(all=1)
     cells = tuple(chosen.cells(settings.levels(tuple(sizes.values()), configuration.attributes)))
-    is_last = not settings.has_larger(configuration.distinct)
+    is_last = not settings.has_larger(len(configuration.attributes))
     return (*cells, *public_codes(configuration.indicators).values()) if is_last else cells
 
 
@@ -94,7 +94,7 @@ def marginal_shares(configuration: Configuration) -> dict[DrawKind, float]:
     All private bounds together are under `BOUND_LOW`, the choices of rounds under `SCORES`, their
     measurements under `MARGINALS`.
     """
-    settings, attributes = configuration.marginal_settings, configuration.distinct
+    settings, attributes = configuration.marginal_settings, len(configuration.attributes)
     shares, last = {DrawKind.VALUES: settings.values_share} if configuration.private_columns else {}, DrawKind.ONE_WAY
     if settings.has_larger(attributes):
         shares[DrawKind.ONE_WAY], last = settings.one_way_share, DrawKind.MARGINALS
@@ -109,7 +109,7 @@ def marginal_shares(configuration: Configuration) -> dict[DrawKind, float]:
 def rounds_of(configuration: Configuration) -> AdaptiveCliques | None:
     """How marginals are chosen in rounds; None where they are not, or where one attribute leaves nothing to choose."""
     settings = configuration.marginal_settings
-    return settings.adaptive if settings.selects(configuration.distinct) else None
+    return settings.adaptive if settings.selects(len(configuration.attributes)) else None
 
 
 def shares_of_draws(configuration: Configuration, draws: Sequence[PlannedDraw]) -> list[float]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from marginweave.base.arrow import compute as pc
 from marginweave.checkpoints.codecs import pack_table, unpack_table
 from marginweave.columns import values_of
-from marginweave.columns.computed import computed_values, difference_values
+from marginweave.columns.computed import difference_values
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.rules.structure import Structure
 
@@ -34,7 +34,7 @@ def clean_table(raw: pa.Table, configuration: Configuration) -> pa.Table:
     A category or boolean becomes a dictionary array over its public labels (a private domain: over the sorted distinct
     texts), a number float64, a date date32, a moment timestamp[s], a set a list array over such a dictionary.
 
-    A difference is counted in the place of the column that it makes superfluous; a level follows from the finer column.
+    A difference is counted in the place of the column that it makes superfluous.
 
     DP: 1-stable preprocessing; domains and bounds are public constants, one row in is one row out.
     """
@@ -46,8 +46,6 @@ def clean_table(raw: pa.Table, configuration: Configuration) -> pa.Table:
         columns[rule.column] = difference_values(
             columns[rule.of], columns[rule.since], configuration.columns[rule.column]
         )
-    for level in structure.levels or ():
-        columns[level.column] = computed_values(level, columns, configuration.columns)
     return pa.table({name: columns[name] for name in configuration.names})
 
 

@@ -21,7 +21,6 @@ from marginweave.configuration.columns import DateColumn, NumberColumn
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.rules.record_search import tied_parts
 from marginweave.domain.boxes import allowed_boxes
-from marginweave.domain.levels import level_codes
 from marginweave.domain.zeros import broken_records, domain_sizes, rule_masks
 from marginweave.measurements.tables import Mask
 from marginweave.mechanisms.randomness import CellWords
@@ -64,9 +63,7 @@ class Repair:
         self._optional = [attribute.optional for attribute in attributes]
         self._undeclared = {j for j, attribute in enumerate(attributes) if attribute.undeclared}
         self._elsewhere = _elsewhere(configuration)
-        self._levels = list(level_codes(configuration))
         skipped = {j for j, attribute in enumerate(attributes) if attribute.private or attribute.is_set}
-        skipped.update(coarse for coarse, _, _ in self._levels)  # rules name the finer column alone
         public = [box for box in configuration.forbidden if skipped.isdisjoint(j for j, _ in box)]
         masks = rule_masks(public, attributes, labels)
         order = _order(configuration)
@@ -93,8 +90,6 @@ class Repair:
                 for j, code in zip(part.attributes, repaired.T, strict=True):
                     codes[j] = codes[j].copy()
                     codes[j][broken] = code
-        for coarse, fine, own in self._levels:
-            codes[coarse] = own[codes[fine]].astype(codes[coarse].dtype)
         return replace(table, codes=tuple(codes))
 
     def _repaired(self, codes: Integers, part: _Part, rows: Integers, words: CellWords) -> Integers:

@@ -97,30 +97,14 @@ class Tables {
     this.steps = header.steps;
     this.squared = header.reach ** 2;
     this.tables = new Map(header.tables.map(([columns, start]) => [columns.join(), start]));
-    this.levels = new Map(header.levels.map(([coarse, fine, codes]) => [coarse, { fine, codes }]));
-  }
-
-  // The estimate of sorted pairs, or null. A value implies its coarser level, and excludes the others.
-  find(pairs) {
-    if (this.levels.size === 0) return this.cell(pairs);
-    const values = new Map(pairs);
-    const implied = ([attribute]) => values.has(this.levels.get(attribute)?.fine);
-    const excluded = pairs.some((pair) => {
-      const level = this.levels.get(pair[0]);
-      return implied(pair) && level.codes[values.get(level.fine)] !== pair[1];
-    });
-    const kept = pairs.filter((pair) => !implied(pair));
-    const found = this.cell(kept);
-    if (found !== null && excluded) return { estimate: 0, low: 0, high: 0, below: 0, above: 0, exact: 0, variance: 0, shared: new Map() };
-    if (found === null || kept.length === pairs.length) return found;
-    return { ...found, shared: new Map() }; // of the sums over a part of the values the covariance is not known
   }
 
   most() {
     return Infinity;
   }
 
-  cell(pairs) {
+  // The estimate of sorted pairs, or null.
+  find(pairs) {
     const start = this.tables.get(pairs.map((pair) => pair[0]).join());
     if (start === undefined) return null;
     const length = pairs.length;

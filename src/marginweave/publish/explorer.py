@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from marginweave.answers.cells import CellTable
 from marginweave.answers.intervals import Reach, count_ends
 from marginweave.configuration.columns import NumberColumn
-from marginweave.domain.levels import level_codes
 from marginweave.domain.zeros import excluded_codes
 from marginweave.estimate.intervals import LEVEL, censored_bound
 from marginweave.publish.best import best_counts, best_records, tuple_intervals
@@ -52,8 +51,7 @@ def explorer_data(published: PublishedRelease, shown: ShownRecords) -> bytes:
     rules allow no record to have, in pairs of an attribute and codes. Of marginals for each length k
     from 0 `estimate-k`, `low-k`, `high-k`, `below-k` and `above-k` (how far below and above it these ends lie), `rest-k` (what
     it lacks to the exact estimate, in `steps`), `variance-k` and `shared-k` (`CellTable`; 0 where a cell was measured together
-    with others); `header.tables` has attributes and first cell of each table, whose shape `sizes` says; `header.levels` each
-    coarser level, the attribute that it is of, and its code for each value of that. DP: post-processing.
+    with others); `header.tables` has attributes and first cell of each table, whose shape `sizes` says. DP: post-processing.
     """
     codes = shown.sample
     attributes, columns = published.configuration.attributes, published.configuration.columns
@@ -113,7 +111,7 @@ def _tuples(published: PublishedRelease, arrays: Arrays) -> dict[str, Any]:
 
 
 def _tables(published: PublishedRelease, arrays: Arrays) -> dict[str, Any]:
-    configuration, reach, tables = published.configuration, published.reach, published.cells
+    reach, tables = published.reach, published.cells
     sizes = published.counted_sizes
     placed: list[Any] = []
     for length in range(1 + max((len(table.attributes) for table in tables), default=0)):
@@ -122,8 +120,7 @@ def _tables(published: PublishedRelease, arrays: Arrays) -> dict[str, Any]:
         placed += [[list(table.attributes), start] for table, start in zip(own, starts, strict=False)]
         arrays |= {f"{name}-{length}": array for name, array in _cells(own, reach).items()}
     factor = reach.of(1e6) / 1e6 if reach.pure else reach.of(1.0)
-    levels = [[coarse, fine, codes[: sizes[fine]].tolist()] for coarse, fine, codes in level_codes(configuration)]
-    return {"tables": placed, "sizes": list(sizes), "levels": levels, "reach": factor, "steps": STEPS}
+    return {"tables": placed, "sizes": list(sizes), "reach": factor, "steps": STEPS}
 
 
 def _cells(tables: Iterable[CellTable], reach: Reach) -> Arrays:

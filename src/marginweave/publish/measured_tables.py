@@ -99,7 +99,7 @@ def _not_measured(marginals: Marginals, configuration: Configuration) -> list[Cl
         marginals.domain,
     )
     assert settings is not None
-    if settings.selects(configuration.distinct) or not settings.has_larger(configuration.distinct):
+    if settings.selects(len(attributes)) or not settings.has_larger(len(attributes)):
         return []
     measured, sizes = {m.attributes for m in marginals.drawn}, domain_sizes(attributes, domain.labels)
     declared = map(settings.levels(sizes, attributes).columns, declared_cliques(settings, attributes, sizes))

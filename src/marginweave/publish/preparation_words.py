@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from marginweave.configuration.columns import MeasuredColumn
 from marginweave.configuration.preparation import GaussianImputation, Imputation, WeightedImputation
 from marginweave.configuration.release import Configuration
-from marginweave.configuration.rules.levels import LevelColumn
 from marginweave.configuration.rules.structure import Structure
 
 Bounds = Mapping[str, tuple[float, float]]
@@ -66,9 +65,7 @@ def _rules(structure: Structure | None) -> Iterator[str]:
         )
     for rule in structure.difference or ():
         yield f"Column {rule.column!r} was computed: {rule.of!r} less {rule.since!r}, or the nearest value inside its bounds."
-    for level in structure.levels or ():
-        yield f"Column {level.column!r} is a level of {level.by!r}: computed from it, in rows and records alike."
-    if uncounted := [repr(rule.computed) for rule in structure.computed if not isinstance(rule, LevelColumn)]:
+    if uncounted := [repr(rule.computed) for rule in structure.computed]:
         yield f"Not counted, but computed from other columns in the records that are made: {', '.join(uncounted)}."
 
 

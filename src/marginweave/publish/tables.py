@@ -49,7 +49,6 @@ def counts_table(
     *,
     earlier: bool = False,
     coarse: bool = False,
-    finer: Mapping[int, int] = MappingProxyType({}),
 ) -> pa.Table:
     """Counts of combinations, one a row: `length`, `count`, `noise_sd`, `low`, `high`, `adjusted`, pairs `column_i`, `value_i`.
 
@@ -60,18 +59,13 @@ def counts_table(
     protected number of records, and its note explains the columns. There are `longest` positions, or R if that is more; those
     beyond are null. At the end each set of columns of `left_out`, of which only combinations above 0 are listed, has a row
     without values. With `earlier`, adjusted counts follow from those of earlier releases, too, and the rows that they changed
-    say so. The first note also names each level, and by `finer` its column; with `coarse` it says where counts in coarser bins
-    are.
+    say so. With `coarse` the first note says where counts in coarser bins are.
     """
     domain, positions = aggregates.domain, max(longest, aggregates.reporting_length)
     nothing = Level.join(0, [((), np.zeros((1, 0), np.int64), np.array([aggregates.record_count], np.int64))])
     sigma = aggregates.record_deviation
     names = domain.names
-    levels = "".join(
-        f" {names[a]} has coarser values of {names[b]}: either counts the same records." for a, b in finer.items()
-    )
-    differ = " Beside other columns the adjusted counts of the two may differ." if finer else ""
-    key = f"{_KEY}{_TUPLES if aggregates.measured is None else _ALL}{_COARSE if coarse else ''}.{levels}{differ}"
+    key = f"{_KEY}{_TUPLES if aggregates.measured is None else _ALL}{_COARSE if coarse else ''}."
     head = _rows(domain, nothing, np.array([sigma]), count_interval(nothing.counts, sigma), positions)
     parts = [head.set_column(head.num_columns - 1, "note", [[key]])]
     for level, noise, inside in zip(aggregates.levels, aggregates.noise, intervals, strict=True):

@@ -64,14 +64,14 @@ def _check_marginals(configuration: Configuration, settings: MarginalSettings, s
         raise InputError(
             f"aggregate.cliques makes {number} marginals, more than {_MAX_MARGINALS}; use fewer columns or smaller marginals"
         )
-    selects = settings.selects(configuration.distinct)
+    selects = settings.selects(len(sizes))
     cliques: tuple[Clique, ...] = ()
     if adaptive is not None:
         together = _batch_cells(adaptive, sizes)
     elif selects:
         together = math.prod(sorted(sizes)[-2:])
     else:
-        if settings.has_larger(configuration.distinct):
+        if settings.has_larger(len(sizes)):
             cliques = declared_cliques(settings, configuration.attributes, sizes)
             if not cliques:
                 raise InputError("aggregate.cliques.max_cells leaves no marginal to measure; use a larger one")

@@ -9,8 +9,6 @@ _OTHERS = "tests/unit/prepare/test_subjects.py::test_the_words_of_other_rows_do_
 _RESIZED = "tests/unit/prepare/test_resize.py::test_90_of_100_at_one_and_a_half"
 _UNDECLARED = "tests/unit/prepare/test_undeclared.py"
 _COMPUTED = "tests/laws/test_computed_columns.py"
-_LEVELS = "tests/laws/test_levels.py"
-_SENSITIVITY = "tests/laws/test_rule_sensitivity.py"
 _CELLS = "tests/laws/test_cells_by_themselves.py"
 _STAYS = "test_rules_are_kept_by_the_other_cells"
 
@@ -137,40 +135,6 @@ FAULTS = (
         killed_by=(
             f"{_COMPUTED}::test_nothing_has_passed_since_what_is_missing",
             f"{_COMPUTED}::test_differences_and_sums_hold_in_every_record",
-        ),
-    ),
-    Fault(
-        name="a set of columns is measured at two levels of one of them",
-        file="src/marginweave/counts/marginals.py",
-        text="len(set(columns_of(c, finer))) == length",
-        instead="len(set(c)) == length",
-        killed_by=(f"{_LEVELS}::test_no_set_has_two_levels_of_a_column",),
-    ),
-    Fault(
-        name="the counts of a column with levels weigh twice",
-        file="src/marginweave/estimate/marginals.py",
-        text="deviation=measured[fine].deviation * math.sqrt(tables)",
-        instead="deviation=measured[fine].deviation",
-        killed_by=(f"{_LEVELS}::test_adjusted_counts_of_a_level_are_sums_of_those_of_its_column",),
-    ),
-    Fault(
-        name="the level of a record is that of another one",
-        file="src/marginweave/prepare/repair.py",
-        text="own[codes[fine]].astype",
-        instead="own[np.sort(codes[fine])].astype",
-        killed_by=(
-            f"{_LEVELS}::test_every_row_has_the_level_of_its_own_column",
-            f"{_SENSITIVITY}::test_every_neighbor_moves_tables_at_levels_by_no_more_than_is_charged",
-        ),
-    ),
-    Fault(
-        name="records of a model may have another level than their column",
-        file="src/marginweave/configuration/attributes.py",
-        text="    found += [box for level in structure.levels or () for box in level.excluded(columns, counted)]\n",
-        instead="",
-        killed_by=(
-            f"{_LEVELS}::test_a_level_adds_no_cells_to_the_model",
-            f"{_LEVELS}::test_rare_values_are_merged_inside_their_level",
         ),
     ),
 )

@@ -52,7 +52,7 @@ FAULTS = (
         killed_by=("tests/laws/test_box_masses.py::test_single_columns_are_met_whatever_the_boxes",),
     ),
     Fault(
-        name="columns that apply together are taken for a level of each other",
+        name="columns that apply together are taken for functions of each other",
         file="src/marginweave/estimate/mixture/blocks.py",
         text="(mask.allowed @ second <= 1)[first > 0].all()",
         instead="(mask.allowed.sum(axis=1) <= 1)[first > 0].all()",

@@ -40,7 +40,6 @@ from marginweave.configuration.privacy import PrivacySettings, SubjectUnit
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.rules.computed import DeterminedColumn, DifferenceColumn, SumColumn
 from marginweave.configuration.rules.conditions import Condition
-from marginweave.configuration.rules.levels import LevelColumn
 from marginweave.configuration.rules.structure import AppliesRule, OrderedColumns, Structure
 from marginweave.configuration.synthesis import GumSynthesis, MixtureSynthesis, SynthesisSettings
 from marginweave.configuration.yaml_source import parse_yaml
@@ -73,7 +72,6 @@ PLACES: list[tuple[str, type[BaseModel]]] = [
     ("structure.", Structure),
     ("structure.determined.", DeterminedColumn),
     ("structure.difference.", DifferenceColumn),
-    ("structure.levels.", LevelColumn),
     ("structure.sum.", SumColumn),
     ("structure.applies.", AppliesRule),
     ("structure.ordered.", OrderedColumns),

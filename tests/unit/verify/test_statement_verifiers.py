@@ -50,11 +50,6 @@ KINDS: dict[str, dict[str, Any]] = {
         **{f"columns__{name}__impute": {"distribution": "uniform"} for name in ("sex", "region", "age", "grade")},
         "resize": {"records": 200, "amplify": True},
     },
-    "levels": {
-        "aggregate": MARGINALS,
-        "columns__band": {"type": "category", "values": ["young", "old"]},
-        "structure": {"levels": [{"column": "band", "by": "age", "mapping": {"[0, 18)": "young"}, "default": "old"}]},
-    },
     "rounds": {
         "aggregate": {"method": "marginals", "cliques": {"adaptive": 2, "rounds": 3}},
         "privacy__neighbors": "replace-one",

@@ -31,7 +31,8 @@ class _Computed(FrozenModel):
         """The column of the output that is computed; it is not counted."""
         return self.column
 
-    def leaves_gaps(self, columns: Mapping[str, Column]) -> bool:  # noqa: ARG002 - levels look at them
+    @property
+    def leaves_gaps(self) -> bool:
         """Whether it can be missing where its sources are not."""
         return False
 
@@ -49,7 +50,8 @@ class DeterminedColumn(_Computed):
         """The counted column that it follows from."""
         return (self.by,)
 
-    def leaves_gaps(self, columns: Mapping[str, Column]) -> bool:  # noqa: ARG002 - levels look at them
+    @property
+    def leaves_gaps(self) -> bool:
         """Whether other values of `by` have none."""
         return self.default is None
 
@@ -97,9 +99,9 @@ def check_computed(rules: Iterable[ComputedColumn], columns: Mapping[str, Column
     computed = {rule.computed for rule in given}
     differences = {rule.column for rule in given if isinstance(rule, DifferenceColumn)}
     for rule in given:
-        if isinstance(rule, DeterminedColumn) and rule.key == "determined":
+        if isinstance(rule, DeterminedColumn):
             _check_determined(rule, columns, computed)
-        elif isinstance(rule, DifferenceColumn | SumColumn):
+        else:
             _check_total(rule, columns, computed)
         if isinstance(rule, DifferenceColumn) and rule.since in differences:
             raise ValueError(f"structure.difference has since: {rule.since}, which must not be a difference itself")

@@ -20,7 +20,6 @@ from marginweave.configuration.rules.computed import (
     check_computed,
 )
 from marginweave.configuration.rules.conditions import Allowed, label_limits, step_of
-from marginweave.configuration.rules.levels import LevelColumn, check_level
 from marginweave.configuration.values import FrozenModel
 
 
@@ -61,8 +60,8 @@ class Structure(FrozenModel):
 
     `forbidden` lists combinations that cannot be, as {column: value, …}; a list of values stands for each of them, and so does
     a condition. They are never candidates and never synthesized; nor is what breaks `applies` or `ordered`. What `determined`,
-    `difference` and `sum` compute is not counted; what `levels` compute is, in marginals. A record of the source that breaks a
-    rule becomes one that keeps all (`Repair`).
+    `difference` and `sum` compute is not counted. A record of the source that breaks a rule becomes one that keeps all
+    (`Repair`).
     """
 
     determined: tuple[DeterminedColumn, ...] = ()
@@ -71,7 +70,6 @@ class Structure(FrozenModel):
     ordered: Annotated[tuple[OrderedColumns, ...] | None, _NOT_EMPTY] = None
     difference: Annotated[tuple[DifferenceColumn, ...] | None, _NOT_EMPTY] = None
     sum: Annotated[tuple[SumColumn, ...] | None, _NOT_EMPTY] = None
-    levels: Annotated[tuple[LevelColumn, ...] | None, _NOT_EMPTY] = None
 
     @cached_property
     def orders(self) -> Orders:
@@ -94,7 +92,7 @@ class Structure(FrozenModel):
     @property
     def computed(self) -> tuple[ComputedColumn, ...]:
         """The rules by which columns are computed in the output."""
-        return (*self.determined, *self.totals, *(self.levels or ()))
+        return (*self.determined, *self.totals)
 
     @property
     def totals(self) -> tuple[TotalColumn, ...]:
@@ -109,10 +107,6 @@ class Structure(FrozenModel):
         """The rule by which a column is computed in the output."""
         return next((rule for rule in self.computed if rule.computed == column), None)
 
-    def level_of(self, column: str) -> LevelColumn | None:
-        """The level that a column is of another."""
-        return next((rule for rule in self.levels or () if rule.column == column), None)
-
     def difference_of(self, column: str) -> DifferenceColumn | None:
         """The difference that a counted column is."""
         return next((rule for rule in self.difference or () if rule.column == column), None)
@@ -123,15 +117,13 @@ def check_structure(structure: Structure, columns: Mapping[str, Column]) -> None
     ruled = [("forbidden", name) for combination in structure.forbidden for name in combination]
     ruled += [("applies", name) for rule in structure.applies or () for name in (*rule.where, *rule.columns)]
     ruled += [("ordered", name) for order in structure.ordered or () for name in order.columns]
-    computed = _once((rule.computed for rule in structure.computed), "determined, difference, sum and levels")
+    computed = _once((rule.computed for rule in structure.computed), "determined, difference and sum")
     _once((rule.column for rule in structure.difference or ()), "difference")
     sources = [name for rule in structure.computed for name in rule.sources]
     for name in (*computed, *sources, *(name for _, name in ruled)):
         if name not in columns:
             raise ValueError(f"structure names {name!r}, which is not among columns")
     check_computed(structure.computed, columns)
-    for level in structure.levels or ():
-        check_level(level, columns, computed)
     for key, name in ruled:
         _check_ruled(key, name, columns, set(computed))
     _once((name for universe in structure.applies or () for name in universe.columns), "applies")
@@ -148,8 +140,8 @@ def _check_ruled(key: str, name: str, columns: Mapping[str, Column], elsewhere: 
     column = columns[name]
     if not column.measured or name in elsewhere or column.buys_bounds:
         raise ValueError(
-            f"structure.{key} names {name!r}, which rules cannot name. That is a column that is dropped or computed, "
-            "such as a level (name the column that it is of), or one with private bounds"
+            f"structure.{key} names {name!r}, which rules cannot name. That is a column that is dropped or computed "
+            "(name the column that it follows from), or one with private bounds"
         )
     if key != "forbidden" and not column.public_cells:
         raise ValueError(f"structure.{key} names {name!r}, which must be a column with one public value a cell")
