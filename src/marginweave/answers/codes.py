@@ -13,7 +13,7 @@ import numpy as np
 from marginweave.base.arrays import Flags, Floats, Integers
 from marginweave.base.errors import InputError
 from marginweave.configuration.attributes import Attribute, forbidden_codes
-from marginweave.configuration.columns import Category, NumberColumn
+from marginweave.configuration.columns import Category, DateColumn, NumberColumn
 from marginweave.configuration.columns.base import NOT_DECLARED, ColumnBase
 from marginweave.configuration.columns.category import ValuedColumn
 from marginweave.configuration.question import Question, read_question
@@ -156,6 +156,11 @@ class Codes:
             raise InputError(
                 f"noise explains all cells of column {name!r} that are not as declared; leave the condition out"
             )
+        if isinstance(asked, Condition) and not labels and isinstance(column, NumberColumn | DateColumn):
+            raise InputError(
+                f"no value of {name!r} between its bounds meets the condition; values beyond them were counted as the nearest "
+                f"bound, so that nothing is known of them. Its values: {listed(column.labels)}"
+            )
         codes = [code for box in forbidden_codes([((place, labels),)], self.domain.labels) for code in box[0][1]]
         if is_named and len(flags) in codes:
             raise InputError(
@@ -192,10 +197,18 @@ class Codes:
         return attribute.undeclared and attribute.name not in found
 
     def _column(self, name: str) -> ColumnBase:
-        """A column as it is declared; one of a private domain with the values that were released."""
+        """Return a column as it is declared; one of a private domain with the values that were released.
+
+        Raises:
+            InputError: none was.
+        """
         column = self.configuration.columns[name]
-        values = self.domain.labels[self._place(name)] if column.private else ()
-        return Category(type="category", values=values) if values else column
+        if not column.private:
+            return column
+        values = self.domain.labels[self._place(name)]
+        if not values:
+            raise InputError(f"no value of column {name!r} was released, so that nothing is known of any; leave it out")
+        return Category(type="category", values=values)
 
     def _place(self, name: str, *, by: bool = False) -> int:
         attributes = self.configuration.attributes

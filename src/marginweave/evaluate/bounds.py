@@ -143,6 +143,9 @@ def combination_bounds(drawn: Aggregates, records: Records, configuration: Confi
             counts = level.counts[rows]
             undeclared = max((undeclared_counts.get(name, 0) for name in names), default=0)
             lost = max(0.0, drawn.record_count - float(counts.sum()) - undeclared)
+            if candidates is not None and noise.contribution_bound >= configuration.contribution_cap(noise.length):
+                # the rest of the records lack a value: thresholds alone suppress, and no more than they are in each cell
+                lost = min(lost, (candidates - len(counts)) * float(noise.threshold))
             alone = expected_noise(sigma, len(counts)) + lost
             found.append(MarginalBound(attributes=names, distance=distance, bound=bound, noise=alone, deviation=sigma))
     return tuple(found)

@@ -73,8 +73,9 @@ def column_facts(
     for place, attribute in enumerate(configuration.attributes):
         if attribute.is_set or attribute.of_set:
             continue
-        if (place,) not in released:  # a private domain of which no value was often enough
-            found.append(ColumnFacts(name=attribute.name, hidden=1.0))
+        if (place,) not in released:
+            if attribute.private:  # no value was often enough
+                found.append(ColumnFacts(name=attribute.name, hidden=1.0))
             continue
         rows = released[place,]
         codes, values = counts.levels[0].values[rows, 0], counts.levels[0].counts[rows].astype(np.float64)

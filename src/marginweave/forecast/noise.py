@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from marginweave.accounting.accountants import gdp_mu
 from marginweave.configuration.attributes import most_combinations
 from marginweave.configuration.columns.number import MAX_CANDIDATES
-from marginweave.configuration.privacy import PrivacySettings, unit_noun
+from marginweave.configuration.privacy import PrivacySettings
 from marginweave.configuration.release import Configuration
 from marginweave.counts.discovery import discovery
 from marginweave.counts.noise import MARGINALS, planned_sigmas, public_sizes, sigma_alone
@@ -244,7 +244,7 @@ def observer_forecast(configuration: Configuration) -> list[str]:
     guess = (
         "is in the data"
         if privacy.neighbors == "add-remove"
-        else f"has one {unit_noun(privacy.unit_key)} in the data or another"
+        else f"has one {'row' if privacy.subject is None else 'set of rows'} in the data or another"
     )
     others = (f"{epsilon:g}: {observer_chance(privacy, epsilon)}" for epsilon in EPSILONS if epsilon != privacy.epsilon)
     chance = observer_chance(privacy, privacy.epsilon)

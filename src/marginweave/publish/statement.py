@@ -9,6 +9,7 @@ from dataclasses import asdict
 from scipy.special import ndtr
 
 from marginweave.accounting.amplification import functional_parameters
+from marginweave.configuration.columns import DateColumn, NumberColumn
 from marginweave.configuration.release import Configuration
 from marginweave.counts.discovery import discovery
 from marginweave.counts.noise import planned_sigmas
@@ -36,6 +37,8 @@ from marginweave.released.statement import (
     UndeclaredStatement,
 )
 from marginweave.released.verdict import VerdictSummary
+
+_CLAMPED = " Values beyond the bounds were counted as the nearest bound, and are none of these."
 
 ASSUMPTIONS = (
     "Every statement in the configuration (columns, domains, bounds, bins, caps, seeds) was public before the data was seen.",
@@ -119,7 +122,7 @@ def privacy_statement(
         **dict(stated) | {"mechanisms": mechanisms, "preparation": preparation},
         bounds=dict(bounds),
         domain=dict(zip(domain.names, domain.labels, strict=True)),
-        undeclared=_undeclared(aggregates) or None,
+        undeclared=_undeclared(configuration, aggregates) or None,
         noise=tuple(LevelNoiseStatement(**asdict(of_length)) for of_length in noise),
         **dict(marginals),
         confidence=stated_confidence(configuration.with_bounds(bounds), plan, aggregates),
@@ -127,8 +130,10 @@ def privacy_statement(
     )
 
 
-def _undeclared(aggregates: Aggregates) -> tuple[UndeclaredStatement, ...]:
-    """What was counted of cells that are not as declared."""
+def _undeclared(configuration: Configuration, aggregates: Aggregates) -> tuple[UndeclaredStatement, ...]:
+    """What was counted of cells that are not as declared: what was clamped to bounds is none of these, which is said."""
+    columns = {a.name: configuration.columns[a.column] for a in configuration.attributes}
+    clamped = {name for name, column in columns.items() if isinstance(column, NumberColumn | DateColumn)}
     return tuple(
         UndeclaredStatement(
             attribute=one.name,
@@ -137,7 +142,7 @@ def _undeclared(aggregates: Aggregates) -> tuple[UndeclaredStatement, ...]:
             low=one.low,
             high=one.high,
             found=one.found,
-            words=f"{one.words(aggregates.record_count, one.name)}.",
+            words=f"{one.words(aggregates.record_count, one.name)}.{_CLAMPED if one.name in clamped else ''}",
             kept=one.kept,
             of_set=one.of_set or None,
         )

@@ -21,7 +21,7 @@ from marginweave.domain.zeros import domain_sizes, structural_masks
 from marginweave.estimate.marginals import drawn_compression_of
 from marginweave.measurements.combinations import Domain, UndeclaredCells
 from marginweave.measurements.tables import Marginals, Measurement
-from tests.support.configurations import configuration
+from tests.support.configurations import PRIVATE, configuration
 from tests.support.noisy_marginals import measure_merged
 
 CLIQUES = (("sex", "region"), ("region", "age", "grade"))
@@ -207,6 +207,19 @@ def test_what_no_value_meets_is_a_zero_with_a_reason() -> None:
     for one in ask(answers, "sex = f", by=["sex"], share=True):
         assert one.flag == ("" if one.group["sex"] == "f" else "no value meets the conditions")
         assert not np.signbit([end for end in (one.estimate, one.low, one.high) if end is not None]).any()
+
+
+def test_nothing_is_said_of_values_beyond_bounds_or_not_released() -> None:
+    """Beyond the bounds numbers were counted as the nearest: a count of 0 would be untrue, as it would be of hidden values."""
+    answers, _ = opened({}, CLIQUES)
+    for where in ("age > 10000", "age < -1"):
+        with pytest.raises(InputError, match="counted as the nearest bound, so that nothing is known of them"):
+            ask(answers, where)
+    config = configuration(columns__region=PRIVATE)
+    labels = tuple(() if a.private else a.labels for a in config.attributes)
+    hidden = Codes.of(config, Domain(names=tuple(a.name for a in config.attributes), labels=labels))
+    with pytest.raises(InputError, match="no value of column 'region' was released, so that nothing is known of any"):
+        hidden.conditions(read_question({"where": [read_condition("region = north")]}))
 
 
 def test_what_is_not_measured_is_refused_by_name() -> None:

@@ -11,9 +11,16 @@ import pytest
 
 from marginweave.base.errors import InputError
 from marginweave.configuration.release import Configuration
+from marginweave.counts.rounds import expected_noise
 from marginweave.estimate.intervals import marginal_intervals
 from marginweave.estimate.marginals import marginal_counts, normalize_marginals
-from marginweave.evaluate.bounds import bounding_biases, distance_bound, marginal_bounds, most_cut_records
+from marginweave.evaluate.bounds import (
+    bounding_biases,
+    combination_bounds,
+    distance_bound,
+    marginal_bounds,
+    most_cut_records,
+)
 from marginweave.evaluate.cells import Records
 from marginweave.evaluate.verdict import verdict
 from marginweave.measurements.combinations import Aggregates, Domain, Level, LevelNoise
@@ -191,3 +198,27 @@ def test_marginals_cut_nothing_and_the_cap_needs_no_percentile() -> None:
         most_cut_records(config, 0.1, told, 2)
     marginals = configuration(columns=TWO, aggregate=MARGINALS)
     assert [b.records for b in bounding_biases(marginals, plan_budget(marginals), aggregates(1, marginals))] == [0, 0]
+
+
+@pytest.mark.parametrize(("bound", "threshold", "error"), [(1, 5, 5.0), (1, 40, 40.0), (0, 5, 2000.0)])
+def test_of_k_tuples_a_missing_value_is_no_noise(bound: int, threshold: int, error: float) -> None:
+    """Of 2,500 records 2,000 lack the value, and one of three was below the threshold: so many records are lost at most.
+
+    Where bounding contributions takes any (`bound` below the most that a record holds), nobody knows how many.
+    """
+    config = configuration(columns={"cause": {**TWO["region"], "missing": [""]}}, aggregate={"reporting_length": 1})
+    noise = LevelNoise(
+        length=1, contribution_bound=bound, deviation=0.01, threshold=threshold, private_threshold=0, candidates=3
+    )
+    level = Level(length=1, columns=np.array([[0], [0]]), values=np.array([[0], [1]]), counts=np.array([200, 300]))
+    drawn = Aggregates(
+        domain=Domain(names=("cause",), labels=(("n", "s", "w"),)),
+        record_count=2500,
+        record_deviation=1.0,
+        levels=(level,),
+        noise=(noise,),
+    )
+    made = (np.repeat([0, 1, 3], [200, 300, 2000]),)
+    (found,) = combination_bounds(drawn, Records([made], drawn.domain), config)
+    expected = expected_noise(math.sqrt(0.01**2 + 1 / 12), 2)
+    assert found.noise == pytest.approx(expected + error)
