@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from marginweave.accounting.selection_composition import gaussian_budget
+from marginweave.accounting.accountants import bisected, budget_mu2
+from marginweave.accounting.selection_composition import mixed_delta
 from marginweave.configuration.load import parse_configuration
 from marginweave.configuration.marginals import MarginalSettings
 from marginweave.configuration.release import Configuration
@@ -54,7 +55,15 @@ def stated_mu(configuration: Configuration, plan: BudgetPlan, draws: Sequence[Pl
     selections = [draw.epsilon for draw in plan.draws if draw.mechanism == "exponential"]
     others = [draw for draw in plan.draws if draw not in draws and draw.mechanism != "exponential"]
     selected = _squares([draw for draw in draws if draw.mechanism == "exponential"])
-    return math.sqrt(max(0.0, gaussian_budget(selections, plan.epsilon, delta) - _squares(others) + selected))
+    return math.sqrt(max(0.0, _gaussian_budget(selections, plan.epsilon, delta) - _squares(others) + selected))
+
+
+def _gaussian_budget(selections: Sequence[float], epsilon: float, delta: float) -> float:
+    """The largest mu^2 of Gaussians that are (epsilon, delta)-DP beside exponential mechanisms of `selections`; 0 for none."""
+    most = budget_mu2(epsilon, delta)
+    if not selections:
+        return most
+    return bisected(lambda mu2: mixed_delta(mu2, selections, epsilon) <= delta, 0.0, most, 40)[0]
 
 
 def _squares(draws: Sequence[PlannedDraw]) -> float:

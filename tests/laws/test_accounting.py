@@ -22,12 +22,12 @@ from marginweave.accounting.accountants import (
     gdp_mu,
     zcdp_delta,
     zcdp_epsilon,
-    zcdp_rho,
 )
 from marginweave.base.errors import InputError
 from marginweave.mechanisms.exponential import selection_epsilon, selection_mu
 from marginweave.planning.split import level_multipliers, plan_budget
 from tests.oracles.sds import printed_noise, sds_rho
+from tests.oracles.zcdp import zcdp_rho
 from tests.support.budget_plans import configuration
 
 EPSILONS = st.floats(math.log(1e-3), math.log(100)).map(math.exp)
@@ -184,7 +184,7 @@ def test_gdp_lowers_sigma_by_the_published_percentage(
     [
         (lambda: gdp_mu(-1.0, 1e-6), r"^epsilon \(-1.0\) must be positive$"),
         (lambda: gdp_epsilon(-1.0, 1e-6), r"^mu \(-1.0\) must be finite and not negative$"),
-        (lambda: zcdp_rho(1.0, 0.0), r"^delta \(0.0\) must lie strictly between 0 and 1$"),
+        (lambda: gdp_mu(1.0, 0.0), r"^delta \(0.0\) must lie strictly between 0 and 1$"),
         (lambda: zcdp_epsilon(math.nan, 1e-6), r"^rho \(nan\) must be finite and not negative$"),
         (lambda: selection_mu(math.inf), r"^epsilon \(inf\) must be positive$"),
     ],

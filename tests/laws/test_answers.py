@@ -35,24 +35,18 @@ SMALL = Survey(
 
 
 @st.composite
-def surveys(draw: st.DrawFn, *, level: bool = False) -> Survey:
+def surveys(draw: st.DrawFn) -> Survey:
     """Two to four attributes of different sizes, every one measured alone, some sets of them, values merged in the sets."""
-    sizes = tuple(draw(st.permutations([2, 3, 4, 5]))[: 3 if level else draw(st.integers(2, 4))])
+    sizes = tuple(draw(st.permutations([2, 3, 4, 5]))[: draw(st.integers(2, 4))])
     merged = tuple(tuple(np.minimum(np.arange(s), draw(st.integers(1, s)) - 1).tolist()) for s in sizes)
     attributes = range(len(sizes))
-    fine, codes = None, ()
-    if level:
-        fine = draw(st.sampled_from(list(attributes)))
-        codes = tuple(min(code, 1) for code in range(sizes[fine]))
-        sizes, merged = (*sizes, 2), (*merged, (0, 1))
-        attributes = [*(a for a in attributes if a != fine), len(sizes) - 1]
     larger = [c for k in range(2, len(attributes) + 1) for c in itertools.combinations(attributes, k)]
     chosen = draw(st.lists(st.sampled_from(larger), min_size=1, max_size=5))
     sets = [((a,), draw(SIGMAS), False) for a in range(len(sizes))] + [(c, draw(SIGMAS), True) for c in chosen]
-    return Survey(sizes=sizes, sets=tuple(sets), merged=merged, fine=fine, level=codes)
+    return Survey(sizes=sizes, sets=tuple(sets), merged=merged)
 
 
-def compare(survey: Survey, seed: int, *, known: bool, level: bool = False) -> None:
+def compare(survey: Survey, seed: int, *, known: bool) -> None:
     """Every single attribute, every measured set, and the number of records, against the dense system."""
     rng = np.random.default_rng(seed)
     table = rng.poisson(40, survey.cells).astype(np.float64)
@@ -63,10 +57,7 @@ def compare(survey: Survey, seed: int, *, known: bool, level: bool = False) -> N
     ]
     for clique, _, merges in survey.sets:
         if len(clique) > 1:
-            weights = random_weights(survey, [a for a in clique if a < len(survey.cells)], rng, merged=merges)
-            if level and len(survey.cells) in clique and survey.fine is not None:
-                weights[survey.fine] = rng.normal(size=(2, 2))[:, np.array(survey.level)]
-            asked.append(weights)
+            asked.append(random_weights(survey, clique, rng, merged=merges))
     products = [survey.products(weights) for weights in asked]
     solved = [(squares.solve(weights), own) for weights, own in zip(asked, products, strict=True)]
     for found, own in (*solved, (squares.solve_jointly(asked), np.concatenate(products))):
@@ -81,13 +72,6 @@ def compare(survey: Survey, seed: int, *, known: bool, level: bool = False) -> N
 def test_estimate_and_variance_are_those_of_the_dense_system(survey: Survey, seed: int, known: bool) -> None:
     """Overlapping sets, unequal noise, merged values, the number of records noisy or known: the least variance there is."""
     compare(survey, seed, known=known)
-
-
-@given(survey=surveys(level=True), seed=st.integers(0, 2**32 - 1), known=st.booleans())
-@settings(max_examples=30, deadline=None)
-def test_a_level_is_tied_to_its_column(survey: Survey, seed: int, known: bool) -> None:
-    """What is measured of a level tells of the column, and the other way round."""
-    compare(survey, seed, known=known, level=True)
 
 
 def test_what_is_in_no_set_or_merged_is_not_answered() -> None:
@@ -205,9 +189,8 @@ def test_sums_are_covered_wherever_in_its_bin_a_value_lies() -> None:
     inside = (0, np.array([1.0, 0, 1]))
     counts = table[[0, 2]].sum(axis=(0, 2))
     hits = {"low": 0, "high": 0}
-    axes = {a: (a, np.arange(size)) for a, size in enumerate(SMALL.sizes)}
     for _ in range(600):
-        answers = MarginalAnswers(squares=SMALL.measure(table, rng), codes=cast("Any", None), axes=axes, sets=())
+        answers = MarginalAnswers(squares=SMALL.measure(table, rng), codes=cast("Any", None), sets=())
         found, _ = sum_of(answers.solve, [inside], numbers, Reach(level=0.95))
         for end, values in (("low", numbers.low), ("high", numbers.high)):
             hits[end] += found.low <= float(counts @ np.nan_to_num(values)) <= found.high
@@ -229,13 +212,11 @@ def test_quantiles_are_covered(q: float) -> None:
     assert np.mean([one.sum() for one in found]) < 5
 
 
-@given(survey=surveys(), seed=st.integers(0, 2**32 - 1), level=st.booleans(), data=st.data())
+@given(survey=surveys(), seed=st.integers(0, 2**32 - 1))
 @settings(max_examples=15, deadline=None)
-def test_a_whole_table_has_what_each_cell_has_by_itself(
-    survey: Survey, seed: int, level: bool, data: st.DataObject
-) -> None:
+def test_a_whole_table_has_what_each_cell_has_by_itself(survey: Survey, seed: int) -> None:
     """Estimates, variances, and covariances with the sums that shares are of; unknown where a question is refused."""
-    compare_tables(data.draw(surveys(level=True)) if level else survey, seed)
+    compare_tables(survey, seed)
 
 
 def test_of_two_readings_of_a_cell_the_less_noisy_one() -> None:
@@ -251,11 +232,11 @@ REACH = Reach(level=0.95)
 def compare_tables(survey: Survey, seed: int) -> None:
     rng = np.random.default_rng(seed)
     squares = survey.measure(rng.poisson(40, survey.cells).astype(np.float64), rng)
-    for table in cell_tables(squares.measured, survey.axes, survey.sizes, 10**6, [REACH, REACH.each]):
+    for table in cell_tables(squares.measured, survey.sizes, 10**6, [REACH, REACH.each]):
         shape = [survey.sizes[a] for a in table.attributes]
         assert table.estimates.shape == table.variances.shape == table.known.shape == tuple(shape)
         for cell in itertools.product(*map(range, shape)):
-            own = {survey.axes[a][0]: survey.axes[a][1] == v for a, v in zip(table.attributes, cell, strict=True)}
+            own = {a: np.arange(survey.sizes[a]) == v for a, v in zip(table.attributes, cell, strict=True)}
             asked = [own, *({**own, axis: np.ones_like(codes)} for axis, codes in own.items())]
             weights = {axis: np.array([one[axis] for one in asked], np.float64) for axis in own}
             try:

@@ -62,7 +62,7 @@ def _answers(squares: LeastSquares, spread: ModelSpread) -> MarginalAnswers:
         noise=None,
         spread=lambda: spread,
     )
-    return MarginalAnswers(squares=squares, codes=cast("Any", None), axes=TRIPLES.axes, sets=(), model=lambda: modelled)
+    return MarginalAnswers(squares=squares, codes=cast("Any", None), sets=(), model=lambda: modelled)
 
 
 @pytest.mark.parametrize(("conditions", "known"), [(2, 1), (3, 2), (4, 2), (4, 3)])
@@ -179,7 +179,7 @@ def test_bounds_no_shorter_than_single_columns_leave_say_nothing_and_shorter_one
 def test_what_a_rule_forbids_holds_nobody() -> None:
     """Rules of two columns: exact zeros tighten the bounds of others, and leave out impossible codes."""
     mask = Mask(attributes=(0, 1), allowed=np.array([[True, True], [True, False]]))
-    rules = RuledOut(masks=(mask,), axes={a: (a, np.arange(2)) for a in range(4)}, sizes=(2,) * 4)
+    rules = RuledOut(masks=(mask,), sizes=(2,) * 4)
     yes, both = np.array([False, True]), np.array([True, True])
     assert not rules.allow({0: yes, 1: yes, 2: both})
     assert rules.allow({0: yes, 2: yes})

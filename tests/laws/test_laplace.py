@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from marginweave.accounting.accountants import zcdp_rho
 from marginweave.base.budget import Stability
 from marginweave.base.errors import InputError, StageError
 from marginweave.counts.marginals import all_cliques, budget_shares, measure_marginals, split_noise
@@ -30,6 +29,7 @@ from marginweave.mechanisms.laplace import (
 )
 from marginweave.mechanisms.randomness import fresh_bits
 from tests.oracles.sds import sds_rho
+from tests.oracles.zcdp import zcdp_rho
 
 SIZES = (2, 3, 5, 7)
 ONE = Stability(records=1, neighbors="add-remove")

@@ -24,7 +24,7 @@ SURVEY = Survey(
 )
 # Columns of the design by attribute: a number, indicators of two values, and the target.
 SCORES = (np.array([[-1.0, 0.0, 1.0, 3.0]]), np.eye(3)[1:], np.array([[0.0, 1.0]]))
-TERMS = [Term(place=a, axis=a, weights=own, of_model=own) for a, own in enumerate(SCORES)]
+TERMS = [Term(place=a, weights=own, of_model=own) for a, own in enumerate(SCORES)]
 
 
 def _population() -> np.ndarray[Any, Any]:
@@ -103,7 +103,7 @@ def test_units_change_nothing(kind: Kind) -> None:
     plain = Calibrated.of(squares, records, TERMS).fit(kind, sampling=1.0)
     for factor, zero in ((1e-3, 0.0), (1e4, -3e5), (-7.0, 40.0)):
         one = _scaled(TERMS[0], factor, zero)
-        other = Term(place=1, axis=1, weights=np.eye(3)[:2] * factor, of_model=np.eye(3)[:2] * factor)
+        other = Term(place=1, weights=np.eye(3)[:2] * factor, of_model=np.eye(3)[:2] * factor)
         target = _scaled(TERMS[2], factor, zero) if kind == "linear" else TERMS[2]
         moved = Calibrated.of(squares, records, [one, other, target]).fit(kind, sampling=1.0)
         # a + b x + c_1 i_1 + c_2 i_2, with i_0 = 1 - i_1 - i_2, for x, i_0 and i_1 in other units
@@ -120,7 +120,7 @@ def test_units_change_nothing(kind: Kind) -> None:
 
 def _scaled(term: Term, factor: float, zero: float) -> Term:
     weights = term.weights * factor + zero
-    return Term(place=term.place, axis=term.axis, weights=weights, of_model=weights)
+    return Term(place=term.place, weights=weights, of_model=weights)
 
 
 def test_the_noise_is_that_of_the_least_certain_contrast() -> None:
@@ -154,7 +154,7 @@ def test_weighted_records_have_the_measured_sums() -> None:
 def test_what_has_no_single_solution_or_no_measured_pair_is_refused() -> None:
     rng, records = np.random.default_rng(1), _wrong_model()
     squares = SURVEY.measure(_population() * ROWS, rng)
-    twice = Term(place=1, axis=1, weights=np.ones((1, 3)), of_model=np.ones((1, 3)))
+    twice = Term(place=1, weights=np.ones((1, 3)), of_model=np.ones((1, 3)))
     with pytest.raises(InputError, match="no single solution"):
         Calibrated.of(squares, records, [TERMS[0], twice, TERMS[2]]).fit("linear", sampling=1.0)
     fewer = Survey(sizes=SURVEY.sizes, sets=SURVEY.sets[:-1], merged=SURVEY.merged)

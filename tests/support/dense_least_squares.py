@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Survey:
-    """Tables to measure: of attributes with `sizes`, the last one a level of `fine` by `level` where that is given.
+    """Tables to measure of attributes with `sizes`.
 
     `sets` have attributes, the sigma of the noise, and whether values are merged as `merged` says.
     """
@@ -29,18 +29,11 @@ class Survey:
     sizes: tuple[int, ...]
     sets: tuple[tuple[Clique, float, bool], ...]
     merged: tuple[tuple[int, ...], ...]
-    fine: int | None = None
-    level: tuple[int, ...] = ()
-
-    @cached_property
-    def axes(self) -> dict[int, tuple[int, Array]]:
-        found = {a: (a, np.arange(size)) for a, size in enumerate(self.sizes)}
-        return found if self.fine is None else found | {len(self.sizes) - 1: (self.fine, np.array(self.level))}
 
     @property
     def cells(self) -> tuple[int, ...]:
         """The shape of the whole table."""
-        return self.sizes if self.fine is None else self.sizes[:-1]
+        return self.sizes
 
     def codes(self, clique: Clique, merges: bool) -> tuple[Array, ...]:
         return tuple(np.array(self.merged[a]) if merges else np.arange(self.sizes[a]) for a in clique)
@@ -59,7 +52,7 @@ class Survey:
             shaped = counts.reshape([int(c.max()) + 1 for c in codes])
             m = Measurement(attributes=clique, counts=shaped, deviation=sigma)
             found.append(EarlierTable(measurement=m, codes=codes))
-        return LeastSquares(tables_of(found, self.sizes, self.axes, float(table.sum()) if known else None))
+        return LeastSquares(tables_of(found, self.sizes, float(table.sum()) if known else None))
 
     def dense(self, squares: LeastSquares, queries: Array, total: float | None = None) -> tuple[Array, Array]:
         """Best linear unbiased estimates of queries, shape (queries, cells), and their covariance, by one large system.
@@ -85,18 +78,12 @@ class Survey:
         """The counts of a table over parts, in the order of its own codes."""
         number = [place for place, (c, _, m) in enumerate(self.sets) if (c, m) == (clique, merges)]
         parts = next(squares.measured.tables[n].parts for n in number if squares.measured.tables[n].counts is counts)
-        order = [
-            next(i for i, p in enumerate(parts) if squares.measured.parts[p].axis == self.axes[a][0]) for a in clique
-        ]
+        order = [next(i for i, p in enumerate(parts) if squares.measured.parts[p].axis == a) for a in clique]
         moved = counts.transpose(order)
-        for place, (a, codes) in enumerate(zip(clique, self.codes(clique, merges), strict=True)):
-            axis, of_axis = self.axes[a]
-            blocks = squares.measured.parts[parts[order[place]]].blocks
-            own = codes[of_axis] if self.fine is not None else codes
+        for place, codes in enumerate(self.codes(clique, merges)):
             back = np.zeros(int(codes.max()) + 1, np.int64)
-            back[own[: len(blocks)]] = blocks
+            back[codes] = squares.measured.parts[parts[order[place]]].blocks
             moved = np.take(moved, back, axis=place)
-            assert axis == squares.measured.parts[parts[order[place]]].axis
         return moved.ravel()
 
     def products(self, weights: Mapping[int, Array]) -> Array:
@@ -114,8 +101,7 @@ def _design(survey: Survey, clique: Clique, merges: bool) -> Array:
     shape = [int(c.max()) + 1 for c in codes]
     rows = np.zeros((math.prod(shape), math.prod(survey.cells)))
     for number, cell in enumerate(itertools.product(*map(range, survey.cells))):
-        own = [survey.axes[a][1][cell[survey.axes[a][0]]] for a in clique]
-        rows[np.ravel_multi_index([c[v] for c, v in zip(codes, own, strict=True)], shape), number] = 1
+        rows[np.ravel_multi_index([c[cell[a]] for c, a in zip(codes, clique, strict=True)], shape), number] = 1
     return rows
 
 

@@ -14,7 +14,6 @@ from marginweave.answers.least_squares import LeastSquares
 from marginweave.answers.marginals import MarginalAnswers
 from marginweave.answers.tables import noisy_tables
 from marginweave.configuration.release import Configuration
-from marginweave.domain.levels import axes_of
 from marginweave.domain.zeros import domain_sizes
 from marginweave.estimate.intervals import marginal_intervals, release_intervals
 from marginweave.estimate.marginals import listed_counts, marginal_counts, normalize_marginals
@@ -208,7 +207,6 @@ def measured_release(**changes: Any) -> tuple[PublishedRelease, Codes, MarginalA
     answers = MarginalAnswers(
         squares=LeastSquares(measured),
         codes=AnswerCodes(configuration=config, domain=drawn.domain, sizes=sizes),
-        axes=axes_of(config, sizes),
         sets=(),
     )
     release = PublishedRelease(

@@ -40,7 +40,9 @@ def gdp_mu(epsilon: float, delta: float) -> float:
 
     DP: arithmetic on public numbers. Raises InputError unless epsilon is positive and 0 < delta < 1.
     """
-    return _bought(gdp_delta, epsilon, delta, _MARGIN)
+    _check("epsilon", epsilon)
+    _check_delta(delta)
+    return _largest(lambda mu: gdp_delta(mu, epsilon) <= delta * _MARGIN)
 
 
 def gdp_epsilon(mu: float, delta: float) -> float:
@@ -73,14 +75,6 @@ def zcdp_delta(rho: float, epsilon: float) -> float:
     return math.exp(min(0.0, exponent))
 
 
-def zcdp_rho(epsilon: float, delta: float) -> float:
-    """Largest rho whose `zcdp_delta` at `epsilon` is at most `delta`, rounded down.
-
-    DP: arithmetic on public numbers. Raises InputError unless epsilon is positive and 0 < delta < 1.
-    """
-    return _bought(zcdp_delta, epsilon, delta, _ZCDP_MARGIN)
-
-
 def zcdp_epsilon(rho: float, delta: float) -> float:
     """Smallest epsilon at which rho-zCDP has at most `delta`, rounded up; 0 where delta alone suffices.
 
@@ -98,13 +92,6 @@ def gaussian_multiplier(mu2: float) -> float:
     """Noise multiplier that a part `mu2` of the budget buys, rounded up: 1/sqrt(mu2). DP: arithmetic on public numbers."""
     _check("mu2", mu2)
     return math.nextafter(1 / math.sqrt(mu2), math.inf)
-
-
-def _bought(curve: Callable[[float, float], float], epsilon: float, delta: float, margin: float) -> float:
-    """The largest mu, or rho, whose delta on its `curve` at `epsilon` is at most `delta`."""
-    _check("epsilon", epsilon)
-    _check_delta(delta)
-    return _largest(lambda price: curve(price, epsilon) <= delta * margin)
 
 
 def _converted(curve: Callable[[float, float], float], price: float, delta: float, margin: float) -> float:

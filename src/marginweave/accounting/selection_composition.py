@@ -91,17 +91,6 @@ def shared_budget(choices: Sequence[tuple[int, float]], epsilon: float, delta: f
     return bisected(fits, whole, 2 * whole, 40)[0] if fits(whole) else whole
 
 
-def gaussian_budget(selections: Sequence[float], epsilon: float, delta: float) -> float:
-    """The largest mu^2 of Gaussians that are (epsilon, delta)-DP beside exponential mechanisms of `selections`; 0 for none.
-
-    DP: arithmetic on public numbers.
-    """
-    most = budget_mu2(epsilon, delta)
-    if not selections:
-        return most
-    return bisected(lambda mu2: mixed_delta(mu2, selections, epsilon) <= delta, 0.0, most, 40)[0]
-
-
 def release_delta(draws: Sequence[PricedDraw], epsilon: float) -> float:
     """Smallest delta at `epsilon` of planned draws, the additive ones of thresholds included; 1 with charges in plain.
 

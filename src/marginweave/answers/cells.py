@@ -67,45 +67,32 @@ class _Around:
 
 
 def cell_tables(
-    measured: NoisyTables,
-    axes: Mapping[int, tuple[int, Integers]],
-    sizes: Sequence[int],
-    most: int,
-    reaches: Sequence[Reach],
+    measured: NoisyTables, sizes: Sequence[int], most: int, reaches: Sequence[Reach]
 ) -> Iterator[CellTable]:
     """The tables of no attributes and of each one; smaller ones first, to `most` cells in all, of those measured together."""
-    squares, of_axis = LeastSquares(measured), defaultdict[int, list[int]](list)
-    readings = defaultdict[tuple[int, ...], set[tuple[int, ...]]](set)
-    for attribute, (axis, _) in sorted(axes.items()):
-        of_axis[axis].append(attribute)
-        readings[axis,].add((measured.whole[axis],))
+    squares, readings = LeastSquares(measured), defaultdict[tuple[int, ...], set[tuple[int, ...]]](set)
+    for attribute, whole in measured.whole.items():
+        readings[attribute,].add((whole,))
     readings[()].add(())
     for table in measured.tables:
         for length in range(2, LONGEST + 1):
             for inside in itertools.combinations(table.parts, length):
                 readings[tuple(sorted(measured.parts[part].axis for part in inside))].add(inside)
-    weights = {j: (codes == np.arange(sizes[j])[:, None]).astype(np.float64) for j, (_, codes) in axes.items()}
-    asked = [
-        (tuple(sorted(chosen)), own)
-        for among, own in readings.items()
-        for chosen in itertools.product(*(of_axis[axis] for axis in among))
-    ]
+    weights = {j: np.eye(sizes[j], size) for j, size in measured.sizes.items()}
     around = cache(lambda attribute, number: _around(squares, measured.parts[number], weights[attribute]))
-    cells = {chosen: int(np.prod([sizes[j] for j in chosen])) for chosen, _ in asked}
-    for chosen, own in sorted(asked, key=lambda one: (len(one[0]), cells[one[0]], one[0])):
+    cells = {chosen: int(np.prod([sizes[j] for j in chosen])) for chosen in readings}
+    for chosen, own in sorted(readings.items(), key=lambda one: (len(one[0]), cells[one[0]], one[0])):
         most -= cells[chosen]
         if most < 0 and len(chosen) > 1:
             return
-        by_axis = {axes[j][0]: weights[j] for j in chosen}
-        order = [axes[j][0] for j in chosen]
-        found = _best(chosen, [_table(squares, signature, by_axis, order) for signature in sorted(own)])
+        found = _best(chosen, [_table(squares, signature, weights, chosen) for signature in sorted(own)])
         if found.known.all():
             yield found
             continue
-        signature = tuple(measured.parts.index(part) for part in squares.divided(order))
+        signature = tuple(measured.parts.index(part) for part in squares.divided(chosen))
         places = {measured.parts[number].axis: number for number in signature}
-        own_around = [around(j, places[axis]) for j, axis in zip(chosen, order, strict=True)]
-        yield replace(found, merged=_merged(squares, order, signature, own_around, reaches))
+        own_around = [around(j, places[j]) for j in chosen]
+        yield replace(found, merged=_merged(squares, chosen, signature, own_around, reaches))
 
 
 def _around(squares: LeastSquares, part: Part, asked: Floats) -> _Around:

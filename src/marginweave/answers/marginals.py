@@ -30,7 +30,7 @@ from marginweave.answers.quantities import (
     sum_of,
 )
 from marginweave.answers.rules import NO_RULES, RuledOut
-from marginweave.base.arrays import Flags, Floats, Integers
+from marginweave.base.arrays import Flags, Floats
 from marginweave.base.errors import InputError
 from marginweave.configuration.question import Question
 from marginweave.configuration.values import listed
@@ -65,15 +65,13 @@ class Said:
 class MarginalAnswers:
     """Answers questions inside measured sets of attributes, which are `sets`, each by its names.
 
-    `axes` has the axis of each attribute, and its code for each code of the axis. `sampled` says why the table is no simple
-    sample of a population; None where it may be one. `model` is asked for what is outside; None where there is none. `rules`
-    are those that every record keeps. `undeclared` has, by attribute, how many of its cells were found not to be as declared,
-    in words.
+    `sampled` says why the table is no simple sample of a population; None where it may be one. `model` is asked for what is
+    outside; None where there is none. `rules` are those that every record keeps. `undeclared` has, by attribute, how many of
+    its cells were found not to be as declared, in words.
     """
 
     squares: LeastSquares | ModelAnswers
     codes: Codes
-    axes: dict[int, tuple[int, Integers]]
     sets: Sequence[tuple[str, ...]]
     sampled: str | None = None
     model: Callable[[], ModelAnswers | None] = lambda: None
@@ -172,12 +170,11 @@ class MarginalAnswers:
 
     def _possible_numbers(self, numbers: ValueRange, chosen: dict[int, Flags]) -> ValueRange:
         """The numbers that records with chosen codes may have, where tables tell them from the others."""
-        axis, codes = self.axes[numbers.place]
-        everything = chosen.get(axis, np.ones(len(codes), np.bool_))
-        possible = self.rules.possible_codes(axis, everything, chosen)
-        kept = np.isin(np.arange(len(numbers.low)), codes[possible])
+        axis = numbers.place
+        everything = chosen.get(axis, np.ones(len(numbers.low), np.bool_))
+        kept = self.rules.possible_codes(axis, everything, chosen)
         parts = [part for part in self.squares.measured.parts if part.axis == axis]
-        possible_rows = kept[codes].astype(np.float64)
+        possible_rows = kept.astype(np.float64)
         apart = all(np.array_equal(part.values(possible_rows[None])[0][part.blocks], possible_rows) for part in parts)
         if not apart or not np.isfinite(numbers.low[kept]).any():
             return numbers
@@ -311,9 +308,8 @@ class MarginalAnswers:
         weights: dict[int, Floats] = {}
         for row, factors in enumerate(queries):
             for place, vector in factors:
-                axis, codes = self.axes[place]
-                table = weights.setdefault(axis, np.ones((len(queries), len(codes))))
-                table[row] *= vector[codes]
+                table = weights.setdefault(place, np.ones((len(queries), len(vector))))
+                table[row] *= vector
         return {axis: weights[axis] for axis in sorted(weights)}
 
     def _adding(
@@ -358,12 +354,11 @@ class MarginalAnswers:
     def _merged(self, name: str, weights: Floats) -> str:
         """The values that were measured together, and of which a question asks for some."""
         place = next(j for j, a in enumerate(self.codes.configuration.attributes) if a.name == name)
-        axis, codes = self.axes[place]
         labels, found = (*self.codes.domain.labels[place], MISSING), dict[str, None]()
         for part in self.squares.measured.parts:
-            if part.axis == axis and len(weights):
+            if part.axis == place and len(weights):
                 for block in np.flatnonzero(np.bincount(part.blocks) > 1).tolist():
-                    mine = np.unique(codes[part.blocks == block])
+                    mine = np.flatnonzero(part.blocks == block)
                     if np.unique(weights[mine]).size > 1:
                         found[", ".join(labels[code] for code in mine.tolist())] = None
         return f"{name}: {listed(list(found))}" if found else ""

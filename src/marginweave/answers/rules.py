@@ -20,13 +20,9 @@ _MOST_CELLS = 1 << 20
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RuledOut:
-    """The structural zeros of a domain, over the axes of its measured tables.
-
-    `axes` has the axis of each attribute, and its code for each code of the axis; `sizes` the codes of each attribute.
-    """
+    """The structural zeros of a domain whose attributes have so many codes."""
 
     masks: Sequence[Mask]
-    axes: Mapping[int, tuple[int, Integers]]
     sizes: Sequence[int]
 
     def allow(self, chosen: Mapping[int, Flags]) -> bool:
@@ -54,7 +50,7 @@ class RuledOut:
         return found
 
     def _tied(self, axis: int) -> bool:
-        return any(self.axes[a][0] == axis for mask in self.masks for a in mask.attributes)
+        return any(axis in mask.attributes for mask in self.masks)
 
     def _mask_allows(self, mask: Mask, chosen: Mapping[int, Flags]) -> bool:
         codes = [self._codes(attribute, chosen) for attribute in mask.attributes]
@@ -63,11 +59,8 @@ class RuledOut:
         return bool(mask.table(codes).any())
 
     def _codes(self, attribute: int, chosen: Mapping[int, Flags]) -> Integers:
-        """The codes of an attribute that records with the chosen codes of its axis have; all where nothing is chosen."""
-        axis, codes = self.axes[attribute]
-        if axis not in chosen:
-            return np.arange(self.sizes[attribute])
-        return np.unique(codes[chosen[axis]])
+        """The codes of an attribute that are chosen; all where nothing is chosen of it."""
+        return np.flatnonzero(chosen[attribute]) if attribute in chosen else np.arange(self.sizes[attribute])
 
 
-NO_RULES = RuledOut(masks=(), axes={}, sizes=())
+NO_RULES = RuledOut(masks=(), sizes=())

@@ -12,7 +12,6 @@ import numpy as np
 
 from marginweave.base.arrays import Floats, Integers
 from marginweave.configuration.release import Configuration
-from marginweave.domain.levels import axes_of
 from marginweave.estimate.earlier import EarlierTable, Read, earlier_tables
 from marginweave.estimate.known import total_of_rows
 from marginweave.estimate.marginals import drawn_compression_of
@@ -28,7 +27,7 @@ FEWEST = 1e-6
 class Part:
     """A division of the codes of an axis into blocks: `blocks` has the block of each code.
 
-    An axis is an attribute with all of its levels, over its own codes, the missing one last.
+    An axis is an attribute over its codes, the missing one last.
     """
 
     axis: int
@@ -95,7 +94,7 @@ def noisy_tables(
     alone = [EarlierTable(measurement=m, codes=(np.arange(m.counts.size),)) for m in marginals.one_way]
     larger = [EarlierTable(measurement=m, codes=tuple(codes[a] for a in m.attributes)) for m in marginals.larger]
     sizes = [m.counts.size for m in marginals.one_way]
-    return tables_of([*alone, *larger, *earlier], sizes, axes_of(configuration, sizes), total)
+    return tables_of([*alone, *larger, *earlier], sizes, total)
 
 
 def released_tables(
@@ -111,19 +110,13 @@ def released_tables(
     return noisy_tables(marginals, resolved, earlier, total), earlier
 
 
-def tables_of(
-    measured: Sequence[EarlierTable],
-    sizes: Sequence[int],
-    axes: dict[int, tuple[int, Integers]],
-    total: float | None = None,
-) -> NoisyTables:
+def tables_of(measured: Sequence[EarlierTable], sizes: Sequence[int], total: float | None = None) -> NoisyTables:
     """Measurements, each over codes into which those of its attributes were merged, as tables over parts of axes."""
     parts = _Parts()
-    tables = [parts.table(one, axes) for one in measured]
-    used = {axis: sizes[axis] for axis in sorted({axis for axis, _ in axes.values()})}
-    whole = {axis: parts.number(axis, np.arange(size))[0] for axis, size in used.items()}
+    tables = [parts.table(one) for one in measured]
+    whole = {axis: parts.number(axis, np.arange(size))[0] for axis, size in enumerate(sizes)}
     return NoisyTables(
-        sizes=used,
+        sizes=dict(enumerate(sizes)),
         parts=tuple(parts.found),
         whole=whole,
         tables=tuple(tables),
@@ -149,29 +142,15 @@ class _Parts:
             self.found.append(Part(axis=axis, blocks=blocks))
         return number, kinds[order]
 
-    def table(self, one: EarlierTable, axes: dict[int, tuple[int, Integers]]) -> NoisyTable:
-        """A measurement over parts. Cells of codes that its axes do not have, or not together, hold noise alone: left out."""
+    def table(self, one: EarlierTable) -> NoisyTable:
+        """A measurement over parts. Cells of codes that its axes do not have hold noise alone: left out."""
         m = one.measurement
-        counts, of_axis = np.asarray(m.counts, np.float64), dict[int, Integers]()
-        kept: list[int] = []
-        for place, (attribute, merged) in enumerate(zip(m.attributes, one.codes, strict=True)):
-            axis, codes = axes[attribute]
-            codes = merged[codes]
-            if axis in of_axis:  # two levels of one column
-                before = kept.index(axis)
-                counts = np.moveaxis(counts, len(kept), before + 1)
-                shape = (*counts.shape[:before], -1, *counts.shape[before + 2 :])
-                of_axis[axis] = of_axis[axis] * m.counts.shape[place] + codes
-                counts = counts.reshape(shape)
-            else:
-                kept.append(axis)
-                of_axis[axis] = codes
-        numbers = []
-        for place, axis in enumerate(kept):
-            number, blocks = self.number(axis, of_axis[axis])
+        counts, numbers = np.asarray(m.counts, np.float64), list[int]()
+        for place, (attribute, codes) in enumerate(zip(m.attributes, one.codes, strict=True)):
+            number, blocks = self.number(attribute, codes)
             numbers.append(number)
             counts = np.take(counts, blocks, axis=place)
-        order = sorted(range(len(kept)), key=lambda place: numbers[place])
+        order = sorted(range(len(numbers)), key=lambda place: numbers[place])
         rounding = ROUNDING if m.noise == "rounded-gaussian" else 0.0
         return NoisyTable(
             parts=tuple(numbers[place] for place in order),

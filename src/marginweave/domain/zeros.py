@@ -18,7 +18,6 @@ from marginweave.configuration.attributes import Attribute, Forbidden, Forbidden
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.values import MAX_CELLS
 from marginweave.domain.boxes import allowed_boxes, implied_pairs
-from marginweave.domain.levels import axes_of
 from marginweave.measurements.tables import Clique, Mask
 
 Labels = Sequence[Sequence[str]]
@@ -166,21 +165,15 @@ def broken_records(codes: Sequence[Codes], masks: Sequence[Mask]) -> Flags:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PossibleCells:
-    """The cells of tables that a record may be in, as far as each structural zero by itself says.
-
-    `axes` has the axis of each attribute, and its code for each code of the axis (`axes_of`).
-    """
+    """The cells of tables that a record may be in, as far as each structural zero by itself says."""
 
     masks: Sequence[Mask]
-    axes: Mapping[int, tuple[int, Integers]]
     _projections: dict[tuple[int, Clique], Flags] = field(default_factory=dict)
 
     @classmethod
     def of(cls, configuration: Configuration, labels: Labels) -> Self:
         """Those of tables as they are drawn, in which a cell that is not as declared has a code."""
-        counted = configuration.with_undeclared(configuration.undeclared)
-        sizes = domain_sizes(counted.attributes, labels)
-        return cls(masks=structural_masks(counted, labels), axes=axes_of(counted, sizes))
+        return cls(masks=structural_masks(configuration.with_undeclared(configuration.undeclared), labels))
 
     def contain(
         self, attributes: Clique, codes: Sequence[Integers] | NDArray[np.integer], blocks: Mapping[int, Integers]
@@ -192,25 +185,17 @@ class PossibleCells:
             codes: of each attribute, one for each of the cells.
             blocks: of attributes whose codes are put together in the table, the code there of each code.
         """
-        own = {a: self.axes[a] for a in attributes}
-        blocks_of = {
-            a: blocks[a][codes_of_axis] if a in blocks else codes_of_axis for a, (_, codes_of_axis) in own.items()
-        }
         cells = dict(zip(attributes, codes, strict=True))
-        place = {own[a][0]: a for a in sorted(attributes, key=lambda a: own[a][0] == a)}  # a column before its levels
         possible = np.ones(np.shape(codes)[1:], np.bool_)
         for number, mask in enumerate(self.masks):
-            shared = tuple(axis for axis in mask.attributes if axis in place)
+            shared = tuple(attribute for attribute in mask.attributes if attribute in cells)
             allowed = self._projected(number, shared)
             if shared and not allowed.all():
-                for position, axis in enumerate(shared):
-                    allowed = _put_together(allowed, position, mask.kinds_along(axis), blocks_of[place[axis]])
-                possible &= allowed[tuple(cells[place[axis]] for axis in shared)]
-        for level, other in itertools.combinations(attributes, 2):
-            if own[level][0] == own[other][0]:
-                together = np.zeros([int(blocks_of[a].max()) + 1 for a in (level, other)], np.bool_)
-                together[blocks_of[level], blocks_of[other]] = True
-                possible &= together[cells[level], cells[other]]
+                for position, attribute in enumerate(shared):
+                    kinds = mask.kinds_along(attribute)
+                    own_blocks = blocks.get(attribute, np.arange(len(kinds)))
+                    allowed = _put_together(allowed, position, kinds, own_blocks)
+                possible &= allowed[tuple(cells[attribute] for attribute in shared)]
         return possible
 
     def _projected(self, number: int, shared: Clique) -> Flags:

@@ -19,7 +19,6 @@ from marginweave.answers.tuples import TupleAnswers
 from marginweave.base.durable import read_file
 from marginweave.base.errors import InputError
 from marginweave.configuration.release import Configuration
-from marginweave.domain.levels import axes_of
 from marginweave.domain.zeros import excluded_codes, structural_masks
 from marginweave.estimate.earlier import read_measurements
 from marginweave.estimate.marginals import estimated_marginals
@@ -84,15 +83,10 @@ def read_answers(place: Path, say: Callable[[str], None] = lambda _: None, *, as
     return MarginalAnswers(
         squares=LeastSquares(measured),
         codes=codes,
-        axes=axes_of(configuration, codes.sizes),
         sets=_names_of_sets([*drawn.larger, *(one.measurement for one in earlier)], configuration),
         sampled=not_a_sample(configuration),
         model=model,
-        rules=RuledOut(
-            masks=structural_masks(counted, domain.labels),
-            axes=axes_of(counted, codes.sizes),
-            sizes=codes.sizes,
-        ),
+        rules=RuledOut(masks=structural_masks(counted, domain.labels), sizes=codes.sizes),
         undeclared={one.attribute: one.words.removesuffix(".") for one in statement.undeclared or () if one.found},
     )
 

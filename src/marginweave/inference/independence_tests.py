@@ -92,7 +92,7 @@ def _counted_together(
     answers: MarginalAnswers, squares: LeastSquares, places: Sequence[int]
 ) -> tuple[list[Part], Floats, float]:
     """How the pair of columns was divided, its counts without codes that noise alone is in, and the variance of a count."""
-    parts, counts, variance = squares.pooled([answers.axes[place][0] for place in places])
+    parts, counts, variance = squares.pooled(places)
     for axis, place in enumerate(places):
         if answers.codes.ignores(answers.codes.configuration.attributes[place]):
             counts = np.delete(counts, parts[axis].blocks[-1], axis)
@@ -100,13 +100,11 @@ def _counted_together(
 
 
 def _places(answers: MarginalAnswers, columns: Sequence[str]) -> list[int]:
-    """The attributes of two columns that were counted by themselves, neither of them a level. Raises InputError."""
+    """The attributes of two columns that were counted by themselves. Raises InputError."""
     attributes = answers.codes.configuration.attributes
-    known = {a.name: place for place, a in enumerate(attributes) if answers.axes[place][0] == place}
+    known = {a.name: place for place, a in enumerate(attributes)}
     if lacking := [column for column in columns if column not in known]:
-        raise InputError(
-            f"{lacking[0]!r} was not counted by itself, or is a level of a column; there are {listed([*known])}"
-        )
+        raise InputError(f"{lacking[0]!r} was not counted by itself; there are {listed([*known])}")
     if len(columns) != 2 or columns[0] == columns[1]:
         raise InputError("it takes two columns")
     return [known[column] for column in columns]

@@ -56,25 +56,23 @@ class Modelled:
         """The attributes of columns that were counted by themselves.
 
         Raises:
-            InputError: there is no such column, or one is there twice or beside a level of it.
+            InputError: there is no such column, or one is there twice.
         """
         known = self.columns
         if lacking := [column for column in columns if column not in [*known]]:
             raise InputError(f"{lacking[0]!r} is no column that was counted by itself; there are {listed([*known])}")
         found = [known[column] for column in columns]
-        if len({self.answers.axes[place][0] for place in found}) < len(found):
-            raise InputError("a column is named twice, or beside a level of it; name each once")
+        if len(set(found)) < len(found):
+            raise InputError("a column is named twice; name each once")
         return found
 
     def part(self, place: int) -> Part:
-        """How the model divides the axis of an attribute."""
-        axis, codes = self.answers.axes[place]
-        return Part(axis=axis, blocks=self.merged[place][codes])
+        """How the model divides the codes of an attribute."""
+        return Part(axis=place, blocks=self.merged[place])
 
     def counts(self, place: int) -> Floats:
         """Measured records of each code of an attribute, at least few of each."""
-        axis, codes = self.answers.axes[place]
-        return np.maximum(self.squares.solve({axis: np.eye(len(self.merged[place]))[:, codes]}).values, FEWEST)
+        return np.maximum(self.squares.counts(place), FEWEST)
 
     def labels(self, place: int) -> list[str]:
         """The text of each code of an attribute."""
@@ -95,7 +93,7 @@ class Modelled:
         places, apart = dict(zip(columns, self.places(columns), strict=True)), list[str]()
         for one, other in itertools.combinations(columns, 2):
             try:
-                self.squares.divided({self.answers.axes[places[name]][0] for name in (one, other)})
+                self.squares.divided({places[one], places[other]})
             except NotMeasuredError:
                 apart.append(f"{one!r} and {other!r}")
         if not apart:

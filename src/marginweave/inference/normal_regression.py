@@ -45,13 +45,12 @@ _ROUNDS = 50
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Term:
-    """Columns of a design that one attribute gives: `weights` of the codes of its axis, and of those of the model.
+    """Columns of a design that one attribute gives: `weights` of its codes, and of those of the model.
 
     Shapes (columns, codes). Codes that the model has together weigh the same.
     """
 
     place: int
-    axis: int
     weights: Floats
     of_model: Floats
 
@@ -61,7 +60,7 @@ class Term:
         mean, scale = values.mean(axis=1), values.std(axis=1)
         scale = np.where(scale > 0, scale, 1.0)
         moved = [(own - mean[:, None]) / scale[:, None] for own in (self.weights, self.of_model)]
-        return Term(place=self.place, axis=self.axis, weights=moved[0], of_model=moved[1]), mean, scale
+        return Term(place=self.place, weights=moved[0], of_model=moved[1]), mean, scale
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -231,13 +230,13 @@ def _queries(terms: Sequence[Term]) -> tuple[list[Weights], Integers]:
     for term, end in zip(terms, ends.tolist(), strict=False):
         columns = len(term.weights)
         rows, others = np.triu_indices(columns)
-        found.append({term.axis: np.concatenate((term.weights, term.weights[rows] * term.weights[others]))})
+        found.append({term.place: np.concatenate((term.weights, term.weights[rows] * term.weights[others]))})
         places[0, end : end + columns] = asked + np.arange(columns)
         places[end + rows, end + others] = asked + columns + np.arange(len(rows))
         asked += columns + len(rows)
     for (one, begin), (other, end) in itertools.combinations(zip(terms, ends.tolist(), strict=False), 2):
         rows, others = np.indices((len(one.weights), len(other.weights))).reshape(2, -1)
-        found.append(dict(sorted({one.axis: one.weights[rows], other.axis: other.weights[others]}.items())))
+        found.append(dict(sorted({one.place: one.weights[rows], other.place: other.weights[others]}.items())))
         places[begin + rows, end + others] = asked + np.arange(len(rows))
         asked += len(rows)
     return found, np.maximum(places, places.T)

@@ -129,4 +129,4 @@ def _term(opened: Modelled, place: int, column: str, scores: Floats) -> Term:
             f"({listed(together)}), which are not known beside other columns; have them count the same in `values`, or "
             "leave the column out"
         )
-    return Term(place=place, axis=part.axis, weights=of_model[:, part.blocks], of_model=of_model)
+    return Term(place=place, weights=of_model[:, part.blocks], of_model=of_model)

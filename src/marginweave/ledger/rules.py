@@ -23,10 +23,6 @@ _DOWN = Context(prec=3, rounding=ROUND_FLOOR)
 _PLANS = 14  # that are tried; one of many marginals takes a tenth of a second
 _LEAST = 1e-3
 _LAST_DIGITS = Decimal("1e-9")
-NO_GUARANTEE = (
-    "A policy of those who keep the account, not a guarantee: what somebody learns about these people does not start again "
-    "with a period. The account's total to date, of all periods, is what counts."
-)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -131,7 +131,7 @@ class PublishedRelease:
         if self.measured is None:
             return ()
         sizes, possible = self.counted_sizes, PossibleCells.of(self.configuration, self.aggregates.domain.labels)
-        tables = cell_tables(self.measured, possible.axes, sizes, MOST_CELLS, (self.reach, self.reach.each))
+        tables = cell_tables(self.measured, sizes, MOST_CELLS, (self.reach, self.reach.each))
         return tuple(
             table.without(~possible.contain(table.attributes, np.indices(table.estimates.shape), {}))
             for table in tables

@@ -16,7 +16,6 @@ from marginweave.answers.tables import noisy_tables
 from marginweave.base.errors import InputError
 from marginweave.configuration.question import read_condition, read_question
 from marginweave.configuration.release import Configuration
-from marginweave.domain.levels import axes_of
 from marginweave.domain.zeros import domain_sizes, structural_masks
 from marginweave.estimate.marginals import drawn_compression_of
 from marginweave.measurements.combinations import Domain, UndeclaredCells
@@ -68,10 +67,9 @@ def opened(
     answers = MarginalAnswers(
         squares=LeastSquares(noisy_tables(drawn, config)),
         codes=Codes(configuration=whole, domain=domain, sizes=sizes),
-        axes=axes_of(config, sizes),
         sets=cliques,
         sampled=sampled,
-        rules=RuledOut(masks=structural_masks(whole, labels), axes=axes_of(config, sizes), sizes=sizes),
+        rules=RuledOut(masks=structural_masks(whole, labels), sizes=sizes),
         undeclared={cells.name: cells.words(2000, cells.name) for cells in undeclared if cells.found},
     )
     return answers, dict(zip(places, rows, strict=True))
