@@ -187,6 +187,17 @@ def test_a_value_and_its_coarser_level(chromium: Browser, tmp_path: Path, clicks
     compare_with_query(chromium, tmp_path, clicks, "count", LEVELS)
 
 
+def test_shares_of_records_that_a_rule_excludes_are_empty(chromium: Browser, tmp_path: Path) -> None:
+    """Nobody lives in the south, which is land, and at the coast."""
+    release, codes, _ = measured_release(**LEVELS)
+    page = tmp_path / "explore.html"
+    page.write_text(render_explorer(release, shown(release, codes)), encoding="utf-8")
+    visit(chromium, page, hash_="#unit=share")
+    click(chromium, (1, 1), (4, 0))
+    others = [card for a, card in enumerate(chromium.run(READ)) if a not in {1, 4}]
+    assert {line[2] for card in others for line in card} == {"no such record: a rule excludes it"}
+
+
 def compare_with_query(
     chromium: Browser, tmp_path: Path, clicks: list[tuple[int, int]], unit: str, changes: dict[str, Any]
 ) -> None:

@@ -23,7 +23,7 @@ from marginweave.configuration.rules.record_search import tied_parts
 from marginweave.domain.boxes import allowed_boxes
 from marginweave.domain.levels import level_codes
 from marginweave.domain.zeros import broken_records, domain_sizes, rule_masks
-from marginweave.measurements.tables import Mask
+from marginweave.measurements.tables import StructuralZeros
 from marginweave.mechanisms.randomness import CellWords
 from marginweave.prepare.codes import EncodedTable
 
@@ -41,7 +41,7 @@ class _Part:
     """
 
     attributes: tuple[int, ...]
-    masks: tuple[Mask, ...]
+    masks: tuple[StructuralZeros, ...]
     boxes: Flags | None
 
 
