@@ -101,7 +101,7 @@ def release_verdict(
     columns = column_facts(counts, configuration, deviation, paired, _related(association))
     titled, epsilon = configuration.titled_names, configuration.privacy.epsilon
     found = verdict(errors, deviations, float(counts.record_count), columns, epsilon, titled, large=large)
-    found = with_undeclared(found, counts, titled)
+    found = with_undeclared(found, counts, titled, configuration.uncounted_sets)
     advice = found.advice
     if configuration.rows is None and counts.record_count < _FEW_ROWS and advice:
         advice = (*advice, _SAY_ROWS)

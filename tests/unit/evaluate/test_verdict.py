@@ -180,6 +180,23 @@ def test_pairs_that_were_not_chosen_have_a_distance_and_those_that_nothing_could
     assert any(f"{5 - len(large)} pairs were not measured" in advice for advice in found.advice)
 
 
+def test_the_verdict_on_k_tuples_says_which_sets_lose_values_uncounted() -> None:
+    columns = {
+        "sex": {"type": "category", "values": ["f", "m"]},
+        "signs": {"type": "set", "values": ["a"], "max_values": 1},
+    }
+    made = configuration(columns=columns, aggregate={"method": "k-tuples"})
+    noise = LevelNoise(length=1, contribution_bound=1, deviation=9, threshold=1, private_threshold=0, candidates=None)
+    domain = Domain(names=("sex", "signs"), labels=(("f", "m"), ("a",)))
+    counts = Aggregates(domain=domain, record_count=900, record_deviation=1.0, levels=(), noise=(noise,))
+    nothing = Measure(names=(), reference=(), synthetic=(), mean_difference=None)
+    says = release_verdict([], counts, made, None, nothing).says
+    assert (
+        sum(one.startswith("How many records hold a value of signs that is not declared is not known") for one in says)
+        == 1
+    )
+
+
 def test_a_table_of_noise_is_not_for_publication_and_one_without_is_good() -> None:
     """69 rows beside noise of 15 a count; a million beside the same."""
     for records, publication in ((69, "not for publication"), (1_000_000, "good")):
