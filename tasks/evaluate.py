@@ -17,7 +17,7 @@ from marginweave.evaluate.cells import Records
 from marginweave.evaluate.metrics import evaluate_release
 from marginweave.evaluate.numbers import NumberTallies, number_summaries
 from marginweave.evaluate.rules import add_rules, broken_rules
-from marginweave.evaluate.verdict import merged_shares, release_verdict
+from marginweave.evaluate.verdict import release_verdict
 from marginweave.measurements.combinations import Aggregates
 from marginweave.measurements.tables import Marginals
 from marginweave.released.evaluation import BrokenRule, DistanceBounds, Evaluation
@@ -69,12 +69,11 @@ def evaluate(reference: DerivedReference, parts: dict[str, StageResult]) -> Stag
             spread = None if compression is None else Spread.of(compression)
             more["model"] = error_parts(records, counts, model, spread)
         bounds = _bounds(drawn, records, configuration)
-        merged = {} if compression is None else merged_shares(compression, counts.domain.names)
         # The verdict is on what is known, earlier releases included; bounds are of the counts as drawn.
         together = marginal_bounds(pooled, records, configuration) if pooled and pooled.pooled else bounds.marginals
         dependent = None if pooled is None else dependent_pairs(estimated_marginals(pooled, configuration))
         agreement = evaluate_release(records, counts, ordered=configuration.ordered, rules=rules, dependent=dependent)
-        judged = release_verdict(together, counts, configuration, merged, agreement.association.cramers_v)
+        judged = release_verdict(together, counts, configuration, compression, agreement.association.cramers_v)
         return Evaluation(**dict(agreement) | more, verdict=judged, bounds=bounds).to_json()
 
     inputs = [parts[name] for name in _INPUTS if name in parts]

@@ -148,7 +148,7 @@ def _answers(opened: Answers, questions: Mapping[str, Mapping[str, Any]]) -> lis
             tell(f"{name}: {error}")
     if refused:
         raise InputError(f"{refused} of {len(questions)} questions were refused, and none is answered: correct them")
-    if all(answer.low is None for answer in answers):
+    if all(answer.how is None for answer in answers):
         raise InputError(answers[0].flag)
     return answers
 
@@ -175,9 +175,8 @@ def _show(answers: Sequence[Answer], *, as_json: bool, as_csv: bool, whole: str 
     for answer in answers:
         group = ", ".join(f"{name} {label}" for name, label in answer.group.items()) or whole
         numbers = (_number(value) for value in (answer.estimate, answer.low, answer.high))
-        how = answer.how if answer.low is not None else ""
         question = [_question(answer)] if several else []
-        shown.add_row(*question, printable(group), *numbers, how, printable(answer.flag))
+        shown.add_row(*question, printable(group), *numbers, answer.how or "", printable(answer.flag))
     _print(shown)
     first = answers[0]
     if several and levels:

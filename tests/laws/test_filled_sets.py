@@ -9,13 +9,22 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from marginweave.answers.rules import RuledOut
 from marginweave.base.errors import InputError
 from marginweave.configuration.columns import SetColumn
 from marginweave.configuration.release import Configuration
-from marginweave.domain.zeros import PossibleCells
+from marginweave.domain.boxes import allowed_boxes
+from marginweave.domain.levels import axes_of
+from marginweave.domain.zeros import PossibleCells, broken_records, structural_masks
 from marginweave.drafts.look import Look
 from marginweave.drafts.tally import judge
+from marginweave.estimate.mixture.model import Mixture, pack_mixture, unpack_mixture
 from marginweave.flows.check.advice import column_findings
+from marginweave.measurements.tables import Mask, NeverTogether
+from marginweave.mechanisms.randomness import KeyedBits, RecordWords
+from marginweave.prepare.codes import EncodedTable
+from marginweave.prepare.repair import Repair
+from marginweave.records.mixture import repair_structural_zeros, sample_stratified
 from marginweave.schemas.contracts import check_contract, input_schema
 from tests.support.configurations import configuration
 from tests.support.noisy_marginals import METHODS, synthesized
@@ -64,7 +73,6 @@ def test_a_cell_without_a_value_stops_the_run(cell: str | None) -> None:
     ("changes", "words"),
     [
         ({"outside": None}, "needs outside: error"),
-        ({"values": [f"v{i}" for i in range(9)]}, "9 values, which must be at most 8"),
         ({"aggregate": {"reporting_length": 2}}, "needs aggregate: {method: marginals}"),
         ({"missing": ["none"]}, "needs missing: \\[\\]"),
         ({"min_values": 2}, "min_values"),
@@ -82,6 +90,100 @@ def test_the_operator_is_told_and_not_sent_to_declare_what_is_refused() -> None:
     (remark,) = column_findings(column, look, on_purpose=True, undeclared=False)
     assert remark.text == "50.0 % of the cells are empty, which is no value here; a run stops."
     assert remark.advice == "If a cell may have no value, leave `min_values` out."
+
+
+MANY = [f"v{i}" for i in range(20)]
+"""Of so many values no rule can be a table: 2 to the power of 20 cells."""
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_no_record_lacks_all_of_many_values(method: str) -> None:
+    """Most records have one of twenty values, which a model that does not know the rule leaves out of one record in five."""
+    config, rng = declared(values=MANY), np.random.default_rng(4)
+    rows = np.ones((600, 21), np.int64)
+    rows[np.arange(600), rng.choice(20, 600)] = 0
+    rows[rng.random(600) < 0.2, 3] = 0
+    rows[:, 20] = rng.integers(0, 2, 600)
+    codes, _ = synthesized(rows, config, method, 5, 10.0)
+    values = np.stack(codes[:20])
+    assert (values == 0).any(axis=0).all()
+    assert ((values == 0).sum(axis=0) <= 2).all()
+
+
+def test_records_that_get_a_value_get_it_from_records_that_have_several() -> None:
+    """How many records have each value stays as it is, where records of all components together have enough."""
+    rng, parts = np.random.default_rng(8), np.full((4, 21, 2), 0.5)
+    parts[:, :20, 0] = rng.uniform(0.02, 0.1, (4, 20))
+    parts[:, :20, 1] = 1 - parts[:, :20, 0]
+    zeros = NeverTogether(attributes=tuple(range(20)), codes=(1,) * 20, sizes=(2,) * 20)
+    shares = [np.ascontiguousarray(parts[:, a]) for a in range(21)]
+    model = Mixture.of(np.full(4, 0.25), shares, (2,) * 21, 3000.0, [zeros])
+    records, owners = sample_stratified(model, 3000, rng)
+    counts = (records == 0).sum(axis=0)
+    assert (records[:, :20] == 1).all(axis=1).mean() > 0.2
+    repair_structural_zeros(records, owners, model, rng)
+    assert not (records[:, :20] == 1).all(axis=1).any()
+    assert (records == 0).sum(axis=0).tolist() == counts.tolist()
+
+
+def test_a_rule_on_many_attributes_says_what_a_table_of_it_would() -> None:
+    """Of nine values, whose table can be listed: cells, projections, kinds, boxes and what is left of fewer codes."""
+    attributes, zeros = tuple(range(9)), (1,) * 9
+    never = NeverTogether(attributes=attributes, codes=zeros, sizes=(2,) * 9)
+    listed = Mask(attributes=attributes, allowed=never.table())
+    cells = np.indices((2,) * 9).reshape(9, -1)
+    assert np.array_equal(never.allow(cells), (cells == 0).any(axis=0))
+    assert np.array_equal(broken_records(tuple(cells), [never]), broken_records(tuple(cells), [listed]))
+    boxes = [allowed_boxes((2,) * 9, [mask], 512) for mask in (never, listed)]
+    for found in boxes:
+        assert found is not None
+        inside = np.stack([found[:, 2 * a + cells[a]] for a in attributes]).all(axis=0)
+        assert np.array_equal(inside.sum(axis=0), (cells == 0).any(axis=0))  # in one box, or forbidden
+    for some in (attributes, attributes[2:5], ()):
+        assert np.array_equal(never.project(some), listed.project(some))
+    both = [np.arange(2)] * 9
+    assert list(never.forbidden(both)) == list(listed.forbidden(both)) == [zeros]
+    assert not list(never.forbidden([np.array([0]), *both[1:]]))
+    swapped = never.over([np.array([1, 0]), *both[1:]])
+    assert swapped.codes == (0, *zeros[1:])
+
+
+def test_an_answer_knows_that_nobody_lacks_all_of_many_values() -> None:
+    config = declared(values=MANY)
+    labels = tuple(attribute.labels for attribute in config.attributes)
+    rules = RuledOut(masks=structural_masks(config, labels), axes=axes_of(config, (2,) * 21), sizes=(2,) * 21)
+    lacks, has = np.array([False, True]), np.array([True, False])
+    none = dict.fromkeys(range(20), lacks)
+    assert not rules.allow(none)
+    assert not rules.allow({**none, 20: has})
+    assert rules.allow({**none, 7: has})
+    assert rules.allow(dict.fromkeys(range(19), lacks))
+    others = {place: lacks for place in range(20) if place != 7}
+    assert rules.possible({**others, 7: lacks | has})[7].tolist() == [True, False]
+
+
+def test_a_model_is_the_same_after_it_was_kept() -> None:
+    zeros = NeverTogether(attributes=tuple(range(9)), codes=(1,) * 9, sizes=(2,) * 9)
+    model = Mixture.of(np.ones(1), [np.full((1, 2), 0.5)] * 9, (2,) * 9, 10.0, [zeros])
+    (kept,) = unpack_mixture(pack_mixture(model)).masks
+    assert isinstance(kept, NeverTogether)
+    assert (kept.attributes, kept.codes, kept.sizes) == (zeros.attributes, zeros.codes, zeros.sizes)
+
+
+def test_a_rule_that_takes_the_only_one_of_many_values_gives_another() -> None:
+    """Men do not have v7: a man who has it alone becomes a man with another value."""
+    structure = {"forbidden": [{"sex": "m", "dx": ["v7"]}]}
+    columns = {"sex": {"type": "category", "values": ["f", "m"]}, "dx": DIAGNOSES | {"values": MANY}}
+    config = configuration(columns=columns, missing=[], aggregate=MARGINALS, structure=structure)
+    labels = tuple(attribute.labels for attribute in config.attributes)
+    codes = np.ones((200, 21), np.uint8)
+    codes[:, 8] = 0
+    table = EncodedTable(labels=labels, codes=tuple(codes.T))
+    words = RecordWords(words=KeyedBits(key=b"k" * 32, purpose="rules"), records=np.arange(200))
+    repaired = np.stack(Repair(config, labels)(table, words).codes)
+    assert (repaired[0] == 1).all()
+    assert (repaired[8] == 1).all()
+    assert (repaired[1:] == 0).any(axis=0).all()
 
 
 def test_a_set_of_two_values_has_no_cell_without_both() -> None:

@@ -172,6 +172,17 @@ def text_of(answer: Answer, *, share: bool) -> str:
     return f"{one} ({low} to {high})"
 
 
+def test_shares_of_records_that_a_rule_excludes_are_empty(chromium: Browser, tmp_path: Path) -> None:
+    """No woman is in the north: of a selection of both there is no share of any other column."""
+    release, codes, _ = measured_release(structure={"forbidden": [{"sex": "f", "region": "north"}]})
+    page = tmp_path / "explore.html"
+    page.write_text(render_explorer(release, shown(release, codes)), encoding="utf-8")
+    visit(chromium, page, hash_="#unit=share")
+    click(chromium, (0, 0), (1, 0))
+    others = chromium.run(READ)[2:]
+    assert {line[2] for card in others for line in card} == {"no such record: a rule excludes it"}
+
+
 @pytest.mark.parametrize("unit", ["count", "share"])
 @pytest.mark.parametrize("clicks", [[], [(1, 0)], [(1, 1), (3, 0)], [(0, 1)]], ids=str)
 def test_numbers_and_ranges_are_those_of_query(

@@ -46,7 +46,7 @@ _UNCLAIMED = "rests on the model: nothing says how often such an interval covers
 _SAYS_NOTHING = "do not use: it may be anything"
 _NO_MORE = "do not use: it may be anything that its single columns allow"
 _NOBODY = "no value meets the conditions"
-_NO_SUCH = "do not use: a rule allows no such record"
+_NO_SUCH = "a rule allows no such record"
 _NOTHING = 0.9
 """Of the range that an answer may have, a count by its single columns: an interval as long as that says nothing."""
 
@@ -57,7 +57,7 @@ class Said:
 
     found: EstimateInterval | None
     flag: str
-    how: How = "measured"
+    how: How | None = "measured"
     claimed: bool = True
 
 
@@ -103,7 +103,7 @@ class MarginalAnswers:
                 noise_sd=found.sd if found else None,
                 level=question.level if said.claimed and found is not None else None,
                 of=question.of,
-                how=said.how if found is not None else None,
+                how=said.how,
                 flag="; ".join(filter(None, (said.flag, self._without_value(numbers if found else None)))),
             )
 
@@ -118,11 +118,14 @@ class MarginalAnswers:
         chosen = self._chosen([*where, *own])
         limits = (0.0, 1.0) if numbers is None else _limits(numbers)
         if not self.rules.allow(chosen):
-            excluded = self._forbidden(question, self._chosen(own), limits)
+            excluded = self._forbidden(question, self._chosen(own))
             conditions_exclude_each_other = not all(codes.any() for codes in chosen.values())
             return replace(excluded, flag=_NOBODY) if conditions_exclude_each_other else excluded
         if numbers is not None:
-            numbers = self._possible_numbers(numbers, chosen)
+            kept = self._possible_values(numbers, chosen)
+            if not np.isfinite(numbers.low[kept]).any():
+                return self._forbidden(question, self._chosen(own))
+            numbers = self._possible_numbers(numbers, kept)
         said = self._best(question, where, own, numbers)
         if question.asked == "share" and self._all_meet(where, own):
             return Said(found=EstimateInterval(estimate=1.0, low=1.0, high=1.0), flag="", how="rule")
@@ -139,7 +142,7 @@ class MarginalAnswers:
         return float(self.solve([[]]).values[0])
 
     def _possible_length(
-        self, question: Question, how: How, records: list[Factor], limits: tuple[float, float]
+        self, question: Question, how: How | None, records: list[Factor], limits: tuple[float, float]
     ) -> float:
         """The length of the range that an answer may have, of a count by its single columns; 0 where it has no end."""
         if question.asked in ("share", "mean", "quantile"):
@@ -152,12 +155,12 @@ class MarginalAnswers:
         counts = [float(self.squares.alone.solve({axis: codes}).values[0]) for axis, codes in columns.items()]
         return max(min(counts) - max(sum(counts) - (len(counts) - 1) * self.records, 0.0), 1.0)
 
-    def _forbidden(self, question: Question, group: dict[int, Flags], limits: tuple[float, float]) -> Said:
-        """What is said of records that no rule allows: there are none."""
+    def _forbidden(self, question: Question, group: dict[int, Flags]) -> Said:
+        """What is said of records that no rule allows: there are none, and they have no mean, quantile or shares."""
         if question.asked in ("count", "sum") or (question.asked == "share" and self.rules.allow(group)):
             sd = None if question.asked == "share" else 0.0
             return Said(found=EstimateInterval(estimate=0.0, low=0.0, high=0.0, sd=sd), flag="", how="rule")
-        return Said(found=EstimateInterval(estimate=None, low=limits[0], high=limits[1]), flag=_NO_SUCH, how="rule")
+        return Said(found=None, flag=_NO_SUCH, how="rule")
 
     def _all_meet(self, where: list[Factor], own: list[Factor]) -> bool:
         """Whether rules forbid every record of a group that breaks a condition."""
@@ -168,15 +171,18 @@ class MarginalAnswers:
                 return False
         return True
 
-    def _possible_numbers(self, numbers: ValueRange, chosen: dict[int, Flags]) -> ValueRange:
-        """The numbers that records with chosen codes may have, where tables tell them from the others."""
+    def _possible_values(self, numbers: ValueRange, chosen: dict[int, Flags]) -> Flags:
+        """Which codes of a column of numbers a record with chosen codes may have."""
+        everything = chosen.get(numbers.place, np.ones(len(numbers.low), np.bool_))
+        return self.rules.possible_codes(numbers.place, everything, chosen)
+
+    def _possible_numbers(self, numbers: ValueRange, kept: Flags) -> ValueRange:
+        """The numbers of the codes that are kept, where tables tell them from the others."""
         axis = numbers.place
-        everything = chosen.get(axis, np.ones(len(numbers.low), np.bool_))
-        kept = self.rules.possible_codes(axis, everything, chosen)
         parts = [part for part in self.squares.measured.parts if part.axis == axis]
         possible_rows = kept.astype(np.float64)
         apart = all(np.array_equal(part.values(possible_rows[None])[0][part.blocks], possible_rows) for part in parts)
-        if not apart or not np.isfinite(numbers.low[kept]).any():
+        if not apart:
             return numbers
         return replace(numbers, low=np.where(kept, numbers.low, np.nan), high=np.where(kept, numbers.high, np.nan))
 
@@ -196,7 +202,7 @@ class MarginalAnswers:
                 return self._outside(question, where, own, numbers, model)
             merged = True
         asked = [*where, *own, *([(numbers.place, numbers.low)] if numbers else [])]
-        return Said(found=None, flag=self._refusal(asked, merged=merged))
+        return Said(found=None, flag=self._refusal(asked, merged=merged), how=None)
 
     def _outside(
         self,

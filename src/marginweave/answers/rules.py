@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from marginweave.base.arrays import Flags, Integers
-from marginweave.measurements.tables import Mask
+from marginweave.measurements.tables import NeverTogether, StructuralZeros
 
 _MOST_CELLS = 1 << 20
 """Cells of a rule that are looked at for one answer; a larger rule is left out, which makes intervals wider at most."""
@@ -22,7 +22,7 @@ _MOST_CELLS = 1 << 20
 class RuledOut:
     """The structural zeros of a domain whose attributes have so many codes."""
 
-    masks: Sequence[Mask]
+    masks: Sequence[StructuralZeros]
     sizes: Sequence[int]
 
     def allow(self, chosen: Mapping[int, Flags]) -> bool:
@@ -52,8 +52,10 @@ class RuledOut:
     def _tied(self, axis: int) -> bool:
         return any(axis in mask.attributes for mask in self.masks)
 
-    def _mask_allows(self, mask: Mask, chosen: Mapping[int, Flags]) -> bool:
+    def _mask_allows(self, mask: StructuralZeros, chosen: Mapping[int, Flags]) -> bool:
         codes = [self._codes(attribute, chosen) for attribute in mask.attributes]
+        if isinstance(mask, NeverTogether):
+            return not all(own.tolist() == [never] for own, never in zip(codes, mask.codes, strict=True))
         if math.prod(map(len, codes)) > _MOST_CELLS:
             return True
         return bool(mask.table(codes).any())

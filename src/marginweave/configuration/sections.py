@@ -145,8 +145,16 @@ class Sections(Execution):
         Each has one table more among those of single attributes (`indicators`), and no code in any other table: such values
         are left out of records.
         """
-        if self.marginals is None:
-            return ()
+        return self._sets_with_more if self.marginals else ()
+
+    @property
+    def uncounted_sets(self) -> tuple[str, ...]:
+        """The sets of which nobody counts how many records hold a value that is not declared: those of k-tuples."""
+        return () if self.marginals else self._sets_with_more
+
+    @property
+    def _sets_with_more(self) -> tuple[str, ...]:
+        """The sets of which nothing declares what a value outside the domain is."""
         return tuple(name for name, one in self.columns.items() if isinstance(one, SetColumn) and one.marks_undeclared)
 
     @property

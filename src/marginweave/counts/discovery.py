@@ -16,7 +16,7 @@ from marginweave.configuration.marginals import MarginalSettings
 from marginweave.configuration.release import Configuration
 from marginweave.measurements.combinations import Level
 from marginweave.measurements.plan import BudgetPlan, DrawKind
-from marginweave.measurements.tables import Mask, Measurement, alike
+from marginweave.measurements.tables import Measurement, StructuralZeros, alike
 from marginweave.mechanisms.gaussian import add_noise, query_sigma
 from marginweave.mechanisms.randomness import DrawBits
 from marginweave.planning.thresholds import private_threshold
@@ -26,7 +26,7 @@ Labels = Sequence[Sequence[str]]
 
 
 def released_compression(
-    one_way: Sequence[Measurement], settings: MarginalSettings, masks: Sequence[Mask]
+    one_way: Sequence[Measurement], settings: MarginalSettings, masks: Sequence[StructuralZeros]
 ) -> Compression:
     """Which rare values are measured together. DP: post-processing of the one-way marginals."""
     return plan_compression(one_way, -math.inf if settings.compress == "none" else settings.compress, masks)
@@ -98,7 +98,9 @@ class Compression:
         return Compression(codes=tuple(codes), counts=tuple(counts))
 
 
-def plan_compression(one_way: Sequence[Measurement], multiple: float = 3.0, masks: Sequence[Mask] = ()) -> Compression:
+def plan_compression(
+    one_way: Sequence[Measurement], multiple: float = 3.0, masks: Sequence[StructuralZeros] = ()
+) -> Compression:
     """Merge the values of an attribute whose noisy count is below `multiple` standard deviations (PrivSyn: theta = 3 sigma).
 
     Values that a mask treats differently stay apart, so that a forbidden combination is forbidden after merging, too.
@@ -138,10 +140,10 @@ def compress_measurement(one_way: Measurement, compression: Compression) -> Meas
     return replace(one_way, counts=np.bincount(compression.codes[attribute], weights=one_way.counts))
 
 
-def compress_mask(mask: Mask, compression: Compression) -> Mask:
+def compress_mask(mask: StructuralZeros, compression: Compression) -> StructuralZeros:
     """The mask over the new codes: exact, because merged values have the same zeros. DP: arithmetic on released codes."""
     first = [np.unique(compression.codes[attribute], return_index=True)[1] for attribute in mask.attributes]
-    return replace(mask, kinds=mask.kinds_of(first))
+    return mask.over(first)
 
 
 def _merge(rare: NDArray[np.bool_], kinds: NDArray[np.int64]) -> NDArray[np.int64]:

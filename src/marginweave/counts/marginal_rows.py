@@ -23,7 +23,7 @@ from marginweave.draws.protocol import PreparedDraw
 from marginweave.draws.references import RunReference, StageResult
 from marginweave.measurements.combinations import Domain
 from marginweave.measurements.plan import DrawKind, PlannedDraw
-from marginweave.measurements.tables import Clique, Mask, Measurement
+from marginweave.measurements.tables import Clique, Measurement, StructuralZeros
 from marginweave.mechanisms.randomness import DrawBits
 from marginweave.prepare.codes import Codes, EncodedBlocks, code_type
 
@@ -147,7 +147,7 @@ def drawn_compression(reference: RunReference) -> Compression:
     return merged.with_last({a: float(drawn.measured[a].counts[-1]) for a in drawn.ignored})
 
 
-def drawn_masks(reference: RunReference) -> tuple[Mask, ...]:
+def drawn_masks(reference: RunReference) -> tuple[StructuralZeros, ...]:
     """Structural zeros over the released domain as it is estimated. DP: arithmetic on public and released labels."""
     drawn = drawn_one_way(reference)
     return structural_masks(drawn.configuration, drawn.domain.labels)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from marginweave.base.arrays import Flags, Integers
 from marginweave.configuration.rules.record_search import tied_parts
-from marginweave.measurements.tables import Clique, Mask, alike
+from marginweave.measurements.tables import Clique, Mask, StructuralZeros, alike
 
 Inside = Mapping[int, Integers]  # of each tied attribute the kinds of codes in a box
 Table = tuple[Clique, Flags]
 
 
-def allowed_boxes(sizes: Sequence[int], masks: Sequence[Mask], most: int) -> Flags | None:
+def allowed_boxes(sizes: Sequence[int], masks: Sequence[StructuralZeros], most: int) -> Flags | None:
     """The boxes that hold what all masks allow, shape (boxes, codes of all attributes); None for more than `most`.
 
     Codes that no mask tells apart stay together. A box that a mask cuts through is split by the attribute whose codes are
@@ -25,8 +25,14 @@ def allowed_boxes(sizes: Sequence[int], masks: Sequence[Mask], most: int) -> Fla
     tied = sorted({a for mask in masks for a in mask.attributes})
     kinds = {a: alike(a, sizes[a], masks) for a in tied}
     first = {a: np.unique(kinds[a], return_index=True)[1] for a in tied}
-    tables = [(mask.attributes, mask.table([first[a] for a in mask.attributes])) for mask in masks]
     waiting: list[Inside] = [{a: np.arange(len(first[a])) for a in tied}]
+    tables: list[Table] = []
+    for mask in masks:
+        if isinstance(mask, Mask):
+            tables.append((mask.attributes, mask.table([first[a] for a in mask.attributes])))
+        else:
+            never = {a: int(kinds[a][code]) for a, code in zip(mask.attributes, mask.codes, strict=True)}
+            waiting = [part for box in waiting for part in _without(box, never)]
     found: list[Inside] = []
     while waiting:
         box = _shrunk(waiting.pop(), tables)
@@ -43,6 +49,18 @@ def allowed_boxes(sizes: Sequence[int], masks: Sequence[Mask], most: int) -> Fla
         for a, codes in kinds.items():
             row[offsets[a] : offsets[a + 1]] = np.isin(codes, box[a])
     return flags
+
+
+def _without(box: Inside, never: Mapping[int, int]) -> Iterator[Inside]:
+    """The box without the records that have these kinds of all attributes, in parts: by the first that has another kind."""
+    rest = dict(box)
+    for a, kind in never.items():
+        others = rest[a][rest[a] != kind]
+        if len(others):
+            yield {**rest, a: others}
+        if len(others) == len(rest[a]):
+            return
+        rest[a] = np.array([kind])
 
 
 def _inside(box: Inside, tables: Sequence[Table]) -> list[Table]:
@@ -79,7 +97,7 @@ def _split(box: Inside, cut: Sequence[Table]) -> list[Inside]:
 _MOST_BOXES, _MOST_CELLS = 256, 1 << 20
 
 
-def implied_pairs(sizes: Sequence[int], masks: Sequence[Mask]) -> tuple[Mask, ...]:
+def implied_pairs(sizes: Sequence[int], masks: Sequence[StructuralZeros]) -> tuple[Mask, ...]:
     """Masks of pairs of attributes that follow from masks through others: what is in no box of what all of them allow.
 
     DP: arithmetic on public masks.

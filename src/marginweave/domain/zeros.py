@@ -18,11 +18,13 @@ from marginweave.configuration.attributes import Attribute, Forbidden, Forbidden
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.values import MAX_CELLS
 from marginweave.domain.boxes import allowed_boxes, implied_pairs
-from marginweave.measurements.tables import Clique, Mask
+from marginweave.measurements.tables import Clique, Mask, NeverTogether, StructuralZeros
 
 Labels = Sequence[Sequence[str]]
 # Where rules leave more boxes than that, they leave a record.
 _MOST_BOXES = 256
+# Of so many attributes a rule is a table; of more, 2 to the power of their number, it would be too large for a model's blocks.
+_LISTED = 8
 
 
 def domain_sizes(attributes: Sequence[Attribute], labels: Labels) -> tuple[int, ...]:
@@ -45,7 +47,7 @@ def one_way_sizes(configuration: Configuration, labels: Labels) -> tuple[int, ..
     return domain_sizes((*configuration.attributes, *indicators), (*labels, *(one.labels for one in indicators)))
 
 
-def structural_masks(configuration: Configuration, labels: Labels) -> tuple[Mask, ...]:
+def structural_masks(configuration: Configuration, labels: Labels) -> tuple[StructuralZeros, ...]:
     """The cells that no record can be in, by rules, by pairs that follow from several of them, or as a value is never missing.
 
     DP: arithmetic on public or released labels. Raises InputError for a set of attributes with too many combinations.
@@ -84,7 +86,9 @@ def released_attributes(configuration: Configuration, labels: Labels) -> tuple[A
     return _with_gaps(configuration.attributes, labels, masks)
 
 
-def _with_gaps(attributes: Sequence[Attribute], labels: Labels, masks: Sequence[Mask]) -> tuple[Attribute, ...]:
+def _with_gaps(
+    attributes: Sequence[Attribute], labels: Labels, masks: Sequence[StructuralZeros]
+) -> tuple[Attribute, ...]:
     found = tuple(
         replace(attribute, optional=True) if attribute.private and not values else attribute
         for attribute, values in zip(attributes, labels, strict=True)
@@ -111,16 +115,23 @@ def _never_missing(attributes: Sequence[Attribute], labels: Labels) -> list[Mask
     return [Mask(attributes=(j,), allowed=np.arange(len(labels[j]) + 1) < len(labels[j])) for j in always]
 
 
-def rule_masks(forbidden: Iterable[Forbidden], attributes: Sequence[Attribute], labels: Labels) -> tuple[Mask, ...]:
+def rule_masks(
+    forbidden: Iterable[Forbidden], attributes: Sequence[Attribute], labels: Labels
+) -> tuple[StructuralZeros, ...]:
     """What is excluded as masks, one for all that excludes combinations of the same attributes.
 
-    Values that no combination tells apart are one kind. DP: arithmetic on public or released labels. Raises InputError for a
-    set of attributes with too many combinations of kinds.
+    Values that no combination tells apart are one kind. One combination of many attributes is by itself. DP: arithmetic on
+    public or released labels. Raises InputError for a set of attributes with too many combinations of kinds.
     """
     sizes, found = domain_sizes(attributes, labels), defaultdict[Clique, list[list[tuple[int, ...]]]](list)
+    masks: list[StructuralZeros] = []
     for box in map(sorted, forbidden_codes(forbidden, labels)):
-        found[tuple(a for a, _ in box)].append([codes for _, codes in box])
-    masks = []
+        clique = tuple(a for a, _ in box)
+        if len(clique) > _LISTED and all(len(codes) == 1 for _, codes in box):
+            own = tuple(code for _, (code,) in box)
+            masks.append(NeverTogether(attributes=clique, codes=own, sizes=tuple(sizes[a] for a in clique)))
+        else:
+            found[clique].append([codes for _, codes in box])
     for clique, boxes in found.items():
         kinds = tuple(_kinds(sizes[a], axis) for a, axis in zip(clique, zip(*boxes, strict=True), strict=True))
         shape = [int(own.max()) + 1 for own in kinds]
@@ -148,7 +159,7 @@ def _kinds(size: int, boxes: Iterable[Sequence[int]]) -> Integers:
     return np.array([numbers[tuple(lists)] for lists in inside], np.int64)
 
 
-def broken_records(codes: Sequence[Codes], masks: Sequence[Mask]) -> Flags:
+def broken_records(codes: Sequence[Codes], masks: Sequence[StructuralZeros]) -> Flags:
     """Which records have a combination that a mask forbids, shape (records,).
 
     Of a set any of its values; a code beyond the mask, of a value that is missing where none can be, is none of its business.
@@ -159,7 +170,7 @@ def broken_records(codes: Sequence[Codes], masks: Sequence[Mask]) -> Flags:
         for slots in itertools.product(*(np.atleast_2d(codes[a].T) for a in mask.attributes)):
             known = np.logical_and.reduce([slot <= end for slot, end in zip(slots, last, strict=True)])
             places = tuple(np.minimum(slot, end) for slot, end in zip(slots, last, strict=True))
-            broken |= known & ~mask.allowed[mask.kinds_of(places)]
+            broken |= known & ~mask.allow(places)
     return broken
 
 
@@ -167,7 +178,7 @@ def broken_records(codes: Sequence[Codes], masks: Sequence[Mask]) -> Flags:
 class PossibleCells:
     """The cells of tables that a record may be in, as far as each structural zero by itself says."""
 
-    masks: Sequence[Mask]
+    masks: Sequence[StructuralZeros]
     _projections: dict[tuple[int, Clique], Flags] = field(default_factory=dict)
 
     @classmethod
@@ -201,9 +212,7 @@ class PossibleCells:
     def _projected(self, number: int, shared: Clique) -> Flags:
         """Which kinds of codes of some attributes of a mask it allows beside some kinds of its others."""
         if (number, shared) not in self._projections:
-            mask = self.masks[number]
-            others = tuple(place for place, a in enumerate(mask.attributes) if a not in shared)
-            self._projections[number, shared] = np.asarray(mask.allowed.any(axis=others))
+            self._projections[number, shared] = self.masks[number].project(shared)
         return self._projections[number, shared]
 
 

@@ -23,7 +23,7 @@ from marginweave.base.progress import listener
 from marginweave.counts.marginals import estimate_total
 from marginweave.estimate.averages import Shared, Tables, average, forbid, mean, project_tables, sums
 from marginweave.measurements.rounding import project_simplex
-from marginweave.measurements.tables import Clique, Mask, Measurement
+from marginweave.measurements.tables import Clique, Measurement, StructuralZeros
 
 
 class Holders:
@@ -79,7 +79,10 @@ class Nearest:
 
 
 def make_consistent(
-    measurements: Sequence[Measurement], masks: Sequence[Mask] = (), rounds: int = 1000, total: float | None = None
+    measurements: Sequence[Measurement],
+    masks: Sequence[StructuralZeros] = (),
+    rounds: int = 1000,
+    total: float | None = None,
 ) -> tuple[Measurement, ...]:
     """The marginals with equal sums over whatever attributes they share, one total, no negative and no forbidden cell.
 
@@ -145,7 +148,7 @@ def make_consistent(
     return tuple(replace(m, counts=counts.reshape(m.counts.shape), complete=True) for m, counts in parts)
 
 
-def _sizes(measurements: Sequence[Measurement], masks: Sequence[Mask]) -> dict[int, int]:
+def _sizes(measurements: Sequence[Measurement], masks: Sequence[StructuralZeros]) -> dict[int, int]:
     """The number of codes of each attribute, which all marginals and masks have to agree on."""
     sizes: dict[int, int] = {}
     shaped = [(m.attributes, m.counts.shape) for m in measurements] + [(k.attributes, k.sizes) for k in masks]

@@ -19,7 +19,7 @@ from marginweave.estimate.consistency import Holders, make_consistent
 from marginweave.estimate.known import known_compression, known_marginals, total_of_rows
 from marginweave.estimate.normalize import find_rows
 from marginweave.measurements.combinations import Aggregates, Level, LevelNoise
-from marginweave.measurements.tables import Clique, Marginals, Mask, Measurement
+from marginweave.measurements.tables import Clique, Marginals, Measurement, StructuralZeros
 
 MOST_LISTED = 1_000_000
 """Measured cells that are all listed: about 40 MB of CSV, and as many rows as a spreadsheet can hold."""
@@ -60,7 +60,9 @@ def measured_marginals(marginals: Marginals, compression: Compression) -> tuple[
     return (*(compress_measurement(m, compression) for m in one_way), *larger)
 
 
-def compression_of(marginals: Marginals, configuration: Configuration) -> tuple[tuple[Mask, ...], Compression]:
+def compression_of(
+    marginals: Marginals, configuration: Configuration
+) -> tuple[tuple[StructuralZeros, ...], Compression]:
     """The structural zeros over the released domain, and which rare values were merged. DP: post-processing.
 
     What was merged follows from the drawn counts alone; merged values are told apart by pooled counts, where there are some.

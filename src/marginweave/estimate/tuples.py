@@ -18,7 +18,7 @@ from marginweave.estimate.consistency import TOLERANCE
 from marginweave.estimate.mixture.targets import expected_below, surprise
 from marginweave.measurements.combinations import Aggregates, Level, LevelNoise
 from marginweave.measurements.rounding import nearest_column
-from marginweave.measurements.tables import CensoredMeasurement, Clique, Mask, Measurement, allowed_cells
+from marginweave.measurements.tables import CensoredMeasurement, Clique, Measurement, StructuralZeros, allowed_cells
 
 # A set of columns counts when it differs from what its parts imply by more than so many deviations of pure noise.
 EVIDENCE = 2.0
@@ -79,7 +79,7 @@ def _difference(table: CensoredMeasurement, means: Floats) -> float:
 
 
 def tuple_marginals(
-    aggregates: Aggregates, sizes: Sequence[int], masks: Sequence[Mask] = ()
+    aggregates: Aggregates, sizes: Sequence[int], masks: Sequence[StructuralZeros] = ()
 ) -> tuple[Measurement, ...]:
     """Marginals of every attribute, and of every set of attributes whose counts say more than its parts do.
 
@@ -144,7 +144,7 @@ def tuple_measurements(aggregates: Aggregates, sizes: Sequence[int]) -> tuple[Ce
 
 
 def _tables(
-    aggregates: Aggregates, sizes: Sequence[int], masks: Sequence[Mask]
+    aggregates: Aggregates, sizes: Sequence[int], masks: Sequence[StructuralZeros]
 ) -> Iterator[Iterator[CensoredMeasurement]]:
     """For each length what is known of all sets of columns with at most MAX_TABLE cells, but of cells that masks forbid.
 
@@ -222,7 +222,7 @@ def _ratio(one: Floats, other: Floats) -> Floats:
     return np.divide(one, other, out=np.zeros_like(other), where=other > 0)
 
 
-def _without_suppressed(table: Floats, clique: Clique, masks: Sequence[Mask]) -> Floats:
+def _without_suppressed(table: Floats, clique: Clique, masks: Sequence[StructuralZeros]) -> Floats:
     """Records of codes that a mask of one attribute forbids go to its other codes, in proportion."""
     for mask in masks:
         if len(mask.attributes) == 1 and mask.attributes[0] in clique:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from marginweave.configuration.values import listed
 from marginweave.measurements.combinations import Aggregates
@@ -17,6 +17,10 @@ _KNOWN_ADVICE = (
     "The known counts of {names} have no cell that is not as declared, and records follow them: look whether the table or "
     "these counts are wrong."
 )
+_UNCOUNTED = (
+    "How many records hold a value of {names} that is not declared is not known: k-tuples leave such values out and do not "
+    "count them. Declare outside: other to have them counted."
+)
 _WORSE: Mapping[Publication, Publication] = {
     "good": "with care",
     "with care": "not for publication",
@@ -24,8 +28,10 @@ _WORSE: Mapping[Publication, Publication] = {
 }
 
 
-def with_undeclared(verdict: Verdict, counts: Aggregates, called: Mapping[str, str]) -> Verdict:
-    """The verdict with a sentence for each column with such cells.
+def with_undeclared(
+    verdict: Verdict, counts: Aggregates, called: Mapping[str, str], uncounted: Sequence[str] = ()
+) -> Verdict:
+    """The verdict with a sentence for each column with such cells, and one for sets of which they are `uncounted`.
 
     It is one grade worse where at least 1 % of some column is not as declared, and not for publication from 10 %: by the lower
     end of the interval. `called` has what the sentences call a column.
@@ -37,6 +43,8 @@ def with_undeclared(verdict: Verdict, counts: Aggregates, called: Mapping[str, s
         fit = "not for publication" if least >= _MUCH else _WORSE[fit]
     for cells in found:
         says.append(f"{cells.words(counts.record_count, called.get(cells.name, cells.name))}.")
+    if uncounted:
+        says.append(_UNCOUNTED.format(names=listed([called.get(name, name) for name in uncounted])))
     advice = list[str]()
     if any(cells.kept for cells in found):
         advice.append(_ADVICE)

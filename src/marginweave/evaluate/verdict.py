@@ -20,16 +20,18 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from marginweave.base.arrays import Floats
+from marginweave.configuration.marginals import AdaptiveCliques, AllCliques
 from marginweave.configuration.privacy import MOST_EPSILON
 from marginweave.configuration.release import Configuration
 from marginweave.counts.discovery import Compression
 from marginweave.counts.rounds import expected_noise
+from marginweave.domain.zeros import domain_sizes
 from marginweave.evaluate.doubts import ColumnFacts, column_facts, doubts, questions
 from marginweave.evaluate.undeclared import with_undeclared
 from marginweave.measurements.combinations import Aggregates
@@ -46,6 +48,10 @@ _SAY_ROWS = (
 _NOT_MEASURED = (
     "{some} pairs were not measured, as others were chosen: how near they are is what noise and their columns let expect. "
     "Name what must be right in aggregate.cliques."
+)
+_TOO_LARGE = (
+    "{some} pairs have more cells than aggregate.cliques.max_cells, so that nothing could choose or measure them: coarser "
+    "values or a larger max_cells would."
 )
 _NAMES = {1: "single columns", 2: "pairs of columns", 3: "triples of columns"}
 # The least that records take over of the noise of a column, as a part of its norm, and of that of larger sets, of its square.
@@ -66,34 +72,58 @@ def release_verdict(
     bounds: Sequence[MarginalBound],
     counts: Aggregates,
     configuration: Configuration,
-    merged: Mapping[str, float],
+    compression: Compression | None,
     association: Measure,
 ) -> Verdict:
-    """The verdict on a release, from the distances of its records, the counts as released, `merged_shares`, and Cramér's V."""
+    """The verdict on a release, from the distances of its records, the counts as released, and Cramér's V.
+
+    `compression` is how marginals merged values; there is none of k-tuples.
+    """
     deviations: dict[int, list[float]] = {}
     for bound in bounds:
         if bound.deviation is not None:
             deviations.setdefault(len(bound.attributes), []).append(bound.deviation)
     settings = configuration.marginals
+    merged = {} if compression is None else merged_shares(compression, counts.domain.names)
     distances = set_errors(bounds, float(counts.record_count), merged, is_smoothed=settings is not None)
+    measured = {_key(bound.attributes) for bound in bounds}
+    large = {pair for pair in _large_pairs(configuration, counts, compression) if pair not in measured}
     unchosen = dict[tuple[str, ...], float]()
     if settings is not None and settings.selects(len(configuration.attributes)) and 2 in deviations:
         pairs = unchosen_errors(distances, counts, statistics.median(deviations[2]))
-        unchosen = {pair: error for pair, error in pairs.items() if pair not in distances}
+        unchosen = {pair: error for pair, error in pairs.items() if pair not in measured | large}
     errors = expected_errors(distances | unchosen, counts.domain.names)
     paired = {name for bound in bounds if len(bound.attributes) > 1 for name in bound.attributes}
     deviation = statistics.median(deviations.get(1, [0.0]))
     columns = column_facts(counts, configuration, deviation, paired, _related(association))
     titled, epsilon = configuration.titled_names, configuration.privacy.epsilon
-    found = verdict(errors, deviations, float(counts.record_count), columns, epsilon, titled)
-    found = with_undeclared(found, counts, titled)
+    found = verdict(errors, deviations, float(counts.record_count), columns, epsilon, titled, large=large)
+    found = with_undeclared(found, counts, titled, configuration.uncounted_sets)
     advice = found.advice
     if configuration.rows is None and counts.record_count < _FEW_ROWS and advice:
         advice = (*advice, _SAY_ROWS)
     if unchosen:
         advice = (_NOT_MEASURED.format(some=f"{len(unchosen):,}"), *advice)
-    sets = tuple(one.model_copy(update={"measured": _key(one.attributes) not in unchosen}) for one in found.sets)
-    return found.model_copy(update={"advice": advice, "sets": sets})
+    sets = []
+    for one in found.sets:
+        key = _key(one.attributes)
+        why = "not chosen" if key in unchosen else "too many cells" if key in large else "not asked for"
+        sets.append(one.model_copy(update={"unmeasured": None if key in measured else why}))
+    return found.model_copy(update={"advice": advice, "sets": tuple(sets)})
+
+
+def _large_pairs(
+    configuration: Configuration, counts: Aggregates, compression: Compression | None
+) -> Iterator[tuple[str, ...]]:
+    """The pairs with more cells than `max_cells`: in rounds of merged values, of all pairs of those of the released domain."""
+    cliques = None if configuration.marginals is None else configuration.marginals.cliques
+    if compression is None or not isinstance(cliques, AdaptiveCliques | AllCliques) or cliques.max_cells is None:
+        return
+    rounds = isinstance(cliques, AdaptiveCliques)
+    sizes = compression.sizes if rounds else domain_sizes(configuration.attributes, counts.domain.labels)
+    for (one, first), (other, second) in itertools.combinations(zip(counts.domain.names, sizes, strict=True), 2):
+        if first * second > cliques.max_cells:
+            yield _key((one, other))
 
 
 def _related(association: Measure) -> set[str]:
@@ -227,10 +257,13 @@ def verdict(
     columns: Sequence[ColumnFacts] = (),
     epsilon: float = 1.0,
     titled: Mapping[str, str] | None = None,
+    *,
+    large: Collection[tuple[str, ...]] = (),
 ) -> Verdict:
     """The verdict of these expected distances, of `deviations` of the noise of counts by their length, and of `columns`.
 
-    `titled` has what the sentences call a column, where that is not its name.
+    `titled` has what the sentences call a column, where that is not its name; `large` are pairs with too many cells to be
+    measured, by their sorted names.
     """
     called = titled or {}
     lengths = tuple(_of_length(errors, length, deviations) for length in sorted({*map(len, errors)}))
@@ -250,7 +283,7 @@ def verdict(
     groups = [(f"groups of fewer than {n:,} records", name, n <= records) for n, name in hidden]
     least = [f"{w if some else f'any group of this table (noise hides {w})'} in {name}" for w, name, some in groups]
     says = (*doubtful, *asked, *_sentences(lengths, sets, [*least, *means], called))
-    return Verdict(publication=fit, says=says, advice=tuple(_advice(sets, epsilon)), lengths=lengths, sets=sets)
+    return Verdict(publication=fit, says=says, advice=tuple(_advice(sets, epsilon, large)), lengths=lengths, sets=sets)
 
 
 def _of_length(errors: Sets, length: int, deviations: Sigmas) -> LengthVerdict:
@@ -308,11 +341,13 @@ def _name(length: int) -> str:
     return _NAMES.get(length, f"sets of {length} columns")
 
 
-def _advice(sets: Sequence[SetVerdict], epsilon: float) -> Iterator[str]:
+def _advice(sets: Sequence[SetVerdict], epsilon: float, large: Collection[tuple[str, ...]]) -> Iterator[str]:
     """How much more would do, where less than half of the pairs (or columns) are good; no epsilon that protects weakly."""
     longest = max((len(row.attributes) for row in sets), default=0)
     errors = sorted(row.error for row in sets if len(row.attributes) == longest and row.error is not None)
-    if unknown := sum(row.error is None for row in sets):
+    if large:
+        yield _TOO_LARGE.format(some=f"{len(large):,}")
+    if unknown := sum(row.error is None and _key(row.attributes) not in large for row in sets):
         yield (
             f"{unknown:,} pairs were not measured, and are in the records only as far as others imply them: name what must be "
             "right in aggregate.cliques."

@@ -19,6 +19,7 @@ from marginweave.configuration.synthesis import MixtureSynthesis, SynthesisSetti
 from marginweave.counts.noise import public_sizes
 from marginweave.domain.zeros import domain_sizes, structural_masks
 from marginweave.estimate.mixture.blocks import Ties, tie
+from marginweave.measurements.tables import Mask
 
 # Wall seconds of the start of Prefect's server in a home that has had one, and of our imports.
 SERVER, _IMPORTS = 6.0, 5.0
@@ -90,7 +91,9 @@ def run_cost(configuration: Configuration, tables: Sequence[Table], rows: int, c
 def _ties(configuration: Configuration) -> Ties:
     attributes = configuration.attributes
     labels = [attribute.labels for attribute in attributes]
-    masks = [mask for mask in structural_masks(configuration, labels) if len(mask.attributes) > 1]
+    masks = [
+        mask for mask in structural_masks(configuration, labels) if isinstance(mask, Mask) and len(mask.attributes) > 1
+    ]
     return tie(domain_sizes(attributes, labels), masks)
 
 

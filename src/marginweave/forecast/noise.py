@@ -10,6 +10,7 @@ from marginweave.configuration.attributes import most_combinations
 from marginweave.configuration.columns.number import MAX_CANDIDATES
 from marginweave.configuration.privacy import PrivacySettings
 from marginweave.configuration.release import Configuration
+from marginweave.configuration.values import listed
 from marginweave.counts.discovery import discovery
 from marginweave.counts.noise import MARGINALS, planned_sigmas, public_sizes, sigma_alone
 from marginweave.counts.selection import scoring
@@ -205,6 +206,11 @@ def preparation_forecast(configuration: Configuration) -> list[str]:
             f"Resize: {resize.records} records from {resize.copies} cop{'y' if resize.copies == 1 else 'ies'} sampled at rate "
             f"{float(resize.rate):g}; one unit replaces at most "
             f"{resize.copies * configuration.privacy.stability.records} of them, {how}; no record count is drawn"
+        )
+    if sets := configuration.uncounted_sets:
+        lines.append(
+            f"Values of {listed(sets)} that are not declared are left out of records, and k-tuples do not count how many "
+            "records hold one: declare outside: other to have them counted"
         )
     if configuration.structure and configuration.structure.can_be_broken:
         lines.append(f"A record that breaks a rule between columns, by its bins, {_REPAIRED}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from marginweave.configuration.columns.base import NOT_DECLARED
 from marginweave.configuration.values import listed
 from marginweave.estimate.mixture.model import Mixture
 from marginweave.inference.answers import read_answers
+from marginweave.inference.model_answers import ignored_records
 from marginweave.publish.reader import PublishedRelease
 from marginweave.records.mixture import sample_mixture
 from marginweave.records.release import estimation_input
@@ -32,14 +33,17 @@ RECORDS = 20_000
 class Modelled:
     """Measured tables and the fitted model of a release; `merged` has the model's code of each code of an attribute.
 
-    A subject has up to `rows_a_subject` rows.
+    A subject has up to `rows_a_subject` rows. `drawn` are the tables as they were drawn: axes of which so many records as
+    `ignored` says have a cell that is not as declared (`ignored_records`) have one code more there, the last.
     """
 
     answers: MarginalAnswers
     squares: LeastSquares
+    drawn: LeastSquares
     model: Mixture
     merged: Sequence[Integers]
     rows_a_subject: int
+    ignored: Mapping[int, float]
     seed: int
 
     def records(self, generator: np.random.Generator) -> Records:
@@ -126,14 +130,20 @@ def open_modelled(place: Path, of: str, what: str, prefix: str = "") -> Modelled
     if of == "population" and configuration.resize is not None:
         asked, instead = (setting("of", one, prefix) for one in ("population", "table"))
         raise InputError(f"{asked} is not possible: the rows were resampled (resize); ask {instead}")
+    ignored = ignored_records(published)
+    drawn = read_answers(place) if ignored else answers
+    assert isinstance(drawn, MarginalAnswers)  # as above
     assert isinstance(answers.squares, LeastSquares)  # as `read_answers` makes them
+    assert isinstance(drawn.squares, LeastSquares)
     _, compression = estimation_input(published.counts, configuration)
     assert compression is not None  # marginals have one
     return Modelled(
         answers=answers,
         squares=answers.squares,
+        drawn=drawn.squares,
         model=published.mixture,
         merged=compression.codes,
         rows_a_subject=configuration.stability.records,
+        ignored=ignored,
         seed=configuration.synthesize.seed,
     )

@@ -14,6 +14,11 @@ The noise of g(b) is linear in that of T, and has the covariance B C B'; samplin
 person has up to m rows, that sum times m is no less than the sampling variance of persons:
 |s_1 + ... + s_m|^2 <= m (|s_1|^2 + ... + |s_m|^2).
 
+Cells that are not as declared count nothing in a sum of their column, also where noise explains them. U of a column is how many
+records have one, as a root mean square. If they are spread as others are, sums without the column are U / n larger beside those
+with it than among complete records, which a regression is of. What that moves g(b) by is added as a variance, squared, for each
+column.
+
 A matrix of noisy products is not to be inverted: where columns nearly depend on each other, noise alone may make it singular.
 So two steps go from the model's estimate b_0 with its curvature H, which is of records and positive. They are linear in g: with
 A the weighted curvature, P = 2 H^-1 - H^-1 A H^-1, the error is P g(b) and (I - H^-1 A)^2 (b_0 - b). The second, how far the
@@ -28,8 +33,8 @@ DP: post-processing of released counts.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -47,12 +52,14 @@ _ROUNDS = 50
 class Term:
     """Columns of a design that one attribute gives: `weights` of its codes, and of those of the model.
 
-    Shapes (columns, codes). Codes that the model has together weigh the same.
+    Shapes (columns, codes). Codes that the model has together weigh the same. So many records as `ignored`, as a root mean
+    square, have another code of the axis, the last in tables, which the model has not.
     """
 
     place: int
     weights: Floats
     of_model: Floats
+    ignored: float = 0.0
 
     def standardized(self, records: Records) -> tuple[Term, Floats, Floats]:
         """The same with mean 0 and deviation 1 in records of the model, and what was taken off and divided by."""
@@ -60,7 +67,7 @@ class Term:
         mean, scale = values.mean(axis=1), values.std(axis=1)
         scale = np.where(scale > 0, scale, 1.0)
         moved = [(own - mean[:, None]) / scale[:, None] for own in (self.weights, self.of_model)]
-        return Term(place=self.place, weights=moved[0], of_model=moved[1]), mean, scale
+        return replace(self, weights=moved[0], of_model=moved[1]), mean, scale
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -81,7 +88,8 @@ class Calibrated:
 
     `start` is the weight of each record, `weights` are those with which they have the measured sums. `moved[k]` is the change
     of all weights for each unit of noise of sum k of `sums`, less `start`. `places` has for each two of 1, x and y the place
-    of their sum. Columns of x but the first are standardized, as `means` and `scales` say.
+    of their sum. Columns of x but the first are standardized, as `means` and `scales` say. `ignored` has, for each term whose
+    tables leave out records, what these may add to the sums of others.
     """
 
     x: Floats
@@ -91,6 +99,7 @@ class Calibrated:
     moved: Floats
     sums: Estimates
     places: Integers
+    ignored: Sequence[Floats]
     means: Floats
     scales: Floats
 
@@ -105,7 +114,7 @@ class Calibrated:
         own = [*(term for term, _, _ in standard), terms[-1]]
         columns = np.concatenate([term.of_model[:, records[:, term.place]] for term in own])
         x = np.concatenate([np.ones((1, len(records))), columns[:-1]]).T
-        asked, places = _queries(own)
+        asked, places = _queries(own, squares.measured.sizes)
         known = squares.solve_jointly(asked)
         start = float(known.values[0]) / len(records)
         rows, others = np.triu_indices(x.shape[1])
@@ -120,6 +129,7 @@ class Calibrated:
             moved=moved,
             sums=known,
             places=places,
+            ignored=_ignored(own, places, known.values),
             means=np.concatenate([np.zeros(0), *(mean for _, mean, _ in standard)]),
             scales=np.concatenate([np.zeros(0), *(scale for _, _, scale in standard)]),
         )
@@ -145,6 +155,8 @@ class Calibrated:
             b = b + inverse @ self._score(b, kind)
         reaction = self._reaction(b, kind)
         spread = reaction @ self.sums.covariance @ reaction.T
+        for more in self.ignored:
+            spread += np.outer(reaction @ more, reaction @ more)
         scores = self.x * (self.y - self._mean(b, kind)[0])[:, None]
         spread += sampling * self.start * scores.T @ scores
         away = left @ (of_model - b)
@@ -223,8 +235,23 @@ class Calibrated:
 _SINGULAR = 1e12
 
 
-def _queries(terms: Sequence[Term]) -> tuple[list[Weights], Integers]:
-    """Sums of products of two of 1 and the columns of terms, and for each two the place of their sum."""
+def _ignored(terms: Sequence[Term], places: Integers, sums: Floats) -> list[Floats]:
+    """Of each term with ignored records what as many others add to the sums without its columns, shape (sums,) each."""
+    found, end = list[Floats](), 1
+    for term in terms:
+        begin, end = end, end + len(term.weights)
+        if term.ignored and sums[0] > 0:
+            without = np.isin(np.arange(len(sums)), places[begin:end], invert=True)
+            found.append(term.ignored / sums[0] * sums * without)
+    return found
+
+
+def _queries(terms: Sequence[Term], sizes: Mapping[int, int]) -> tuple[list[Weights], Integers]:
+    """Sums of products of two of 1 and the columns of terms, and for each two the place of their sum.
+
+    Codes that an axis of so many has beyond the weights of its term count nothing.
+    """
+    terms = [replace(t, weights=np.pad(t.weights, ((0, 0), (0, sizes[t.place] - t.weights.shape[1])))) for t in terms]
     ends = np.cumsum([1, *(len(term.weights) for term in terms)])
     found, places, asked = list[Weights]([{}]), np.zeros((ends[-1], ends[-1]), np.int64), 1
     for term, end in zip(terms, ends.tolist(), strict=False):

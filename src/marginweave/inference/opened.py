@@ -150,10 +150,11 @@ class Release:
         from marginweave.configuration.question import read_question
 
         answers = list(self._answers.ask(read_question(question)))
-        if all(answer.low is None for answer in answers):
+        if all(answer.how is None for answer in answers):
             raise InputError(answers[0].flag)
         rows = [asdict(answer) for answer in answers]
-        return pd.DataFrame([{**row.pop("group"), **row} for row in rows]).astype({"level": float})
+        numbers = dict.fromkeys(("estimate", "low", "high", "level"), float)
+        return pd.DataFrame([{**row.pop("group"), **row} for row in rows]).astype(numbers)
 
     def table(self, *columns: str, level: float = 0.95) -> pd.DataFrame:
         """The counts of all combinations of one to three columns, with the ends of their intervals.

@@ -55,7 +55,7 @@ def of_opened(opened: Modelled, asked: Regression) -> tuple[tuple[str, ...], Est
         terms.append(_term(opened, place_of, column, scores))
     generator = np.random.default_rng(opened.seed)  # post-processing
     try:
-        calibrated = Calibrated.of(opened.squares, opened.records(generator), terms)
+        calibrated = Calibrated.of(opened.drawn, opened.records(generator), terms)
     except NotMeasuredError:
         raise opened.not_together(columns) from None
     fit = calibrated.fit(asked.kind, sampling=opened.rows_a_subject if asked.of == "population" else 0.0)
@@ -129,4 +129,5 @@ def _term(opened: Modelled, place: int, column: str, scores: Floats) -> Term:
             f"({listed(together)}), which are not known beside other columns; have them count the same in `values`, or "
             "leave the column out"
         )
-    return Term(place=place, weights=of_model[:, part.blocks], of_model=of_model)
+    ignored = opened.ignored.get(place, 0.0)
+    return Term(place=place, weights=of_model[:, part.blocks], of_model=of_model, ignored=ignored)

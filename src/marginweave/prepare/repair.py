@@ -22,7 +22,7 @@ from marginweave.configuration.release import Configuration
 from marginweave.configuration.rules.record_search import tied_parts
 from marginweave.domain.boxes import allowed_boxes
 from marginweave.domain.zeros import broken_records, domain_sizes, rule_masks
-from marginweave.measurements.tables import Mask
+from marginweave.measurements.tables import StructuralZeros
 from marginweave.mechanisms.randomness import CellWords
 from marginweave.prepare.codes import EncodedTable
 
@@ -40,7 +40,7 @@ class _Part:
     """
 
     attributes: tuple[int, ...]
-    masks: tuple[Mask, ...]
+    masks: tuple[StructuralZeros, ...]
     boxes: Flags | None
 
 

@@ -171,7 +171,7 @@ class Release {
     const about = this.attributes[attribute];
     if (about.shown === undefined) {
       const size = about.labels.length;
-      const missing = about.set || about.undeclared === "ignored" ? false : this.everybody.made(attribute)[size] > 0 || (this.counts.sizes?.[attribute] ?? 0) > size;
+      const missing = about.set || about.undeclared === "noise" ? false : this.everybody.made(attribute)[size] > 0 || (this.counts.sizes?.[attribute] ?? 0) > size;
       about.shown = Array.from({ length: size + missing }, (_, value) => value);
     }
     return about.shown;
@@ -179,7 +179,7 @@ class Release {
 
   label(attribute, value) {
     const { labels, undeclared } = this.attributes[attribute];
-    if (value === labels.length) return undeclared === "kept" ? TEXT.undeclared : TEXT.missing;
+    if (value === labels.length) return undeclared === "found" ? TEXT.undeclared : TEXT.missing;
     return labels[value] === "" ? TEXT.empty : labels[value];
   }
 }
@@ -270,6 +270,7 @@ class Selected {
   }
 
   share(count, whole, attribute) {
+    if (whole.measured && whole.high === 0 && !whole.variance) return { unknown: true, none: true, estimate: 0 }; // by a rule
     if (count.measured && whole.measured) {
       const found = this.release.counts.share(count, whole, attribute);
       return found === null || found.high - found.low >= NOTHING ? { unknown: true, estimate: 0 } : { ...found, measured: true };

@@ -34,7 +34,7 @@ function later(work) {
 // A count or share in words: with its range where it was measured.
 function inWords(number, share) {
   const format = share ? percent : whole;
-  if (number.unknown) return TEXT.noShare;
+  if (number.unknown) return number.none ? TEXT.noRecord : TEXT.noShare;
   if (!number.measured) {
     const most = share || number.most === undefined ? "" : ` ${say("upTo", { number: format.format(number.most) })}`;
     return say("about", { number: format.format(number.estimate) }) + most;

@@ -56,7 +56,7 @@ def explorer_data(published: PublishedRelease, shown: ShownRecords) -> bytes:
     codes = shown.sample
     attributes, columns = published.configuration.attributes, published.configuration.columns
     arrays: Arrays = {f"codes-{j}": code for j, code in enumerate(codes)}
-    undeclared = {one.attribute: "kept" if one.kept else "ignored" for one in published.statement.undeclared or ()}
+    undeclared = {one.attribute: "found" if one.found else "noise" for one in published.statement.undeclared or ()}
     found = _tuples(published, arrays) if published.measured is None else _tables(published, arrays)
     packed = {name: _packed(array) for name, array in arrays.items()}
     labelled = zip(

@@ -16,7 +16,7 @@ from marginweave.base.arrays import Flags, Integers, Records
 from marginweave.domain.zeros import broken_records
 from marginweave.estimate.mixture.model import Mixture
 from marginweave.measurements.rounding import apportion, round_shares
-from marginweave.measurements.tables import Clique, Mask
+from marginweave.measurements.tables import Clique, StructuralZeros
 from marginweave.records.gum.synthesize import replace_dead
 
 
@@ -224,9 +224,9 @@ _ROUNDS = 50
 def repair_structural_zeros(records: Records, owners: Integers, model: Mixture, generator: np.random.Generator) -> None:
     """Remove the combinations that the masks of the model forbid, in place; those inside a block are not there anyway.
 
-    A forbidden record swaps the values of a block with a random record of its component, where that leaves both allowed:
-    components, and so the model, stay as they are. What is left after some rounds become copies of random other records. DP:
-    post-processing.
+    A forbidden record swaps the values of a block with a random record of its component, where they differ and that leaves
+    both allowed: components, and so the model, stay as they are. After some rounds it is a random record of any component, so
+    that only single attributes stay as they are. What is left then become copies of random other records. DP: post-processing.
 
     Args:
         records: codes, shape (records, attributes), component by component.
@@ -239,20 +239,36 @@ def repair_structural_zeros(records: Records, owners: Integers, model: Mixture, 
     """
     tied = {a for mask in model.masks for a in mask.attributes}
     blocks = [list(block.attributes) for block in model.blocks if not tied.isdisjoint(block.attributes)]
-    for _ in range(_ROUNDS):
-        bad = np.flatnonzero(broken_records(tuple(records.T), model.masks))
+    bad = np.arange(len(records))
+    for turn in range(2 * _ROUNDS):
+        bad = bad[broken_records(tuple(records[bad].T), model.masks)]  # a swap breaks no other record
         if not len(bad):
             return
-        block = blocks[generator.integers(len(blocks))]
-        first, last = (np.searchsorted(owners, owners[bad], side) for side in ("left", "right"))
+        owned = owners if turn < _ROUNDS else np.zeros_like(owners)
+        first, last = (np.searchsorted(owned, owned[bad], side) for side in ("left", "right"))
         partners = first + np.floor(generator.random(len(bad)) * (last - first)).astype(np.int64)
-        _swap(records, bad, partners, block, model.masks)
+        chosen = _differing(records[bad], records[partners], blocks, generator)
+        for number, block in enumerate(blocks):
+            mine = chosen == number
+            if mine.any():
+                _swap(records, bad[mine], partners[mine], block, model.masks)
     one_way = [model.marginal((a,)) for a in range(len(model.sizes))]
     dead = broken_records(tuple(records.T), model.masks)
     replace_dead(records, dead, one_way, [*model.masks, *model.inside], generator)
 
 
-def _swap(records: Records, bad: Integers, partners: Integers, block: list[int], masks: Sequence[Mask]) -> None:
+def _differing(
+    records: Records, partners: Records, blocks: Sequence[list[int]], generator: np.random.Generator
+) -> Integers:
+    """The number of a random block in which each record differs from its partner, or -1; shape (records,)."""
+    differs = np.stack([(records[:, block] != partners[:, block]).any(axis=1) for block in blocks], axis=1)
+    chosen = np.where(differs, generator.random(differs.shape), -1.0).argmax(axis=1)
+    return np.where(differs.any(axis=1), chosen, -1)
+
+
+def _swap(
+    records: Records, bad: Integers, partners: Integers, block: list[int], masks: Sequence[StructuralZeros]
+) -> None:
     """Exchange the values of a block where both records are allowed then; nobody is asked twice, and no two of `bad`."""
     _, once = np.unique(partners, return_index=True)
     once = once[~np.isin(partners[once], bad)]

@@ -32,7 +32,7 @@ from marginweave.estimate.mixture.model import Mixture
 from marginweave.estimate.totals import exact_parts
 from marginweave.estimate.tuples import tuple_marginals, tuple_measurements
 from marginweave.measurements.combinations import Aggregates
-from marginweave.measurements.tables import Marginals, Mask, Measurement
+from marginweave.measurements.tables import Marginals, Measurement, StructuralZeros
 from marginweave.prepare.codes import code_type
 from marginweave.records.gum.synthesize import Gum
 from marginweave.records.known import ExactCounts
@@ -54,7 +54,7 @@ class EstimationInput:
     consistent: Callable[[], Sequence[Measurement]]
     sizes: Sequence[int]
     total: float
-    masks: Sequence[Mask]
+    masks: Sequence[StructuralZeros]
     noise: float = 1.0
 
 

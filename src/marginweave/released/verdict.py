@@ -9,6 +9,7 @@ from pydantic import Field
 from marginweave.released.contract import Described
 
 Grade = Literal["good", "with care", "not"]
+Unmeasured = Literal["not chosen", "too many cells", "not asked for"]
 GOOD, CARE = 0.05, 0.15
 """Largest expected distances of a set that is good, and of one that is to be used with care."""
 
@@ -30,9 +31,10 @@ class SetVerdict(Described):
         description="Expected distance (TVD) from the rows as prepared, at most 1; null where nothing is known of the set."
     )
     grade: Grade = Field(description="What that allows: good, with care, not.")
-    measured: bool = Field(
-        default=True,
-        description="Whether counts of the set were drawn; if not, its distance is that of a set that was not chosen.",
+    unmeasured: Unmeasured | None = Field(
+        default=None,
+        description="Why no counts of the set were drawn, null where they were. not chosen: its distance is that of a set "
+        "which scores or rounds passed over. too many cells: more than aggregate.cliques.max_cells. not asked for: neither.",
     )
 
 

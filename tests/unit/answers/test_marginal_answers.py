@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ from marginweave.configuration.question import read_condition, read_question
 from marginweave.configuration.release import Configuration
 from marginweave.domain.zeros import domain_sizes, structural_masks
 from marginweave.estimate.marginals import drawn_compression_of
+from marginweave.flows.cli.query import query
+from marginweave.inference.opened import Release
 from marginweave.measurements.combinations import Domain, UndeclaredCells
 from marginweave.measurements.tables import Marginals, Measurement
 from tests.support.configurations import PRIVATE, configuration
@@ -291,14 +294,42 @@ def test_what_a_rule_forbids_is_0_exactly_and_nothing_else_is() -> None:
     assert (old.estimate, old.low, old.how) == (1, 1, "rule")
     (mean,) = ask(answers, "region = north", mean="age")
     assert 0 <= mean.low <= mean.high <= 50
-    (middle,) = ask(answers, "region = north", "age >= 50", quantile="age:.5")
-    assert (middle.estimate, middle.how) == (None, "rule")
-    assert middle.flag == "do not use: a rule allows no such record"
+    for asked in ({"quantile": "age:.5"}, {"mean": "age"}, {"share": True, "by": ["region", "age"]}):
+        where = ["sex = f"] if "by" in asked else ["region = north", "age >= 50"]
+        none = next(one for one in ask(answers, *where, **asked) if one.how == "rule" and one.estimate is None)
+        assert (none.estimate, none.low, none.high, none.level) == (None,) * 4
+        assert none.flag == "a rule allows no such record"
+    (total,) = ask(answers, "region = north", "age >= 50", sum="age")
+    assert (total.estimate, total.low, total.high, total.how) == (0, 0, 0, "rule")
     for one in ask(answers, by=["region", "age"]):
         place = ["north", "south", "west"].index(one.group["region"])
         assert (one.how == "rule") == (place == 0 and one.group["age"] in {"[50, 65)", "[65, 100]"}), one
         assert one.how == "measured" or one.estimate == 0
     assert not ((rows["region"] == 0) & np.isin(rows["age"], (3, 4))).any()
+
+
+def test_a_mean_of_nobody_is_an_empty_line_and_no_refusal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In Python and on the command line."""
+    answers, _ = opened(WARD, CLIQUES)
+    release = Release(Path("release"))
+    monkeypatch.setattr(Release, "_answers", answers)
+    frame = release.query(where={"region": ["north"], "age": {"from": 50}}, mean="age")
+    assert frame[["estimate", "low", "high", "level"]].isna().all(axis=None)
+    assert (frame["how"].tolist(), frame["estimate"].dtype) == (["rule"], np.dtype(float))
+    monkeypatch.setattr("marginweave.inference.answers.open_answers", lambda *_: answers)
+    query("release", where=["region = north", "age >= 50"], mean="age", as_csv=True)
+    assert capsys.readouterr().out.splitlines()[1] == "mean age,,,,,,table,rule,a rule allows no such record"
+
+
+def test_where_a_rule_leaves_no_number_there_is_no_mean() -> None:
+    """Men have no age here: the sum of their ages is 0, and they have no mean."""
+    rule = {"applies": [{"columns": ["age"], "where": {"sex": "f"}}]}
+    answers, _ = opened({"structure": rule}, CLIQUES)
+    (mean,), (total,) = (ask(answers, "sex = m", **{asked: "age"}) for asked in ("mean", "sum"))
+    assert (mean.estimate, mean.how) == (None, "rule")
+    assert (total.estimate, total.low, total.high) == (0, 0, 0)
 
 
 def test_values_that_no_rule_allows_beside_others_bring_no_noise() -> None:

@@ -21,6 +21,7 @@ from marginweave.estimate.marginals import (
     normalize_marginals,
 )
 from marginweave.evaluate.undeclared import with_undeclared
+from marginweave.forecast.noise import preparation_forecast
 from marginweave.measurements.combinations import Aggregates, Domain, Level, LevelNoise, UndeclaredCells
 from marginweave.measurements.tables import Marginals, Measurement
 from marginweave.released.verdict import Publication, Verdict
@@ -176,6 +177,25 @@ def test_where_counts_are_known_nobody_is_told_to_declare_what_they_deny() -> No
     assert rows == "More rows."
     alone = replace(domain, undeclared=cells[1:])
     assert with_undeclared(verdict, replace(counts, domain=alone), {}).advice == (look, "More rows.")
+
+
+def test_what_k_tuples_do_not_count_of_sets_is_said_before_and_after() -> None:
+    """Of a set in marginals it is counted, and of one that declares what such a value is there is nothing to say."""
+    free = {"type": "set", "values": ["cough", "fever"], "max_values": 2}
+    columns = {"signs": free, "drugs": free | {"outside": "other"}, "sex": {"type": "category", "values": ["f", "m"]}}
+    counts = Aggregates(
+        domain=Domain(names=(), labels=()), record_count=4000, record_deviation=1.0, levels=(), noise=()
+    )
+    verdict = Verdict(publication="good", says=(), advice=(), lengths=(), sets=())
+    for method, uncounted in (("k-tuples", ("signs",)), ("marginals", ())):
+        declared = configuration(columns=columns, aggregate={"method": method})
+        assert declared.uncounted_sets == uncounted
+        found = with_undeclared(verdict, counts, {"signs": "signs (Symptoms)"}, declared.uncounted_sets)
+        assert [says.split(" that is")[0] for says in found.says] == [
+            "How many records hold a value of signs (Symptoms)" for _ in uncounted
+        ]
+        assert found.publication == "good"
+        assert len([line for line in preparation_forecast(declared) if "Values of signs" in line]) == len(uncounted)
 
 
 @pytest.mark.parametrize(

@@ -133,12 +133,22 @@ def test_a_pair_that_was_not_chosen_is_as_far_as_noise_would_have_been_where_the
 
 
 @pytest.mark.parametrize(
-    ("cliques", "known"), [("selected", True), ({"adaptive": 2}, True), ([["sex", "region"]], False)]
+    ("cliques", "why", "large"),
+    [
+        ("selected", "not chosen", set()),
+        ({"adaptive": 2}, "not chosen", set()),
+        ({"adaptive": 2, "max_cells": 20}, "not chosen", {("age", "grade"), ("region", "grade")}),
+        ([["sex", "region"]], "not asked for", set()),
+        ({"all": 2, "max_cells": 20}, "not asked for", {*itertools.combinations(NAMES[1:], 2), ("sex", "grade")}),
+    ],
 )
-def test_pairs_that_were_not_chosen_have_a_distance_and_those_that_nobody_named_have_none(
-    cliques: Any, known: bool
+def test_pairs_that_were_not_chosen_have_a_distance_and_those_that_nothing_could_measure_have_none(
+    cliques: Any, why: str, large: set[tuple[str, str]]
 ) -> None:
-    """One pair was measured of 10,000 even records: others are near where scores or rounds passed over them."""
+    """One pair was measured of 10,000 even records: others are near where scores or rounds passed over them.
+
+    None passed over a pair of too many cells, of which the advice is another.
+    """
     labels = (("f", "m"), ("north", "south", "west"), tuple("abcde"), tuple("1234567"))
     codes = np.array([(place, code) for place, own in enumerate(labels) for code in range(len(own))])
     sizes = np.array([*map(len, labels)])[codes[:, 0]]
@@ -154,11 +164,37 @@ def test_pairs_that_were_not_chosen_have_a_distance_and_those_that_nobody_named_
     measured = [bound for bound in bounds(10.0, 10_000) if len(bound.attributes) == 1 or bound.attributes == NAMES[:2]]
     made = configuration(aggregate={"method": "marginals", "cliques": cliques}, synthesize={"method": "mixture"})
     nothing = Measure(names=NAMES, reference=((None,) * 4,) * 4, synthetic=((None,) * 4,) * 4, mean_difference=None)
-    found = release_verdict(measured, counts, made, {}, nothing)
+    merged = Compression(
+        codes=tuple(np.arange(len(own)) for own in labels), counts=tuple(np.ones(len(own)) for own in labels)
+    )
+    found = release_verdict(measured, counts, made, merged, nothing)
     others = [one for one in found.sets if len(one.attributes) == 2 and one.attributes != NAMES[:2]]
-    assert [one.error is not None for one in others] == [known] * 5
-    assert [one.measured for one in others] == [not known] * 5
-    assert {one.grade for one in others} == {"good" if known else "with care"}
+    assert [one.unmeasured for one in others] == [
+        "too many cells" if one.attributes in large else why for one in others
+    ]
+    for one in others:
+        known = one.unmeasured == "not chosen"
+        assert (one.error is not None, one.grade) == (known, "good" if known else "with care")
+    assert [one.unmeasured for one in found.sets if one not in others] == [None] * 5
+    assert any(f"{len(large)} pairs have more cells than" in advice for advice in found.advice) is bool(large)
+    assert any(f"{5 - len(large)} pairs were not measured" in advice for advice in found.advice)
+
+
+def test_the_verdict_on_k_tuples_says_which_sets_lose_values_uncounted() -> None:
+    columns = {
+        "sex": {"type": "category", "values": ["f", "m"]},
+        "signs": {"type": "set", "values": ["a"], "max_values": 1},
+    }
+    made = configuration(columns=columns, aggregate={"method": "k-tuples"})
+    noise = LevelNoise(length=1, contribution_bound=1, deviation=9, threshold=1, private_threshold=0, candidates=None)
+    domain = Domain(names=("sex", "signs"), labels=(("f", "m"), ("a",)))
+    counts = Aggregates(domain=domain, record_count=900, record_deviation=1.0, levels=(), noise=(noise,))
+    nothing = Measure(names=(), reference=(), synthetic=(), mean_difference=None)
+    says = release_verdict([], counts, made, None, nothing).says
+    assert (
+        sum(one.startswith("How many records hold a value of signs that is not declared is not known") for one in says)
+        == 1
+    )
 
 
 def test_a_table_of_noise_is_not_for_publication_and_one_without_is_good() -> None:

@@ -19,6 +19,7 @@ from marginweave.configuration.question import read_question
 from marginweave.publish import reader
 from marginweave.publish.explorer import explorer_data, render_explorer
 from marginweave.publish.reader import MOST_RECORDS, show_records
+from marginweave.released.statement import UndeclaredStatement
 from tests.support.published import measured_release, published, shown
 
 
@@ -58,6 +59,21 @@ def test_a_title_stands_behind_its_value() -> None:
     release, codes = published([np.zeros(3, np.uint8)], columns=columns)
     header, _ = unpack(explorer_data(release, shown(release, codes)))
     assert [a["labels"] for a in header["attributes"]] == [["1", "2 (two)"]]
+
+
+def test_what_noise_does_not_explain_is_shown_whether_records_have_it_or_not() -> None:
+    """Cells that are not as declared, of columns with and without known counts: with these, records have values alone."""
+    release, codes = published()
+    each = [("sex", True, True), ("region", True, False), ("age", False, False)]
+    told = tuple(
+        UndeclaredStatement(
+            attribute=name, count=40, deviation=4.0, low=32, high=48, found=found, kept=kept, words="About 13 %"
+        )
+        for name, found, kept in each
+    )
+    release = replace(release, statement=release.statement.model_copy(update={"undeclared": told}))
+    header, _ = unpack(explorer_data(release, shown(release, codes)))
+    assert [a["undeclared"] for a in header["attributes"]] == ["found", "found", None, "noise"]
 
 
 def test_counts_of_any_size_are_kept() -> None:

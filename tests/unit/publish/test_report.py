@@ -26,7 +26,7 @@ from marginweave.publish.figures import association_figure, distribution_figure,
 from marginweave.publish.pages import release_pages, render_explorer, render_report
 from marginweave.publish.reader import PublishedRelease, record_codes
 from marginweave.released.evaluation import BrokenRule, Evaluation, LengthMetrics, MarginalDistance
-from marginweave.released.verdict import Publication, VerdictSummary
+from marginweave.released.verdict import Publication, SetVerdict, Unmeasured, VerdictSummary, grade
 from tests.support.configurations import configuration
 from tests.support.published import (
     COLUMNS,
@@ -333,6 +333,32 @@ def numbers(sentence: str) -> list[tuple[int, int, int]]:
     """Every count of a sentence with its range."""
     stated = r"\((\d+), range (\d+) to (\d+)\)|about (\d+) of .* between (\d+) and (\d+) in"
     return [(int(a), int(b), int(c)) for a, b, c in ([x for x in one if x] for one in re.findall(stated, sentence))]
+
+
+def test_why_a_pair_was_not_measured_is_said_where_its_grade_is() -> None:
+    """One star where others were chosen, two where nothing measured it; of those without a number, how many are too large."""
+    release, codes = published()
+    each: list[tuple[tuple[str, str], float | None, Unmeasured | None]] = [
+        (("sex", "region"), 0.01, None),
+        (("sex", "age"), 0.02, "not chosen"),
+        (("region", "age"), 0.3, "too many cells"),
+        (("region", "signs"), None, "too many cells"),
+        (("age", "signs"), None, "not asked for"),
+    ]
+    sets = tuple(
+        SetVerdict(attributes=names, error=error, grade=grade(error), unmeasured=why) for names, error, why in each
+    )
+    lengths = verdict({one.attributes: one.error for one in sets}, {}, 300.0).lengths
+    given = EVALUATION.verdict.model_copy(update={"sets": sets, "lengths": lengths})
+    judged = EVALUATION.model_copy(update={"verdict": given})
+    page = render_report(release, shown(release, codes), judged)
+    assert "sex x age *<" in page
+    assert "region x age **<" in page
+    assert "A star (*) marks a pair that was not measured, as others were chosen" in page
+    assert "Two stars (**) mark one that nothing measured" in page
+    assert "1 of them have more cells than <code>max_cells</code>" in page
+    page = render_report(release, shown(release, codes), EVALUATION)
+    assert "stars" not in page
 
 
 def test_who_published_it_is_said_or_said_to_be_unknown() -> None:

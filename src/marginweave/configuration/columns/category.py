@@ -151,8 +151,6 @@ class BooleanColumn(MeasuredColumn, frozen=True):
 
 MAX_VALUES = 64
 RULE_CAP = "no cell has more values than max_values"
-MOST_FILLED = 8
-"""Values of a set that is never empty: rules keep apart 2 to this power combinations of them."""
 
 
 class SetColumn(ValuedColumn, frozen=True):
@@ -176,8 +174,6 @@ class SetColumn(ValuedColumn, frozen=True):
             raise ValueError(
                 "has min_values, which needs outside: error: a cell without a value stops the run, as nothing is made up for it"
             )
-        if self.min_values is not None and len(self.labels) > MOST_FILLED:
-            raise ValueError(f"has min_values and {len(self.labels)} values, which must be at most {MOST_FILLED}")
         if not self.separator:
             raise ValueError("has an empty separator")
         if any(self.separator in label or not label for label in self.labels):

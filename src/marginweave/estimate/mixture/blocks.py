@@ -16,7 +16,7 @@ import numpy as np
 from marginweave.base.arrays import Flags, Integers
 from marginweave.configuration.rules.record_search import tied_parts
 from marginweave.domain.boxes import allowed_boxes
-from marginweave.measurements.tables import Clique, Mask
+from marginweave.measurements.tables import Clique, Mask, StructuralZeros
 
 # Up to how many combinations tied attributes become one: beyond, structural zeros are only made improbable.
 JOINED = 1 << 14
@@ -58,21 +58,22 @@ class Ties:
 
     blocks: tuple[Block, ...]
     boxes: Flags
-    across: tuple[Mask, ...]
+    across: tuple[StructuralZeros, ...]
 
 
-def tie(sizes: Sequence[int], masks: Sequence[Mask]) -> Ties:
-    """How the masks of several attributes are kept.
+def tie(sizes: Sequence[int], masks: Sequence[StructuralZeros]) -> Ties:
+    """How the masks of several attributes are kept; what is `NeverTogether` is left, of whatever attributes.
 
     Attributes that they tie, directly or through others, become a block where few combinations are allowed; else masks that one
     box or a few keep are kept by boxes, and the rest by blocks as far as these are small enough. A determined attribute adds no
     combination to those of the attribute that determines it. DP: arithmetic on public masks.
     """
+    listed = [mask for mask in masks if isinstance(mask, Mask)]
     small: list[Mask] = []
     boxed: list[Mask] = []
     wide: list[Mask] = []
-    for part in tied_parts(mask.attributes for mask in masks):
-        mine = [mask for mask in masks if part.issuperset(mask.attributes)]
+    for part in tied_parts(mask.attributes for mask in listed):
+        mine = [mask for mask in listed if part.issuperset(mask.attributes)]
         if not _join(sizes, mine, _FEW)[1]:
             small += mine
             continue
@@ -85,7 +86,8 @@ def tie(sizes: Sequence[int], masks: Sequence[Mask]) -> Ties:
     blocks, across = _join(sizes, [*small, *wide], JOINED)
     supports = block_supports(blocks, boxes, sizes)
     possible = np.logical_and.reduce([support.any(axis=1) for support in supports])
-    return Ties(blocks=blocks, boxes=boxes[possible], across=across)
+    unlisted = [mask for mask in masks if not isinstance(mask, Mask)]
+    return Ties(blocks=blocks, boxes=boxes[possible], across=(*across, *unlisted))
 
 
 def block_supports(blocks: Sequence[Block], boxes: Flags, sizes: Sequence[int]) -> list[Flags]:

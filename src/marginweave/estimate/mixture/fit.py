@@ -22,7 +22,7 @@ from marginweave.estimate.mixture.objective import Objective
 from marginweave.estimate.mixture.start import TreeStart
 from marginweave.estimate.mixture.targets import F32, FeatureLayout, Float32s
 from marginweave.measurements.rounding import apportion, nearest_column
-from marginweave.measurements.tables import CensoredMeasurement, Mask, Measurement
+from marginweave.measurements.tables import CensoredMeasurement, Measurement, StructuralZeros
 
 
 def normal(shares: Floats) -> Floats:
@@ -61,7 +61,7 @@ def fit_mixture(
     measurements: Sequence[Measurement],
     sizes: Sequence[int],
     total: float,
-    masks: Sequence[Mask],
+    masks: Sequence[StructuralZeros],
     settings: MixtureSynthesis,
     start: Mixture | None = None,
     *,
@@ -197,7 +197,9 @@ def _warm_start(start: Mixture, model: Mixture, settings: MixtureSynthesis) -> l
     return [(np.ascontiguousarray(mine.T), mixing / mixing.sum(), Boxes(supports, box)) for mine, mixing, box in parts]
 
 
-def check_marginals(measurements: Sequence[Measurement], sizes: Sequence[int], masks: Sequence[Mask]) -> None:
+def check_marginals(
+    measurements: Sequence[Measurement], sizes: Sequence[int], masks: Sequence[StructuralZeros]
+) -> None:
     """Raise InputError unless marginals and masks have the shapes that `sizes` say, and every attribute is in a marginal."""
     shaped = [(m.attributes, m.shape) for m in measurements]
     for attributes, shape in [*shaped, *((k.attributes, k.sizes) for k in masks)]:

@@ -16,7 +16,7 @@ from marginweave.base.arrays import Flags, Floats, Integers
 from marginweave.base.errors import InputError
 from marginweave.checkpoints.codecs import pack_arrays, unpack_arrays
 from marginweave.estimate.mixture.blocks import Block, tie
-from marginweave.measurements.tables import Clique, Mask, allowed_cells
+from marginweave.measurements.tables import Clique, Mask, NeverTogether, StructuralZeros, allowed_cells
 
 
 @njit(cache=True, nogil=True)
@@ -72,14 +72,19 @@ class Mixture:
     boxes: Flags
     sizes: tuple[int, ...]
     total: float
-    masks: tuple[Mask, ...] = ()
-    inside: tuple[Mask, ...] = ()
+    masks: tuple[StructuralZeros, ...] = ()
+    inside: tuple[StructuralZeros, ...] = ()
     codes: tuple[Mask, ...] = ()
     fits: int = 1
 
     @classmethod
     def of(
-        cls, weights: Floats, shares: Sequence[Floats], sizes: Sequence[int], total: float, masks: Sequence[Mask]
+        cls,
+        weights: Floats,
+        shares: Sequence[Floats],
+        sizes: Sequence[int],
+        total: float,
+        masks: Sequence[StructuralZeros],
     ) -> Mixture:
         """The model of these shares, one array for each block of `tie`, under all `masks` there are."""
         together = [mask for mask in masks if len(mask.attributes) > 1]
@@ -93,7 +98,7 @@ class Mixture:
             total=float(total),
             masks=ties.across,
             inside=tuple(mask for mask in together if not any(mask is other for other in ties.across)),
-            codes=tuple(mask for mask in masks if len(mask.attributes) == 1),
+            codes=tuple(mask for mask in masks if isinstance(mask, Mask) and len(mask.attributes) == 1),
         )
 
     @property
@@ -122,7 +127,8 @@ class Mixture:
 
         DP: post-processing.
         """
-        if self.masks or len(self.blocks) < len(self.sizes):
+        longest = max(map(len, cliques), default=0)
+        if any(len(mask.attributes) <= longest for mask in self.masks) or len(self.blocks) < len(self.sizes):
             yield from (self.marginal(clique).ravel() for clique in cliques)
             return
         of = {block.attributes[0]: shares for block, shares in zip(self.blocks, self.shares, strict=True)}
@@ -161,10 +167,7 @@ class Mixture:
             InputError: such a mask leaves nothing that the others allow, or the conditions leave no record.
         """
         weights, shares = self.weights, list(self.shares)
-        masks = [
-            (mask.attributes[0], mask.allowed[mask.kinds_of([np.arange(self.sizes[mask.attributes[0]])])])
-            for mask in self.codes
-        ]
+        masks = [(mask.attributes[0], mask.table()) for mask in self.codes]
         masked = {attribute for attribute, _ in masks} - given.keys()
         for attribute, share in (*masks, *given.items()):
             b = next(i for i, block in enumerate(self.blocks) if attribute in block.attributes)
@@ -247,10 +250,15 @@ def pack_mixture(model: Mixture) -> bytes:
     """Weights and shares in float64, as they were fitted, with all masks: the model again, bit for bit."""
     masks = [*model.masks, *model.inside, *model.codes]
     shares = {f"shares-{b:05d}": shares for b, shares in enumerate(model.shares)}
-    allowed = {f"mask-{m:05d}": mask.allowed for m, mask in enumerate(masks)}
-    kinds = {f"kinds-{m:05d}-{axis:05d}": own for m, mask in enumerate(masks) for axis, own in enumerate(mask.kinds)}
+    zeros: dict[str, np.ndarray] = {}
+    for m, mask in enumerate(masks):
+        if isinstance(mask, Mask):
+            zeros[f"mask-{m:05d}"] = mask.allowed
+            zeros |= {f"kinds-{m:05d}-{axis:05d}": own for axis, own in enumerate(mask.kinds)}
+        else:
+            zeros[f"never-{m:05d}"] = np.array([mask.codes, mask.sizes], np.int64)
     return pack_arrays(
-        {"weights": model.weights, **shares, **allowed, **kinds},
+        {"weights": model.weights, **shares, **zeros},
         {
             "sizes": model.sizes,
             "total": model.total,
@@ -263,14 +271,16 @@ def pack_mixture(model: Mixture) -> bytes:
 def unpack_mixture(payload: bytes) -> Mixture:
     """The model that `pack_mixture` packed."""
     arrays, meta = unpack_arrays(payload)
-    masks = [
-        Mask(
-            attributes=tuple(attributes),
-            allowed=arrays[f"mask-{m:05d}"],
-            kinds=tuple(arrays[name] for name in sorted(arrays) if name.startswith(f"kinds-{m:05d}-")),
-        )
-        for m, attributes in enumerate(meta["masks"])
-    ]
+    masks = [_unpacked_mask(arrays, m, tuple(attributes)) for m, attributes in enumerate(meta["masks"])]
     shares = [arrays[name] for name in sorted(arrays) if name.startswith("shares-")]
     model = Mixture.of(arrays["weights"], shares, meta["sizes"], meta["total"], masks)
     return replace(model, fits=meta.get("fits", 1))
+
+
+def _unpacked_mask(arrays: Mapping[str, np.ndarray], number: int, attributes: Clique) -> StructuralZeros:
+    never = arrays.get(f"never-{number:05d}")
+    if never is not None:
+        codes, sizes = never.tolist()
+        return NeverTogether(attributes=attributes, codes=tuple(codes), sizes=tuple(sizes))
+    kinds = tuple(arrays[name] for name in sorted(arrays) if name.startswith(f"kinds-{number:05d}-"))
+    return Mask(attributes=attributes, allowed=arrays[f"mask-{number:05d}"], kinds=kinds)

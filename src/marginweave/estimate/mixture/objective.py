@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from marginweave.base.arrays import Floats, Integers
 from marginweave.configuration.values import MAX_CELLS
 from marginweave.estimate.mixture.targets import F32, FeatureLayout, FeatureTarget, Float32s, expected_below
-from marginweave.measurements.tables import Mask, Measurement
+from marginweave.measurements.tables import Mask, Measurement, StructuralZeros
 
 # Targets that have their lead, all features but the last, in common, and whose last features lie side by side.
 Group = list[FeatureTarget]
@@ -35,13 +35,15 @@ class Objective:
     """
 
     def __init__(
-        self, layout: FeatureLayout, measurements: Sequence[Measurement], masks: Sequence[Mask], total: float
+        self, layout: FeatureLayout, measurements: Sequence[Measurement], masks: Sequence[StructuralZeros], total: float
     ) -> None:
         self.total = F32(total)
         targets = [layout.measured(m, total) for m in measurements]
         measured = list(targets)
         sigma = min(m.deviation for m in measurements) / _FORBIDDEN
-        tables = [mask for mask in masks if math.prod(mask.sizes) <= MAX_CELLS]  # beyond, records alone are kept out
+        tables = [
+            mask for mask in masks if isinstance(mask, Mask) and math.prod(mask.sizes) <= MAX_CELLS
+        ]  # beyond, records alone are kept out
         forbidden = [(mask.attributes, ~mask.table() * sigma**-2) for mask in tables]
         targets.extend(layout.target(attributes, np.zeros(w.shape), w, sigma=sigma) for attributes, w in forbidden)
         self.expected = np.zeros(1 + max(len(target.features) for target in targets))

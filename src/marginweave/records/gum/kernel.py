@@ -10,8 +10,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from marginweave.base.arrays import Integers, Records
-from marginweave.measurements.tables import Mask
+from marginweave.base.arrays import Flags, Integers, Records
+from marginweave.measurements.tables import Mask, StructuralZeros
 
 Array = NDArray[np.float64]
 
@@ -47,19 +47,24 @@ class Zeros(NamedTuple):
     allowed: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, masks: Sequence[Mask]) -> Self:
+    def of(cls, masks: Sequence[StructuralZeros]) -> Self:
         """These masks."""
-        none, steps = np.zeros(0, np.int64), list[Integers]()
+        none, steps, tables = np.zeros(0, np.int64), list[Integers](), list[Flags]()
         for mask in masks:
-            kinds = mask.kinds_of([np.arange(size) for size in mask.sizes])
-            steps += [own * step for own, step in zip(kinds, strides(mask.allowed.shape), strict=True)]
+            kinds = [mask.kinds_along(a) for a in mask.attributes]
+            if isinstance(mask, Mask):
+                steps += [own * step for own, step in zip(kinds, strides(mask.allowed.shape), strict=True)]
+                tables.append(mask.allowed.ravel())
+            else:  # as many steps as the record has of its codes: all of them are forbidden
+                steps += kinds
+                tables.append(np.arange(len(kinds) + 1) < len(kinds))
         return cls(
             starts=np.cumsum([0, *(len(mask.attributes) for mask in masks)]),
             attributes=np.concatenate([none, *(np.array(mask.attributes, np.int64) for mask in masks)]),
             firsts=np.cumsum([0, *map(len, steps)])[:-1],
             steps=np.concatenate([none, *steps]),
-            offsets=np.cumsum([0, *(mask.allowed.size for mask in masks)])[:-1],
-            allowed=np.concatenate([np.zeros(0, np.bool_), *(mask.allowed.ravel() for mask in masks)]),
+            offsets=np.cumsum([0, *map(len, tables)])[:-1],
+            allowed=np.concatenate([np.zeros(0, np.bool_), *tables]),
         )
 
 

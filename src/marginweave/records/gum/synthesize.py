@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,7 +18,7 @@ from marginweave.estimate.consistency import Holders
 from marginweave.estimate.mixture.fit import check_marginals
 from marginweave.estimate.mixture.start import spanning_tree
 from marginweave.measurements.rounding import apportion
-from marginweave.measurements.tables import Clique, Mask, Measurement, alike
+from marginweave.measurements.tables import Clique, Mask, Measurement, StructuralZeros, alike
 from marginweave.records.gum.kernel import Pace, Target, Zeros, residual, strides, update
 
 
@@ -78,7 +78,7 @@ class Drawing:
 
     records: Records
     one_way: Sequence[Floats]
-    masks: Sequence[Mask]
+    masks: Sequence[StructuralZeros]
     generator: np.random.Generator
     pairs: Mapping[Clique, Floats] = field(default_factory=dict)
     drawn: set[int] = field(default_factory=set)
@@ -96,13 +96,12 @@ class Drawing:
         DP: post-processing.
         """
         masks = [m for m in self.masks if attribute in m.attributes and {*m.attributes} <= {*self.drawn, attribute}]
-        context = {a for mask in masks for a in mask.attributes} - {attribute}
-        for rows in self._groups(sorted(context if parent is None else context | {parent})):
+        codes = np.arange(len(self.one_way[attribute]))
+        for rows in self._groups(attribute, masks, parent):
             example = self.records[rows[0]]
-            allowed = np.ones(len(self.one_way[attribute]), np.bool_)
+            allowed = np.ones(len(codes), np.bool_)
             for mask in masks:
-                codes = (np.arange(len(allowed)) if a == attribute else example[a : a + 1] for a in mask.attributes)
-                allowed &= mask.table(list(codes)).ravel()
+                allowed &= mask.allow([codes if a == attribute else example[a] for a in mask.attributes])
             if not allowed.any():
                 self.dead[rows] = True
                 continue
@@ -116,18 +115,30 @@ class Drawing:
             self.records[rows, attribute] = values
         self.drawn.add(attribute)
 
-    def _groups(self, columns: Iterable[int]) -> list[Integers]:
-        """Rows in random order, those of equal `columns` together."""
+    def _groups(self, attribute: int, masks: Sequence[StructuralZeros], parent: int | None) -> list[Integers]:
+        """Rows in random order, those together that have the same parent value, and allow the same by each mask."""
+        listed = {a for mask in masks if isinstance(mask, Mask) for a in mask.attributes} - {attribute}
+        keys = [
+            (self.records[:, a], len(self.one_way[a])) for a in sorted(listed if parent is None else {*listed, parent})
+        ]
+        for mask in masks:
+            if not isinstance(mask, Mask):
+                never = mask.codes[mask.attributes.index(attribute)]
+                keys.append((mask.allow([never if a == attribute else self.records[:, a] for a in mask.attributes]), 2))
         group = np.zeros(len(self.records), np.int64)
-        for column in columns:
-            group = np.unique(group * len(self.one_way[column]) + self.records[:, column], return_inverse=True)[1]
+        for key, size in keys:
+            group = np.unique(group * size + key, return_inverse=True)[1]
         shuffled = self.generator.permutation(len(group))
         order = shuffled[np.argsort(group[shuffled], kind="stable")]
         return np.split(order, np.cumsum(np.bincount(group))[:-1])
 
 
 def replace_dead(
-    records: Records, dead: Flags, one_way: Sequence[Floats], masks: Sequence[Mask], generator: np.random.Generator
+    records: Records,
+    dead: Flags,
+    one_way: Sequence[Floats],
+    masks: Sequence[StructuralZeros],
+    generator: np.random.Generator,
 ) -> None:
     """Make dead rows copies of random others; if all are dead, give them the likeliest values that the masks allow.
 
@@ -139,9 +150,7 @@ def replace_dead(
         tied = {a for mask in masks for a in mask.attributes}
         values = {a: _likeliest(one_way[a], alike(a, len(one_way[a]), masks)) for a in tied}
         for mask in masks:
-            codes = [values[a] for a in mask.attributes]
-            places = zip(codes, np.nonzero(~mask.table(codes)), strict=True)
-            rules[mask.attributes].update(zip(*(own[place].tolist() for own, place in places), strict=True))
+            rules[mask.attributes].update(mask.forbidden([values[a] for a in mask.attributes]))
         try:
             found = find_record({a: codes.tolist() for a, codes in values.items()}, rules)
         except ValueError as error:
@@ -203,7 +212,7 @@ class Gum:
         measurements: Sequence[Measurement],
         sizes: Sequence[int],
         settings: GumSynthesis,
-        masks: Sequence[Mask] = (),
+        masks: Sequence[StructuralZeros] = (),
     ) -> None:
         check_marginals(measurements, sizes, masks)
         self._marginals, self._settings, self._masks = _Marginals(measurements), settings, masks
