@@ -251,7 +251,7 @@ def test_merged_values_have_wider_counts_and_a_mean_takes_their_range() -> None:
 
 
 def test_counts_that_noise_may_have_made_are_flagged_and_a_population_may_be_refused() -> None:
-    """There may be none where the interval begins with 0; none of use where it has what single columns leave and is not small."""
+    """There may be none where the interval begins with 0; of no use is one that single columns leave, where it is not small."""
     answers, _ = opened({}, CLIQUES, sd=40.0, sampled="a subject has several records")
     shown = ask(answers, by=["region", "sex"])
     total = ask(answers)[0].estimate
