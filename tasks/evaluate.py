@@ -73,7 +73,8 @@ def evaluate(reference: DerivedReference, parts: dict[str, StageResult]) -> Stag
         together = marginal_bounds(pooled, records, configuration) if pooled and pooled.pooled else bounds.marginals
         dependent = None if pooled is None else dependent_pairs(estimated_marginals(pooled, configuration))
         agreement = evaluate_release(records, counts, ordered=configuration.ordered, rules=rules, dependent=dependent)
-        judged = release_verdict(together, counts, configuration, compression, agreement.association.cramers_v)
+        related, of_model = agreement.association.cramers_v, more.get("model", ())
+        judged = release_verdict(together, counts, configuration, compression, related, of_model)
         return Evaluation(**dict(agreement) | more, verdict=judged, bounds=bounds).to_json()
 
     inputs = [parts[name] for name in _INPUTS if name in parts]

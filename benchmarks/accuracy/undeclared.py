@@ -2,7 +2,8 @@
 
 Whether intervals cover where a share of a column is not as declared, spread over the table or in one group of another column.
 And what it costs a table whose cells are all as declared that nothing is said of others, beside `outside: error`, by which none
-can be. Figures are in undeclared.jsonl as soon as they are there, a line a release; one that is there is not made again.
+can be. Means in groups of three conditions rest on the model, which has no such cells: how often they cover, and how wide they
+are. Figures are in undeclared.jsonl as soon as they are there, a line a release; one that is there is not made again.
 """
 
 from __future__ import annotations
@@ -23,12 +24,20 @@ import pandas as pd
 from benchmarks.accuracy.in_process import release_here
 from benchmarks.accuracy.runs import fresh
 from benchmarks.accuracy.tables import Table, delta, table
+from marginweave.answers.marginals import MarginalAnswers
+from marginweave.configuration.question import Question
+from marginweave.inference.answers import read_answers
 
 FIGURES = Path(__file__).with_name("undeclared.jsonl")
 SHARES, EPSILON, ROWS = (0.0, 0.01, 0.1, 0.3), 1.0, 5_000
 TABLES = ("affairs", "adult_cat", "ma2019_cat", "drug_deaths_cat", "adult")
 _MODEL = {"method": "mixture", "components": 200, "fits": 1, "iterations": 300}
 _LITTLE = {"method": "mixture", "components": 2, "fits": 1, "iterations": 1}
+_SMALL = {"method": "mixture", "components": 60, "fits": 1, "iterations": 150}
+_SHARES_OF_MEANS = (0.0, 0.001, 0.01)
+_NUMBERS = ("rate_marriage", "age", "religious", "educ")
+_MEANS = 200
+"""Half of them of the column, the others of numbers where the column is a condition."""
 _COLUMN, _GROUP = "rate_marriage", "educ"
 """Of affairs the column whose cells become undeclared, and the one a group of which has them all."""
 _NOT_DECLARED = "77"
@@ -93,6 +102,44 @@ def covered(release: Path, whole: Table) -> dict[str, list[int]]:
     return found
 
 
+def means(release: Path, whole: Table, seed: int) -> dict[str, list[float]]:
+    """Of means in groups of three conditions, widened for cells that the model ignores or not: answered, covered, widths."""
+    answers, rng = read_answers(release), np.random.default_rng(seed)
+    assert isinstance(answers, MarginalAnswers)
+    model = answers.model()
+    assert model is not None
+    not_widened = replace(model, ignored={})
+    kinds = {"widened": answers, "not widened": replace(answers, model=lambda: not_widened)}
+    rows, sums = pd.DataFrame(whole.rows, columns=whole.header), dict[str, list[float]]()
+    for number in range(_MEANS):
+        asked, where = random_mean(whole, rng, is_of_column=number % 2 == 0)
+        inside = rows[np.logical_and.reduce([rows[name].isin(values) for name, values in where.items()])]
+        truth = inside[asked][inside[asked] != _NOT_DECLARED].astype(float).mean()
+        for kind, opened in kinds.items():
+            (answer,) = opened.ask(Question.model_validate({"mean": asked, "where": where}))
+            if answer.estimate is None or answer.low is None or answer.high is None or np.isnan(truth):
+                continue
+            own = sums.setdefault(f"{kind}, {'of' if asked == _COLUMN else 'by'} the column", [0, 0, 0.0])
+            own[0] += 1
+            own[1] += int(answer.low - 1e-9 <= truth <= answer.high + 1e-9)
+            own[2] += answer.high - answer.low
+    return sums
+
+
+def random_mean(whole: Table, rng: np.random.Generator, *, is_of_column: bool) -> tuple[str, dict[str, list[str]]]:
+    """A number, and three conditions on other columns; one of the two is of the column that has such cells."""
+    others = [name for name in whole.header if name != _COLUMN]
+    asked = _COLUMN if is_of_column else str(rng.choice([name for name in _NUMBERS if name != _COLUMN]))
+    free = [name for name in others if name != asked]
+    chosen = [str(name) for name in rng.choice(free, 3 if is_of_column else 2, replace=False)]
+    where = dict[str, list[str]]()
+    for name in chosen if is_of_column else [_COLUMN, *chosen]:
+        values = whole.domain[name]
+        some = rng.choice(len(values), int(rng.integers(1, len(values))), replace=False)
+        where[name] = [values[i] for i in sorted(some.tolist())]
+    return asked, where
+
+
 def mean_tvd(release: Path, whole: Table) -> float:
     """Of all pairs of columns the mean distance of the records from the table."""
     made, rows = (
@@ -112,6 +159,9 @@ def planned(releases: int, tables: list[str]) -> Iterator[dict[str, Any]]:
         for share in SHARES:
             for together in (False, True) if share else (False,):
                 yield {"part": "coverage", "share": share, "together": together, "number": number}
+        for share in _SHARES_OF_MEANS:
+            for together in (False, True) if share else (False,):
+                yield {"part": "means", "share": share, "together": together, "number": number}
         for name in tables:
             for outside in (None, "error"):
                 yield {"part": "clean", "table": name, "outside": outside, "number": number}
@@ -121,8 +171,9 @@ def measured(cell: dict[str, Any], home: Path) -> dict[str, Any]:
     """The figures of a release."""
     name = cell.get("table", "affairs")
     whole, making, outside = sampled(name, ROWS), _MODEL, cell.get("outside")
-    if cell["part"] == "coverage":
-        whole, making = with_undeclared(whole, cell["share"], together=cell["together"]), _LITTLE
+    if cell["part"] in ("coverage", "means"):
+        whole = with_undeclared(whole, cell["share"], together=cell["together"])
+        making = _LITTLE if cell["part"] == "coverage" else _SMALL
     config = configured(whole, name, str(home / "table.csv"), making, outside=outside)
     release_here(home, config, whole, (EPSILON, delta(name)))
     release = home / "runs" / "cell" / "release"
@@ -134,6 +185,8 @@ def measured(cell: dict[str, Any], home: Path) -> dict[str, Any]:
             "covered": covered(release, whole),
             "told": [cells_of[_COLUMN][key] for key in ("count", "low", "high")],
         }
+    elif cell["part"] == "means":
+        figures["means"] = means(release, whole, cell["number"])
     else:
         figures["tvd"] = mean_tvd(release, whole)
     return {**cell, "rows": len(whole.rows), **figures}
@@ -144,12 +197,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--releases", type=int, default=1)
     parser.add_argument("--tables", nargs="*", default=list(TABLES))
+    parser.add_argument("--parts", nargs="*", default=["coverage", "means", "clean"])
     asked = parser.parse_args()
     lines = FIGURES.read_text(encoding="utf-8").splitlines() if FIGURES.exists() else []
     there = [json.loads(line) for line in lines]
     with tempfile.TemporaryDirectory() as folder:
         for cell in planned(asked.releases, asked.tables):
-            if any(cell.items() <= one.items() for one in there):
+            if cell["part"] not in asked.parts or any(cell.items() <= one.items() for one in there):
                 continue
             found = measured(cell, fresh(Path(folder) / "home"))
             with FIGURES.open("a", encoding="utf-8") as file:

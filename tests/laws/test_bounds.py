@@ -86,6 +86,22 @@ def test_bounds_of_exact_counts_are_the_best_ones(conditions: int, known: int) -
         assert np.allclose(given.bounds(asked.astype(np.float64), REACH), best, atol=1e-6)
 
 
+def test_no_bound_is_beyond_the_reach_of_one_measured_count() -> None:
+    """Of four columns, each with few of 8,000 records: noise of triples makes some counts negative, which are no bargain."""
+    rng, sums = np.random.default_rng(10), subset_sums(4, range(15))
+    shared = Reach(level=1 - 0.05 / 16)
+    deviations = np.array([0.0 if not s else (30.0, 160.0, 160.0)[s.bit_count() - 1] for s in range(15)])
+    exact = np.array([8000.0 if not s else (80.0, 20.0, 5.0)[s.bit_count() - 1] for s in range(15)])
+    asked = (np.arange(16) == 15).astype(np.float64)
+    for _ in range(50):
+        counts = exact + rng.normal(0.0, deviations)
+        given = KnownSums(
+            sums=sums, low=counts, high=counts, covariance=np.diag(deviations**2), possible=np.ones(16, np.bool_)
+        )
+        _, high = given.bounds(asked, REACH)
+        assert high <= (counts + shared.of(1.0) * deviations).min() + 1e-6
+
+
 @pytest.mark.parametrize("odd", [0.0, 200.0])
 def test_a_truth_at_the_end_of_its_bounds_is_covered(odd: float) -> None:
     """A parity of four columns, which no triple shows: 400 or none where the model has 100; false alarms 1e-6."""
@@ -174,6 +190,20 @@ def test_bounds_no_shorter_than_single_columns_leave_say_nothing_and_shorter_one
     assert triples.flag.startswith("not measured: low and high follow")
     assert triples.flag.endswith("; there may be none")
     assert singles.flag == "do not use: it may be anything that its single columns allow"
+
+
+def test_few_records_are_at_most_so_many_and_to_be_used() -> None:
+    """Of 16,000 rows 20 have 1 in the first column: no more have it in all four, and nothing else is known."""
+    model = Mixture.of(np.ones(1), [np.full((1, 2), 0.5)] * 4, (2,) * 4, 16_000.0, [])
+    spread = ModelSpread(stack=Stack.of(model, [model]), misfit={"outside": {}, "inside": {}})
+    alone = Survey(sizes=(2, 2, 2, 2), sets=TRIPLES.sets[:4], merged=TRIPLES.merged)
+    table = np.full((2, 2, 2, 2), 1997.5)
+    table[1] = 2.5
+    squares = alone.measure(table, np.random.default_rng(11))
+    said = _answers(squares, spread).said(Question(), [(a, np.array([0.0, 1.0])) for a in range(4)], [], None)
+    assert said.found is not None
+    assert said.found.low == 0 < said.found.high < 100
+    assert said.flag.endswith("; there may be none, or as many as its single columns allow")
 
 
 def test_what_a_rule_forbids_holds_nobody() -> None:

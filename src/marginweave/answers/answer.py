@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 How = Literal["measured", "rule", "bounds", "model"]
+MAY_BE_NONE = "there may be none"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,8 +6,9 @@ programs, numbers y_S with sum_S y_S A_S >= o in every cell bound o x by sum_S y
 of the table: no model is involved. Cells that a rule forbids hold nobody and need no bound.
 
 Of noisy n_S any such y gives sum_S y_S n_S, which is off by noise of a known variance. The least one is taken, each n_S paid
-with its deviation, so y depends on the noise: the probability that is allowed on a side is shared by 2^k such bounds, so
-many as there are where one S alone is free.
+with as far as its noise reaches: where noise makes a count negative, it would be paid for being taken many times else. So y
+depends on the noise: the probability that is allowed on a side is shared by 2^k such bounds, so many as there are where one S
+alone is free.
 DP: post-processing of released counts.
 """
 
@@ -46,7 +47,8 @@ class KnownSums:
 
     def _upper(self, asked: Floats, reach: Reach) -> float:
         deviations = np.sqrt(np.maximum(np.diagonal(self.covariance), 0.0))
-        prices = np.concatenate((self.high + deviations, deviations - self.low))
+        margins = reach.of(1.0) * deviations
+        prices = np.concatenate((self.high + margins, margins - self.low))
         cells = self.sums.T[self.possible]
         found = linprog(
             prices, A_ub=-np.hstack((cells, -cells)), b_ub=-asked[self.possible], bounds=(0.0, _LARGEST), method="highs"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from marginweave.answers.answer import Answer, How
+from marginweave.answers.answer import MAY_BE_NONE, Answer, How
 from marginweave.answers.codes import MISSING, Chosen, Codes, ValueRange
 from marginweave.answers.intervals import EstimateInterval, Reach, count_interval_of
 from marginweave.answers.least_squares import Estimates, LeastSquares, NotMeasuredError, Weights
@@ -41,14 +41,16 @@ if TYPE_CHECKING:
 _RESTS = "rests on the model"
 _BETWEEN = "not measured: low and high follow from what was, the estimate from the model"
 _BETWEEN_FITS = "not measured: low and high follow from what was, and from how far left-out sets are from a fit"
-_NONE = "; there may be none"
+_NONE_TO_ALL = f"{MAY_BE_NONE}, or as many as its single columns allow"
 _UNCLAIMED = "rests on the model: nothing says how often such an interval covers the truth"
 _SAYS_NOTHING = "do not use: it may be anything"
 _NO_MORE = "do not use: it may be anything that its single columns allow"
 _NOBODY = "no value meets the conditions"
 _NO_SUCH = "a rule allows no such record"
 _NOTHING = 0.9
-"""Of the range that an answer may have, a count by its single columns: an interval as long as that says nothing."""
+"""Of the range that an answer may have, or that single columns leave a count: an interval as long as that says nothing."""
+_SMALL = 0.05
+"""Of all records: a count that is known to be no larger is known well enough, whatever its single columns say."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -111,7 +113,7 @@ class MarginalAnswers:
         """Of which cells of a column no mean, sum or quantile knows a number, though nothing declares that they lack one."""
         name = None if numbers is None else self.codes.configuration.attributes[numbers.place].name
         words = self.undeclared.get(name or "", "")
-        return f"{words[:1].lower()}{words[1:]}, and are left out" if words else ""
+        return f"in the whole table {words[:1].lower()}{words[1:]}, and are left out" if words else ""
 
     def said(self, question: Question, where: list[Factor], own: list[Factor], numbers: ValueRange | None) -> Said:
         """What rules say of a group, else the best answer; flagged where it says nothing."""
@@ -130,29 +132,38 @@ class MarginalAnswers:
         if question.asked == "share" and self._all_meet(where, own):
             return Said(found=EstimateInterval(estimate=1.0, low=1.0, high=1.0), flag="", how="rule")
         found = said.found
-        if found is not None and not said.flag.startswith("do not"):
-            possible = self._possible_length(question, said.how, [*where, *own], limits)
-            if found.high - found.low >= _NOTHING * possible > 0:
-                return replace(said, flag=_NO_MORE if question.asked == "count" else _SAYS_NOTHING)
-        return said
+        if found is None or said.flag.startswith("do not"):
+            return said
+        if question.asked == "count":
+            return replace(said, flag=self._count_flag(found, [*where, *own], said.flag))
+        says_nothing = found.high - found.low >= _NOTHING * (limits[1] - limits[0])
+        return replace(said, flag=_SAYS_NOTHING) if says_nothing and question.asked != "sum" else said
 
     @cached_property
     def records(self) -> float:
         """About how many records there are."""
         return float(self.solve([[]]).values[0])
 
-    def _possible_length(
-        self, question: Question, how: How | None, records: list[Factor], limits: tuple[float, float]
-    ) -> float:
-        """The length of the range that an answer may have, of a count by its single columns; 0 where it has no end."""
-        if question.asked in ("share", "mean", "quantile"):
-            return limits[1] - limits[0]
-        if question.asked == "sum":
-            return 0.0
-        if how != "bounds":
-            return self.records
+    def _count_flag(self, found: EstimateInterval, records: list[Factor], rests_on: str) -> str:
+        """Why a count should not be used, else what it rests on, and whether there may be none."""
+        length, may_be_none = found.high - found.low, found.low <= 0 < found.high
+        is_small = length <= _SMALL * self.records
+        if length >= _NOTHING * self.records:
+            return _SAYS_NOTHING
+        if is_small and not may_be_none:
+            return rests_on
+        says_no_more = length >= _NOTHING * self._length_by_columns(records)
+        if says_no_more and not is_small:
+            return _NO_MORE
+        none = _NONE_TO_ALL if says_no_more else MAY_BE_NONE
+        return "; ".join(filter(None, (rests_on, none if may_be_none else "")))
+
+    def _length_by_columns(self, records: list[Factor]) -> float:
+        """The length of the range that single columns leave a count."""
         columns = self._weights([records])
         counts = [float(self.squares.alone.solve({axis: codes}).values[0]) for axis, codes in columns.items()]
+        if len(counts) < 2:
+            return self.records
         return max(min(counts) - max(sum(counts) - (len(counts) - 1) * self.records, 0.0), 1.0)
 
     def _forbidden(self, question: Question, group: dict[int, Flags]) -> Said:
@@ -227,9 +238,7 @@ class MarginalAnswers:
         else:
             found = self._count_anyhow([*where, *own], reach)
             flag = ""
-        rests = _BETWEEN if model.noise is None else _BETWEEN_FITS
-        none = _NONE if question.asked == "count" and found.low <= 0 else ""
-        return Said(found=found, flag=flag or rests + none, how="bounds")
+        return Said(found=found, flag=flag or (_BETWEEN if model.noise is None else _BETWEEN_FITS), how="bounds")
 
     def _answer(
         self, question: Question, where: list[Factor], own: list[Factor], numbers: ValueRange | None
@@ -252,9 +261,7 @@ class MarginalAnswers:
                 if not error.merged or sampled:
                     raise
             return share_between(self._count([*where, *own], reach.each), self._count(own, reach.each))
-        found = self._count([*where, *own], reach)
-        alone = (found.high - found.low) / 2 if found.sd is None else reach.of(found.sd)
-        return found, f"do not use: noise alone reaches {alone:.0f}" if (found.estimate or 0.0) < alone else ""
+        return self._count([*where, *own], reach), ""
 
     def _count(self, factors: Sequence[Factor], reach: Reach) -> EstimateInterval:
         """A count, also of values some of which were measured together with others; without its `sd` there.

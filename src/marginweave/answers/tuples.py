@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from marginweave.answers.answer import Answer, How
+from marginweave.answers.answer import MAY_BE_NONE, Answer, How
 from marginweave.answers.codes import Chosen, Codes
 from marginweave.base.errors import InputError
 from marginweave.configuration.attributes import ForbiddenCodes
@@ -104,8 +104,7 @@ class TupleAnswers:
             ), "not released: its noisy count, or that of a part of it, was below its threshold"
         drawn = self.intervals[len(cells) - 1].measured[[row]]
         inside = selected_interval(drawn, threshold, sigma, level=level)
-        few = int(inside.low[0]) == 0
-        flag = "do not use: it may be noise alone" if few else ""
+        flag = MAY_BE_NONE if int(inside.low[0]) == 0 else ""
         return (int(drawn[0]), int(inside.low[0]), int(inside.high[0]), sigma), flag
 
     def _row(self, cells: Mapping[int, int]) -> int:

@@ -46,9 +46,9 @@ def with_undeclared(
     if uncounted:
         says.append(_UNCOUNTED.format(names=listed([called.get(name, name) for name in uncounted])))
     advice = list[str]()
-    if any(cells.kept for cells in found):
+    if any(cells.kept or cells.of_set for cells in found):
         advice.append(_ADVICE)
-    if known := [called.get(cells.name, cells.name) for cells in found if not cells.kept]:
+    if known := [called.get(cells.name, cells.name) for cells in found if not (cells.kept or cells.of_set)]:
         advice.append(_KNOWN_ADVICE.format(names=listed(known)))
     return verdict.model_copy(
         update={"publication": fit, "says": (*says, *verdict.says), "advice": (*advice, *verdict.advice)}

@@ -2,13 +2,14 @@
 
 The expected distance t of a measured set of columns follows from how far its records are from its counts as drawn, d. Of n
 cells with noise of deviation s, records that took over the noise of p of them are sqrt(p) s from the truth and sqrt(n - p) s
-from the counts (L2); where they follow neither, b farther: d^2 = b^2 + (n - p) s^2 and t^2 = b^2 + p s^2. Where d^2 is below
-n s^2, as if b were 0, t^2 = n s^2 - d^2; where it is above, as if p were 0, t^2 = d^2 - n s^2 (Stein 1981; here with L1 norms,
-that of the noise as expected). The share p/n is much the same in all sets of a release, and its median is better known than
-that of any: a set is judged by its own d^2 where this is beyond what chance does to the norm of noise (`_CHANCE`). A pair that
-was not chosen, by scores or in rounds, is about as far as noise would have been (`_UNCHOSEN`), or it had been, and as chance
-makes two draws of independent columns. These numbers are those of benchmarks/accuracy/verdicts.py; docs/verdict.md says how
-often grades are right.
+from the counts (L2); where they follow neither, b farther: d^2 = b^2 + (n - p) s^2 and t^2 = b^2 + p s^2. Where d^2 is below n
+s^2, as if b were 0, t^2 = n s^2 - d^2; where it is above, as if p were 0, t^2 = d^2 - n s^2 (Stein 1981; here with L1 norms,
+that of the noise as expected). How far drawn records are from the fitted model, r, is known, on average over the sets of a
+length: all of this is of the model, with d^2 - r^2 in place of d^2, and t^2 is r^2 more. The share p/n is much the same in all
+sets of a release, and its median is better known than that of any: a set is judged by its own d^2 where this is beyond what
+chance does to the norm of noise (`_CHANCE`). A pair that was not chosen, by scores or in rounds, is about as far as noise
+would have been (`_UNCHOSEN`), or it had been, and as chance makes two draws of independent columns. These numbers are those of
+benchmarks/accuracy/verdicts.py; docs/verdict.md says how often grades are right.
 
 Counts of k-tuples are noisier than records, which are smoothed by what triples share: there it is the larger of the noise of a
 set and what its records are beyond it. The mean distance of triples was 1.6 to 2.1 times that of pairs (docs/accuracy.md), and
@@ -36,7 +37,7 @@ from marginweave.evaluate.doubts import ColumnFacts, column_facts, doubts, quest
 from marginweave.evaluate.undeclared import with_undeclared
 from marginweave.measurements.combinations import Aggregates
 from marginweave.records.decode import label_counts
-from marginweave.released.evaluation import MarginalBound, Measure
+from marginweave.released.evaluation import ErrorParts, MarginalBound, Measure
 from marginweave.released.verdict import CARE, GOOD, LengthVerdict, Publication, SetVerdict, Verdict, grade
 
 _SHOWN = 4
@@ -74,10 +75,12 @@ def release_verdict(
     configuration: Configuration,
     compression: Compression | None,
     association: Measure,
+    model: Sequence[ErrorParts] = (),
 ) -> Verdict:
     """The verdict on a release, from the distances of its records, the counts as released, and Cramér's V.
 
-    `compression` is how marginals merged values; there is none of k-tuples.
+    `compression` is how marginals merged values; there is none of k-tuples. `model` has how far the records are from the fitted
+    model.
     """
     deviations: dict[int, list[float]] = {}
     for bound in bounds:
@@ -85,7 +88,8 @@ def release_verdict(
             deviations.setdefault(len(bound.attributes), []).append(bound.deviation)
     settings = configuration.marginals
     merged = {} if compression is None else merged_shares(compression, counts.domain.names)
-    distances = set_errors(bounds, float(counts.record_count), merged, is_smoothed=settings is not None)
+    drawn = {part.length: part.sampling_error or 0.0 for part in model}
+    distances = set_errors(bounds, float(counts.record_count), merged, drawn, is_smoothed=settings is not None)
     measured = {_key(bound.attributes) for bound in bounds}
     large = {pair for pair in _large_pairs(configuration, counts, compression) if pair not in measured}
     unchosen = dict[tuple[str, ...], float]()
@@ -98,10 +102,10 @@ def release_verdict(
     columns = column_facts(counts, configuration, deviation, paired, _related(association))
     titled, epsilon = configuration.titled_names, configuration.privacy.epsilon
     found = verdict(errors, deviations, float(counts.record_count), columns, epsilon, titled, large=large)
+    would_choose = settings is not None and configuration.rows is None and counts.record_count < _FEW_ROWS
+    more_advice = (_SAY_ROWS,) if would_choose and found.advice else ()
     found = with_undeclared(found, counts, titled, configuration.uncounted_sets)
-    advice = found.advice
-    if configuration.rows is None and counts.record_count < _FEW_ROWS and advice:
-        advice = (*advice, _SAY_ROWS)
+    advice = (*found.advice, *more_advice)
     if unchosen:
         advice = (_NOT_MEASURED.format(some=f"{len(unchosen):,}"), *advice)
     sets = []
@@ -147,21 +151,38 @@ def set_errors(
     bounds: Sequence[MarginalBound],
     records: float,
     merged: Mapping[str, float] | None = None,
+    drawn: Mapping[int, float] | None = None,
     *,
     is_smoothed: bool = True,
 ) -> dict[tuple[str, ...], float]:
     """The expected distance of every set that has counts, by its sorted names; `is_smoothed` are all but k-tuples.
 
     Where values are merged, nothing measured which of them goes with what: a quarter of such records count as misplaced.
+    `drawn` has, by the length of a set, the mean distance of the records from the model that they were drawn from.
     """
-    share = max(_OF_SETS, statistics.median(_taken_shares(bounds) or [0.0]))
+    modelled = _of_model(
+        bounds, {length: 2 * max(records, 1.0) * distance for length, distance in (drawn or {}).items()}
+    )
+    share = max(_OF_SETS, statistics.median(_taken_shares(modelled) or [0.0]))
     found = {}
-    for bound in bounds:
+    for bound, of_model in zip(bounds, modelled, strict=True):
         if bound.noise is not None:
             several = len(bound.attributes) > 1
-            apart = _smoothed(bound, bound.noise, share) if is_smoothed else _beyond(bound, bound.noise)
+            by_chance = math.sqrt(bound.distance**2 - of_model.distance**2)
+            smoothed = math.hypot(_smoothed(of_model, bound.noise, share), by_chance)
+            apart = smoothed if is_smoothed else _beyond(bound, bound.noise)
             misplaced = _MISPLACED * sum((merged or {}).get(name, 0.0) for name in bound.attributes) if several else 0.0
             found[_key(bound.attributes)] = min(1.0, apart / (2 * max(records, 1.0)) + misplaced)
+    return found
+
+
+def _of_model(bounds: Iterable[MarginalBound], drawn: Mapping[int, float]) -> list[MarginalBound]:
+    """The sets with the distance of the model, where that of the records from it is `drawn`, in records (L1)."""
+    found = []
+    for bound in bounds:
+        by_chance = drawn.get(len(bound.attributes), 0.0)
+        distance = math.sqrt(max(bound.distance**2 - by_chance**2, 0.0))
+        found.append(bound.model_copy(update={"distance": distance}))
     return found
 
 
@@ -177,7 +198,7 @@ def _beyond(bound: MarginalBound, noise: float) -> float:
 
 
 def _smoothed(bound: MarginalBound, noise: float, share: float) -> float:
-    """How far records are that took over some of the noise, in records (L1)."""
+    """How far a model is that took over some of the noise, in records (L1)."""
     own = abs(noise**2 - bound.distance**2)
     if len(bound.attributes) == 1:
         return max(_OF_COLUMN * noise, math.sqrt(own))

@@ -174,6 +174,9 @@ def test_where_counts_are_known_nobody_is_told_to_declare_what_they_deny() -> No
     declare, look, rows = with_undeclared(verdict, counts, {}).advice
     assert declare.startswith("What was not among the declared values")
     assert look.startswith("The known counts of sex have no cell")
+    of_set = Domain(names=("region",), labels=(("north",),), undeclared=(replace(CELLS, kept=False, of_set=True),))
+    (declare,) = with_undeclared(verdict.model_copy(update={"advice": ()}), replace(counts, domain=of_set), {}).advice
+    assert declare.startswith("What was not among the declared values")
     assert rows == "More rows."
     alone = replace(domain, undeclared=cells[1:])
     assert with_undeclared(verdict, replace(counts, domain=alone), {}).advice == (look, "More rows.")
