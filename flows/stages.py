@@ -18,10 +18,8 @@ from marginweave.checkpoints.run_folder import staged_release
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.synthesis import MixtureSynthesis
 from marginweave.counts.engine import prepare_engine
-from marginweave.counts.noise import with_terms
 from marginweave.draws.references import RunReference, StageResult
 from marginweave.measurements.plan import BudgetPlan, DrawKind
-from marginweave.planning.split import plan_budget
 from marginweave.released.manifest import RunState
 from marginweave.runs.bookkeeping import Bookkeeper, Wrap, release_facts, return_unused_draws
 from marginweave.runs.looks import stops_are_looks
@@ -103,13 +101,12 @@ _ALWAYS = 9
 
 
 def _run_in_order(private: RunReference, wrap: Wrap) -> None:
-    configuration = private.configuration
-    plan = with_terms(configuration, plan_budget(configuration))
+    configuration, plan = private.configuration, private.planned
     stages = _counting_stages(configuration, plan)
     bought = bool(configuration.private_bounds)
     fits = isinstance(configuration.synthesize, MixtureSynthesis)
     count = _ALWAYS + bought + fits + len(stages)
-    book = Bookkeeper(private.folder, stages=count, wrap=wrap)
+    book = Bookkeeper(private.folder, private.manifest, stages=count, wrap=wrap)
 
     validated = book.stage("validate", validate, private)
     preprocessed = book.stage("preprocess", preprocess, private, validated)

@@ -11,7 +11,6 @@ from marginweave.draws.references import RunReference
 from marginweave.ledger import ReleaseRequest
 from marginweave.ledger.rules import largest_epsilon
 from marginweave.measurements.plan import BudgetPlan
-from marginweave.sources.source import TableSource
 
 from .stage import stage
 
@@ -39,7 +38,7 @@ def reserve_budget(reference: RunReference, plan: BudgetPlan, actor: str) -> Non
         run=reference.manifest.run,
         plan=plan,
         plan_digest=reference.manifest.plan_digest,
-        source=ledger.keys.source_digest(TableSource(reference.source, configuration.source).chunks()),
+        source=reference.source_digest,
         unit=configuration.privacy.unit_key,
         program=program_identity(),
         actor=actor,

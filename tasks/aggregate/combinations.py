@@ -127,10 +127,10 @@ def collect_draws(reference: RunReference) -> StageResult:
     DP: post-processing.
     """
     configuration = reference.resolved
-    lengths = range(1, configuration.reporting_length + 1)
+    levels = [_level(reference, k) for k in range(1, configuration.reporting_length + 1)]
 
     def compute() -> bytes:
-        drawn = [unpack_level(_level(reference, k)[0]) for k in lengths]
+        drawn = [unpack_level(payload) for payload, _ in levels]
         attributes, (count, sigma) = configuration.attributes, _record_count(reference)
         labels = tuple(drawn[0].released.get(j, attribute.labels) for j, attribute in enumerate(attributes))
         collected = Aggregates(
@@ -145,7 +145,7 @@ def collect_draws(reference: RunReference) -> StageResult:
         check_aggregates(collected, "collect")
         return pack_aggregates(collected)
 
-    inputs = [_level(reference, k)[1] for k in lengths]
+    inputs = [result for _, result in levels]
     if configuration.resize is None:
         inputs.insert(0, draw_once(reference, reference.plan.draw(DrawKind.COUNT))[1])
     return reference.derived.checkpoint("collect", inputs, compute)

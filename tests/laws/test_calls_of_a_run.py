@@ -26,11 +26,11 @@ from tests.support.plain_runs import run_plainly
 # Calls in a run of k-tuples of up to two columns, made in one process.
 CALLS: dict[str, tuple[Callable[..., Any], int]] = {
     "the configuration is parsed from its file": (parse_configuration, 1),
-    "the configuration is parsed from the manifest": (Configuration.from_canonical, 2),
-    "the budget is planned": (plan_budget, 5),
-    "the ledger is opened": (Ledger.open, 2),
-    "the source is digested": (Keys.source_digest, 4),
-    "the manifest is read": (RunFolder.read_manifest, 22),
+    "the configuration is parsed from the manifest": (Configuration.from_canonical, 1),
+    "the budget is planned": (plan_budget, 1),
+    "the ledger is opened": (Ledger.open, 1),
+    "the source is digested": (Keys.source_digest, 3),
+    "the manifest is read": (RunFolder.read_manifest, 2),
     "the manifest is written": (RunFolder.write_manifest, 15),
     "the release is looked up in the ledger": (Releases.find, 5),
 }

@@ -57,7 +57,7 @@ def take_part(
     if record is not None and record.lease != lease:
         ledger.draws.take_lease(release, lease)
     attempt = Attempt(release=release, lease=lease, program=program)
-    return run_draw(ledger.draws, store, secrets_of(store), attempt, name, prepared)
+    return run_draw(ledger.draws, store, secrets_of(store), attempt, name, prepared)[0]
 
 
 def settle_begun(ledger: Ledger, store: DrawStore, lease: str, release: str = "r") -> None:

@@ -249,7 +249,7 @@ def _log_makes(path: str) -> None:
         os.write(descriptor, f"{' '.join(words)}\n".encode())
         os.close(descriptor)
 
-    def logging(ledger: Any, store: Any, secrets: Any, attempt: Any, name: str, prepared: Any) -> bytes:
+    def logging(ledger: Any, store: Any, secrets: Any, attempt: Any, name: str, prepared: Any) -> tuple[bytes, Any]:
         def told(bits: Any, noise: bytes) -> bytes:
             tell("begun", name)
             payload: bytes = prepared.make(bits, noise)

@@ -52,6 +52,7 @@ Reconciling a restored ledger adds RESERVED → CHARGED_LOST and RETURNED → DR
 """
 
 CHARGED = frozenset({State.RESERVED, State.DRAWN, State.COMMITTED, State.CHARGED_LOST})
+BEGUN = CHARGED - {State.RESERVED}
 
 TRANSITIONS = frozenset(
     {

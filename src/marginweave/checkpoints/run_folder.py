@@ -175,14 +175,16 @@ class RunFolder:
         """
         replace_file(self.manifest_file, manifest.to_json().encode(), PRIVATE_MODE)
 
-    def purge_private(self) -> None:
+    def purge_private(self, present: Manifest | None = None) -> None:
         """Remove `private/` and `derived/` with all they hold, then mark their stages; links are removed, never followed.
+
+        The manifest is read, unless it is `present` already.
 
         Raises:
             StageError: the disk refuses.
         """
         self.remove_private()
-        manifest = self.read_manifest()
+        manifest = present or self.read_manifest()
         if manifest is not None:
             self.write_manifest(manifest.purged(datetime.now(UTC)))
 

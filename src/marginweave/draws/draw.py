@@ -24,12 +24,15 @@ def draw_once(
         StageError: without `prepare`, a draw that is not committed; or one that would be drawn by other terms than its row's.
         InputError, BudgetError: as `run_draw`.
     """
-    name = str(draw)
-    prepared = None if prepare is None or is_committed(reference, draw) else prepare()
-    if prepared is not None:
-        _check_terms(standing(reference, draw), prepared)
-    payload = run_draw(reference.ledger.draws, reference.draws, reference.secrets, reference.attempt, name, prepared)
-    record = standing(reference, draw)
+    name, prepared = str(draw), None
+    if prepare is not None:
+        before = standing(reference, draw)
+        if before.state != State.COMMITTED:
+            prepared = prepare()
+            _check_terms(before, prepared)
+    payload, record = run_draw(
+        reference.ledger.draws, reference.draws, reference.secrets, reference.attempt, name, prepared
+    )
     if record.digest is None:
         raise forgotten(reference.attempt.release, name)
     file = reference.draws.place(record.name, record.lease or "")

@@ -19,7 +19,6 @@ from typing import ClassVar
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from marginweave.accounting.records import ReleaseRecord, State
 from marginweave.base import durable as files
 from marginweave.base.durable import PRIVATE_MODE, read_file, replace_file, staged_file, write_once
 from marginweave.base.errors import StageError
@@ -29,17 +28,6 @@ from marginweave.configuration.values import check_name
 
 SEED_BYTES = 32
 _Staged = tuple[files.StagedFile, files.StagedFile]
-BEGUN_STATES = frozenset({State.DRAWN, State.COMMITTED, State.CHARGED_LOST})
-
-
-def unknown_draw(folder: RunFolder, record: ReleaseRecord) -> Path | None:
-    """A draw on disk that the ledger never charged, or None.
-
-    A draw gets its name after its DRAWN row is durable, so there is one only under a ledger that has lost rows.
-    """
-    known = {f"{draw.name}.{draw.lease}.draw" for draw in record.draws if draw.lease and draw.state in BEGUN_STATES}
-    found = sorted(folder.draws.glob("*.draw")) if folder.draws.is_dir() else ()
-    return next((path for path in found if path.name not in known), None)
 
 
 @dataclass(frozen=True)

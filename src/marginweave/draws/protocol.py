@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from marginweave.accounting.records import DrawRecord, ReleaseRecord, State
+from marginweave.accounting.records import BEGUN, DrawRecord, ReleaseRecord, State
 from marginweave.base.durable import remove_temporary_files
 from marginweave.base.errors import BudgetError, InputError, StageError
 from marginweave.base.interruption import INTERRUPTION
-from marginweave.draws.files import BEGUN_STATES, DrawSecret, DrawSecrets, DrawStore
+from marginweave.draws.files import DrawSecret, DrawSecrets, DrawStore
 from marginweave.released.program import Program
 
 if TYPE_CHECKING:  # numpy, which a run that is found finished need not wait for
@@ -71,8 +71,8 @@ def run_draw(
     attempt: Attempt,
     name: str,
     prepared: PreparedDraw | None,
-) -> bytes:
-    """The bytes of draw `name`: made now, made again after a crash, or read back.
+) -> tuple[bytes, DrawRecord]:
+    """The bytes of draw `name`, made now, made again after a crash, or read back, and its record, which is committed.
 
     The order is: room on disk, the secret, the charge (RESERVED → DRAWN, with the bound inputs), the noise, the file, the
     commit, and the end of the secret. A draw that was begun and has no file is made again from its secret, by the program
@@ -92,20 +92,22 @@ def run_draw(
         BudgetError: the draw is not reserved, or lost, its committed bytes are gone, or another attempt has taken over.
         StageError: the draw is not committed, or the disk refuses.
     """
-    draw = draw_record(ledger, attempt.release, name)
+    release = _record(ledger, attempt.release)
+    draw = _planned(release, name)
     if draw.state == State.DRAWN and _adopted(ledger, store, draw, attempt.lease):
         draw = draw_record(ledger, attempt.release, name)
         secrets.destroy(name)
     if draw.state == State.COMMITTED:
-        return _committed(store, draw)
+        return _committed(store, draw), draw
     if draw.state == State.RETURNED:
-        raise _given_back(_record(ledger, attempt.release), name)
+        raise _given_back(release, name)
     if draw.state == State.CHARGED_LOST:
         raise lost(draw)
     if prepared is None:
         raise StageError(f"draw {name} must be committed before a later stage reads it")
     with INTERRUPTION.deferred():
-        return _drawn(ledger, store, secrets, attempt, draw, prepared)
+        number = [planned.name for planned in release.draws].index(name)
+        return _drawn(ledger, store, secrets, attempt, draw, prepared, number=number)
 
 
 def _drawn(
@@ -115,16 +117,17 @@ def _drawn(
     attempt: Attempt,
     draw: DrawRecord,
     prepared: PreparedDraw,
-) -> bytes:
-    """Charge, draw, commit: `run_draw` of a draw that is still to be made."""
+    *,
+    number: int,
+) -> tuple[bytes, DrawRecord]:
+    """Charge, draw, commit: `run_draw` of a draw that is still to be made, the release's draw of this `number`, from 0."""
     from marginweave.mechanisms.randomness import DrawBits
 
     name, lease = draw.name, draw.lease or attempt.lease
     with store.room(draw.name, lease, prepared.size, redrawn=draw.state == State.DRAWN) as room:
         secret = _begun(ledger, secrets, attempt, draw, prepared)
-        bits = DrawBits(
-            seed=secret.seed, context=_context(ledger, attempt, draw, prepared), tainted=secrets.source.tainted
-        )
+        context = _context(attempt, draw, number, prepared)
+        bits = DrawBits(seed=secret.seed, context=context, tainted=secrets.source.tainted)
         payload = prepared.make(bits, secret.noise)
         if bits.tainted:
             ledger.lose(attempt.release, name, attempt.lease)
@@ -134,10 +137,11 @@ def _drawn(
         address = attempt.release, draw.name, lease
         digest = store.stage(room, address, payload, lambda: ledger.check_lease(attempt.release, attempt.lease))
     ledger.commit(attempt.release, name, attempt.lease, digest, tainted=bits.tainted)
-    if draw_record(ledger, attempt.release, name).state != State.COMMITTED:  # read back, not merely sent
+    committed = draw_record(ledger, attempt.release, name)  # read back, not merely sent
+    if committed.state != State.COMMITTED:
         raise forgotten(attempt.release, name)
     secrets.destroy(name)
-    return payload
+    return payload, committed
 
 
 def lost(draw: DrawRecord) -> BudgetError:
@@ -154,7 +158,7 @@ def lost(draw: DrawRecord) -> BudgetError:
 def _given_back(record: ReleaseRecord, name: str) -> BudgetError:
     """The refusal of a draw that expired: a release of which nothing was begun is reserved again, another one is given up."""
     message = f"draw {name} of release {record.release} was given back before it was drawn"
-    if BEGUN_STATES.isdisjoint(draw.state for draw in record.draws):
+    if BEGUN.isdisjoint(draw.state for draw in record.draws):
         return BudgetError(f"{message}, and so was the whole release; the same command reserves the release again")
     return BudgetError(
         f"{message}, so its run can no longer finish; what was drawn stays charged. Give a new release another name with "
@@ -198,9 +202,13 @@ def draw_record(ledger: DrawLedger, release_id: str, name: str) -> DrawRecord:
     Raises:
         BudgetError: it is not reserved.
     """
-    draw = _record(ledger, release_id).draw(name)
+    return _planned(_record(ledger, release_id), name)
+
+
+def _planned(release: ReleaseRecord, name: str) -> DrawRecord:
+    draw = release.draw(name)
     if draw is None:
-        raise BudgetError(f"draw {name} of release {release_id} is not reserved in the ledger")
+        raise BudgetError(f"draw {name} of release {release.release} is not reserved in the ledger")
     return draw
 
 
@@ -260,9 +268,8 @@ def check_same_program(draw: DrawRecord, program: Program) -> None:
         )
 
 
-def _context(ledger: DrawLedger, attempt: Attempt, draw: DrawRecord, prepared: PreparedDraw) -> tuple[str | int, ...]:
+def _context(attempt: Attempt, draw: DrawRecord, number: int, prepared: PreparedDraw) -> tuple[str | int, ...]:
     """What the noise is a function of beside the seed: release, number and kind of the draw, parameters, inputs."""
-    number = [planned.name for planned in _record(ledger, attempt.release).draws].index(draw.name)
     used = [part for name, value in sorted(prepared.used.items()) for part in (name, value)]
     return attempt.release, number, draw.mechanism, *used, prepared.inputs
 

@@ -22,9 +22,11 @@ from marginweave.draws.files import DrawSecrets, DrawStore
 from marginweave.draws.program import program_identity
 from marginweave.draws.protocol import Attempt
 from marginweave.ledger import Ledger, Witness, ledger_location
+from marginweave.ledger.keys import SourceDigest
 from marginweave.ledger.plans import reserved_plan
 from marginweave.measurements.plan import BudgetPlan
 from marginweave.released.manifest import Manifest
+from marginweave.sources.content import content_of
 
 if TYPE_CHECKING:
     from marginweave.measurements.combinations import Domain  # numpy
@@ -168,6 +170,12 @@ class RunReference(CheckpointReference):
     certificates: tuple[Path, ...] = ()
     stops: bool = False
     """Whether a table that is not usable as declared stops the run: a person has started it, or `check: stop` asks for it."""
+    planned: BudgetPlan | None = None
+    """The plan of the configuration with the terms of each draw; None where nothing is drawn any more."""
+
+    def keep(self, *, manifest: Manifest, ledger: Ledger, source_digest: SourceDigest) -> None:
+        """Take what was read, opened and digested when the run was prepared: nothing of it is done a second time."""
+        vars(self).update(manifest=manifest, ledger=ledger, source_digest=source_digest)
 
     @cached_property
     def manifest(self) -> Manifest:
@@ -201,7 +209,7 @@ class RunReference(CheckpointReference):
         record = self.ledger.releases.find(self.manifest.release)
         if record is None:
             raise BudgetError(f"release {self.manifest.release} is not reserved in the ledger")
-        return reserved_plan(record, plan_budget(self.configuration))
+        return reserved_plan(record, self.planned or plan_budget(self.configuration))
 
     @property
     def attempt(self) -> Attempt:
@@ -211,9 +219,13 @@ class RunReference(CheckpointReference):
     @cached_property
     def ledger(self) -> Ledger:
         """The ledger that answers for the release."""
-        place = self.folder.path
-        witness = Witness(place.parent.parent, place, self.manifest.release)
+        witness = Witness(self.folder.home, self.folder.path, self.manifest.release)
         return Ledger.open(self.ledger_file or ledger_location(os.environ), witness=witness)
+
+    @cached_property
+    def source_digest(self) -> SourceDigest:
+        """The digest of the source, in memory alone."""
+        return self.ledger.keys.source_digest(content_of(self.source))
 
     @cached_property
     def store(self) -> Store:
@@ -249,7 +261,9 @@ class RunReference(CheckpointReference):
     def derived(self) -> DerivedReference:
         """What post-processing is given."""
         canonical, execution, types = self.manifest.configuration, self.manifest.execution, self.manifest.types
-        return DerivedReference(place=self.folder.derived, canonical=canonical, execution=execution, types=types)
+        derived = DerivedReference(place=self.folder.derived, canonical=canonical, execution=execution, types=types)
+        vars(derived).update(configuration=self.configuration)  # it is public, and parsed already
+        return derived
 
     @property
     def key_file(self) -> Path:

@@ -7,23 +7,36 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Select, Table, func, insert, select
+from sqlalchemy import Connection, Engine, Select, Table, bindparam, func, insert, select
 
 from marginweave.accounting.records import Event, EventKind, ReleaseRecord
 from marginweave.base.errors import BudgetError, FullDisk, LostConnection
 from marginweave.ledger.connection import PAUSES, connected, reserve_beside
 from marginweave.ledger.keys import LedgerKey
 from marginweave.ledger.location import LedgerLocation
-from marginweave.ledger.records import release_of
 from marginweave.ledger.tables import ACCOUNTS, EVENTS, GENESIS, Position, check_chain, check_row, event_of, seal
+from marginweave.ledger.verified import VerifiedRelease
+
+# What every transaction of a run asks, made once: to make a statement takes longer than to run it.
+_COLUMNS = tuple(EVENTS.columns.keys())
+_OF_RELEASE = select(EVENTS).where(EVENTS.c.release == bindparam("release")).order_by(EVENTS.c.seq)
+_NEWEST = select(EVENTS).order_by(EVENTS.c.seq.desc()).limit(1)
+_HASHES = select(EVENTS.c.seq, EVENTS.c.row_hash).where(EVENTS.c.seq.in_(bindparam("numbers", expanding=True)))
+_NEWEST_CHECKPOINT = select(func.max(EVENTS.c.seq)).where(
+    EVENTS.c.account.is_(None), EVENTS.c.kind == EventKind.CHECKPOINT, EVENTS.c.draw.is_(None)
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Journal:
-    """The ledger inside one transaction. Nothing read here is unauthenticated, nothing written unsealed."""
+    """The ledger inside one transaction. Nothing read here is unauthenticated, nothing written unsealed.
+
+    `verified` has the releases that were read before, in this transaction or in earlier ones of the same process.
+    """
 
     connection: Connection
     key: LedgerKey
+    verified: dict[str, VerifiedRelease] = field(default_factory=dict)
     written: list[tuple[Table, list[dict[str, Any]]]] = field(default_factory=list)  # in this transaction, in order
 
     def release(self, release: str) -> ReleaseRecord:
@@ -38,7 +51,7 @@ class Journal:
 
     def find(self, release: str) -> ReleaseRecord | None:
         """The release of this id, or None if it was never reserved; raises as `release_events`."""
-        return release_of(self.release_events(release))
+        return self._release(release).record
 
     def release_events(self, release: str) -> tuple[Event, ...]:
         """All events of one release, oldest first, each checked by its own seal.
@@ -46,11 +59,11 @@ class Journal:
         Raises:
             BudgetError: a row was changed, or the key is wrong.
         """
-        return tuple(map(event_of, self._checked(self.release_rows(release))))
+        return self._release(release).events
 
     def release_rows(self, release: str) -> list[dict[str, Any]]:
         """The rows of one release, oldest first, as they were sealed."""
-        return self._rows(select(EVENTS).where(EVENTS.c.release == release))
+        return self._read(_OF_RELEASE, release=release)
 
     def all_rows(self) -> list[dict[str, Any]]:
         """All rows, oldest first, with the whole chain checked; raises as `all_events`."""
@@ -64,8 +77,7 @@ class Journal:
 
     def hashes(self, numbers: Sequence[int]) -> dict[int, str]:
         """The hashes of the rows of these numbers, as far as they are there."""
-        found = self.connection.execute(select(EVENTS).where(EVENTS.c.seq.in_(numbers)))
-        return {row.seq: row.row_hash for row in found}
+        return {row.seq: row.row_hash for row in self.connection.execute(_HASHES, {"numbers": list(numbers)})}
 
     def all_events(self) -> tuple[Event, ...]:
         """All events, oldest first, with the whole chain checked.
@@ -114,9 +126,12 @@ class Journal:
         Raises:
             BudgetError: it was changed.
         """
-        newest = self._numbers(None, EventKind.CHECKPOINT, newest=1)
-        rows = self._rows(select(EVENTS).where(EVENTS.c.seq.in_(newest)))
-        return self._checked(rows)[0] if rows else None
+        number = self.checkpoint_number()
+        return self.rows_of([number])[0] if number else None
+
+    def checkpoint_number(self) -> int:
+        """The number of the newest checkpoint, as it is; 0 where there is none."""
+        return self.connection.scalar(_NEWEST_CHECKPOINT) or 0
 
     def account_rows(
         self, accounts: Collection[str], kinds: Collection[EventKind], after: int = 0
@@ -184,14 +199,21 @@ class Journal:
         self.connection.execute(insert(table), rows)
 
     def _newest(self) -> dict[str, Any] | None:
-        rows = self._rows(select(EVENTS).where(EVENTS.c.seq == select(func.max(EVENTS.c.seq)).scalar_subquery()))
+        rows = self._read(_NEWEST)
         if not rows:
             return None
         check_row(rows[0], self.key)
         return rows[0]
 
-    def _numbers(self, account: str | None, kind: EventKind, *, newest: int) -> list[int]:
-        """The numbers of the newest rows of a kind on an account (None: on none) and its releases, and no draw."""
+    def _release(self, release: str) -> VerifiedRelease:
+        """A release as its rows now are, each checked by its own seal."""
+        before = self.verified.get(release, VerifiedRelease())
+        present = before.with_rows(self.release_rows(release), self.key)
+        self.verified[release] = present
+        return present
+
+    def _numbers(self, account: str, kind: EventKind, *, newest: int) -> list[int]:
+        """The numbers of the newest rows of a kind on an account and its releases, and no draw."""
         about = EVENTS.c.account == account, EVENTS.c.kind == kind, EVENTS.c.draw.is_(None)
         return [
             *self.connection.scalars(select(EVENTS.c.seq).where(*about).order_by(EVENTS.c.seq.desc()).limit(newest))
@@ -203,12 +225,23 @@ class Journal:
         return rows
 
     def _rows(self, query: Select[Any]) -> list[dict[str, Any]]:
-        return [dict(row) for row in self.connection.execute(query.order_by(EVENTS.c.seq)).mappings()]
+        return self._read(query.order_by(EVENTS.c.seq))
+
+    def _read(self, query: Select[Any], **values: str) -> list[dict[str, Any]]:
+        """The rows that a query of whole rows finds, in its order."""
+        return [dict(zip(_COLUMNS, row, strict=True)) for row in self.connection.execute(query, values)]
 
 
 @contextmanager
-def transaction(engine: Engine, location: LedgerLocation, key: LedgerKey, *, writing: bool) -> Iterator[Journal]:
-    """The ledger inside one transaction of `connected`.
+def transaction(
+    engine: Engine,
+    location: LedgerLocation,
+    key: LedgerKey,
+    *,
+    writing: bool,
+    verified: dict[str, VerifiedRelease] | None = None,
+) -> Iterator[Journal]:
+    """The ledger inside one transaction of `connected`; `verified` is what earlier ones have read, and is added to.
 
     Where the answer to its commit is lost, the rows are looked up, and written if they are missing: so they are there once, and
     the caller notices nothing. Where the disk is full at the commit, the reserve is given up for them.
@@ -219,7 +252,7 @@ def transaction(engine: Engine, location: LedgerLocation, key: LedgerKey, *, wri
     ended: Journal | None = None
     try:
         with connected(engine, location, writing=writing, patient=True) as connection:
-            journal = Journal(connection=connection, key=key)
+            journal = Journal(connection=connection, key=key, verified={} if verified is None else verified)
             yield journal
             ended = journal
     except (LostConnection, FullDisk) as error:

@@ -99,6 +99,15 @@ class Ledger:
         create_ledger(location, environment, Event(kind=EventKind.LEDGER_CREATED, body={"format": LEDGER_FORMAT}))
         return cls.open(location, environment=environment, witness=witness)
 
+    def follow(self, run: Path, release: str) -> None:
+        """Note in the folder `run`, from now on, what happens to its release, and what was not noted of it before.
+
+        Raises:
+            BudgetError: what was seen is damaged, or the ledger cannot be read.
+        """
+        if self.session.witness is not None:
+            self.session.witness.follow(run, release, self.session.reading)
+
     def verify(self) -> int:
         """Check every row and its place in the chain; the number of rows.
 

@@ -15,6 +15,7 @@ from marginweave.accounting.records import RECONCILING, TRANSITIONS, Event, Even
 from marginweave.base.budget import BasicAmount
 from marginweave.base.errors import BudgetError, InputError
 from marginweave.ledger.boxes import unaccounted_cost
+from marginweave.ledger.invariants import is_missing
 from marginweave.ledger.journal import Journal
 from marginweave.ledger.keys import LedgerKey
 from marginweave.ledger.plans import check_cap
@@ -218,7 +219,7 @@ def _settle(
         run.sighting.restart(ledger, newest)
     for sighting in seen:
         head = sighting.head()
-        if head is not None and present.get(head["seq"]) != head["row_hash"]:
+        if head is not None and is_missing(head, present):
             sighting.append(ledger, [newest])
 
 

@@ -15,6 +15,7 @@ from marginweave.ledger.journal import Journal, transaction
 from marginweave.ledger.keys import LedgerKey
 from marginweave.ledger.location import LedgerLocation
 from marginweave.ledger.sums import Sums, is_due
+from marginweave.ledger.verified import VerifiedRelease
 from marginweave.ledger.view import View
 from marginweave.ledger.witness import Witness
 
@@ -32,10 +33,11 @@ class Session:
     witness: Witness | None = None
     _verified: View = field(default_factory=View, init=False)
     _sums: Sums = field(default_factory=Sums, init=False)
+    _releases: dict[str, VerifiedRelease] = field(default_factory=dict, init=False)
 
     def reading(self) -> AbstractContextManager[Journal]:
         """A transaction that only reads."""
-        return transaction(self.engine, self.location, self.key, writing=False)
+        return self._transaction(writing=False)
 
     @contextmanager
     def writing(self, *, charging: bool = False) -> Iterator[Journal]:
@@ -45,7 +47,7 @@ class Session:
             BudgetError: no room, the ledger cannot be written, or it lacks what the home has seen of it.
         """
         self._set_room_aside(charging=charging)
-        with transaction(self.engine, self.location, self.key, writing=True) as journal:
+        with self._transaction(writing=True) as journal:
             if self.witness is not None:
                 self.witness.check(journal, f"the ledger {self.location}")
             yield journal
@@ -55,6 +57,9 @@ class Session:
         self._sums = due or self._sums  # now that its rows are durable
         if self.witness is not None:
             self.witness.keep(journal.written_events)
+
+    def _transaction(self, *, writing: bool) -> AbstractContextManager[Journal]:
+        return transaction(self.engine, self.location, self.key, writing=writing, verified=self._releases)
 
     def _set_room_aside(self, *, charging: bool) -> None:
         reserve = reserve_beside(self.location)

@@ -164,13 +164,12 @@ def is_due(journal: Journal) -> bool:
 
     It has so many rows behind the last one, or rows that nobody can add up from there on.
     """
-    written, last = journal.written_events, journal.checkpoint()
+    written = journal.written_events
     if not written:
         return False
-    if last is None:
-        return bool(written[-1]["seq"] >= EVERY)
+    last = journal.checkpoint_number()
     late = any(row["kind"] == EventKind.RETURNED or needs_all(event_of(row)) for row in written)
-    return late or written[-1]["seq"] - last["seq"] >= EVERY
+    return bool((late and last) or written[-1]["seq"] - last >= EVERY)
 
 
 def _at_checkpoint(journal: Journal) -> Sums:

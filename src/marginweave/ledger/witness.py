@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from marginweave.accounting.records import ReleaseRecord, State
+from marginweave.accounting.records import ReleaseRecord
 from marginweave.base.durable import PRIVATE_MODE, Reserve, at_place, remove_file, sync_folder
 from marginweave.base.errors import BudgetError
 from marginweave.checkpoints.run_folder import RunFolder
+from marginweave.ledger.invariants import is_missing, uncharged_draws
 from marginweave.released.manifest import Manifest
 
 if TYPE_CHECKING:
@@ -150,6 +151,13 @@ class Witness:
                 raise BudgetError(blind.refusal(where))
             self._note_own(journal)
 
+    def follow(self, run: Path, release: str, reading: Callable[[], AbstractContextManager[Journal]]) -> None:
+        """Work on `run` from now on, once it has noted all rows of its `release`; raises as `open`."""
+        self.run = run
+        self.release = release
+        with reading() as journal:
+            self._note_own(journal)
+
     def _note_own(self, journal: Journal) -> None:
         own = self._own
         if own is None or self.release is None:
@@ -253,9 +261,7 @@ def blind_runs(journal: Journal, unseen: Iterable[UnseenCharge]) -> Iterator[Bli
         release = journal.find(manifest.release)
         if release is None and charge.names:
             continue  # of another ledger
-        unknown = {State.RESERVED, State.RETURNED}
-        drawn = [draw.name for draw in release.draws if draw.state in unknown] if release else []
-        forgotten = tuple(name for name in drawn if name in manifest.charged)
+        forgotten = () if release is None else uncharged_draws(manifest, release)
         yield BlindRun(sighting=charge.sighting, manifest=manifest, release=release, forgotten=forgotten)
 
 
@@ -268,7 +274,7 @@ def _compare(journal: Journal, seen: Mapping[str, Row | None], where: str) -> No
     heads = {who: head for who, head in seen.items() if head is not None}
     present = journal.hashes([head["seq"] for head in heads.values()])
     for who, head in heads.items():
-        if present.get(head["seq"]) != head["row_hash"]:
+        if is_missing(head, present):
             raise BudgetError(_older_copy(where, f"row {head['seq']}", f"{who} has seen"))
 
 

@@ -12,7 +12,7 @@ from marginweave.accounting.records import State
 from marginweave.base.errors import StageError
 from marginweave.checkpoints.run_folder import RunFolder, holds, staged_release
 from marginweave.draws.references import RunReference, StageResult
-from marginweave.released.manifest import StageEntry
+from marginweave.released.manifest import Manifest, StageEntry
 from marginweave.released.program import Program
 from marginweave.released.statement import Programs, ReleaseFacts, ReleaseIdentity
 from marginweave.runs.continuity import sync_with_ledger
@@ -31,17 +31,19 @@ class Wrap(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@dataclass
 class Bookkeeper:
-    """Runs stages one after the other and writes each into the manifest.
+    """Runs stages one after the other and writes each into the manifest, which nobody else writes: the run is locked.
 
     Attributes:
         folder: Of the run.
+        manifest: As it is in the folder.
         stages: How many will be run.
         wrap: Makes of each stage what is called in its place, such as a Prefect task.
     """
 
     folder: RunFolder
+    manifest: Manifest
     stages: int
     wrap: Wrap
 
@@ -60,7 +62,6 @@ class Bookkeeper:
     def stage(self, name: str, function: Callable[P, StageResult], *args: P.args, **kwargs: P.kwargs) -> StageResult:
         """Run a stage and enter its checkpoint into the manifest."""
         result = self.step(name, function, *args, **kwargs)
-        manifest = self.folder.present_manifest()
         entry = StageEntry(
             file=result.file,
             digest=result.digest,
@@ -68,8 +69,10 @@ class Bookkeeper:
             charged=result.charged,
             finished=datetime.now(UTC),
         )
-        if manifest.stages.get(name) is None or manifest.stages[name].digest != entry.digest:
-            self.folder.write_manifest(manifest.with_stage(name, entry))
+        present = self.manifest.stages.get(name)
+        if present is None or present.digest != entry.digest:
+            self.manifest = self.manifest.with_stage(name, entry)
+            self.folder.write_manifest(self.manifest)
         return result
 
     def finish(self, reference: RunReference, outputs: dict[str, str]) -> None:
@@ -87,9 +90,9 @@ class Bookkeeper:
             reference.ledger.releases.publish(release, reference.lease, outputs)
         else:
             reference.ledger.approvals.submit(release, reference.lease, outputs)
-        sync_with_ledger(self.folder, self.folder.present_manifest(), reference.ledger)
+        self.manifest = sync_with_ledger(self.folder, self.manifest, reference.ledger)
         if not settings.keep_private:
-            self.folder.purge_private()
+            self.folder.purge_private(self.manifest)
 
 
 def return_unused_draws(reference: RunReference) -> None:

@@ -12,9 +12,10 @@ from marginweave.base.errors import BudgetError, InputError, StageError
 from marginweave.checkpoints.run_folder import RunFolder, check_proposed, propose_staged, publish_staged
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.yaml_source import written_content
-from marginweave.draws.files import DrawStore, unknown_draw
+from marginweave.draws.files import DrawStore
 from marginweave.draws.program import program_identity
 from marginweave.ledger import Ledger
+from marginweave.ledger.invariants import Invariant, RunAndRelease, first_misfit, was_charged
 from marginweave.ledger.plans import check_same_plan
 from marginweave.released.account import ACCOUNT
 from marginweave.released.manifest import Correction, Manifest, RunState
@@ -43,13 +44,10 @@ def check_same_draws(request: Request, present: Manifest | None, ledger: Ledger)
     """
     if present is None or present.state != RunState.RUNNING or not (record := ledger.releases.find(present.release)):
         return
-    from marginweave.counts.noise import with_terms
     from marginweave.draws.protocol import check_same_program
-    from marginweave.planning.split import plan_budget
 
-    program, configuration = program_identity(), Configuration.from_canonical(present.configuration)
-    plan = with_terms(configuration, plan_budget(configuration))
-    if last_digits := check_same_plan(record, plan, program):
+    program = program_identity()
+    if last_digits := check_same_plan(record, request.plan, program):
         names = ", ".join(last_digits[:3])
         reporter().note(f"{names} differ from the plan in their last digits; what was reserved is drawn")
     store = DrawStore(request.folder, ledger.keys.checkpoint_key)
@@ -82,14 +80,6 @@ def check_continuity(folder: RunFolder, present: Manifest | None, ledger: Ledger
         BudgetError: a draw, or a finished or submitted run, that the ledger does not know, as after the restore of an old copy.
     """
     release = ledger.releases.find(present.release) if present is not None else None
-    if release is not None and present is not None:
-        reserved = [draw.name for draw in release.draws if draw.state == State.RESERVED]
-        drawn = ", ".join(name for name in reserved if name in present.charged) or unknown_draw(folder, release)
-        if drawn:
-            raise BudgetError(
-                f"run {folder.run} has drawn {drawn}, but the ledger does not know it: it is an older copy; restore the ledger "
-                "that the run was charged in"
-            )
     if release is None and folder.draws.is_dir() and any(folder.draws.iterdir()):
         raise StageError(
             f"run {folder.run} has draws, but its manifest is missing or is not that of a release in the ledger; restore "
@@ -99,14 +89,19 @@ def check_continuity(folder: RunFolder, present: Manifest | None, ledger: Ledger
         return
     if present.state == RunState.RUNNING and not (folder.private / "key").is_file():
         raise StageError(f"run {folder.run} has lost private/key and cannot be resumed; {NEW_NAME}")
-    if present.state == RunState.FINISHED and (release is None or dict(release.outputs) != present.outputs):
-        raise BudgetError(
-            f"run {folder.run} is finished, but the ledger does not know its release as it is: is this an older copy of it?"
-        )
-    if present.state in {RunState.AWAITING, RunState.REJECTED} and (release is None or not release.proposed):
-        raise BudgetError(
-            f"run {folder.run} was submitted for approval, but the ledger does not know it: is this an older copy of it?"
-        )
+    misfit = first_misfit(RunAndRelease(folder=folder, manifest=present, record=release))
+    if misfit is not None:
+        raise BudgetError(f"run {folder.run} {_REFUSALS[misfit.invariant].format(what=misfit.what)}")
+
+
+_RESTORE = "restore the ledger that the run was charged in"
+_REFUSALS = {
+    Invariant.KNOWN: f"was charged, but the ledger does not know its release {{what}}: it is new, or an old backup; {_RESTORE}",
+    Invariant.SAME: "has another {what} in its manifest than in the ledger; restore manifest.json",
+    Invariant.CHARGED: f"has drawn {{what}}, but the ledger does not know it: it is an older copy; {_RESTORE}",
+    Invariant.PUBLISHED: "is finished, but the ledger does not know its release as it is: is this an older copy of it?",
+    Invariant.SUBMITTED: "was submitted for approval, but the ledger does not know it: is this an older copy of it?",
+}
 
 
 def sync_with_ledger(folder: RunFolder, present: Manifest, ledger: Ledger) -> Manifest:
@@ -163,8 +158,8 @@ def changed(file: Path) -> StageError:
     return StageError(f"{file} is missing or was changed since it was published; it is not used")
 
 
-def check_history(request: Request, ledger: Ledger) -> None:
-    """Refuse what would be charged again because home and ledger do not know the same.
+def check_history(request: Request, present: Manifest | None, ledger: Ledger) -> None:
+    """Refuse what would be charged again because home and ledger do not know the same; `present` is the run's manifest.
 
     Raises:
         InputError: the ledger knows a release of this run, and the run's folder has no manifest.
@@ -173,14 +168,16 @@ def check_history(request: Request, ledger: Ledger) -> None:
     dataset, name = request.configuration.dataset, request.folder.run
     releases = ledger.releases.of(dataset)
     charged = any(record.run == name and record.charged != Cost() for record in releases)
-    if charged and request.folder.read_manifest() is None:
+    if charged and present is None:
         raise InputError(
             f"run {name} was charged to account {dataset} before, but {request.folder.manifest_file} is not here; restore the "
             f"run's folder, or, for one more charge, {NEW_NAME}"
         )
     known = {record.release for record in releases}
     for folder in RunFolder.all_of(request.folder.home):
-        manifest = folder.readable_manifest()  # one that is damaged is found by `audit_files`
+        manifest = (
+            present if folder == request.folder else folder.readable_manifest()
+        )  # `audit_files` finds damaged ones
         if manifest is None or manifest.dataset != dataset or manifest.release in known or not was_charged(manifest):
             continue
         if not is_example(folder):
@@ -209,8 +206,3 @@ def check_correction(request: Request, present: Manifest | None) -> Correction |
     if old.dataset != asked:
         raise InputError(f"{rule} release of {asked}, and is one of {old.dataset}")
     return Correction(run=old.run, release=old.release)
-
-
-def was_charged(manifest: Manifest) -> bool:
-    """Whether a draw of the run was charged."""
-    return bool(manifest.outputs or manifest.charged)

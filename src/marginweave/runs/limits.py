@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from marginweave.base.errors import InputError
 from marginweave.configuration.attributes import most_forbidden
@@ -15,7 +16,7 @@ from marginweave.counts.marginals import all_cliques, cells
 from marginweave.counts.noise import counted_sizes, planned_sigmas, public_sizes
 from marginweave.counts.selection import declared_cliques
 from marginweave.estimate.totals import exact_parts
-from marginweave.measurements.plan import DrawKind
+from marginweave.measurements.plan import BudgetPlan, DrawKind
 from marginweave.measurements.tables import Clique
 from marginweave.mechanisms.catalogue import pure_noise
 from marginweave.mechanisms.gaussian import marginal_sigma
@@ -31,8 +32,11 @@ _MAX_SETS = 200_000
 _MAX_MARGINALS = 20_000
 
 
-def check_size(configuration: Configuration) -> None:
-    """Refuse, from public facts and before any draw, a release with more cells or more noise than can be handled."""
+def check_size(configuration: Configuration) -> BudgetPlan:
+    """Refuse, from public facts and before any draw, a release with more cells or more noise than can be handled.
+
+    Returns the plan of its budget.
+    """
     sizes, forbidden = public_sizes(configuration), configuration.forbidden
     listed = configuration.marginals is None or isinstance(configuration.synthesize, SynthesisSettings)
     if (listed or configuration.totals) and most_forbidden(forbidden) > _MAX_FORBIDDEN:
@@ -43,20 +47,32 @@ def check_size(configuration: Configuration) -> None:
     shared: dict[DrawKind, int] = {}
     if configuration.marginals is None:
         _check_combinations(configuration)
+        plan = plan_budget(configuration)
     else:
         most = _check_marginals(configuration, configuration.marginals, sizes)
+        plan = plan_budget(configuration)
+        _check_pure_noise(plan, most, sizes)
         one_way = len(sizes) + len(configuration.indicators)
-        shared = {DrawKind.ONE_WAY: one_way, DrawKind.MARGINALS: most}
+        shared = {DrawKind.ONE_WAY: one_way, DrawKind.MARGINALS: most.number}
     _check_models(configuration, sizes)
     for part in exact_parts(configuration, [attribute.labels for attribute in configuration.attributes]):
         part.counts()
     if forbidden:
         Repair(configuration, [attribute.labels for attribute in configuration.attributes])
-    _check_noise(configuration, shared)
+    _check_noise(configuration, plan, shared)
+    return plan
 
 
-def _check_marginals(configuration: Configuration, settings: MarginalSettings, sizes: tuple[int, ...]) -> int:
-    """How many marginals there are at most; raises InputError where they have too many cells."""
+class _Most(NamedTuple):
+    """How many marginals there are at most, how many cells they have together, and whether pairs of columns are chosen."""
+
+    number: int
+    cells: int
+    is_chosen: bool
+
+
+def _check_marginals(configuration: Configuration, settings: MarginalSettings, sizes: tuple[int, ...]) -> _Most:
+    """How much there is at most; raises InputError where it is too much."""
     chosen = settings.cliques if isinstance(settings.cliques, AllCliques) else AllCliques(all=2)
     number = len(settings.cliques) if isinstance(settings.cliques, tuple) else chosen.looked_at(len(sizes))
     adaptive = rounds_of(configuration)  # its candidates have a limit of their own
@@ -81,19 +97,24 @@ def _check_marginals(configuration: Configuration, settings: MarginalSettings, s
             f"the marginals have {together} cells together, more than {MAX_CELLS}; use coarser bins, fewer values, fewer "
             "marginals or a smaller aggregate.cliques.max_cells"
         )
-    noise = pure_noise(plan_budget(configuration).draws)
-    most = sum(cells(pair, sizes) for pair in all_cliques(sizes, 2)) if noise and selects else together
-    if noise and most > noise.most_cells:
+    return _Most(number=max(number, len(cliques)), cells=together, is_chosen=selects)
+
+
+def _check_pure_noise(plan: BudgetPlan, most: _Most, sizes: tuple[int, ...]) -> None:
+    """Refuse marginals with more cells together than noise in plain epsilon is drawn for."""
+    noise = pure_noise(plan.draws)
+    if noise is None:
+        return
+    together = sum(cells(pair, sizes) for pair in all_cliques(sizes, 2)) if most.is_chosen else most.cells
+    if together > noise.most_cells:
         raise InputError(
-            f"the marginals may have {most} cells together, and {noise.title} noise is drawn for at most {noise.most_cells}; "
-            "use aggregate.noise: gaussian, coarser bins, fewer values or fewer marginals"
+            f"the marginals may have {together} cells together, and {noise.title} noise is drawn for at most "
+            f"{noise.most_cells}; use aggregate.noise: gaussian, coarser bins, fewer values or fewer marginals"
         )
-    return max(number, len(cliques))
 
 
-def _check_noise(configuration: Configuration, shared: Mapping[DrawKind, int]) -> None:
+def _check_noise(configuration: Configuration, plan: BudgetPlan, shared: Mapping[DrawKind, int]) -> None:
     """Refuse noise without a table; so many marginals of a kind as `shared` says may have equal parts of their draw."""
-    plan = plan_budget(configuration)
     instead = "a smaller aggregate.reporting_length" if configuration.marginals is None else "fewer marginals"
     for draw in plan.draws:
         sigmas = list(planned_sigmas(configuration, plan, draw))

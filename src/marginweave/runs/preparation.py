@@ -68,7 +68,7 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
         continuity.check_same_configuration(request, present)
         if present.state == RunState.FAILED:
             raise InputError(f"run {present.run} was purged before it was finished; {NEW_NAME}")
-    ledger = check_request(request)
+    ledger = _checked_ledger(request, present)
     continuity.check_continuity(request.folder, present, ledger)
     continuity.check_same_draws(request, present, ledger)
     supersedes = continuity.check_correction(request, present)
@@ -84,7 +84,10 @@ def prepare_run(request: Request) -> tuple[RunReference, RunState]:
         suites=request.suites,
         certificates=request.certificates,
         stops=_ATTENDED.get() or request.configuration.check == "stop",
+        planned=request.plan if present.state == RunState.RUNNING else None,
     )
+    ledger.follow(request.folder.path, present.release)
+    reference.keep(manifest=present, ledger=ledger, source_digest=digest)
     return reference, present.state
 
 
@@ -166,7 +169,11 @@ def check_request(request: Request) -> Ledger:
     Raises:
         InputError, BudgetError: as `prepare_run`.
     """
-    present = request.folder.read_manifest()
+    return _checked_ledger(request, request.folder.read_manifest())
+
+
+def _checked_ledger(request: Request, present: Manifest | None) -> Ledger:
+    """The ledger, once all that `check_request` refuses is checked; `present` is the manifest of the run, if it has one."""
     if present is None or present.state == RunState.RUNNING:  # the digest says the rest of a source that was released
         from marginweave.sources.source import check_source
 
@@ -175,7 +182,7 @@ def check_request(request: Request) -> Ledger:
     ledger = open_ledger(request)
     check_earlier(request.configuration, ledger)
     if not request.is_example:
-        continuity.check_history(request, ledger)
+        continuity.check_history(request, present, ledger)
     corrected = continuity.check_correction(request, present)
     if present is None and corrected is not None:
         check_correction(request.configuration.dataset, corrected.release, ledger.releases.find)
@@ -186,14 +193,12 @@ def check_request(request: Request) -> Ledger:
 
 def _check_admission(request: Request, ledger: Ledger, source: SourceDigest | None = None) -> None:
     """What the ledger would refuse when the release is reserved it refuses now; the source where its digest is known."""
-    from marginweave.planning.split import plan_budget
-
     configuration = request.configuration
     ledger.releases.check_admission(
         ReleaseRequest(
             dataset=configuration.dataset,
             run=request.folder.run,
-            plan=plan_budget(configuration),
+            plan=request.plan,
             plan_digest=configuration.written_digest,
             source=source,
             unit=configuration.privacy.unit_key,
@@ -215,10 +220,8 @@ def open_ledger(request: Request) -> Ledger:
             ledger = Ledger.open(request.ledger_location, witness=witness)
             ledger.accounts.check(configuration.dataset, "")
         except BudgetError:  # again, to say which command opens what is missing: that takes a plan
-            from marginweave.planning.split import plan_budget
-
             path = request.path if request.path.exists() else None  # of a plan in Python
-            command = opening_for(configuration.dataset, plan_budget(configuration), path)
+            command = opening_for(configuration.dataset, request.plan, path)
             ledger = Ledger.open(request.ledger_location, command=command, witness=witness)
             ledger.accounts.check(configuration.dataset, command)
         return ledger
@@ -252,11 +255,12 @@ def internal_evaluation_due(reference: RunReference) -> bool:
     Never before the release is published, nor while another one about the same people awaits approval: whoever approves has
     seen nothing but what may leave.
     """
+    if not reference.configuration.evaluate.internal:
+        return False
     folder = reference.folder
     manifest = folder.read_manifest()
     if manifest is None or manifest.state != RunState.FINISHED:
         return False
-    made = folder.internal_evaluation.exists() and folder.internal_report.exists()
-    if made or not reference.configuration.evaluate.internal:
+    if folder.internal_evaluation.exists() and folder.internal_report.exists():
         return False
     return reference.ledger.approvals.awaited(manifest.dataset) is None

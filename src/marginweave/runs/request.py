@@ -6,7 +6,9 @@ import importlib.util
 import json
 import os
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from marginweave.base.durable import PRIVATE_MODE, read_file, replace_file
 from marginweave.base.errors import InputError, MarginweaveError, StageError
@@ -20,6 +22,9 @@ from marginweave.released.manifest import RunState
 from marginweave.runs.earlier import EarlierRelease, earlier_releases
 from marginweave.sources.kinds import check_kind
 from marginweave.sources.parts import find_from
+
+if TYPE_CHECKING:
+    from marginweave.measurements.plan import BudgetPlan
 
 _REQUEST = "request.json"
 STOPPED = "stopped.txt"
@@ -41,6 +46,15 @@ class Request:
     certificates: tuple[Path, ...] = ()  # of the engine: authority, certificate, key
     supersedes: str | None = None  # the run that is to be corrected
     earlier: tuple[EarlierRelease, ...] = ()
+    checked_plan: BudgetPlan | None = None  # None where nothing had to be checked: the run has ended
+
+    @cached_property
+    def plan(self) -> BudgetPlan:
+        """The split of the budget, with the terms of each draw, as it is reserved."""
+        from marginweave.counts.noise import with_terms
+        from marginweave.planning.split import plan_budget
+
+        return with_terms(self.configuration, self.checked_plan or plan_budget(self.configuration))
 
     @property
     def is_example(self) -> bool:
@@ -66,11 +80,13 @@ def read_request(
     if run == "":
         raise InputError("--run and --source must not be empty")
     folder = RunFolder.at(home, run or configuration.default_run)
-    begun = folder.read_manifest()
+    begun, checked_plan = folder.read_manifest(), None
+    if begun is not None and begun.is_of(configuration):  # a run keeps the resolution of the version that began it
+        configuration = configuration.as_resolved(begun.configuration)
     if begun is None or begun.state == RunState.RUNNING:
         from marginweave.runs.limits import check_size
 
-        check_size(configuration)
+        checked_plan = check_size(configuration)
     below = path.resolve().parent
     named = configuration.source.file if source is None else source
     if not named.strip():
@@ -86,7 +102,7 @@ def read_request(
             read_suite(suite, raw_input=raw_input)
     return Request(
         path=path.resolve(),
-        configuration=_as_begun(configuration, folder),
+        configuration=configuration,
         folder=folder,
         source=named,
         ledger_file=example_ledger_location(home) if named.startswith(EXAMPLE_PREFIX) else None,
@@ -94,15 +110,8 @@ def read_request(
         certificates=_certificates(configuration.engine, below),
         supersedes=supersedes,
         earlier=earlier_releases(path, configuration),
+        checked_plan=checked_plan,
     )
-
-
-def _as_begun(configuration: Configuration, folder: RunFolder) -> Configuration:
-    """The configuration as the version that began the run has resolved it: a run keeps its resolution."""
-    begun = folder.read_manifest()
-    if begun is not None and begun.is_of(configuration):
-        return configuration.as_resolved(begun.configuration)
-    return configuration
 
 
 def _certificates(engine: EngineSettings, below: Path) -> tuple[Path, ...]:

@@ -16,14 +16,14 @@ from marginweave.base.durable import file_digest, read_file
 from marginweave.base.errors import AuditError, BudgetError, StageError
 from marginweave.checkpoints.run_folder import RunFolder, published_place
 from marginweave.checkpoints.store import open_blocks, open_seal
-from marginweave.draws.files import DrawStore, unknown_draw
+from marginweave.draws.files import DrawStore
 from marginweave.ledger.audit import AuditedLedger
+from marginweave.ledger.invariants import Invariant, RunAndRelease, draw_files, first_misfit, is_missing
 from marginweave.ledger.keys import LedgerKey, subkey
 from marginweave.ledger.published_account import PublishedAccount, published_accounts
 from marginweave.ledger.witness import RECONCILE, SEEN, Sighting
 from marginweave.released.account import ACCOUNT
 from marginweave.released.manifest import Manifest, RunState
-from marginweave.runs.continuity import was_charged
 from marginweave.runs.lookup import shared_lock
 from marginweave.runs.request import is_example
 from marginweave.verify.account import check_account_file
@@ -78,19 +78,26 @@ def _audit_run(folder: RunFolder, manifest: Manifest, statements: StatementAudit
     audited = statements.audited
     _check_seen(folder, audited)
     record = audited.releases.get(manifest.release)
+    misfit = first_misfit(RunAndRelease(folder=folder, manifest=manifest, record=record))
+    if misfit is not None:
+        raise AuditError(f"{folder.manifest_file}: {_FAULTS[misfit.invariant].format(what=misfit.what)}")
     if record is None:
-        if was_charged(manifest) or any(folder.draws.glob("*.draw")):
-            raise AuditError(
-                f"run {folder.run} was charged, but the ledger does not know its release {manifest.release}"
-            )
         return 0
-    _check_identity(folder, manifest, record)
     checked = _check_released(folder, manifest, record, statements)
     if key.secret is not None:
         checkpoint_key = subkey(key.material, "checkpoint")
         checked += _check_draws(folder, manifest, record, DrawStore(folder, checkpoint_key))
         checked += _check_stages(folder, manifest, checkpoint_key)
     return checked
+
+
+_FAULTS = {
+    Invariant.KNOWN: "the run was charged, but the ledger does not know its release {what}",
+    Invariant.SAME: "its {what} is not the one in the ledger",
+    Invariant.CHARGED: "the run has made {what}, a draw that the ledger never charged",
+    Invariant.PUBLISHED: "its released files are not those in the ledger",
+    Invariant.SUBMITTED: "it says that the run was submitted, and the ledger does not",
+}
 
 
 def _check_seen(folder: RunFolder, audited: AuditedLedger) -> None:
@@ -100,7 +107,9 @@ def _check_seen(folder: RunFolder, audited: AuditedLedger) -> None:
         head = seen.head() if seen.path.exists() and seen.ledger == audited.rows[0]["row_hash"] else None
     except BudgetError as error:
         raise AuditError(str(error)) from None
-    if head is not None and head["row_hash"] not in {row["row_hash"] for row in audited.rows[head["seq"] - 1 :][:1]}:
+    if head is not None and is_missing(
+        head, {row["seq"]: row["row_hash"] for row in audited.rows[head["seq"] - 1 :][:1]}
+    ):
         raise AuditError(
             f"the ledger does not have row {head['seq']} that run {folder.run} has seen: it is an older copy of itself; "
             f"restore the newest copy, or: {RECONCILE}"
@@ -110,25 +119,12 @@ def _check_seen(folder: RunFolder, audited: AuditedLedger) -> None:
 def _check_nothing_is_left(folder: RunFolder) -> None:
     """Refuse a run that has something to show and no manifest that says what it is."""
     released = folder.release.is_dir() and any(folder.release.iterdir())
-    if released or any(folder.draws.glob("*.draw")):
+    if released or draw_files(folder):
         raise AuditError(f"{folder.manifest_file} is missing: nobody can say whose files stand beside it")
 
 
-def _check_identity(folder: RunFolder, manifest: Manifest, record: ReleaseRecord) -> None:
-    for what, present, booked in (
-        ("run", manifest.run, record.run),
-        ("dataset", manifest.dataset, record.dataset),
-        ("configuration", manifest.plan_digest, record.plan_digest),
-        ("source", manifest.source_digest, record.source_digest),
-    ):
-        if present != booked:
-            raise AuditError(f"{folder.manifest_file}: its {what} is not the one in the ledger")
-
-
 def _check_released(folder: RunFolder, manifest: Manifest, record: ReleaseRecord, statements: StatementAudit) -> int:
-    if manifest.state == RunState.FINISHED and manifest.outputs != dict(record.outputs):
-        raise AuditError(f"{folder.manifest_file}: its released files are not those in the ledger")
-    proposed = _check_proposed(folder, manifest, record)
+    proposed = _check_proposed(folder, record)
     on_the_way = manifest.state in {RunState.RUNNING, RunState.AWAITING}
     ended_before_the_last_step = on_the_way and published_place(folder, record.outputs)
     for name, digest in () if ended_before_the_last_step else record.outputs.items():
@@ -142,10 +138,8 @@ def _check_released(folder: RunFolder, manifest: Manifest, record: ReleaseRecord
     return len(record.outputs) + proposed + is_finished
 
 
-def _check_proposed(folder: RunFolder, manifest: Manifest, record: ReleaseRecord) -> int:
+def _check_proposed(folder: RunFolder, record: ReleaseRecord) -> int:
     """What awaits a decision is what was submitted, here or still where its attempt has put it."""
-    if manifest.state in {RunState.AWAITING, RunState.REJECTED} and not record.proposed:
-        raise AuditError(f"{folder.manifest_file}: it says that the run was submitted, and the ledger does not")
     if not record.proposed or record.decision is not None:
         return 0
     if published_place(folder, record.proposed) is None:
@@ -155,9 +149,6 @@ def _check_proposed(folder: RunFolder, manifest: Manifest, record: ReleaseRecord
 
 def _check_draws(folder: RunFolder, manifest: Manifest, record: ReleaseRecord, store: DrawStore) -> int:
     purged = not folder.private.exists() and manifest.state != RunState.RUNNING
-    stranger = unknown_draw(folder, record)
-    if stranger is not None:
-        raise AuditError(f"{stranger} is a draw that the ledger never charged")
     kept = [] if purged else [draw for draw in record.draws if draw.state == State.COMMITTED]
     for draw in kept:
         damaged = store.damaged(record.release, draw.name, draw.lease or "", draw.digest or "")

@@ -7,9 +7,11 @@ import sqlite3
 
 import pytest
 
+from marginweave.accounting.records import Event, EventKind, State
 from marginweave.base.errors import BudgetError
-from marginweave.ledger import Ledger
+from marginweave.ledger import Ledger, verified
 from marginweave.ledger.keys import key_file
+from marginweave.ledger.tables import check_row
 from tests.support.databases import change, on_both, run
 
 TEXTS = ("account", "release", "draw", "kind", "mu2", "rho", "delta", "lease", "digest", "body", "actor", "created")
@@ -63,6 +65,54 @@ def test_emptied_column_is_found(booked, location) -> None:
     change(location, "UPDATE events SET lease = NULL WHERE kind = 'DRAWN'")
     with pytest.raises(BudgetError, match="changed"):
         booked.verify()
+
+
+@pytest.mark.parametrize("column", ["kind", "lease", "digest", "body", "row_hash", "mac"])
+def test_a_row_that_was_read_before_is_refused_once_it_is_changed(booked, location, column) -> None:
+    """What a process has read and checked counts no more where the database has it otherwise now."""
+    assert booked.releases.find("first").draw("count").digest == "ab" * 32
+    change(location, f"UPDATE events SET {column} = {column} || '0' WHERE kind = 'COMMITTED'")
+    with pytest.raises((BudgetError, ValueError), match=r"changed|sealed"):
+        booked.releases.find("first")
+
+
+def test_a_row_that_was_read_before_is_missed_once_it_is_removed(booked, location) -> None:
+    """A release is what its rows now are: where a draw's last row is gone, the draw is as it was before it."""
+    assert booked.releases.find("first").draw("count").state == State.COMMITTED
+    change(location, "DELETE FROM events WHERE kind = 'COMMITTED'")
+    assert booked.releases.find("first").draw("count").state == State.DRAWN
+
+
+def test_rows_of_a_transaction_that_was_undone_are_forgotten(booked) -> None:
+    """What was appended, read back and then rolled back is not in the release that is read next."""
+
+    def undone() -> None:
+        with booked.session.writing() as journal:
+            journal.append(Event(kind=EventKind.LEASED, account="affairs", release="first", lease="another"))
+            assert journal.release("first").lease == "another"
+            raise KeyError
+
+    before = booked.releases.find("first")
+    with pytest.raises(KeyError):
+        undone()
+    assert booked.releases.find("first") == before
+
+
+def test_a_row_is_checked_once_a_process(booked, monkeypatch) -> None:
+    """A row that is read again as it was is not checked again; a new one is."""
+    fresh, checked = Ledger.open(booked.location), list[int]()
+
+    def counted(row, key) -> None:
+        checked.append(row["seq"])
+        check_row(row, key)
+
+    monkeypatch.setattr(verified, "check_row", counted)
+    fresh.releases.find("first")
+    assert len(checked) == len(set(checked)) > 0
+    booked.draws.take_lease("first", "next")
+    checked.clear()
+    assert fresh.releases.find("first").lease == "next"
+    assert len(checked) == 1
 
 
 @on_both
