@@ -21,9 +21,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.scale.figures import Figure, figure
-from marginweave.flows.prefect.standing import start_server, stop_server
 from tests.support.places import EXAMPLES, INSTALLED
-from tests.support.production import free_port
+from tests.support.production import documented_server, free_port
 
 AFFAIRS = str(EXAMPLES / "affairs.yaml")
 # CPU seconds of ours over those of the floor, as measured on 2026-11-28.
@@ -97,19 +96,16 @@ def measured(home: Path, *, servers: bool) -> dict[str, tuple[Spent, Spent]]:
     def ours(*words: str, times: int = few, before: Path | None = None) -> Spent:
         return best([str(INSTALLED), *words], environment, times, before)
 
-    def floor(program: str, times: int = few, **more: str) -> Spent:
-        return best([sys.executable, "-c", program], environment | more, times)
+    def floor(program: str, times: int = few) -> Spent:
+        return best([sys.executable, "-c", program], environment, times)
 
-    url = start_server(home, free_port()).url
-    try:
+    with documented_server(home / "server", free_port()) as url:
+        environment["PREFECT_API_URL"] = url
         ours("run", AFFAIRS, times=1)  # compiled kernels, the ledger
-        found = {
-            "run, server runs already": (ours("run", AFFAIRS, before=home / "runs"), floor(BARE, PREFECT_API_URL=url))
-        }
+        found = {"run, server runs already": (ours("run", AFFAIRS, before=home / "runs"), floor(BARE))}
         for words in ("example", "ledger open visits --for visits.yaml", "run visits.yaml"):
             ours(*words.split(), times=1)
-    finally:
-        stop_server(home)
+        del environment["PREFECT_API_URL"]
     found["run, finished"] = ours("run", AFFAIRS), floor(LIBRARIES)
     found["plan"] = ours("plan", AFFAIRS), floor(LIBRARIES)
     found["--help"] = ours("--help"), floor(SHELL)

@@ -11,6 +11,7 @@ Run it again after a change: automations and blocks of the same names are replac
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from uuid import UUID
 
@@ -132,6 +133,8 @@ def main() -> None:
         automations += by_webhook(webhook)
     if mail := os.environ.get("MARGINWEAVE_MAIL_URL"):
         automations += by_mail(mail)
+    if not automations:
+        sys.exit("no alert was made: export MARGINWEAVE_WEBHOOK_URL, MARGINWEAVE_MAIL_URL or both")
     for automation in automations:
         remove(automation.name)
         automation.create()

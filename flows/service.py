@@ -100,7 +100,7 @@ def _run_until_stopped(deployments: list[RunnerDeployment], say: Callable[[str],
     """
     from prefect.runner import Runner
 
-    from .prefect.supervisor import supervise
+    from .prefect.supervisor import HEARTBEAT_SECONDS, supervise
 
     class Service(Runner):
         """Leaves SIGTERM to us: Prefect 3.8's own handler never waits for what it starts."""
@@ -112,7 +112,7 @@ def _run_until_stopped(deployments: list[RunnerDeployment], say: Callable[[str],
     # Releases print JSON lines; Prefect's log is a file.
     os.environ["PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"] = "CRITICAL"
     watching = contextvars.copy_context().run  # with Prefect's settings, which belong to a context
-    runner = Service(pause_on_shutdown=False)
+    runner = Service(pause_on_shutdown=False, heartbeat_seconds=HEARTBEAT_SECONDS)
 
     def polls() -> bool:
         return runner.last_polled is None or datetime.now(UTC) - runner.last_polled < _PATIENCE

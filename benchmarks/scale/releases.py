@@ -17,9 +17,8 @@ import pyarrow.parquet as pq
 from benchmarks.scale.figures import Figure, figure
 from benchmarks.scale.tables import Table, adult, coded, seeded, valued, wide, wider
 from benchmarks.scale.watch import watch
-from marginweave.flows.prefect.standing import start_server, stop_server
 from tests.support.command_line import CommandLine
-from tests.support.production import free_port
+from tests.support.production import documented_server, free_port
 
 # What a process holds that has done nothing but import all modules of the program and what these import when it is needed.
 IMPORTS = """
@@ -129,13 +128,9 @@ def measured(names: list[str], rows: tuple[int, ...] | None, folder: Path) -> It
     """
     if not names:
         return
-    server = folder / "server"
-    url = start_server(server, free_port()).url
-    try:
+    with documented_server(folder / "server", free_port()) as url:
         release(names[0], CASES[names[0]], _FEW, folder, url)
         for name in names:
             for number in rows or CASES[name].rows:
                 if number <= CASES[name].most:
                     yield release(name, CASES[name], number, folder, url)
-    finally:
-        stop_server(server)

@@ -16,7 +16,7 @@ import typer
 from marginweave.base.interruption import INTERRUPTION
 from marginweave.runs.process_hardening import protect_process
 
-from . import audit, check, example, init, ledger, plan, query, released, run, server
+from . import audit, check, example, init, ledger, plan, query, released, run
 from .console import Commands, LocalCommand, out, tell
 
 app = typer.Typer(
@@ -32,7 +32,6 @@ for _command in _COMMANDS:
 for _command in (audit.verify, audit.anchor, audit.export, audit.expire, audit.reconcile):
     ledger.app.command(cls=LocalCommand)(_command)
 app.add_typer(ledger.app, name="ledger")
-app.add_typer(server.app, name="server")
 
 
 def _show_version(wanted: bool) -> None:

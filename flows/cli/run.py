@@ -145,7 +145,7 @@ def _release(request: Request, reference: RunReference) -> None:
             from .. import release
             from ..prefect.records import flow_run_tags
 
-        with tags(*flow_run_tags(reference.manifest)):  # from its first moment on, should it be killed at once
+        with tags(*flow_run_tags(reference.manifest.dataset)):
             release(str(request.path), folder.run, request.source, str(folder.home), supersedes=request.supersedes)
 
 
@@ -248,8 +248,6 @@ def runs(as_json: console.Json = False, home: Home = Path()) -> None:
     """
     from marginweave.runs.retention import list_runs
 
-    from ..prefect.standing import standing_server
-
     table, listed = console.table_of("run", "dataset", "state", "begun", "private files"), list_runs(home)
     if as_json:
         console.print_json([asdict(run) for run in listed])
@@ -258,8 +256,6 @@ def runs(as_json: console.Json = False, home: Home = Path()) -> None:
         private = "yes" if run.holds_private else "internal" if run.holds_exact else "no"
         table.add_row(run.name, run.dataset, run.state, run.begun, private)
     console.print_wide(table)
-    if server := standing_server(home):
-        out.print(f"Prefect's server of this home: {server.pages}")
 
 
 def purge(

@@ -1,7 +1,7 @@
 """The pages of a release in Prefect: its charges, its accuracy, and a summary; copies for people, never read by anything.
 
-A page is called by the run, which names dataset and period, and by its kind. What is in it is public: the plan, the states in
-the ledger, and the published files.
+A page is called by the dataset and its kind, so that Prefect shows the pages of earlier runs as its history. What is in it is
+public: the plan, the states in the ledger, and the published files.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ def shown_in_prefect(reference: RunReference) -> Iterator[None]:
     _show_release(reference)
 
 
-def artifact_key(run: str, kind: str) -> str:
-    """The name of a run's artifact: lower-case letters, digits and dashes alone, as Prefect has them."""
-    return f"{re.sub(r'[^a-z0-9]+', '-', run.lower()).strip('-')}-{kind}"
+def artifact_key(dataset: str, kind: str) -> str:
+    """The name of an artifact of every run of a dataset: lower-case letters, digits and dashes alone, as Prefect has them."""
+    return f"{re.sub(r'[^a-z0-9]+', '-', dataset.lower()).strip('-')}-{kind}"
 
 
 def _show_budget(reference: RunReference) -> None:
@@ -67,7 +67,7 @@ def _show_budget(reference: RunReference) -> None:
             for draw in record.draws
         ]
         artifacts.create_table_artifact(
-            key=artifact_key(record.run, "budget"),
+            key=artifact_key(record.dataset, "budget"),
             table=rows,
             description=f"Budget of run {record.run}, account {record.dataset}: a copy, the ledger is what counts",
         )
@@ -84,12 +84,12 @@ def _show_release(reference: RunReference) -> None:
         evaluation = Evaluation.from_json((place / "evaluation.json").read_bytes())
         run = statement.run
         artifacts.create_table_artifact(
-            key=artifact_key(run, "evaluation"),
+            key=artifact_key(reference.manifest.dataset, "evaluation"),
             table=[_rounded_row(row) for row in evaluation.lengths],
             description=f"Synthetic records of run {run} against its released counts",
         )
         artifacts.create_markdown_artifact(
-            key=artifact_key(run, "release"),
+            key=artifact_key(reference.manifest.dataset, "release"),
             markdown=_summary(statement, evaluation, place),
             description=f"What run {run} guarantees, what it was charged, and how near its records are to its counts",
         )

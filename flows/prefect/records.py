@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from prefect.client.schemas.objects import TERMINAL_STATES, StateType
 from prefect.events import emit_event
 from prefect.runtime import flow_run
+from prefect.states import Cancelled, Crashed
 
 from marginweave.accounting.accounts import AccountTotal
 from marginweave.base.errors import BudgetError, MachineError, UnreachableLedger
@@ -24,7 +26,7 @@ from .run_names import deployed_run
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
-    from prefect.client.schemas.objects import FlowRun
+    from prefect.client.schemas.objects import FlowRun, State
 
 
 class ReleaseEvent(StrEnum):
@@ -45,18 +47,19 @@ class MachineFailed(BaseException):
 def announced(run: str) -> Iterator[None]:
     """Emit how the attempt at `run` ends where something stops it: refused by the ledger, or failed.
 
-    A deployed flow run that a full disk or an unreachable ledger stops ends as Crashed, so that it is resumed.
+    A deployed flow run that a full disk or an unreachable ledger stops ends as Crashed, so that it is resumed. Prefect itself
+    emits the event of that, and of a process that a signal ends.
 
     DP: post-processing; whether a release fails may depend on the data, as privacy.json says of every stop.
     """
     try:
         yield
-    except BaseException as error:  # a signal that ends the process too
+    except Exception as error:
         passing = isinstance(error, MachineError | UnreachableLedger)
-        event = ReleaseEvent.REFUSED if isinstance(error, BudgetError) and not passing else ReleaseEvent.FAILED
-        _emit(event, run, {"error": type(error).__name__})
         if passing and deployed_run() is not None:
             raise MachineFailed(str(error)) from None
+        event = ReleaseEvent.REFUSED if isinstance(error, BudgetError) and not passing else ReleaseEvent.FAILED
+        _emit(event, run, {"error": type(error).__name__})
         raise
 
 
@@ -83,49 +86,65 @@ def _emit(event: ReleaseEvent, run: str, payload: Mapping[str, str | float]) -> 
     emit_event(event.value, resource=resource, payload={"run": run, **payload})
 
 
-_MESSAGE = "The process of this run ended without a word; a later attempt has taken its place."
+_MESSAGE = "The process of this attempt ended without a word; a later attempt has taken its place."
+_RELEASE = (
+    "marginweave.release"  # label of a flow run: an id that is drawn for one run folder, so no other machine has it
+)
 
 
-def flow_run_tags(manifest: Manifest) -> tuple[str, ...]:
-    """The tags of a release's flow runs. The first has an id that is drawn for one run folder: no other machine has it."""
-    return f"marginweave-release:{manifest.release}", "marginweave", manifest.dataset
+def flow_run_tags(dataset: str) -> tuple[str, str]:
+    """The tags of the flow runs of a dataset: the same for each run, so that Prefect's pages can be filtered by them."""
+    return "marginweave", dataset
 
 
 def end_dead_attempts(manifest: Manifest) -> None:
-    """Tag this flow run, and set every other one of its release that has no end to Crashed or Cancelled.
+    """Mark this flow run as one of its release, and set what earlier attempts have left without an end to Crashed or Cancelled.
 
-    To be called under the lock of the run: whoever else has the tag is dead. Scheduled flow runs and those of a deployment
-    are left to whoever runs them. Prefect's pages are a mirror for people: a server that refuses changes nothing.
+    That is the task runs of this flow run, and other flow runs of the release with their task runs. To be called under the
+    lock of the run, before the first stage: any other attempt is dead. Scheduled flow runs and those of a
+    deployment are left to their runner. Prefect's pages are a mirror for people: a server that refuses changes nothing.
     """
-    own = flow_run.id
-    if own is None:
+    if flow_run.id is None:
         return
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.filters import FlowRunFilter
 
     with suppress(Exception), get_client(sync_client=True) as client:
-        tag, *others = flow_run_tags(manifest)
-        if not {tag, *others} <= set(flow_run.tags):
-            client.update_flow_run(UUID(own), tags=list(dict.fromkeys([*flow_run.tags, tag, *others])))
+        this = UUID(flow_run.id)
+        tags = flow_run_tags(manifest.dataset)
+        client.update_flow_run_labels(this, {_RELEASE: manifest.release})
+        if not set(tags) <= set(flow_run.tags):
+            client.update_flow_run(this, tags=list(dict.fromkeys([*flow_run.tags, *tags])))
+        _end_tasks(client, this, Crashed(message=_MESSAGE))
         alive = {"type": {"any_": ["PENDING", "RUNNING", "CANCELLING"]}}
-        unfinished = {"tags": {"all_": [tag]}, "deployment_id": {"is_null_": True}, "state": alive}
-        for dead in client.read_flow_runs(flow_run_filter=FlowRunFilter.model_validate(unfinished)):
-            if dead.id != UUID(own):
-                _end(client, dead)
+        unfinished = {"tags": {"all_": list(tags)}, "deployment_id": {"is_null_": True}, "state": alive}
+        for attempt in client.read_flow_runs(flow_run_filter=FlowRunFilter.model_validate(unfinished)):
+            if attempt.id != this and _is_of_release(attempt, manifest.release):
+                _end(client, attempt)
+
+
+def _is_of_release(attempt: FlowRun, release: str) -> bool:
+    """Whether a flow run is an attempt at the release; by home and run, if it was killed before it was marked."""
+    if _RELEASE in attempt.labels:
+        return attempt.labels[_RELEASE] == release
+    return all(attempt.parameters.get(name) == flow_run.parameters.get(name) for name in ("home", "run"))
 
 
 def _end(client: SyncPrefectClient, dead: FlowRun) -> None:
     """End the task runs first: a flow run that has ended is not looked at again."""
-    from prefect.client.schemas.filters import FlowRunFilter, TaskRunFilter
-    from prefect.client.schemas.objects import TERMINAL_STATES, StateType
-    from prefect.states import Cancelled, Crashed
-
     end = Cancelled if dead.state_type == StateType.CANCELLING else Crashed
+    _end_tasks(client, dead.id, end(message=_MESSAGE))
+    client.set_flow_run_state(dead.id, end(message=_MESSAGE), force=True)
+
+
+def _end_tasks(client: SyncPrefectClient, attempt: UUID, end: State[Any]) -> None:
+    """End what the dead attempts at a flow run have left as running, or as waiting for another try."""
+    from prefect.client.schemas.filters import FlowRunFilter, TaskRunFilter
+
     alive = [kind for kind in StateType if kind not in TERMINAL_STATES]  # a task that waits for its retry is SCHEDULED
     tasks = client.read_task_runs(
-        flow_run_filter=FlowRunFilter.model_validate({"id": {"any_": [dead.id]}}),
+        flow_run_filter=FlowRunFilter.model_validate({"id": {"any_": [attempt]}}),
         task_run_filter=TaskRunFilter.model_validate({"state": {"type": {"any_": alive}}}),
     )
     for task in tasks:
-        client.set_task_run_state(task.id, end(message=_MESSAGE), force=True)
-    client.set_flow_run_state(dead.id, end(message=_MESSAGE), force=True)
+        client.set_task_run_state(task.id, end, force=True)

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 FLOW = "marginweave release"  # the name of the flow: automations match it
 
-_TAG = "marginweave-run:"
+_LABEL = "marginweave.run"  # of a flow run
 
 
 def run_name(configuration: Path, run: str | None) -> str:
     """`run` if it is given, `<dataset>-<period>` where a schedule made the flow run, the default name otherwise.
 
-    The period is the schedule's (`periods.period_name`), in its time zone. Of a deployed flow run, the name is a tag from the
-    first attempt on: a retry goes on with the same release, by whatever worker, and also where the schedule or the
+    The period is the schedule's (`periods.period_name`), in its time zone. Of a deployed flow run, the name is a label from the
+    first attempt on: a retry resumes the same release, by whatever worker, and also where the schedule or the
     configuration was changed meanwhile, which is refused then, and never a second release.
 
     Raises:
@@ -40,8 +40,8 @@ def run_name(configuration: Path, run: str | None) -> str:
     deployed = deployed_run()
     if deployed is None:
         return load_configuration(configuration).default_run
-    kept = next((tag for tag in deployed.tags if tag.startswith(_TAG)), None)
-    return kept.removeprefix(_TAG) if kept else _kept(load_configuration(configuration), deployed)
+    label = deployed.labels.get(_LABEL)
+    return _kept(load_configuration(configuration), deployed) if label is None else str(label)
 
 
 def deployed_run() -> FlowRun | None:
@@ -64,8 +64,8 @@ def _kept(configuration: Configuration, deployed: FlowRun) -> str:
     with get_client(sync_client=True) as client:
         scheduled = deployed.auto_scheduled
         name = _dated(client, configuration.dataset, deployed) if scheduled else configuration.default_run
-        deployed.tags.append(f"{_TAG}{name}")
-        client.update_flow_run(deployed.id, tags=deployed.tags)
+        client.update_flow_run_labels(deployed.id, {_LABEL: name})
+    deployed.labels[_LABEL] = name
     return name
 
 

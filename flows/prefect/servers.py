@@ -48,10 +48,10 @@ def prefect_server(log: Path, port: int | None = None) -> Iterator[str]:
         return
     check_servers(log)
     if port is not None:
-        check_port(port)
+        _check_port(port)
     place = Path(os.environ["PREFECT_HOME"])
-    with alone_at_start(place):
-        server, url = started(place, log, port)
+    with _alone_at_start(place):
+        server, url = _started(place, log, port)
     over = threading.Event()
     threading.Thread(target=_watch, args=(server, log, over), daemon=True, name="server").start()
     try:
@@ -79,7 +79,7 @@ def _watch(server: subprocess.Popen[bytes], log: Path, over: threading.Event) ->
 
 
 @contextmanager
-def alone_at_start(place: Path) -> Iterator[None]:
+def _alone_at_start(place: Path) -> Iterator[None]:
     """Wait for servers that are starting in the same `place`: two that migrate one database at once spoil each other."""
     with exclusive_lock(place / "start.lock", None):
         with at_place(place, "closed to others"):
@@ -88,24 +88,18 @@ def alone_at_start(place: Path) -> Iterator[None]:
         yield
 
 
-def started(
-    place: Path, log: Path, named: int | None, keeping: int | None = None
-) -> tuple[subprocess.Popen[bytes], str]:
-    """A server that answers, and its URL, which stands in the environment until it ends.
-
-    It ends with this process, but where it is `keeping` a file open, whose lock tells that it lives.
-    """
+def _started(place: Path, log: Path, named: int | None) -> tuple[subprocess.Popen[bytes], str]:
+    """A server that answers, and its URL, which is in the environment until it ends: with this process, at the latest."""
     port = named or _free_port()
     url = f"http://127.0.0.1:{port}/api"
     with at_place(log, "written"):
         if log.exists() and log.stat().st_size > LOG_ROOM:
             log.replace(log.with_name(f"{log.name}.1"))
     with at_place(log, "written"), log.open("ab") as output:
-        server = _start(port, url, output.fileno(), pages=named is not None, keeping=keeping)
+        server = _start(port, url, output.fileno(), pages=named is not None)
     try:
         os.environ["PREFECT_API_URL"] = url
-        if keeping is None:
-            import_module("prefect")  # meanwhile: it takes half as long, and reads its settings from the environment
+        import_module("prefect")  # meanwhile: it takes half as long, and reads its settings from the environment
         _wait(server, url, log)
     except BaseException as error:
         _end(server)
@@ -125,7 +119,7 @@ def _check_room(place: Path) -> None:
         pass
 
 
-def check_port(port: int) -> None:
+def _check_port(port: int) -> None:
     """Refuse a port on which somebody listens: its answers would be taken for those of our server.
 
     Raises:
@@ -160,7 +154,7 @@ def end_with(parent: int, sent: signal.Signals) -> Callable[[], None]:
     return tie
 
 
-def _start(port: int, url: str, output: int, *, pages: bool, keeping: int | None) -> subprocess.Popen[bytes]:
+def _start(port: int, url: str, output: int, *, pages: bool) -> subprocess.Popen[bytes]:
     # Prefect's pages would ask the server of another port
     shown = {"PREFECT_SERVER_UI_API_URL": url, "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false"}
     return subprocess.Popen(  # noqa: S603 - our own interpreter, fixed arguments
@@ -168,8 +162,7 @@ def _start(port: int, url: str, output: int, *, pages: bool, keeping: int | None
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=output,
-        preexec_fn=None if keeping is not None else end_with(os.getpid(), signal.SIGTERM),  # noqa: PLW1509 - no thread of ours runs yet
-        pass_fds=() if keeping is None else (keeping,),
+        preexec_fn=end_with(os.getpid(), signal.SIGTERM),  # noqa: PLW1509 - no thread of ours runs yet
         start_new_session=True,  # Ctrl-C in a terminal is for us: the server is needed until we have ended
         env={**os.environ, **(shown if pages else _NO_PAGES)},
     )

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import logging.handlers
-import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from marginweave.base.durable import at_place
@@ -16,7 +15,6 @@ from marginweave.runs.process_hardening import closed_to_others
 
 from .environment import prepare_environment
 from .servers import LOG_ROOM, prefect_server
-from .standing import standing_server, used
 
 
 @contextmanager
@@ -37,7 +35,7 @@ def prefect_session(home: Path, log_folder: Path, port: int | None = None) -> It
     try:
         with (
             closed_to_others(),
-            _server(home, log_folder / "prefect-server.log", port) as url,
+            prefect_server(log_folder / "prefect-server.log", port) as url,
             _session(url, log_folder / "prefect.log"),
         ):
             yield
@@ -47,12 +45,6 @@ def prefect_session(home: Path, log_folder: Path, port: int | None = None) -> It
     else:
         return
     raise StageError("the Prefect API does not answer, or not as it should; is PREFECT_API_URL right?")
-
-
-def _server(home: Path, log: Path, port: int | None) -> AbstractContextManager[str]:
-    """The server that keeps running in the home, else one of this process, or the one that PREFECT_API_URL names."""
-    standing = None if "PREFECT_API_URL" in os.environ else standing_server(home)
-    return prefect_server(log, port) if standing is None else used(home, standing)
 
 
 @contextmanager

@@ -1,8 +1,9 @@
 """Releases whose process has vanished are scheduled once more; what finished, failed or was cancelled is left alone.
 
-Prefect's automations cannot do this: a heartbeat may arrive after the end of its flow run, and then counts as the last sign of
-a living one. Here the state decides, and Prefect's server decides on the state: it sets no flow run to Crashed that has come to
-another end, so whatever is declared dead is dead, also where it finishes in the same moment.
+Prefect's automations cannot do this: they count no attempts, wait for none, and take an outage of the server for the silence of
+a flow run (docs/decisions/0015-prefect-as-it-ships.md). Here the state decides, and Prefect's server decides on the state: no
+flow run becomes Crashed that has come to another end, so whatever is declared dead is dead, also where it finishes in the same
+moment.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from prefect.client.schemas.objects import StateType
 from prefect.events.filters import EventFilter
 from prefect.exceptions import ObjectNotFound
 from prefect.settings import PREFECT_HOME
-from prefect.states import AwaitingRetry, Cancelled, Crashed
+from prefect.states import AwaitingRetry, Crashed
 
 from marginweave.base.durable import PRIVATE_MODE
 
@@ -37,18 +38,23 @@ if TYPE_CHECKING:
 
 SIGN_OF_LIFE = "supervisor.alive"
 LOOKS = 15.0  # seconds between two looks
-SILENCE = timedelta(seconds=75)  # a running flow gives a sign of life every 30 seconds (prefect.yaml)
+HEARTBEAT_SECONDS = (
+    30  # between the signs of life of a running flow: Prefect's default is 180; prefect.yaml has it, too
+)
+SILENCE = timedelta(seconds=75)
 START = timedelta(minutes=2)  # that a process may take to start
-# Before the attempts after the first. A worker started with --limit keeps the slot of a killed process for about ten seconds
-# after it has told Prefect, and fails if it gets the same flow run in that time. Somebody frees a full disk in minutes; what
-# vanishes each time (for want of memory, say) needs a person.
-DELAYS = (timedelta(seconds=30), timedelta(minutes=1), timedelta(minutes=5), timedelta(minutes=15))
+# A worker tells Prefect twice that a process was killed, about ten seconds apart, and with --limit keeps its slot until then. A
+# flow run that is scheduled in between would crash a second time, with a second alert.
+SETTLED = timedelta(seconds=25)
+# Before the attempts after the first. Somebody frees a full disk in minutes; what vanishes each time (for want of memory, say)
+# needs a person.
+DELAYS = (timedelta(seconds=5), timedelta(minutes=1), timedelta(minutes=5), timedelta(minutes=15))
 ATTEMPTS = 1 + len(DELAYS)
 _RECENT = timedelta(days=1)  # crashes before that are history
 _HEARTBEAT = "prefect.flow-run.heartbeat"
 _VANISHED = "No sign of life: another process resumes the release."
 _PAGE = 200
-_ALIVE = (StateType.RUNNING, StateType.PENDING, StateType.CANCELLING)
+_ALIVE = (StateType.RUNNING, StateType.PENDING)  # what is to be cancelled is ended by Prefect, after five minutes
 
 
 @dataclass
@@ -68,12 +74,12 @@ class Supervisor:
         """
         now = moment or datetime.now(UTC)
         with get_client(sync_client=True) as client:
-            dead = _flow_runs(client, [StateType.CRASHED], after=now - _RECENT)
+            crashed = _flow_runs(client, [StateType.CRASHED], after=now - _RECENT)
+            dead = [run for run in crashed if run.state is not None and now - run.state.timestamp > SETTLED]
             alive = _flow_runs(client, _ALIVE)
             heard = _last_heard(client, alive, now - SILENCE)
-            for run in alive:
-                if self._is_silent(run, heard, now) and _is_ended(client, run):
-                    dead.append(run)
+            silent = [run for run in alive if self._is_silent(run, heard, now)]
+            dead += [run for run in silent if _is_now(client, run, Crashed(message=_VANISHED))]
             return [run.name for run in dead if run.run_count < ATTEMPTS and _is_resumed(client, run, now)]
 
     def lost_contact(self) -> None:
@@ -148,14 +154,6 @@ def _last_heard(client: SyncPrefectClient, runs: Sequence[FlowRun], since: datet
         if events:
             heard[run.id] = events[0].occurred
     return heard
-
-
-def _is_ended(client: SyncPrefectClient, run: FlowRun) -> bool:
-    """Set a flow run that has vanished to its end; whether it is one to be resumed, and has not ended meanwhile."""
-    if run.state_type == StateType.CANCELLING:
-        _is_now(client, run, Cancelled(message=_VANISHED))
-        return False
-    return _is_now(client, run, Crashed(message=_VANISHED))
 
 
 def _is_resumed(client: SyncPrefectClient, run: FlowRun, now: datetime) -> bool:

@@ -27,6 +27,7 @@ from tests.support.prefect_api import ask
 BIN = Path(sys.executable).parent
 # Prefect looks for schedules that were changed once a minute.
 _PROMPT = {"PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "3"}
+_QUIET = {"PREFECT_SERVER_ANALYTICS_ENABLED": "false", "DO_NOT_TRACK": "1"}
 PATIENCE = 400.0  # seconds, on a machine that does other work as well
 
 
@@ -169,18 +170,20 @@ def site(home: Path, databases: Server) -> Iterator[Site]:
     """A site in `home`: ledger with two roles, Prefect's server, process pool, automations that call a listener here."""
     heard: list[dict[str, Any]] = []
     mails: list[str] = []
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "MARGINWEAVE_"))}
-    port = free_port()
-    environment = {
-        **kept,
-        "PREFECT_HOME": str(home / "prefect"),
-        "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
-        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-        "DO_NOT_TRACK": "1",
-        "PREFECT_WORKER_QUERY_SECONDS": "2",
-    }
-    server = _server(port, databases.database(), environment, home)
-    with server, listener(heard) as url, mail_server(mails) as mail:
+    database = make_url(databases.database()).set(drivername="postgresql+asyncpg")
+    settings = {"PREFECT_SERVER_DATABASE_CONNECTION_URL": database.render_as_string(hide_password=False), **_PROMPT}
+    with (
+        documented_server(home / "server", free_port(), **settings) as api,
+        listener(heard) as url,
+        mail_server(mails) as mail,
+    ):
+        environment = {
+            **_plain_environment(),
+            **_QUIET,
+            "PREFECT_HOME": str(home / "prefect"),
+            "PREFECT_API_URL": api,
+            "PREFECT_WORKER_QUERY_SECONDS": "2",
+        }
         ledger = _ledger(home, databases, environment)
         environment |= {**ledger, "MARGINWEAVE_HOME": str(home)}
         made = Site(home, environment, heard, mails)
@@ -208,26 +211,34 @@ def _ledger(home: Path, databases: Server, environment: dict[str, str]) -> dict[
 
 
 @contextmanager
-def _server(port: int, database: str, environment: dict[str, str], home: Path) -> Iterator[None]:
-    url = make_url(database).set(drivername="postgresql+asyncpg").render_as_string(hide_password=False)
-    with (home / "server.log").open("ab") as log:
+def documented_server(folder: Path, port: int, **settings: str) -> Iterator[str]:
+    """The URL of Prefect's own server, started as docs/production.md says with its home in `folder`, and killed at the end."""
+    folder.mkdir(parents=True, exist_ok=True)
+    url = f"http://127.0.0.1:{port}/api"
+    environment = {**_plain_environment(), **_QUIET, "PREFECT_HOME": str(folder), "PREFECT_API_URL": url, **settings}
+    with (folder / "server.log").open("ab") as log:
         process = subprocess.Popen(
             in_environment(*documented("prefect server start"), "--port", str(port)),
-            cwd=home,
-            env={**environment, "PREFECT_API_DATABASE_CONNECTION_URL": url, **_PROMPT},
+            cwd=folder,
+            env=environment,
             stdout=log,
             stderr=log,
             start_new_session=True,
         )
     try:
         until(lambda: process.poll() is not None or _answers(port))
-        assert process.poll() is None, (home / "server.log").read_text()
-        yield
+        assert process.poll() is None, (folder / "server.log").read_text()
+        yield url
     finally:
         with suppress(ProcessLookupError):
             # it would wait for its clients, and nobody needs what it would still write
             os.killpg(process.pid, signal.SIGKILL)
         process.wait(20)
+
+
+def _plain_environment() -> dict[str, str]:
+    """The environment without what the developer has set for Prefect or Marginweave."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "MARGINWEAVE_"))}
 
 
 def _answers(port: int) -> bool:

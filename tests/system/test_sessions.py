@@ -14,13 +14,17 @@ from typing import Any
 
 import psutil
 import pytest
+from prefect.settings import PREFECT_API_URL, temporary_settings
 from rich.console import Console
 
 from marginweave.accounting.accounts import AccountTotal, Spent
 from marginweave.flows.cli import run as run_command
+from marginweave.flows.prefect import records
+from marginweave.flows.prefect.records import end_dead_attempts
 from marginweave.flows.prefect.servers import SERVER
 from marginweave.ledger.boxes import account_sums
 from tests.support.command_line import CommandLine
+from tests.support.flow_runs import FlowRuns
 from tests.support.people_table import people
 from tests.support.prefect_api import ask
 from tests.support.release_checks import opened
@@ -53,11 +57,26 @@ def tasks_of(server: str, flow_run: str) -> list[str]:
     return [task["state_type"] for task in found]
 
 
+def release_of(cli: CommandLine, run: str) -> str:
+    """The id of a run's release, which no other home has."""
+    release: str = json.loads((cli.home / "runs" / run / "manifest.json").read_text())["release"]
+    return release
+
+
+def attempts_at(server: str, cli: CommandLine, run: str) -> dict[str, dict[str, Any]]:
+    """Flow runs of a run of this home, by id."""
+    release = release_of(cli, run)
+    return {
+        id_: attempt
+        for id_, attempt in runs_of(server, run).items()
+        if attempt["labels"].get("marginweave.release") == release
+    }
+
+
 def artifacts(server: str, cli: CommandLine, run: str, kind: str) -> list[Any]:
-    """What the artifacts of one kind of a run hold, oldest first."""
-    release = json.loads((cli.home / "runs" / run / "manifest.json").read_text())["release"]
-    of_release = {"tags": {"all_": [f"marginweave-release:{release}"]}}
-    body = {"artifacts": {"key": {"any_": [f"{run}-{kind}"]}}, "flow_runs": of_release, "sort": "UPDATED_DESC"}
+    """What the artifacts of one kind of a run of people hold, oldest first."""
+    of_run = {"id": {"any_": list(attempts_at(server, cli, run))}}
+    body = {"artifacts": {"key": {"any_": [f"people-{kind}"]}}, "flow_runs": of_run, "sort": "UPDATED_DESC"}
     return [artifact["data"] for artifact in reversed(ask(server, "/artifacts/filter", body))]
 
 
@@ -74,20 +93,20 @@ def test_what_a_killed_run_left_in_prefect_is_ended_by_the_next_start(
     cli.kill_after(path, "left", "encode")
     (dead,) = runs_of(server, "left").values()
     assert dead["state_type"] == "RUNNING"
-    release = json.loads((cli.home / "runs" / "left" / "manifest.json").read_text())["release"]
-    assert any(release in tag for tag in dead["tags"])
-    # the same name on another machine, another flow, one of ours that waits for its time, and one of a deployment
+    ours = {"tags": dead["tags"], "labels": {"marginweave.release": release_of(cli, "left")}}
+    assert dead["labels"].items() >= ours["labels"].items()
+    # the same run on other machines, one of ours that waits for its time, and one of a deployment
     stranger = {"flow_id": dead["flow_id"], "name": "left", "parameters": dead["parameters"]}
+    elsewhere = {"tags": dead["tags"], "labels": {"marginweave.release": "another"}}
     running, scheduled = {"type": "RUNNING"}, {"type": "SCHEDULED"}
     deployment = ask(server, "/deployments/", {"name": "nightly", "flow_id": dead["flow_id"]})["id"]
     left_alone = [
-        ask(server, "/flow_runs/", {**stranger, "state": running})["id"],
-        ask(server, "/flow_runs/", {**stranger, "state": scheduled, "tags": dead["tags"]})["id"],
-        ask(server, "/flow_runs/", {**stranger, "state": running, "tags": dead["tags"], "deployment_id": deployment})[
-            "id"
-        ],
+        ask(server, "/flow_runs/", {**stranger, **elsewhere, "state": running})["id"],
+        ask(server, "/flow_runs/", {**stranger, **ours, "state": scheduled})["id"],
+        ask(server, "/flow_runs/", {**stranger, **ours, "state": running, "deployment_id": deployment})["id"],
     ]
-    stopping = ask(server, "/flow_runs/", {**stranger, "state": {"type": "CANCELLING"}, "tags": dead["tags"]})["id"]
+    stopping = ask(server, "/flow_runs/", {**stranger, **ours, "state": {"type": "CANCELLING"}})["id"]
+    unmarked = ask(server, "/flow_runs/", {**stranger, "tags": dead["tags"], "state": running})["id"]
     waiting = {"flow_run_id": dead["id"], "task_key": "wait", "dynamic_key": "0", "name": "wait"}
     ask(server, "/task_runs/", {**waiting, "state": {"type": "SCHEDULED", "name": "AwaitingRetry"}})
 
@@ -96,13 +115,44 @@ def test_what_a_killed_run_left_in_prefect_is_ended_by_the_next_start(
     after = runs_of(server, "left")
     assert after[dead["id"]]["state_type"] == "CRASHED"
     assert after[stopping]["state_type"] == "CANCELLED"
+    assert after[unmarked]["state_type"] == "CRASHED"  # killed before it had its label
     assert [after[id_]["state_type"] for id_ in left_alone] == ["RUNNING", "SCHEDULED", "RUNNING"]
     tasks = tasks_of(server, dead["id"])
     assert "CRASHED" in tasks
     assert not ALIVE & set(tasks)
     assert "SCHEDULED" not in tasks
-    (own,) = set(after) - {dead["id"], stopping, *left_alone}
+    (own,) = set(after) - {dead["id"], stopping, unmarked, *left_alone}
     assert after[own]["state_type"] == "COMPLETED"
+
+
+def test_tasks_of_a_killed_attempt_end_with_the_next_one(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a deployed flow run, which stays the same one: what it left as running would be so for ever in a finished run."""
+    flows = FlowRuns(server)
+    attempt = flows.run("RUNNING")
+    for number, state in enumerate(("RUNNING", "PENDING", "COMPLETED")):
+        task = {"flow_run_id": attempt, "task_key": "encode", "dynamic_key": str(number), "state": {"type": state}}
+        ask(server, "/task_runs/", task)
+    monkeypatch.setattr(records, "flow_run", SimpleNamespace(id=attempt, tags=["nightly"], parameters={}))
+    manifest: Any = SimpleNamespace(release="one", dataset="people")
+    with temporary_settings({PREFECT_API_URL: server}):
+        end_dead_attempts(manifest)
+    assert sorted(tasks_of(server, attempt)) == ["COMPLETED", "CRASHED", "CRASHED"]
+    assert flows.state(attempt)[0] == "RUNNING"
+
+
+def test_runs_of_a_dataset_share_tags_and_artifacts(served: CommandLine, server: str, tmp_path: Path) -> None:
+    """Two tags, and pages of which Prefect shows the history: a night adds neither a tag nor a key."""
+    cli, path, keys = opened(served, 3.0), people(tmp_path), list[set[str]]()
+    for run in ("first-night", "second-night"):
+        result = cli("run", path, "--run", run)
+        assert result.returncode == 0, result.stderr
+        ((id_, attempt),) = attempts_at(server, cli, run).items()
+        assert sorted(attempt["tags"]) == ["marginweave", "people"]
+        shown = ask(server, "/artifacts/filter", {"flow_runs": {"id": {"any_": [id_]}}})
+        keys.append({artifact["key"] for artifact in shown if artifact["key"]})
+    assert keys == [{"people-budget", "people-evaluation", "people-release"}] * 2
+    summaries = [artifacts(server, cli, run, "release") for run in ("first-night", "second-night")]
+    assert [text.splitlines()[0] for (text,) in summaries] == ["# first-night", "# second-night"]
 
 
 @pytest.mark.parametrize("servers", every(2, [2, 4]))

@@ -27,14 +27,14 @@ class Server:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **facts: Any) -> None:
         self.facts = {"id": uuid.uuid4(), "flow_id": uuid.uuid4(), "expected_start_time": DUE, **facts}
-        self.tags: list[str] = ["nightly"]
+        self.labels: dict[str, str] = {"prefect.flow.id": "a flow"}
         self.zones = ["Europe/Oslo"]
         self.deployments: list[SimpleNamespace] = []
         monkeypatch.setattr(orchestration, "get_client", lambda **_: nullcontext(self))
         monkeypatch.setattr(run_names, "FlowRunContext", SimpleNamespace(get=self.context))
 
     def context(self) -> SimpleNamespace:
-        return SimpleNamespace(flow_run=FlowRun(**self.facts, tags=list(self.tags)))
+        return SimpleNamespace(flow_run=FlowRun(**self.facts, labels=dict(self.labels)))
 
     def read_deployment_schedules(self, _: object) -> list[SimpleNamespace]:
         made = [CronSchedule(cron="30 0 * * *", timezone=zone) for zone in self.zones]
@@ -43,8 +43,8 @@ class Server:
     def read_deployments(self, **_: object) -> list[SimpleNamespace]:
         return self.deployments
 
-    def update_flow_run(self, _: object, *, tags: list[str]) -> None:
-        self.tags = list(tags)
+    def update_flow_run_labels(self, _: object, labels: dict[str, str]) -> None:
+        self.labels |= labels
 
 
 def written(home: Path, epsilon: str) -> Path:
@@ -62,11 +62,11 @@ def test_a_retry_keeps_the_name_of_the_first_attempt(
     first = run_name(written(tmp_path, "1"), None)
     assert (first == "fair-2026-11-21") is by_schedule
     assert Schedule("30 0 * * *", "Europe/Oslo").run_name("fair", DUE) == "fair-2026-11-21"  # as `plan --schedule` says
-    assert server.tags == ["nightly", f"marginweave-run:{first}"]
+    assert server.labels["marginweave.run"] == first
     server.zones = ["America/New_York"]
     assert run_name(written(tmp_path, "2"), None) == first
     assert run_name(written(tmp_path, "2"), "typed") == "typed"
-    assert server.tags == ["nightly", f"marginweave-run:{first}"]
+    assert server.labels["marginweave.run"] == first
 
 
 def test_without_a_deployment_the_name_is_that_of_the_configuration(
@@ -75,7 +75,7 @@ def test_without_a_deployment_the_name_is_that_of_the_configuration(
     server = Server(monkeypatch)
     first = run_name(written(tmp_path, "1"), None)
     assert run_name(written(tmp_path, "2"), None) != first
-    assert server.tags == ["nightly"]
+    assert "marginweave.run" not in server.labels
 
 
 def test_two_deployments_of_a_dataset_do_not_share_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,11 +9,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from httpx import ConnectError
+from prefect.runner import Runner
 from prefect.settings import PREFECT_HOME, temporary_settings
 
+from marginweave.flows import service
 from marginweave.flows.prefect import supervisor
-from marginweave.flows.prefect.supervisor import SIGN_OF_LIFE, supervise
+from marginweave.flows.prefect.supervisor import SIGN_OF_LIFE, SILENCE, supervise
+from tests.support.places import REPOSITORY
 
 OLD = 1_000_000_000.0
 
@@ -24,6 +28,24 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(supervisor, "LOOKS", 0.001)
     with temporary_settings({PREFECT_HOME: tmp_path / "prefect"}):
         yield tmp_path / "prefect"
+
+
+def test_releases_give_signs_of_life_often_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Below `serve` as in the shipped deployments: two in the time after which one without any counts as vanished."""
+    heartbeats = list[float | None]()
+
+    async def start(runner: Runner) -> None:
+        heartbeats.append(runner._heartbeat_seconds)
+
+    monkeypatch.setattr(Runner, "start", start)
+    monkeypatch.setattr(supervisor, "supervise", lambda *_: None)
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    service._run_until_stopped([], print)
+    shipped = yaml.safe_load((REPOSITORY / "deployments" / "prefect.yaml").read_text())
+    for deployment in shipped["deployments"]:
+        environment = deployment["work_pool"]["job_variables"]["env"]
+        heartbeats.append(float(environment["PREFECT_FLOWS_HEARTBEAT_FREQUENCY"]))
+    assert all(seconds is not None and 2 * seconds < SILENCE.total_seconds() for seconds in heartbeats)
 
 
 def looks(monkeypatch: pytest.MonkeyPatch, *, away: bool = False, well: bool = True) -> list[str]:
