@@ -62,6 +62,7 @@ _CHANCE = 1.5 * 2 * math.sqrt(math.pi / 2 - 1)
 _UNCHOSEN = 0.55
 # Of the records whose value was measured as one with others, how many count as misplaced.
 _MISPLACED = 0.25
+_UNASKED = "not asked for"
 _WEAK = "; an epsilon above 10, which would do as much, protects weakly"
 
 Sets = Mapping[tuple[str, ...], float | None]
@@ -79,17 +80,15 @@ def release_verdict(
 
     `compression` is how marginals merged values; there is none of k-tuples.
     """
-    deviations: dict[int, list[float]] = {}
-    for bound in bounds:
-        if bound.deviation is not None:
-            deviations.setdefault(len(bound.attributes), []).append(bound.deviation)
+    deviations = _deviations(bounds)
     rules = (configuration.structure.levels if configuration.structure else None) or ()
     levels = {rule.column for rule in rules}
     settings = configuration.marginals
     merged = {} if compression is None else merged_shares(compression, counts.domain.names)
     distances = set_errors(bounds, float(counts.record_count), merged, is_smoothed=settings is not None)
     measured = {_key(bound.attributes) for bound in bounds}
-    large = {pair for pair in _large_pairs(configuration, counts, compression) if pair not in measured}
+    beyond = _large_pairs(configuration, counts, compression)
+    large = {pair for pair in beyond if pair not in measured and levels.isdisjoint(pair)}
     unchosen = dict[tuple[str, ...], float]()
     if settings is not None and settings.selects(configuration.distinct) and 2 in deviations:
         pairs = unchosen_errors(distances, counts, statistics.median(deviations[2]))
@@ -107,12 +106,18 @@ def release_verdict(
         advice = (*advice, _SAY_ROWS)
     if unchosen:
         advice = (_NOT_MEASURED.format(some=f"{len(unchosen):,}"), *advice)
-    sets = []
-    for one in found.sets:
-        key = _key(one.attributes)
-        why = "not chosen" if key in unchosen else "too many cells" if key in large else "not asked for"
-        sets.append(one.model_copy(update={"unmeasured": None if key in measured else why}))
+    reasons = dict.fromkeys(large, "too many cells") | dict.fromkeys(unchosen, "not chosen") | dict.fromkeys(measured)
+    sets = (one.model_copy(update={"unmeasured": reasons.get(_key(one.attributes), _UNASKED)}) for one in found.sets)
     return found.model_copy(update={"advice": advice, "sets": tuple(sets)})
+
+
+def _deviations(bounds: Sequence[MarginalBound]) -> dict[int, list[float]]:
+    """Those of the noise of a cell, by the length of sets."""
+    found: dict[int, list[float]] = {}
+    for bound in bounds:
+        if bound.deviation is not None:
+            found.setdefault(len(bound.attributes), []).append(bound.deviation)
+    return found
 
 
 def _large_pairs(
@@ -122,8 +127,8 @@ def _large_pairs(
     cliques = None if configuration.marginals is None else configuration.marginals.cliques
     if compression is None or not isinstance(cliques, AdaptiveCliques | AllCliques) or cliques.max_cells is None:
         return
-    rounds = isinstance(cliques, AdaptiveCliques)
-    sizes = compression.sizes if rounds else domain_sizes(configuration.attributes, counts.domain.labels)
+    rounds, declared = isinstance(cliques, AdaptiveCliques), configuration.with_undeclared(()).attributes
+    sizes = compression.sizes if rounds else domain_sizes(declared, counts.domain.labels)
     for (one, first), (other, second) in itertools.combinations(zip(counts.domain.names, sizes, strict=True), 2):
         if first * second > cliques.max_cells:
             yield _key((one, other))
