@@ -63,6 +63,7 @@ _CHANCE = 1.5 * 2 * math.sqrt(math.pi / 2 - 1)
 _UNCHOSEN = 0.55
 # Of the records whose value was measured as one with others, how many count as misplaced.
 _MISPLACED = 0.25
+_UNASKED = "not asked for"
 _WEAK = "; an epsilon above 10, which would do as much, protects weakly"
 
 Sets = Mapping[tuple[str, ...], float | None]
@@ -82,10 +83,7 @@ def release_verdict(
     `compression` is how marginals merged values; there is none of k-tuples. `model` has how far the records are from the fitted
     model.
     """
-    deviations: dict[int, list[float]] = {}
-    for bound in bounds:
-        if bound.deviation is not None:
-            deviations.setdefault(len(bound.attributes), []).append(bound.deviation)
+    deviations = _deviations(bounds)
     settings = configuration.marginals
     merged = {} if compression is None else merged_shares(compression, counts.domain.names)
     drawn = {part.length: part.sampling_error or 0.0 for part in model}
@@ -108,12 +106,18 @@ def release_verdict(
     advice = (*found.advice, *more_advice)
     if unchosen:
         advice = (_NOT_MEASURED.format(some=f"{len(unchosen):,}"), *advice)
-    sets = []
-    for one in found.sets:
-        key = _key(one.attributes)
-        why = "not chosen" if key in unchosen else "too many cells" if key in large else "not asked for"
-        sets.append(one.model_copy(update={"unmeasured": None if key in measured else why}))
+    reasons = dict.fromkeys(large, "too many cells") | dict.fromkeys(unchosen, "not chosen") | dict.fromkeys(measured)
+    sets = (one.model_copy(update={"unmeasured": reasons.get(_key(one.attributes), _UNASKED)}) for one in found.sets)
     return found.model_copy(update={"advice": advice, "sets": tuple(sets)})
+
+
+def _deviations(bounds: Sequence[MarginalBound]) -> dict[int, list[float]]:
+    """Those of the noise of a cell, by the length of sets."""
+    found: dict[int, list[float]] = {}
+    for bound in bounds:
+        if bound.deviation is not None:
+            found.setdefault(len(bound.attributes), []).append(bound.deviation)
+    return found
 
 
 def _large_pairs(
@@ -123,8 +127,8 @@ def _large_pairs(
     cliques = None if configuration.marginals is None else configuration.marginals.cliques
     if compression is None or not isinstance(cliques, AdaptiveCliques | AllCliques) or cliques.max_cells is None:
         return
-    rounds = isinstance(cliques, AdaptiveCliques)
-    sizes = compression.sizes if rounds else domain_sizes(configuration.attributes, counts.domain.labels)
+    rounds, declared = isinstance(cliques, AdaptiveCliques), configuration.with_undeclared(()).attributes
+    sizes = compression.sizes if rounds else domain_sizes(declared, counts.domain.labels)
     for (one, first), (other, second) in itertools.combinations(zip(counts.domain.names, sizes, strict=True), 2):
         if first * second > cliques.max_cells:
             yield _key((one, other))
