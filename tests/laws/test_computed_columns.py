@@ -227,7 +227,7 @@ CHAIN = [{"column": "other", "of": "total", "since": "part"}, {**STAY, "column":
         ({"sum": [{"column": "total", "of": ["part"]}]}, "structure.sum, entry 1: of"),
         ({"sum": [{**TOTAL, "column": "gone"}]}, "names 'gone', which is not among columns"),
         ({"sum": [TOTAL, {"column": "part", "of": ["total", "other"]}]}, "'part', which must be a separate column"),
-        ({"difference": [STAY, STAY]}, "determined, difference, sum and levels names 'leaving' twice"),
+        ({"difference": [STAY, STAY]}, "determined, difference and sum names 'leaving' twice"),
         ({"difference": [STAY, {**STAY, "of": "total"}]}, "structure.difference names 'stay' twice"),
         (
             {"difference": [STAY], "ordered": [{"columns": ["arrival", "leaving"]}]},

@@ -24,7 +24,7 @@ GONE_KEYS: Mapping[str, str] = MappingProxyType(
         "privacy.accountant": "leave it out; noise is priced by Gaussian differential privacy, which zCDP checks",
         "structure.grouped": "forbid the combinations that cannot be, in structure.forbidden",
         "columns.*.bins.quantiles": "write a list of edges that are public, a count of bins, or bins: {log: 12}",
-        "structure.levels": "list the coarser column in structure.determined: each record has what the mapping gives",
+        "structure.levels": "list the column in structure.determined, whose mapping has values and no bins",
         "structure.repair": "leave it out; a record that breaks a rule becomes the nearest that keeps all",
     }
 )
