@@ -96,7 +96,9 @@ def check_continuity(folder: RunFolder, present: Manifest | None, ledger: Ledger
 
 _RESTORE = "restore the ledger that the run was charged in"
 _REFUSALS = {
-    RunInvariant.KNOWN: f"was charged, but the ledger does not know its release {{what}}: it is new, or an old backup; {_RESTORE}",
+    RunInvariant.KNOWN: (
+        f"was charged, but the ledger does not know its release {{what}}: it is new, or an old backup; {_RESTORE}"
+    ),
     RunInvariant.SAME: "has another {what} in its manifest than in the ledger; restore manifest.json",
     RunInvariant.CHARGED: f"has drawn {{what}}, but the ledger does not know it: it is an older copy; {_RESTORE}",
     RunInvariant.PUBLISHED: "is finished, but the ledger does not know its release as it is: is this an older copy of it?",
