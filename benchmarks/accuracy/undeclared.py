@@ -36,7 +36,7 @@ _LITTLE = {"method": "mixture", "components": 2, "fits": 1, "iterations": 1}
 _SMALL = {"method": "mixture", "components": 60, "fits": 1, "iterations": 150}
 _SHARES_OF_MEANS = (0.0, 0.001, 0.01)
 _NUMBERS = ("rate_marriage", "age", "religious", "educ")
-_MEANS = 200
+_MEANS = 100
 """Half of them of the column, the others of numbers where the column is a condition."""
 _COLUMN, _GROUP = "rate_marriage", "educ"
 """Of affairs the column whose cells become undeclared, and the one a group of which has them all."""

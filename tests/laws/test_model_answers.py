@@ -102,7 +102,10 @@ def test_a_set_that_was_not_chosen_is_no_farther_than_its_noise() -> None:
 
 @pytest.mark.parametrize("of_code", [0.0, 1.0])
 def test_records_that_have_no_code_widen_an_answer_by_what_they_may_have_moved(of_code: float) -> None:
-    """A table in which so many records lose their value of the first column, spread over those that meet what is left."""
+    """Records lose their value of the first column, all beside one value of the second: the root mean square over its values.
+
+    Where they are spread over the table, they move the answer by less.
+    """
     most = 20
     answers = _answers(codes=[np.arange(SIZES[0] + 1), *(np.arange(size) for size in SIZES[1:])], ignored={0: most})
     weights = {0: np.array([[1.0, 0, 1, of_code]]), 1: np.array([[0, 1.0, 1, 0]])}
@@ -110,14 +113,32 @@ def test_records_that_have_no_code_widen_an_answer_by_what_they_may_have_moved(o
     widened = answers.solve(weights)
     moved = float(np.sqrt((widened.covariance - none.covariance)[0, 0]))
     table = answers.model.marginal((0, 1))
-    left = table[:, 1:3]
-    for number in (0, 5, most):
+    left, places = table[:, 1:3], table.sum(axis=0) / RECORDS
+
+    def error(number: float) -> float:
+        """That of the answer where what is left has so many records without a value."""
         without = left * (1 - number / left.sum())
-        truth = without[0].sum() + without[2].sum() + of_code * number
-        assert abs(float(widened.values[0]) - truth) <= moved + 1e-3
-        assert number < most or abs(float(widened.values[0]) - truth) == pytest.approx(moved, rel=1e-3)
+        return float(widened.values[0]) - float(without[0].sum() + without[2].sum() + of_code * number)
+
+    errors = np.array([error(0.0), error(most), error(most), error(0.0)])
+    assert moved == pytest.approx(float(np.sqrt(places @ errors**2)), rel=1e-3)
+    assert abs(error(most * places[1:3].sum())) < moved
     everybody = {0: np.ones((1, SIZES[0] + 1)), 1: weights[1]}
     assert np.allclose(answers.solve(everybody).covariance, _answers(codes=answers.codes).solve(everybody).covariance)
+
+
+def test_records_that_have_no_code_leave_a_mean_where_it_is() -> None:
+    """A sum of numbers loses what its count does, times the mean, whatever the numbers count from; one of them is 0."""
+    answers = _answers(codes=[np.arange(SIZES[0] + 1), *(np.arange(size) for size in SIZES[1:])], ignored={0: 20})
+    conditions = np.array([[1.0, 0, 1, 0]] * 2)
+    for start in (0.0, 100.0):
+        numbers = start + np.arange(4.0)
+        weights = {0: conditions, 1: np.stack([numbers, np.ones(4)])}
+        none = _answers(codes=answers.codes).solve(weights)
+        added = answers.solve(weights).covariance - none.covariance
+        assert added[1, 1] > 1
+        mean = none.values[0] / none.values[1]
+        assert np.allclose(added, added[1, 1] * np.outer([mean, 1], [mean, 1]), rtol=1e-3)
 
 
 def test_the_records_without_a_code_are_those_that_estimates_ignore() -> None:

@@ -5,10 +5,10 @@ cells that meet all conditions in S, n_S = A_S x is measured for some S, and no 
 programs, numbers y_S with sum_S y_S A_S >= o in every cell bound o x by sum_S y_S n_S (Hailperin 1965), whatever else is true
 of the table: no model is involved. Cells that a rule forbids hold nobody and need no bound.
 
-Of noisy n_S any such y gives sum_S y_S n_S, which is off by noise of a known variance. The least one is taken, each n_S paid
-with as far as its noise reaches: where noise makes a count negative, it would be paid for being taken many times else. So y
-depends on the noise: the probability that is allowed on a side is shared by 2^k such bounds, so many as there are where one S
-alone is free.
+Of noisy n_S any such y gives sum_S y_S n_S, which is off by noise of a known variance. Two programs find one: each n_S is paid
+with as far as its noise reaches, or with a third of that, as noise of several adds up by squares. (Were it paid with less, a
+count that noise made negative would be taken many times.) The lesser sum is taken. So y depends on the noise: the probability
+that is allowed on a side is shared by 2^k such bounds, so many as there are where one S alone is free.
 DP: post-processing of released counts.
 """
 
@@ -25,6 +25,8 @@ from marginweave.base.arrays import Flags, Floats
 
 _LARGEST = 8.0
 """Of one measured count; without it a program whose counts contradict each other had no end."""
+_PAID = (1.0, 1 / 3)
+"""Of how far noise reaches: what a count is paid with."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -46,8 +48,10 @@ class KnownSums:
         return -self._upper(-asked, shared), self._upper(asked, shared)
 
     def _upper(self, asked: Floats, reach: Reach) -> float:
-        deviations = np.sqrt(np.maximum(np.diagonal(self.covariance), 0.0))
-        margins = reach.of(1.0) * deviations
+        return min(self._upper_paid(asked, reach, share) for share in _PAID)
+
+    def _upper_paid(self, asked: Floats, reach: Reach, share: float) -> float:
+        margins = share * reach.of(1.0) * np.sqrt(np.maximum(np.diagonal(self.covariance), 0.0))
         prices = np.concatenate((self.high + margins, margins - self.low))
         cells = self.sums.T[self.possible]
         found = linprog(

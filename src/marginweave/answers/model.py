@@ -12,10 +12,13 @@ With S_a the sum of sqrt(p_a), a table with misfit tau is n tau sqrt(2/pi) times
 sigma / n times the product of (codes of a) / S_a.
 
 A model gives values to records whose cells are not as declared, where that code is ignored: of a column to U records, of
-which the root mean square is known. Of a query with the count N, and M where the column is left out of it, min(U, M) of
-these records at most meet what is left. The model has N / M of each in the query where w should be, the weight of the code,
-if they are spread over what is left as other records are. The square of that is added as a variance: an interval of any
-level from .95 on covers as often as it says where the records are so many or fewer.
+which the root mean square is known. A query weighs some of the M records, of n, that meet its conditions without that on the
+column. How many of the U are among these is U M / n where they are spread over the table. Where they are all in one place, it
+has that place in a share M / n of questions, and none of them in the others: U sqrt(M / n) as a root mean square over
+questions. With A the answer, B that without the condition, and w the weight of the code, the model is off by A - w B times the
+part of M that these records are, if they are spread over what is left as other records are. The square of that is added as a
+variance: an interval covers as often as it says on average over questions, as it does of misfit, where the records are so many
+or fewer.
 DP: post-processing of released counts.
 """
 
@@ -129,10 +132,12 @@ class ModelAnswers:
 
     def _moved(self, weights: Weights, axis: int, of_code: Floats) -> Floats:
         """By how much queries are off because an axis has no code for some records, which they weigh by `of_code`."""
+        everybody = np.ones_like(weights[axis])
         asked = self._fitted.expected(weights)[0]
-        beside = self._fitted.expected({**weights, axis: np.ones_like(weights[axis])})[0]
-        records = np.minimum(beside, self.ignored[axis])
-        found: Floats = records * (asked / np.maximum(beside, FEWEST) - of_code)
+        beside = self._fitted.expected({**weights, axis: everybody})[0]
+        records = self._fitted.expected({**_weighed(weights), axis: everybody})[0]
+        lost = self.ignored[axis] / np.sqrt(np.maximum(records, FEWEST) * max(self.model.total, FEWEST))
+        found: Floats = np.minimum(lost, 1.0) * (asked - of_code * beside)
         return found
 
     def expected(self, weights: Weights) -> Floats:
@@ -204,6 +209,16 @@ class ModelAnswers:
                     part *= spreads[axis] if axis in columns else np.outer(means[axis], means[axis])
                 found += part
         return found
+
+
+def _weighed(weights: Weights) -> dict[int, Floats]:
+    """The codes that queries weigh; of an axis with numbers those that any of them does, as a number may be 0."""
+    found = dict[int, Floats]()
+    for axis, vectors in weights.items():
+        chosen = vectors != 0
+        has_numbers = bool((vectors[chosen] != 1).any())
+        found[axis] = (chosen | chosen.any(axis=0) if has_numbers else chosen).astype(np.float64)
+    return found
 
 
 def _of_order(misfit: Mapping[str, float], length: int) -> float:

@@ -28,7 +28,8 @@ class SetVerdict(Described):
 
     attributes: tuple[str, ...] = Field(description="Names of its attributes.")
     error: float | None = Field(
-        description="Expected distance (TVD) from the rows as prepared, at most 1; null where nothing is known of the set."
+        description="Expected distance (TVD) from the rows as prepared, at most 1: an estimate from noisy counts, noise "
+        "and the model, as nothing compares records with rows; null where nothing is known of the set."
     )
     grade: Grade = Field(description="What that allows: good, with care, not.")
     unmeasured: Unmeasured | None = Field(
