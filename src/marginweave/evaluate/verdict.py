@@ -107,6 +107,9 @@ def release_verdict(
     if unchosen:
         advice = (_NOT_MEASURED.format(some=f"{len(unchosen):,}"), *advice)
     reasons = dict.fromkeys(large, "too many cells") | dict.fromkeys(unchosen, "not chosen") | dict.fromkeys(measured)
+    if settings is None:
+        counted = (_key(one.attributes) for one in found.sets if len(one.attributes) <= configuration.reporting_length)
+        reasons = dict.fromkeys(counted, "nothing released") | reasons
     sets = (one.model_copy(update={"unmeasured": reasons.get(_key(one.attributes), _UNASKED)}) for one in found.sets)
     return found.model_copy(update={"advice": advice, "sets": tuple(sets)})
 

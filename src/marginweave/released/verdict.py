@@ -9,7 +9,7 @@ from pydantic import Field
 from marginweave.released.contract import Described
 
 Grade = Literal["good", "with care", "not"]
-Unmeasured = Literal["not chosen", "too many cells", "not asked for"]
+Unmeasured = Literal["not chosen", "too many cells", "nothing released", "not asked for"]
 GOOD, CARE = 0.05, 0.15
 """Largest expected distances of a set that is good, and of one that is to be used with care."""
 
@@ -34,8 +34,9 @@ class SetVerdict(Described):
     grade: Grade = Field(description="What that allows: good, with care, not.")
     unmeasured: Unmeasured | None = Field(
         default=None,
-        description="Why no counts of the set were drawn, null where they were. not chosen: its distance is that of a set "
-        "which scores or rounds passed over. too many cells: more than aggregate.cliques.max_cells. not asked for: neither.",
+        description="Why there are no counts of the set, null where there are. not chosen: its distance is that of a set which "
+        "scores or rounds passed over. too many cells: more than aggregate.cliques.max_cells. nothing released: no count "
+        "reached its threshold. not asked for: none of these.",
     )
 
 

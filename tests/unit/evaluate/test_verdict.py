@@ -215,9 +215,13 @@ def test_the_verdict_on_k_tuples_says_which_sets_lose_values_uncounted() -> None
     domain = Domain(names=("sex", "signs"), labels=(("f", "m"), ("a",)))
     counts = Aggregates(domain=domain, record_count=900, record_deviation=1.0, levels=(), noise=(noise,))
     nothing = Measure(names=(), reference=(), synthetic=(), mean_difference=None)
-    says = release_verdict([], counts, made, None, nothing).says
+    found = release_verdict([], counts, made, None, nothing)
+    assert {one.unmeasured for one in found.sets} == {"nothing released"}
     assert (
-        sum(one.startswith("How many records hold a value of signs that is not declared is not known") for one in says)
+        sum(
+            one.startswith("How many records hold a value of signs that is not declared is not known")
+            for one in found.says
+        )
         == 1
     )
 
