@@ -18,7 +18,7 @@ from marginweave.released.manifest import Manifest, RunState
 _NOT_BEGUN = frozenset({State.RESERVED, State.RETURNED})
 
 
-class RunInvariant(StrEnum):
+class HomeInvariant(StrEnum):
     """What holds of a run and of what the ledger has of its release, in the order in which it is looked at."""
 
     KNOWN = "the ledger has the release of a run that was charged"
@@ -41,7 +41,7 @@ class RunAndRelease:
 class Misfit:
     """The first invariant that does not hold, and what of the run contradicts it: a field, a draw or a file."""
 
-    invariant: RunInvariant
+    invariant: HomeInvariant
     what: str
 
 
@@ -119,10 +119,10 @@ def _unsubmitted(run: RunAndRelease) -> str | None:
     return "proposed" if decided and (run.record is None or not run.record.proposed) else None
 
 
-_TABLE: Mapping[RunInvariant, Callable[[RunAndRelease], str | None]] = {
-    RunInvariant.KNOWN: _unknown,
-    RunInvariant.SAME: _other_facts,
-    RunInvariant.CHARGED: _uncharged,
-    RunInvariant.PUBLISHED: _unpublished,
-    RunInvariant.SUBMITTED: _unsubmitted,
+_TABLE: Mapping[HomeInvariant, Callable[[RunAndRelease], str | None]] = {
+    HomeInvariant.KNOWN: _unknown,
+    HomeInvariant.SAME: _other_facts,
+    HomeInvariant.CHARGED: _uncharged,
+    HomeInvariant.PUBLISHED: _unpublished,
+    HomeInvariant.SUBMITTED: _unsubmitted,
 }

@@ -15,7 +15,7 @@ from marginweave.configuration.yaml_source import written_content
 from marginweave.draws.files import DrawStore
 from marginweave.draws.program import program_identity
 from marginweave.ledger import Ledger
-from marginweave.ledger.invariants import RunAndRelease, RunInvariant, first_misfit, was_charged
+from marginweave.ledger.invariants import HomeInvariant, RunAndRelease, first_misfit, was_charged
 from marginweave.ledger.plans import check_same_plan
 from marginweave.released.account import ACCOUNT
 from marginweave.released.manifest import Correction, Manifest, RunState
@@ -96,13 +96,11 @@ def check_continuity(folder: RunFolder, present: Manifest | None, ledger: Ledger
 
 _RESTORE = "restore the ledger that the run was charged in"
 _REFUSALS = {
-    RunInvariant.KNOWN: (
-        f"was charged, but the ledger does not know its release {{what}}: it is new, or an old backup; {_RESTORE}"
-    ),
-    RunInvariant.SAME: "has another {what} in its manifest than in the ledger; restore manifest.json",
-    RunInvariant.CHARGED: f"has drawn {{what}}, but the ledger does not know it: it is an older copy; {_RESTORE}",
-    RunInvariant.PUBLISHED: "is finished, but the ledger does not know its release as it is: is this an older copy of it?",
-    RunInvariant.SUBMITTED: "was submitted for approval, but the ledger does not know it: is this an older copy of it?",
+    HomeInvariant.KNOWN: f"was charged, but the ledger does not know its release {{what}}: an older copy, or new; {_RESTORE}",
+    HomeInvariant.SAME: "has another {what} in its manifest than in the ledger; restore manifest.json",
+    HomeInvariant.CHARGED: f"has drawn {{what}}, but the ledger does not know it: it is an older copy; {_RESTORE}",
+    HomeInvariant.PUBLISHED: "is finished, but the ledger does not know its release as it is: is this an older copy of it?",
+    HomeInvariant.SUBMITTED: "was submitted for approval, but the ledger does not know it: is this an older copy of it?",
 }
 
 

@@ -18,7 +18,7 @@ from marginweave.checkpoints.run_folder import RunFolder, published_place
 from marginweave.checkpoints.store import open_blocks, open_seal
 from marginweave.draws.files import DrawStore
 from marginweave.ledger.audit import AuditedLedger
-from marginweave.ledger.invariants import RunAndRelease, RunInvariant, draw_files, first_misfit, is_missing
+from marginweave.ledger.invariants import HomeInvariant, RunAndRelease, draw_files, first_misfit, is_missing
 from marginweave.ledger.keys import LedgerKey, subkey
 from marginweave.ledger.published_account import PublishedAccount, published_accounts
 from marginweave.ledger.witness import RECONCILE, SEEN, Sighting
@@ -92,11 +92,11 @@ def _audit_run(folder: RunFolder, manifest: Manifest, statements: StatementAudit
 
 
 _FAULTS = {
-    RunInvariant.KNOWN: "the run was charged, but the ledger does not know its release {what}",
-    RunInvariant.SAME: "its {what} is not the one in the ledger",
-    RunInvariant.CHARGED: "the run has made {what}, a draw that the ledger never charged",
-    RunInvariant.PUBLISHED: "its released files are not those in the ledger",
-    RunInvariant.SUBMITTED: "it says that the run was submitted, and the ledger does not",
+    HomeInvariant.KNOWN: "the run was charged, but the ledger does not know its release {what}",
+    HomeInvariant.SAME: "its {what} is not the one in the ledger",
+    HomeInvariant.CHARGED: "the run has made {what}, a draw that the ledger never charged",
+    HomeInvariant.PUBLISHED: "its released files are not those in the ledger",
+    HomeInvariant.SUBMITTED: "it says that the run was submitted, and the ledger does not",
 }
 
 

@@ -49,8 +49,8 @@ FAULTS = (
     Fault(
         name="a seed outlives the commit of its draw",
         file="src/marginweave/draws/protocol.py",
-        text="    secrets.destroy(name)\n    return payload\n",
-        instead="    return payload\n",
+        text="    secrets.destroy(name)\n    return payload, committed\n",
+        instead="    return payload, committed\n",
         killed_by=(f"{_RUN}test_order_is_secret_charge_draw_store_commit",),
     ),
     Fault(
@@ -146,11 +146,12 @@ FAULTS = (
     Fault(
         name="a committed draw whose bytes are gone is drawn again",
         file="src/marginweave/draws/protocol.py",
-        text="        return _committed(store, draw)\n",
+        text="        return _committed(store, draw), draw\n",
         instead=(
             "        found = store.read(draw.release, draw.name, draw.lease or '', draw.digest)\n"
             "        from marginweave.mechanisms.randomness import DrawBits\n"
-            "        return found or (b'' if prepared is None else prepared.make(DrawBits(seed=bytes(32)), b''))\n"
+            "        again = b'' if prepared is None else prepared.make(DrawBits(seed=bytes(32)), b'')\n"
+            "        return found or again, draw\n"
         ),
         killed_by=("tests/unit/draws/test_run_draw.py::test_committed_draws_are_never_redrawn",),
     ),

@@ -96,4 +96,20 @@ FAULTS = (
         instead="bool(totals_of(event.body))",
         killed_by=(f"{_CHECKPOINTS}::test_an_auditor_computes_every_checkpoint_again",),
     ),
+    Fault(
+        name="a row that was read before is not compared with what the ledger has now",
+        file="src/marginweave/ledger/verified.py",
+        text="        if list(rows[:known]) != list(self.rows):",
+        instead="        if len(rows) < known:",
+        killed_by=(
+            "tests/unit/ledger/test_tampering.py::test_a_row_that_was_read_before_is_refused_once_it_is_changed",
+        ),
+    ),
+    Fault(
+        name="a draw that an older copy has given back may have been made",
+        file="src/marginweave/ledger/invariants.py",
+        text="_NOT_BEGUN = frozenset({State.RESERVED, State.RETURNED})",
+        instead="_NOT_BEGUN = frozenset({State.RESERVED})",
+        killed_by=("tests/unit/ledger/test_invariants.py::test_what_does_not_fit_is_named",),
+    ),
 )

@@ -12,7 +12,7 @@ import pytest
 
 from marginweave.accounting.records import ReleaseRecord, State
 from marginweave.checkpoints.run_folder import RunFolder
-from marginweave.ledger.invariants import Misfit, RunAndRelease, RunInvariant, first_misfit
+from marginweave.ledger.invariants import HomeInvariant, Misfit, RunAndRelease, first_misfit
 from marginweave.released.manifest import Manifest, RunState, StageEntry
 from marginweave.runs import continuity
 from marginweave.verify import files as verified_files
@@ -73,34 +73,34 @@ def _with_state(run: RunAndRelease, state: RunState) -> RunAndRelease:
     return replace(run, manifest=run.manifest.with_state(state))
 
 
-CASES: dict[str, tuple[Callable[[RunAndRelease], RunAndRelease], RunInvariant, str]] = {
-    "no release": (lambda run: replace(run, record=None), RunInvariant.KNOWN, "first"),
-    "another run": (lambda run: replace(run, record=replace(_record(run), run="other")), RunInvariant.SAME, "run"),
+CASES: dict[str, tuple[Callable[[RunAndRelease], RunAndRelease], HomeInvariant, str]] = {
+    "no release": (lambda run: replace(run, record=None), HomeInvariant.KNOWN, "first"),
+    "another run": (lambda run: replace(run, record=replace(_record(run), run="other")), HomeInvariant.SAME, "run"),
     "another dataset": (
         lambda run: replace(run, record=replace(_record(run), dataset="other")),
-        RunInvariant.SAME,
+        HomeInvariant.SAME,
         "dataset",
     ),
     "another configuration": (
         lambda run: replace(run, record=replace(_record(run), plan_digest="0" * 64)),
-        RunInvariant.SAME,
+        HomeInvariant.SAME,
         "configuration",
     ),
     "another source": (
         lambda run: replace(run, record=replace(_record(run), source_digest="0" * 64)),
-        RunInvariant.SAME,
+        HomeInvariant.SAME,
         "source",
     ),
-    "reserved": (lambda run: _in_state(run, State.RESERVED), RunInvariant.CHARGED, "count"),
-    "given back": (lambda run: _in_state(run, State.RETURNED), RunInvariant.CHARGED, "count"),
-    "a stranger's file": (_with_stranger, RunInvariant.CHARGED, "level-1.other.draw"),
+    "reserved": (lambda run: _in_state(run, State.RESERVED), HomeInvariant.CHARGED, "count"),
+    "given back": (lambda run: _in_state(run, State.RETURNED), HomeInvariant.CHARGED, "count"),
+    "a stranger's file": (_with_stranger, HomeInvariant.CHARGED, "level-1.other.draw"),
     "other files": (
         lambda run: replace(run, manifest=run.manifest.with_outputs(OUTPUTS).with_state(RunState.FINISHED)),
-        RunInvariant.PUBLISHED,
+        HomeInvariant.PUBLISHED,
         "release",
     ),
-    "never submitted": (lambda run: _with_state(run, RunState.AWAITING), RunInvariant.SUBMITTED, "proposed"),
-    "never rejected": (lambda run: _with_state(run, RunState.REJECTED), RunInvariant.SUBMITTED, "proposed"),
+    "never submitted": (lambda run: _with_state(run, RunState.AWAITING), HomeInvariant.SUBMITTED, "proposed"),
+    "never rejected": (lambda run: _with_state(run, RunState.REJECTED), HomeInvariant.SUBMITTED, "proposed"),
 }
 
 
@@ -124,7 +124,7 @@ def test_what_does_not_fit_is_named(fitting: RunAndRelease, case: str) -> None:
 
 def test_every_invariant_is_broken_by_a_case_and_has_words() -> None:
     """Who runs a release and who verifies a home refuse what breaks any of them."""
-    everything = set(RunInvariant)
+    everything = set(HomeInvariant)
     assert {invariant for _, invariant, _ in CASES.values()} == everything
     assert set(continuity._REFUSALS) == everything
     assert set(verified_files._FAULTS) == everything
