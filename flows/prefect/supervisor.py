@@ -38,20 +38,19 @@ if TYPE_CHECKING:
 
 SIGN_OF_LIFE = "supervisor.alive"
 LOOKS = 15.0  # seconds between two looks
-HEARTBEAT_SECONDS = (
-    30  # between the signs of life of a running flow: Prefect's default is 180; prefect.yaml has it, too
-)
+HEARTBEAT_SECONDS = 30  # between signs of life, as in prefect.yaml; Prefect's default is 180
 SILENCE = timedelta(seconds=75)
 START = timedelta(minutes=2)  # that a process may take to start
-# A worker tells Prefect twice that a process was killed, about ten seconds apart, and with --limit keeps its slot until then. A
-# flow run that is scheduled in between would crash a second time, with a second alert.
-SETTLED = timedelta(seconds=25)
+# A worker reports twice that a process was killed: at once, and when it is done with it, ten seconds later or on a
+# busy machine a minute. A flow run that is scheduled in between would crash a second time, with a second alert.
+SETTLED = timedelta(minutes=2)  # after a crash, where no worker has said that it is done
 # Before the attempts after the first. Somebody frees a full disk in minutes; what vanishes each time (for want of memory, say)
 # needs a person.
-DELAYS = (timedelta(seconds=5), timedelta(minutes=1), timedelta(minutes=5), timedelta(minutes=15))
+DELAYS = (timedelta(seconds=30), timedelta(minutes=1), timedelta(minutes=5), timedelta(minutes=15))
 ATTEMPTS = 1 + len(DELAYS)
 _RECENT = timedelta(days=1)  # crashes before that are history
 _HEARTBEAT = "prefect.flow-run.heartbeat"
+_DONE = "prefect.worker.executed-flow-run"
 _VANISHED = "No sign of life: another process resumes the release."
 _PAGE = 200
 _ALIVE = (StateType.RUNNING, StateType.PENDING)  # what is to be cancelled is ended by Prefect, after five minutes
@@ -75,7 +74,7 @@ class Supervisor:
         now = moment or datetime.now(UTC)
         with get_client(sync_client=True) as client:
             crashed = _flow_runs(client, [StateType.CRASHED], after=now - _RECENT)
-            dead = [run for run in crashed if run.state is not None and now - run.state.timestamp > SETTLED]
+            dead = [run for run in crashed if _is_settled(client, run, now)]
             alive = _flow_runs(client, _ALIVE)
             heard = _last_heard(client, alive, now - SILENCE)
             silent = [run for run in alive if self._is_silent(run, heard, now)]
@@ -148,12 +147,25 @@ def _last_heard(client: SyncPrefectClient, runs: Sequence[FlowRun], since: datet
     """When each flow run last gave a sign of life after `since`, if it did."""
     heard: dict[UUID, datetime] = {}
     for run in runs:
-        resource = {"id": [f"prefect.flow-run.{run.id}"]}
-        wanted = {"occurred": {"since": since}, "event": {"name": [_HEARTBEAT]}, "resource": resource}
-        events = client.read_events(EventFilter.model_validate(wanted), limit=1).events
-        if events:
-            heard[run.id] = events[0].occurred
+        if moment := _last_event(client, _HEARTBEAT, run, since):
+            heard[run.id] = moment
     return heard
+
+
+def _last_event(client: SyncPrefectClient, name: str, run: FlowRun, since: datetime) -> datetime | None:
+    """When the newest event of this name about a flow run occurred, if there is one after `since`."""
+    about = {"id": [f"prefect.flow-run.{run.id}"]}
+    wanted = {"occurred": {"since": since}, "event": {"name": [name]}, "any_resource": about}
+    events = client.read_events(EventFilter.model_validate(wanted), limit=1).events
+    return events[0].occurred if events else None
+
+
+def _is_settled(client: SyncPrefectClient, run: FlowRun, now: datetime) -> bool:
+    """Whether nobody will report the crash of a flow run again. Below `serve` nobody does: it has no worker."""
+    crashed = run.state.timestamp if run.state else now
+    if run.work_pool_name is None or now - crashed > SETTLED:
+        return True
+    return _last_event(client, _DONE, run, crashed) is not None
 
 
 def _is_resumed(client: SyncPrefectClient, run: FlowRun, now: datetime) -> bool:
