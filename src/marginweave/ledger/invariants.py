@@ -24,7 +24,7 @@ class HomeInvariant(StrEnum):
     KNOWN = "the ledger has the release of a run that was charged"
     SAME = "manifest and ledger have the same run, dataset, configuration and source"
     CHARGED = "the ledger has begun every draw that the run has made"
-    PUBLISHED = "a finished run has the released files that the ledger has booked"
+    PUBLISHED = "a finished run has the released files that the ledger has"
     SUBMITTED = "a run that waits for its decision, or was rejected, was submitted"
 
 

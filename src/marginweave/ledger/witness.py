@@ -149,6 +149,7 @@ class Witness:
             _compare(journal, seen, where)
             for blind in blind_runs(journal, unseen):
                 raise BudgetError(blind.refusal(where))
+            self._newest = journal.newest_row()
             self._note_own(journal)
 
     def follow(self, run: Path, release: str, reading: Callable[[], AbstractContextManager[Journal]]) -> None:
@@ -168,7 +169,7 @@ class Witness:
             own.append(self._ledger, rows)
 
     def check(self, journal: Journal, where: str) -> None:
-        """Compare what this process has written last with the ledger, which may have been replaced meanwhile.
+        """Compare what this process has seen at the opening, or written since, with a ledger that may have been replaced.
 
         Raises:
             BudgetError: the ledger lacks it.

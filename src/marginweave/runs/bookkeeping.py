@@ -105,7 +105,8 @@ def return_unused_draws(reference: RunReference) -> None:
     reference.ledger.draws.check_lease(release, reference.lease)
     record = reference.ledger.releases.find(release)
     reserved = [draw.name for draw in record.draws if draw.state == State.RESERVED] if record else []
-    reference.ledger.draws.return_unused(release, reserved)
+    if reserved:
+        reference.ledger.draws.return_unused(release, reserved)
     for name in reference.secrets.left():  # also where private files are kept
         reference.secrets.destroy(name)
 

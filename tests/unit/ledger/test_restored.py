@@ -123,6 +123,18 @@ def test_an_old_copy_is_refused_by_whoever_opens_it(restored: Place) -> None:
     assert restored.audited().anchor == rows
 
 
+def test_a_ledger_that_is_replaced_before_a_command_writes_is_refused(place: Place) -> None:
+    """A run opens its ledger once: an older copy that takes its place before the first row is not written to."""
+    kept = place.copy()
+    place.finish(place.reserve("r1"), "r1")
+    opened = place.ledger("r2")
+    place.restore(kept)
+    rows = place.audited().anchor
+    with pytest.raises(BudgetError, match="this command has seen"):
+        reserve_release(opened, small_plan(), "r2", source="source-r2")
+    assert place.audited().anchor == rows
+
+
 def test_a_ledger_that_is_replaced_under_a_command_is_refused(place: Place) -> None:
     """Every move that writes asks again whether what this process has written is there: expiry as well as a draw."""
     ledger = place.reserve("r1")
