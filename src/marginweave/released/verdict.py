@@ -34,9 +34,9 @@ class SetVerdict(Described):
     grade: Grade = Field(description="What that allows: good, with care, not.")
     unmeasured: Unmeasured | None = Field(
         default=None,
-        description="Why there are no counts of the set, null where there are. not chosen: its distance is that of a set which "
-        "scores or rounds passed over. too many cells: more than aggregate.cliques.max_cells. nothing released: no count "
-        "reached its threshold. not asked for: none of these.",
+        description="Why there are no counts of the set; null where there are. One that was “not chosen” was passed over by "
+        "scores or rounds, and has the distance of such sets. One of “too many cells” has more than max_cells. Where “nothing "
+        "released” is said, no count reached its threshold. Otherwise it was “not asked for”.",
     )
 
 
