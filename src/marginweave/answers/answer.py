@@ -16,7 +16,7 @@ class Answer:
     `low` to `high` covers the truth with probability `level`, None where nobody knows how often it does. `noise_sd` is the
     standard deviation of the noise of a count, in records. `how` says where it is from: measured tables alone, a rule that
     every record keeps, bounds that follow from measured tables, or the fitted model. Where nothing can be said, estimate,
-    ends, level and `how` are None. `flag` says why it should not be used, or what it rests on; empty where it was measured.
+    ends, level and `how` are None. `flag` says why it should not be used, else what it rests on, or that there may be none.
     """
 
     question: str
