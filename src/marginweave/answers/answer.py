@@ -17,7 +17,7 @@ class Answer:
     standard deviation of the noise of a count, in records. `how` says where it is from: measured tables alone, a rule that
     every record keeps, bounds that follow from measured tables, or the fitted model. Where nothing can be said, estimate,
     ends, level and `how` are None; the mean of records that a rule excludes has a `how`, and no number. `flag` says why it
-    should not be used, or what it rests on; empty where it was measured.
+    should not be used, else what it rests on, or that there may be none.
     """
 
     question: str
