@@ -101,7 +101,9 @@ _ALWAYS = 9
 
 
 def _run_in_order(private: RunReference, wrap: Wrap) -> None:
-    configuration, plan = private.configuration, private.planned
+    configuration = private.configuration
+    plan = private.planned
+    assert plan is not None  # `prepare_run` has planned what is under way
     stages = _counting_stages(configuration, plan)
     bought = bool(configuration.private_bounds)
     fits = isinstance(configuration.synthesize, MixtureSynthesis)

@@ -24,7 +24,8 @@ def draw_once(
         StageError: without `prepare`, a draw that is not committed; or one that would be drawn by other terms than its row's.
         InputError, BudgetError: as `run_draw`.
     """
-    name, prepared = str(draw), None
+    name = str(draw)
+    prepared = None
     if prepare is not None:
         before = standing(reference, draw)
         if before.state != State.COMMITTED:

@@ -80,9 +80,10 @@ def read_request(
     if run == "":
         raise InputError("--run and --source must not be empty")
     folder = RunFolder.at(home, run or configuration.default_run)
-    begun, checked_plan = folder.read_manifest(), None
+    begun = folder.read_manifest()
     if begun is not None and begun.is_of(configuration):  # a run keeps the resolution of the version that began it
         configuration = configuration.as_resolved(begun.configuration)
+    checked_plan = None
     if begun is None or begun.state == RunState.RUNNING:
         from marginweave.runs.limits import check_size
 

@@ -102,7 +102,7 @@ FAULTS = (
         text="        if list(rows[:known]) != list(self.rows):",
         instead="        if len(rows) < known:",
         killed_by=(
-            "tests/unit/ledger/test_tampering.py::test_a_row_that_was_read_before_is_refused_once_it_is_changed",
+            "tests/unit/ledger/test_tampering.py::test_a_row_that_was_read_before_is_refused_once_it_is_changed[digest]",
         ),
     ),
     Fault(
@@ -110,6 +110,6 @@ FAULTS = (
         file="src/marginweave/ledger/invariants.py",
         text="_NOT_BEGUN = frozenset({State.RESERVED, State.RETURNED})",
         instead="_NOT_BEGUN = frozenset({State.RESERVED})",
-        killed_by=("tests/unit/ledger/test_invariants.py::test_what_does_not_fit_is_named",),
+        killed_by=("tests/unit/ledger/test_invariants.py::test_what_does_not_fit_is_named[given back]",),
     ),
 )
