@@ -238,8 +238,9 @@ def test_one_kill_is_one_alert(place: Site, crashed: dict[str, Any]) -> None:
 
 @pytest.mark.long  # waits for the second attempt
 def test_no_task_of_a_killed_attempt_stays_running(place: Site, crashed: dict[str, Any]) -> None:
+    """Where the kill met one, which Prefect may not know: `test_sessions.py` has the law."""
     tasks = place.ask("/task_runs/filter", {"flow_runs": {"id": {"any_": [crashed["id"]]}}})
-    assert {task["state_type"] for task in tasks} == {"COMPLETED", "CRASHED"}
+    assert {task["state_type"] for task in tasks} <= {"COMPLETED", "CRASHED"}
 
 
 @pytest.mark.long  # waits for another worker
