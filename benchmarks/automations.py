@@ -46,7 +46,7 @@ def flow_run_events(*names: str) -> set[str]:
 
 def automations() -> Iterator[Automation]:
     """Set what gives no sign of life to Crashed, and schedule what has crashed."""
-    of_releases = {"prefect.resource.role": "flow", "prefect.resource.name": FLOW}
+    of_releases: dict[str, str | list[str]] = {"prefect.resource.role": "flow", "prefect.resource.name": FLOW}
     yield Automation(
         name="vanished",
         trigger=EventTrigger(
@@ -59,7 +59,7 @@ def automations() -> Iterator[Automation]:
             threshold=1,
             within=SILENCE,
         ),
-        actions=[ChangeFlowRunState(state=StateType.CRASHED, message="no heartbeat")],
+        actions=[ChangeFlowRunState(state=StateType.CRASHED, name="Crashed", message="no heartbeat", force=False)],
     )
     yield Automation(
         name="crashed",
@@ -70,7 +70,7 @@ def automations() -> Iterator[Automation]:
             posture=Posture.Reactive,
             threshold=1,
         ),
-        actions=[ChangeFlowRunState(state=StateType.SCHEDULED, name="AwaitingRetry", message="again")],
+        actions=[ChangeFlowRunState(state=StateType.SCHEDULED, name="AwaitingRetry", message="again", force=False)],
     )
 
 
@@ -201,8 +201,8 @@ def main() -> None:
     with TemporaryDirectory() as folder, installed_postgres() as databases:
         database = make_url(databases.database()).set(drivername="postgresql+asyncpg")
         server = Server(Path(folder), free_port(), database.render_as_string(hide_password=False))
-        settings = {PREFECT_API_URL: f"http://127.0.0.1:{server.port}/api", PREFECT_HOME: server.folder}
-        with temporary_settings(settings):
+        address = f"http://127.0.0.1:{server.port}/api"
+        with temporary_settings({PREFECT_API_URL: address, PREFECT_HOME: server.folder}):
             with server.started() as url:
                 look_after(supervised)
                 watch_all(url)

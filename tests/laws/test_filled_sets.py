@@ -14,7 +14,6 @@ from marginweave.base.errors import InputError
 from marginweave.configuration.columns import SetColumn
 from marginweave.configuration.release import Configuration
 from marginweave.domain.boxes import allowed_boxes
-from marginweave.domain.levels import axes_of
 from marginweave.domain.zeros import PossibleCells, broken_records, structural_masks
 from marginweave.drafts.look import Look
 from marginweave.drafts.tally import judge
@@ -132,7 +131,7 @@ def test_a_rule_on_many_attributes_says_what_a_table_of_it_would() -> None:
     never = NeverTogether(attributes=attributes, codes=zeros, sizes=(2,) * 9)
     listed = Mask(attributes=attributes, allowed=never.table())
     cells = np.indices((2,) * 9).reshape(9, -1)
-    assert np.array_equal(never.allow(cells), (cells == 0).any(axis=0))
+    assert np.array_equal(never.allow(list(cells)), (cells == 0).any(axis=0))
     assert np.array_equal(broken_records(tuple(cells), [never]), broken_records(tuple(cells), [listed]))
     boxes = [allowed_boxes((2,) * 9, [mask], 512) for mask in (never, listed)]
     for found in boxes:
@@ -151,7 +150,7 @@ def test_a_rule_on_many_attributes_says_what_a_table_of_it_would() -> None:
 def test_an_answer_knows_that_nobody_lacks_all_of_many_values() -> None:
     config = declared(values=MANY)
     labels = tuple(attribute.labels for attribute in config.attributes)
-    rules = RuledOut(masks=structural_masks(config, labels), axes=axes_of(config, (2,) * 21), sizes=(2,) * 21)
+    rules = RuledOut(masks=structural_masks(config, labels), sizes=(2,) * 21)
     lacks, has = np.array([False, True]), np.array([True, False])
     none = dict.fromkeys(range(20), lacks)
     assert not rules.allow(none)

@@ -11,6 +11,7 @@ import signal
 import stat
 import subprocess
 import tomllib
+import urllib.error
 import urllib.request
 from base64 import b64encode
 from collections.abc import Iterator

@@ -24,7 +24,7 @@ from marginweave.domain.zeros import structural_masks
 from marginweave.estimate.earlier import read_measurements
 from marginweave.estimate.intervals import marginal_intervals
 from marginweave.estimate.marginals import listed_counts, marginal_counts, normalize_marginals
-from marginweave.measurements.tables import Marginals, Measurement
+from marginweave.measurements.tables import Marginals, Mask, Measurement
 from marginweave.mechanisms.gaussian import noise_sigma
 from marginweave.mechanisms.randomness import fresh_bits
 from marginweave.prepare.codes import EncodedTable
@@ -200,7 +200,9 @@ def test_forbidden_values_stay_out_of_counts_and_records() -> None:
 
     private = {"type": "category", "domain": "private", "impute": {"weights": {"a": 1}}}
     masks = structural_masks(config(columns__region=private), (("f", "m"), ("a", "b"), (), ()))
-    assert [(m.attributes, m.allowed.tolist()) for m in masks] == [((1,), [True, True, False])]
+    (mask,) = masks
+    assert isinstance(mask, Mask)
+    assert (mask.attributes, mask.allowed.tolist()) == ((1,), [True, True, False])
 
 
 @pytest.mark.parametrize("compress", ["none", 3.0, 40.0])

@@ -111,7 +111,8 @@ def test_a_row_is_checked_once_a_process(booked, monkeypatch) -> None:
     assert len(checked) == len(set(checked)) > 0
     booked.draws.take_lease("first", "next")
     checked.clear()
-    assert fresh.releases.find("first").lease == "next"
+    assert (record := fresh.releases.find("first")) is not None
+    assert record.lease == "next"
     assert len(checked) == 1
 
 

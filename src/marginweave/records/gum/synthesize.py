@@ -118,9 +118,10 @@ class Drawing:
     def _groups(self, attribute: int, masks: Sequence[StructuralZeros], parent: int | None) -> list[Integers]:
         """Rows in random order, those together that have the same parent value, and allow the same by each mask."""
         listed = {a for mask in masks if isinstance(mask, Mask) for a in mask.attributes} - {attribute}
-        keys: list[tuple[Integers | Records | Flags, int]] = [
+        keys = list[tuple[Integers | Records | Flags, int]]()
+        keys += (
             (self.records[:, a], len(self.one_way[a])) for a in sorted(listed if parent is None else {*listed, parent})
-        ]
+        )
         for mask in masks:
             if not isinstance(mask, Mask):
                 never = mask.codes[mask.attributes.index(attribute)]
