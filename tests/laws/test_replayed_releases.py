@@ -93,7 +93,7 @@ def observed(met: Met, forced: dict[str, bytes] | None) -> Iterator[None]:
 
 
 def _forced(drawn: Shipped, met: Met, forced: dict[str, bytes] | None) -> Shipped:
-    def draw(*given: Any) -> Any:
+    def draw(*given: Any, **named: Any) -> Any:
         *others, record, prepared = given
 
         def make(*known: Any) -> bytes:
@@ -102,7 +102,7 @@ def _forced(drawn: Shipped, met: Met, forced: dict[str, bytes] | None) -> Shippe
             met.payloads[record.name] = own if forced is None else forced[record.name]
             return met.payloads[record.name]
 
-        return drawn(*others, record, replace(prepared, make=make))
+        return drawn(*others, record, replace(prepared, make=make), **named)
 
     return draw
 

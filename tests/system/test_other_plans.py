@@ -22,13 +22,12 @@ from marginweave.checkpoints.run_folder import RunFolder
 from marginweave.configuration.release import Configuration
 from marginweave.counts import noise as terms
 from marginweave.draws import references
-from marginweave.flows import stages
 from marginweave.ledger import Ledger
 from marginweave.measurements.plan import BudgetPlan
 from marginweave.planning import prices as planned
 from marginweave.planning import split
 from marginweave.released.program import Program
-from marginweave.runs import continuity
+from marginweave.runs import continuity, limits
 from marginweave.tasks import budget as budget_stage
 from marginweave.tasks.aggregate import combinations as aggregate
 from tests.support.people_table import people
@@ -131,8 +130,8 @@ def test_another_plan_is_refused(home: Path, stopped: Path, monkeypatch: pytest.
     """Whatever the plan has otherwise than the rows is named, and nothing is drawn."""
     change, what = PLANS[difference]
     edited = _edited(change)
-    for module in (split, stages):
-        monkeypatch.setattr(module, "plan_budget", edited)
+    monkeypatch.setattr(split, "plan_budget", edited)
+    monkeypatch.setattr(limits, "check_size", edited)  # which plans, and finds sizes that this plan does not change
     _refused(home, stopped, what)
 
 

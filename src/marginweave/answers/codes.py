@@ -13,7 +13,7 @@ import numpy as np
 from marginweave.base.arrays import Flags, Floats, Integers
 from marginweave.base.errors import InputError
 from marginweave.configuration.attributes import Attribute, forbidden_codes
-from marginweave.configuration.columns import Category, DateColumn, NumberColumn
+from marginweave.configuration.columns import Category, NumberColumn
 from marginweave.configuration.columns.base import NOT_DECLARED, ColumnBase
 from marginweave.configuration.columns.category import ValuedColumn
 from marginweave.configuration.question import Question, read_question
@@ -156,7 +156,7 @@ class Codes:
             raise InputError(
                 f"noise explains all cells of column {name!r} that are not as declared; leave the condition out"
             )
-        if isinstance(asked, Condition) and not labels and isinstance(column, NumberColumn | DateColumn):
+        if isinstance(asked, Condition) and not labels and asked.is_beyond(name, column):
             raise InputError(
                 f"no value of {name!r} between its bounds meets the condition; values beyond them were counted as the nearest "
                 f"bound, so that nothing is known of them. Its values: {listed(column.labels)}"

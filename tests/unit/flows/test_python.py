@@ -285,7 +285,7 @@ WRONG_SAMPLES: list[tuple[dict[str, Any], str]] = [
     ({"n": 5, "where": {}}, "^where has no condition; leave it out"),
     ({"n": 5, "where": 5}, r"^where \(5\) must be conditions by their columns"),
     ({"n": 5, "where": {"age": {"from": 0, "to": 18}}}, "to includes 18, use below to leave it out$"),
-    ({"n": 5, "where": {"age": {"from": 200}}}, "^no value of column 'age' meets where; its values: "),
+    ({"n": 5, "where": {"age": {"from": 200}}}, "^no value of 'age' between its bounds meets the condition"),
     ({"n": 5, "where": {"age": {"from": 30, "below": 18}}}, "^no value of column 'age' meets where; its values: "),
 ]
 

@@ -53,6 +53,15 @@ class Condition(FrozenModel):
         inside = [self._holds(name, column, limits) for limits in label_limits(column)]
         return tuple(label for label, kept in zip(column.labels, inside, strict=True) if kept)
 
+    def is_beyond(self, name: str, column: ColumnBase) -> bool:
+        """Whether the range lies beyond the bounds of a number or date; raises as `labels`."""
+        if not isinstance(column, NumberColumn | DateColumn) or (isinstance(column, DateColumn) and not column.ordered):
+            return False
+        first, last = span_of(column)
+        lower = (_point_of(name, column, text) for text in (self.at_least, self.above) if text is not None)
+        upper = (_point_of(name, column, text) for text in (self.at_most, self.below) if text is not None)
+        return any(end >= last for end in lower) or any(end <= first for end in upper)
+
     def _holds(self, name: str, column: ColumnBase, limits: Limits | None) -> bool:
         if limits is None:
             return False
