@@ -70,7 +70,8 @@ def cell_tables(
     measured: NoisyTables, sizes: Sequence[int], most: int, reaches: Sequence[Reach]
 ) -> Iterator[CellTable]:
     """The tables of no attributes and of each one; smaller ones first, to `most` cells in all, of those measured together."""
-    squares, readings = LeastSquares(measured), defaultdict[tuple[int, ...], set[tuple[int, ...]]](set)
+    squares = LeastSquares(measured)
+    readings = defaultdict[tuple[int, ...], set[tuple[int, ...]]](set)
     for attribute, whole in measured.whole.items():
         readings[attribute,].add((whole,))
     readings[()].add(())

@@ -124,10 +124,10 @@ class MarginalAnswers:
             conditions_exclude_each_other = not all(codes.any() for codes in chosen.values())
             return replace(excluded, flag=_NOBODY) if conditions_exclude_each_other else excluded
         if numbers is not None:
-            kept = self._possible_values(numbers, chosen)
-            if not np.isfinite(numbers.low[kept]).any():
+            possible = self._possible_values(numbers, chosen)
+            if not np.isfinite(numbers.low[possible]).any():
                 return self._forbidden(question, self._chosen(own))
-            numbers = self._possible_numbers(numbers, kept)
+            numbers = self._possible_numbers(numbers, possible)
         said = self._best(question, where, own, numbers)
         if question.asked == "share" and self._all_meet(where, own):
             return Said(found=EstimateInterval(estimate=1.0, low=1.0, high=1.0), flag="", how="rule")
@@ -146,7 +146,8 @@ class MarginalAnswers:
 
     def _count_flag(self, found: EstimateInterval, records: list[Factor], rests_on: str) -> str:
         """Why a count should not be used, else what it rests on, and whether there may be none."""
-        length, may_be_none = found.high - found.low, found.low <= 0 < found.high
+        length = found.high - found.low
+        may_be_none = found.low <= 0 < found.high
         is_small = length <= _SMALL * self.records
         if length >= _NOTHING * self.records:
             return _SAYS_NOTHING
