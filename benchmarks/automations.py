@@ -1,4 +1,4 @@
-"""What becomes of flow runs whose process has vanished: python -m benchmarks.automations [--supervisor].
+"""Measure what automations do with flow runs whose process has vanished: python -m benchmarks.automations [--supervisor].
 
 Prefect's automations do what its documentation proposes: a flow run without a heartbeat becomes Crashed, and one that is
 Crashed is scheduled again. With `--supervisor`, `marginweave supervise` looks after the same flow runs instead. Printed are the

@@ -224,7 +224,7 @@ def _cross(answers: Sequence[Answer], columns: Sequence[str]) -> None:
                 shown.add_row(printable(label), *(cells[label, head, *third] for head in part))
             _print(shown)
     unused = any(answer.flag.startswith("do not") for answer in answers)
-    marked = " * do not use: it may be anything that its single columns allow." if unused else ""
+    marked = " * do not use: it may be anything, or there are too few records for the noise." if unused else ""
     rests = (
         " ~ was not measured: the estimate rests on the model."
         if any(answer.how in _MODELLED for answer in answers)

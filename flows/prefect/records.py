@@ -87,9 +87,8 @@ def _emit(event: ReleaseEvent, run: str, payload: Mapping[str, str | float]) -> 
 
 
 _MESSAGE = "The process of this attempt ended without a word; a later attempt has taken its place."
-_RELEASE = (
-    "marginweave.release"  # label of a flow run: an id that is drawn for one run folder, so no other machine has it
-)
+# Label of a flow run: an id that is drawn for one run folder, so no other machine has it.
+_RELEASE = "marginweave.release"
 
 
 def flow_run_tags(dataset: str) -> tuple[str, str]:

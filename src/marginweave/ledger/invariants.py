@@ -1,6 +1,7 @@
-"""What holds between the runs of a home and their ledger: one table, for runs, `ledger verify`, reconciliation and the witness.
+"""What holds between the runs of a home and their ledger.
 
-Whoever asks says in words of its own what follows from an invariant that does not hold.
+Runs and `ledger verify` go through one table of invariants, each with its own sentence on what to do where one does not hold.
+Reconciliation and the witness use the conditions behind it.
 """
 
 from __future__ import annotations

@@ -175,9 +175,8 @@ def check_history(request: Request, present: Manifest | None, ledger: Ledger) ->
         )
     known = {record.release for record in releases}
     for folder in RunFolder.all_of(request.folder.home):
-        manifest = (
-            present if folder == request.folder else folder.readable_manifest()
-        )  # `audit_files` finds damaged ones
+        # a manifest that is damaged is found by `audit_files`
+        manifest = present if folder == request.folder else folder.readable_manifest()
         if manifest is None or manifest.dataset != dataset or manifest.release in known or not was_charged(manifest):
             continue
         if not is_example(folder):
