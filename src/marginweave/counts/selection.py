@@ -237,6 +237,20 @@ def selected_cliques(
     return selected if settings.merge_cells == "none" else merge_pairs(selected, sizes, settings.merge_cells, most)
 
 
+def lone_deviation(configuration: Configuration, plan: BudgetPlan) -> float | None:
+    """Standard deviation of the noise of a cell of a selected pair that is measured alone; None where none are selected.
+
+    DP: arithmetic on public numbers.
+    """
+    settings = configuration.marginals
+    if settings is None or settings.cliques != "selected" or not settings.selects(len(configuration.attributes)):
+        return None
+    draw = plan.draw(DrawKind.MARGINALS)
+    noise = count_noise(draw.mechanism)(configuration.stability)
+    (part,) = noise.parts(draw.parameter, [1.0])
+    return float(noise.sigma(part))
+
+
 def scored_pairs(sizes: Sequence[int], draw: PlannedDraw) -> tuple[Clique, ...]:
     """The pairs that may be measured in `draw` and are scored before it. DP: arithmetic on released sizes."""
     return all_cliques(sizes, 2, most_cells(draw))
