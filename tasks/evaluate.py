@@ -21,7 +21,6 @@ from marginweave.evaluate.rules import add_rules, broken_rules
 from marginweave.evaluate.verdict import release_verdict
 from marginweave.measurements.combinations import Aggregates
 from marginweave.measurements.tables import Marginals
-from marginweave.planning.split import plan_budget
 from marginweave.released.evaluation import BrokenRule, DistanceBounds, Evaluation
 
 from .normalize import load_counts, released_counts
@@ -76,7 +75,8 @@ def evaluate(reference: DerivedReference, parts: dict[str, StageResult]) -> Stag
         dependent = None if pooled is None else dependent_pairs(estimated_marginals(pooled, configuration))
         agreement = evaluate_release(records, counts, ordered=configuration.ordered, rules=rules, dependent=dependent)
         related, of_model = agreement.association.cramers_v, more.get("model", ())
-        lone = lone_deviation(reference.configuration, plan_budget(reference.configuration))
+        is_alone = pooled is not None and len(pooled.drawn) == len(pooled.one_way)
+        lone = lone_deviation(reference.configuration) if is_alone else None
         judged = release_verdict(together, counts, configuration, compression, related, of_model, lone=lone)
         return Evaluation(**dict(agreement) | more, verdict=judged, bounds=bounds).to_json()
 

@@ -22,6 +22,7 @@ from marginweave.measurements.tables import Clique
 from marginweave.mechanisms.catalogue import count_noise
 from marginweave.mechanisms.gaussian import add_noise, noise_sigma
 from marginweave.mechanisms.randomness import DrawBits
+from marginweave.planning.split import plan_budget
 from marginweave.prepare.codes import Codes
 
 FINEST_STEPS = 1024
@@ -237,7 +238,7 @@ def selected_cliques(
     return selected if settings.merge_cells == "none" else merge_pairs(selected, sizes, settings.merge_cells, most)
 
 
-def lone_deviation(configuration: Configuration, plan: BudgetPlan) -> float | None:
+def lone_deviation(configuration: Configuration) -> float | None:
     """Standard deviation of the noise of a cell of a selected pair that is measured alone; None where none are selected.
 
     DP: arithmetic on public numbers.
@@ -245,7 +246,7 @@ def lone_deviation(configuration: Configuration, plan: BudgetPlan) -> float | No
     settings = configuration.marginals
     if settings is None or settings.cliques != "selected" or not settings.selects(len(configuration.attributes)):
         return None
-    draw = plan.draw(DrawKind.MARGINALS)
+    draw = plan_budget(configuration).draw(DrawKind.MARGINALS)
     noise = count_noise(draw.mechanism)(configuration.stability)
     (part,) = noise.parts(draw.parameter, [1.0])
     return float(noise.sigma(part))
