@@ -7,6 +7,7 @@ from typing import Any
 from marginweave.base.parallel import LocalEngine
 from marginweave.checkpoints.codecs import Unpacked, unpack_codes, unpack_table
 from marginweave.configuration.release import Configuration
+from marginweave.counts.selection import lone_deviation
 from marginweave.draws.references import DerivedReference, StageResult
 from marginweave.estimate.intervals import LEVEL
 from marginweave.estimate.marginals import Spread, compression_of, estimated_marginals
@@ -74,7 +75,9 @@ def evaluate(reference: DerivedReference, parts: dict[str, StageResult]) -> Stag
         dependent = None if pooled is None else dependent_pairs(estimated_marginals(pooled, configuration))
         agreement = evaluate_release(records, counts, ordered=configuration.ordered, rules=rules, dependent=dependent)
         related, of_model = agreement.association.cramers_v, more.get("model", ())
-        judged = release_verdict(together, counts, configuration, compression, related, of_model)
+        is_alone = pooled is not None and len(pooled.drawn) == len(pooled.one_way)
+        lone = lone_deviation(reference.configuration) if is_alone else None
+        judged = release_verdict(together, counts, configuration, compression, related, of_model, lone=lone)
         return Evaluation(**dict(agreement) | more, verdict=judged, bounds=bounds).to_json()
 
     inputs = [parts[name] for name in _INPUTS if name in parts]

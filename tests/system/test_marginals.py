@@ -295,6 +295,11 @@ def test_where_no_pair_is_worth_its_noise_the_draw_goes_back(parent: ForkServer,
     assert states == {"one-way": State.COMMITTED, "selection": State.COMMITTED, "marginals": State.RETURNED}
     statement = json.loads((victim.folder.release / "privacy.json").read_text())
     assert [row["state"] for row in statement["mechanisms"]] == ["drawn", "drawn", "returned"]
+    verdict = json.loads((victim.folder.release / "evaluation.json").read_text())["verdict"]
+    pairs = [one for one in verdict["sets"] if len(one["attributes"]) == 2]
+    assert {one["unmeasured"] for one in pairs} == {"not chosen"}
+    assert all(one["error"] is not None for one in pairs)
+    assert verdict["says"][0].startswith("No pair of columns was measured, as none was worth its noise")
 
 
 def test_the_commands_know_marginals(marginweave: CommandLine) -> None:

@@ -28,7 +28,7 @@ def is_cell(kind: pyarrow.DataType) -> bool:
     types = pyarrow.types
     bytes_of = (types.is_binary, types.is_large_binary, types.is_fixed_size_binary, types.is_binary_view)
     others = (types.is_nested, types.is_interval, types.is_duration)
-    return not any(test(kind) for test in (*bytes_of, *others))
+    return not isinstance(kind, pyarrow.BaseExtensionType) and not any(test(kind) for test in (*bytes_of, *others))
 
 
 _PARAMETERS = re.compile(

@@ -7,10 +7,13 @@ import math
 from marginweave.configuration.attributes import check_records
 from marginweave.configuration.columns import Category, IdentifierColumn, MeasuredColumn, SetColumn
 from marginweave.configuration.columns.binned import BinnedColumn
+from marginweave.configuration.defaults import NEEDED
 from marginweave.configuration.marginals import AdaptiveCliques, AllCliques, MarginalSettings
 from marginweave.configuration.preparation import WeightedImputation
 from marginweave.configuration.rules.structure import Structure
 from marginweave.configuration.sections import Sections
+
+_PURE = "write aggregate: {method: marginals, cliques: {all: 2}, noise: laplace}, with public domains and bounds"
 
 
 def check_preparation(configuration: Sections) -> None:
@@ -113,10 +116,19 @@ def check_privacy(configuration: Sections) -> None:
     if not privacy.delta:
         needs = _needs_delta(configuration)
         if needs is not None:
-            raise ValueError(
-                f"privacy.delta (0) must be positive {needs}; 0 is for marginals with aggregate.noise: laplace (or auto), of "
-                "public domains and bounds, all or a list of them"
-            )
+            raise ValueError(f"privacy.delta (0) must be positive {needs}; for 0 {_PURE}")
+
+
+def check_automatic_privacy(configuration: Sections, maker: str) -> None:
+    """Refuse a delta of 0 where `auto`, or the `maker` of records, decides what is counted; raises ValueError."""
+    if configuration.privacy.delta:
+        return
+    is_needed = maker in NEEDED
+    reason = f"with synthesize.method: {maker}" if is_needed else "where aggregate is left to auto"
+    raise ValueError(
+        f"privacy.delta (0) must be positive {reason}, whose counts have Gaussian noise; write a small one such as 1e-6, or "
+        f"for 0 {'leave the method out and ' if is_needed else ''}{_PURE}"
+    )
 
 
 def _needs_delta(configuration: Sections) -> str | None:

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from marginweave.base.errors import InputError
+from marginweave.configuration.checks import check_automatic_privacy
 from marginweave.configuration.code_lists import with_code_lists
 from marginweave.configuration.default_records import resolve_method
 from marginweave.configuration.defaults import NEEDED, check_own_keys, resolve_aggregate, resolve_sigma
@@ -51,7 +52,7 @@ def resolve(raw: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises:
         ValidationError: a section that breaks a rule of its own.
-        ValueError: a key beside `auto` that only some methods have.
+        ValueError: a key beside `auto` that only some methods have, or a delta of 0 where `auto` decides.
     """
     counting, making = raw.get("aggregate", {}), raw.get("synthesize", {})
     is_free = isinstance(making, dict) and making.get("method", "auto") == "auto"
@@ -60,7 +61,9 @@ def resolve(raw: Mapping[str, Any]) -> dict[str, Any]:
     declared = {**raw, "aggregate": {} if _is_automatic(counting) else _without_sigma(counting), "synthesize": assumed}
     sections = Sections.model_validate(declared)
     if _is_automatic(counting):
-        needed = NEEDED.get(method_of(making, "auto"))
+        maker = method_of(making, "auto")
+        check_automatic_privacy(sections, maker)
+        needed = NEEDED.get(maker)
         counting = resolve_aggregate(sections) if needed is None else {"method": needed}
     elif isinstance(counting, dict) and method_of(counting, "k-tuples") == "k-tuples":
         sections = Sections.model_validate({**raw, "aggregate": {}, "synthesize": {}})

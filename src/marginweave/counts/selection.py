@@ -22,6 +22,7 @@ from marginweave.measurements.tables import Clique
 from marginweave.mechanisms.catalogue import count_noise
 from marginweave.mechanisms.gaussian import add_noise, noise_sigma
 from marginweave.mechanisms.randomness import DrawBits
+from marginweave.planning.split import plan_budget
 from marginweave.prepare.codes import Codes
 
 FINEST_STEPS = 1024
@@ -235,6 +236,20 @@ def selected_cliques(
     chosen = select_marginals(cell_counts, scores, noise.cell_error(draw.parameter), noise.share_power)
     selected = fitting([pairs[i] for i in chosen], sizes, most)
     return selected if settings.merge_cells == "none" else merge_pairs(selected, sizes, settings.merge_cells, most)
+
+
+def lone_deviation(configuration: Configuration) -> float | None:
+    """Standard deviation of the noise of a cell of a selected pair that is measured alone; None where none are selected.
+
+    DP: arithmetic on public numbers.
+    """
+    settings = configuration.marginals
+    if settings is None or settings.cliques != "selected" or not settings.selects(len(configuration.attributes)):
+        return None
+    draw = plan_budget(configuration).draw(DrawKind.MARGINALS)
+    noise = count_noise(draw.mechanism)(configuration.stability)
+    (part,) = noise.parts(draw.parameter, [1.0])
+    return float(noise.sigma(part))
 
 
 def scored_pairs(sizes: Sequence[int], draw: PlannedDraw) -> tuple[Clique, ...]:

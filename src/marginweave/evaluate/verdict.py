@@ -8,8 +8,9 @@ that of the noise as expected). How far drawn records are from the fitted model,
 length: all of this is of the model, with d^2 - r^2 in place of d^2, and t^2 is r^2 more. The share p/n is much the same in all
 sets of a release, and its median is better known than that of any: a set is judged by its own d^2 where this is beyond what
 chance does to the norm of noise (`_CHANCE`). A pair that was not chosen, by scores or in rounds, is about as far as noise
-would have been (`_UNCHOSEN`), or it had been, and as chance makes two draws of independent columns. These numbers are those of
-benchmarks/accuracy/verdicts.py; docs/verdict.md says how often grades are right.
+would have been (`_UNCHOSEN`), or it had been, and as chance makes two draws of independent columns. Where scores chose no pair
+at all, that is the noise of one that is measured alone. These numbers are those of benchmarks/accuracy/verdicts.py;
+docs/verdict.md says how often grades are right.
 
 Counts of k-tuples are noisier than records, which are smoothed by what triples share: there it is the larger of the noise of a
 set and what its records are beyond it. The mean distance of triples was 1.6 to 2.1 times that of pairs (docs/accuracy.md), and
@@ -50,6 +51,14 @@ _NOT_MEASURED = (
     "{some} pairs were not measured, as others were chosen: how near they are is what noise and their columns let expect. "
     "Name what must be right in aggregate.cliques."
 )
+_NONE_CHOSEN = (
+    "No pair of columns was measured, as none was worth its noise at epsilon {epsilon:g}: in the records columns are "
+    "independent, but for what the configuration declares of several of them."
+)
+_MEASURE_SOME = (
+    "For pairs in the records, name the few that matter in aggregate.cliques, or use more epsilon or rows: what was "
+    "reserved for pairs went back to the account."
+)
 _TOO_LARGE = (
     "{some} pairs have more cells than aggregate.cliques.max_cells, so that nothing could choose or measure them: coarser "
     "values or a larger max_cells would."
@@ -63,7 +72,6 @@ _CHANCE = 1.5 * 2 * math.sqrt(math.pi / 2 - 1)
 _UNCHOSEN = 0.55
 # Of the records whose value was measured as one with others, how many count as misplaced.
 _MISPLACED = 0.25
-_UNASKED = "not asked for"
 _WEAK = "; an epsilon above 10, which would do as much, protects weakly"
 
 Sets = Mapping[tuple[str, ...], float | None]
@@ -77,11 +85,13 @@ def release_verdict(
     compression: Compression | None,
     association: Measure,
     model: Sequence[ErrorParts] = (),
+    *,
+    lone: float | None = None,
 ) -> Verdict:
     """The verdict on a release, from the distances of its records, the counts as released, and Cramér's V.
 
     `compression` is how marginals merged values; there is none of k-tuples. `model` has how far the records are from the fitted
-    model.
+    model. `lone` is the deviation of the noise of a selected pair that is measured alone, as each is thought of where none was.
     """
     deviations = _deviations(bounds)
     settings = configuration.marginals
@@ -91,8 +101,9 @@ def release_verdict(
     measured = {_key(bound.attributes) for bound in bounds}
     large = {pair for pair in _large_pairs(configuration, counts, compression) if pair not in measured}
     unchosen = dict[tuple[str, ...], float]()
-    if settings is not None and settings.selects(len(configuration.attributes)) and 2 in deviations:
-        pairs = unchosen_errors(distances, counts, statistics.median(deviations[2]))
+    of_pair = statistics.median(deviations[2]) if 2 in deviations else lone
+    if settings is not None and settings.selects(len(configuration.attributes)) and of_pair is not None:
+        pairs = unchosen_errors(distances, counts, of_pair)
         unchosen = {pair: error for pair, error in pairs.items() if pair not in measured | large}
     errors = expected_errors(distances | unchosen, counts.domain.names)
     paired = {name for bound in bounds if len(bound.attributes) > 1 for name in bound.attributes}
@@ -103,15 +114,24 @@ def release_verdict(
     would_choose = settings is not None and configuration.rows is None and counts.record_count < _FEW_ROWS
     more_advice = (_SAY_ROWS,) if would_choose and found.advice else ()
     found = with_undeclared(found, counts, titled, configuration.uncounted_sets)
-    advice = (*found.advice, *more_advice)
-    if unchosen:
-        advice = (_NOT_MEASURED.format(some=f"{len(unchosen):,}"), *advice)
+    says, advice = list(found.says), [*found.advice, *more_advice]
+    if unchosen and 2 in deviations:
+        advice.insert(0, _NOT_MEASURED.format(some=f"{len(unchosen):,}"))
+    elif unchosen:
+        says.insert(0, _NONE_CHOSEN.format(epsilon=epsilon))
+        advice.insert(0, _MEASURE_SOME)
     reasons = dict.fromkeys(large, "too many cells") | dict.fromkeys(unchosen, "not chosen") | dict.fromkeys(measured)
-    if settings is None:
-        counted = (_key(one.attributes) for one in found.sets if len(one.attributes) <= configuration.reporting_length)
-        reasons = dict.fromkeys(counted, "nothing released") | reasons
-    sets = (one.model_copy(update={"unmeasured": reasons.get(_key(one.attributes), _UNASKED)}) for one in found.sets)
-    return found.model_copy(update={"advice": advice, "sets": tuple(sets)})
+    sets = tuple(_with_reason(one, reasons, configuration) for one in found.sets)
+    return found.model_copy(update={"says": tuple(says), "advice": tuple(advice), "sets": sets})
+
+
+def _with_reason(
+    row: SetVerdict, reasons: Mapping[tuple[str, ...], str | None], configuration: Configuration
+) -> SetVerdict:
+    """The same with why there are no counts of the set: `reasons` has it of some, by their sorted names."""
+    is_counted = configuration.marginals is None and len(row.attributes) <= configuration.reporting_length
+    usual = "nothing released" if is_counted else "not asked for"
+    return row.model_copy(update={"unmeasured": reasons.get(_key(row.attributes), usual)})
 
 
 def _deviations(bounds: Sequence[MarginalBound]) -> dict[int, list[float]]:

@@ -45,6 +45,8 @@ def _counts(configuration: Configuration, usual: AggregateSettings | MarginalSet
     columns = len(configuration.attributes)
     counted, other = (defaults.counts_words(settings, columns) for settings in (configuration.aggregate, usual))
     chosen = f"auto would choose {other}" if counted != other else "auto would choose other settings"
+    if not configuration.privacy.delta:
+        chosen = "auto needs a delta above 0"
     if configuration.aggregate == usual:
         chosen = "chosen automatically"
     if defaults.is_decided_by_noise(configuration):

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from marginweave.configuration.release import Configuration as Resolved
 
 _SECTIONS = ("privacy", "rows")
+_NOT_READ = ("identifier", "constant")
 
 
 class Privacy(dict[str, Any]):
@@ -115,7 +116,7 @@ class Configuration(Shown, dict[str, Any]):
         DP: none; it is as sensitive as the table until each fact is confirmed.
 
         Raises:
-            InputError: the table cannot be read, or a frame has no name for its account.
+            InputError: the table cannot be read, a frame has no name for its account, or a column a dtype that `fit` refuses.
         """
         from marginweave.configuration.execution import SourceFile
         from marginweave.drafts.draft import draft_configuration, draft_table
@@ -143,11 +144,25 @@ class Configuration(Shown, dict[str, Any]):
         found = cls(parse_yaml(text))
         if dataset is not None:
             found["dataset"] = dataset
+        if not isinstance(data, str | Path):
+            found._refuse_types(data)
         lines = [line for line in text.partition("columns:\n")[2].splitlines() if not line.lstrip().startswith("#")]
         asked = zip(found["columns"], (line.rpartition("}  # ") for line in lines), strict=True)
         found._remarks = {name: remark for name, (_, mark, remark) in asked if mark}
         record_look(home_directory(home), "init", found["dataset"], source, canonical_written(found))
         return found
+
+    def _refuse_types(self, frame: Any) -> None:
+        """Refuse a drafted column of a dtype that `fit` refuses, in its words; raises InputError."""
+        from marginweave.runs.frames import refuse_types
+
+        columns, unit = self["columns"], self["privacy"]["unit"]
+        kinds = {name: column["type"] for name, column in columns.items() if column["type"] not in _NOT_READ}
+        spelled = {name for name in kinds if columns[name].get("domain") == "private"}
+        if isinstance(unit, Mapping):
+            kinds[unit["column"]] = "identifier"
+            spelled.add(unit["column"])
+        refuse_types(frame, kinds, spelled)
 
     @classmethod
     def from_yaml(cls, path: str | Path) -> Self:

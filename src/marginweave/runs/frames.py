@@ -7,7 +7,7 @@ A cell becomes an Arrow value or a text by itself: by its own content and the dt
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -17,16 +17,17 @@ import pyarrow.parquet as pq
 from marginweave.base.arrow import cell_type, is_cell, schema_types
 from marginweave.base.arrow import compute as pc
 from marginweave.base.errors import InputError
-from marginweave.configuration.columns import DateColumn, NumberColumn
 from marginweave.configuration.release import Configuration
-from marginweave.sources.source import refuse_floats
+from marginweave.sources.source import declared_types, refuse_floats
 
 if TYPE_CHECKING:
     import pandas as pd
 
 NATIVE = "iufM"
 """The kinds of dtypes that do not become texts: numbers and dates."""
-_NATIVE: dict[type[Any], str] = {NumberColumn: "iuf", DateColumn: "M"}
+_NUMBERS, _DATES = "iuf", "M"
+_NATIVE = {"number": _NUMBERS, "date": _DATES, "datetime": _DATES}
+"""Those that do not in columns of a type."""
 _PLAIN = "iufb"
 _WHOLE = '{0}.astype("Int64"), or read it as text: pd.read_csv(…, dtype={{{1}: str}})'
 _SECONDS, _DAYS, _STARTS = "{0}.dt.total_seconds()", '{0}.dt.strftime("%Y-%m-%d")', "{0}.dt.to_timestamp()"
@@ -40,13 +41,15 @@ def as_table(data: Any, natives: Mapping[str, str] | None = None) -> pa.Table:
     `natives` has for each column the kinds of dtypes that stay as they are; all others become texts, each cell by itself.
 
     Raises:
-        InputError: it is no table, or has a column twice, or not at all, or with values that are neither text nor number.
+        InputError: it is no table, or has a column twice, or not at all, or with values or a type that are neither text nor
+            number.
     """
     frame = _frame(data)
     every = frame.column_names if isinstance(frame, pa.Table) else frame.columns
     natives = dict.fromkeys(map(str, every), NATIVE) if natives is None else natives
     _check_names(list(every), natives)
     if isinstance(frame, pa.Table):
+        declared_types(frame.schema, list(natives))
         return frame.select(list(natives))
     arrays = {name: _array(frame[name], native) for name, native in natives.items()}
     unusable = next((name for name, array in arrays.items() if array is None), None)
@@ -62,16 +65,26 @@ def as_parquet(data: Any, configuration: Configuration) -> tuple[bytes, dict[str
         InputError: as `as_table`, or a column has a dtype whose cells have no faithful text, whatever the rows are.
     """
     columns, sink = configuration.columns, pa.BufferOutputStream()
-    natives = {name: _NATIVE.get(type(columns.get(name)), "") for name in configuration.source_names}
-    if _is_pandas(data):
-        frame = _frame(data)
-        _check_names(list(frame.columns), natives)
-        for name, native in natives.items():
-            _check_dtype(name, frame[name].dtype, native, is_spelled=name in configuration.spelled_names)
-    table = as_table(data, natives)
-    refuse_floats(table.schema, configuration.spelled_names)
+    kinds = {name: columns[name].type if name in columns else "identifier" for name in configuration.source_names}
+    refuse_types(data, kinds, configuration.spelled_names)
+    table = as_table(data, {name: _NATIVE.get(kind, "") for name, kind in kinds.items()})
     pq.write_table(table, sink)
     return bytes(sink.getvalue()), frame_types(data, configuration.output_names)
+
+
+def refuse_types(data: Any, kinds: Mapping[str, str], spelled: Collection[str]) -> None:
+    """Refuse a column of a dtype whose cells have no faithful text, with the line that mends it; raises InputError.
+
+    `kinds` has the types that are declared of the columns that are read; the cells of those in `spelled` are known by their
+    texts. DP: a function of dtypes, which are public, and of nothing in the rows.
+    """
+    frame = _frame(data)
+    if isinstance(frame, pa.Table):
+        refuse_floats(frame.schema, spelled)
+        return
+    _check_names(list(frame.columns), kinds)
+    for name, kind in kinds.items():
+        _check_dtype(name, frame[name].dtype, _NATIVE.get(kind, ""), is_spelled=name in spelled)
 
 
 def _check_names(columns: list[Any], names: Iterable[str]) -> None:
@@ -87,15 +100,11 @@ def _check_names(columns: list[Any], names: Iterable[str]) -> None:
 
 
 def _check_dtype(name: str, dtype: Any, native: str, *, is_spelled: bool) -> None:
-    """Refuse a dtype in which cells have no faithful text, with the line that mends it; raises InputError.
-
-    DP: a function of the dtype, which is public, and of nothing in the rows.
-    """
     inner = _inner(dtype)
     line = _mended(inner, native, is_spelled=is_spelled)
     if line is not None:
         place = f"frame[{json.dumps(name, ensure_ascii=False)}]"
-        said = f"{inner}" if inner is dtype else f"{inner} (behind {type(dtype).__name__})"
+        said = f"{inner}" if inner == dtype else f"{inner} (behind {type(dtype).__name__})"
         raise InputError(
             f"the frame has the column {name!r} with the dtype {said}, which has no faithful text for each cell; write "
             f"{place} = {line.format(place, json.dumps(name, ensure_ascii=False))}"
@@ -103,9 +112,11 @@ def _check_dtype(name: str, dtype: Any, native: str, *, is_spelled: bool) -> Non
 
 
 def _inner(dtype: Any) -> Any:
-    """The dtype of the categories of a categorical one; any other as it is."""
+    """The dtype of the categories of a categorical one, or of those of a dictionary of Arrow; any other as it is."""
     import pandas as pd
 
+    if isinstance(dtype, pd.ArrowDtype):
+        return pd.ArrowDtype(cell_type(dtype.pyarrow_dtype))
     return dtype.categories.dtype if isinstance(dtype, pd.CategoricalDtype) else dtype
 
 
@@ -117,12 +128,12 @@ def _mended(dtype: Any, native: str, *, is_spelled: bool) -> str | None:
     if is_sparse or (dtype.kind == "f" and is_spelled):
         return _DENSE if is_sparse else _WHOLE
     if isinstance(dtype, pd.ArrowDtype):
-        return None if is_cell(cell_type(dtype.pyarrow_dtype)) else _TEXTS
+        return None if is_cell(dtype.pyarrow_dtype) else _TEXTS
     if pd.api.types.is_object_dtype(dtype) or isinstance(dtype, pd.StringDtype) or dtype.kind in _PLAIN + native:
         return None
-    if dtype.kind == "m" and native == _NATIVE[NumberColumn]:
+    if dtype.kind == "m" and native == _NUMBERS:
         return _SECONDS
-    if isinstance(dtype, pd.PeriodDtype) and native == _NATIVE[DateColumn]:
+    if isinstance(dtype, pd.PeriodDtype) and native == _DATES:
         return _STARTS
     return _DAYS if dtype.kind == "M" else _TEXTS
 

@@ -61,7 +61,10 @@ def declared_types(present: pa.Schema, columns: Sequence[str]) -> pa.Schema:
     check_columns(present.names, columns)
     for name in columns:
         if not is_cell(cell_type(present.field(name).type)):
-            raise InputError(f"source has the column {name!r} with a type that is neither text nor number nor date")
+            raise InputError(
+                f"source has the column {name!r} with a type that is neither text nor number nor date; convert it to one of "
+                "these, or leave it out"
+            )
     return pa.schema([(name, _read_as(present.field(name).type)) for name in columns])
 
 
@@ -141,8 +144,10 @@ def _batches(source: str, part: Part, columns: Sequence[str]) -> Iterator[pa.Rec
 
 
 def _read_as(kind: pa.DataType) -> pa.DataType:
-    """Texts of any layout, and columns without a single value, behind a dictionary of plain texts."""
+    """Texts of any layout, and columns without a single value, behind a dictionary of plain texts; decimals in 128 bits."""
     inner = cell_type(kind)
+    if pa.types.is_decimal32(inner) or pa.types.is_decimal64(inner):  # which Arrow can put behind no dictionary
+        return pa.decimal128(inner.precision, inner.scale)
     return pa.dictionary(pa.int32(), pa.string()) if is_text(inner) or pa.types.is_null(inner) else inner
 
 

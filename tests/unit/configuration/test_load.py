@@ -161,6 +161,27 @@ def test_a_broken_rule_is_named(changes: dict, message: str) -> None:
     assert str(refusal.value).startswith(message)
 
 
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({}, "where aggregate is left to auto"),
+        ({"aggregate": {"method": "auto"}, "synthesize__method": "gum"}, "where aggregate is left to auto"),
+        ({"synthesize__method": "aggregate-seeded"}, "with synthesize.method: aggregate-seeded"),
+        ({"aggregate": {"method": "k-tuples"}}, "where k-tuples are counted"),
+    ],
+)
+def test_a_delta_of_0_is_refused_in_terms_of_what_was_written(changes: dict, why: str) -> None:
+    """No method is named that nobody wrote, and the section that the message offers is accepted."""
+    written = {"aggregate": None, **changes}
+    with pytest.raises(InputError) as refusal:
+        parse_configuration(raw(privacy__delta=0, **written))
+    message = str(refusal.value)
+    assert message.startswith(f"privacy.delta (0) must be positive {why}")
+    assert ("k-tuples" in message) is ("k-tuples" in why)
+    offered = parse_yaml(message[message.index("aggregate: {") : message.rindex("}") + 1])
+    assert parse_configuration(raw(privacy__delta=0, **offered)).privacy.delta == 0
+
+
 def test_defaults_are_those_of_the_design() -> None:
     plain = configuration()
     assert (plain.reporting_length, plain.percentile) == (3, 99.0)

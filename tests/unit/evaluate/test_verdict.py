@@ -25,7 +25,7 @@ from marginweave.evaluate.verdict import (
 )
 from marginweave.measurements.combinations import Aggregates, Domain, Level, LevelNoise
 from marginweave.released.evaluation import MarginalBound, Measure
-from marginweave.released.verdict import CARE, GOOD, grade
+from marginweave.released.verdict import CARE, GOOD, Verdict, grade
 from tests.support.configurations import configuration
 
 NAMES = ("sex", "region", "age", "grade")
@@ -157,6 +157,45 @@ def test_a_pair_that_was_not_chosen_is_as_far_as_noise_would_have_been_where_the
     assert unchosen_errors({("x",): 0.02}, counts, 50.0) == {}  # of y nothing is known
 
 
+def even_verdict(measured: Sequence[MarginalBound], cliques: Any, lone: float | None = None) -> Verdict:
+    """The verdict on 10,000 even records of four columns, of which these sets were measured."""
+    labels = (("f", "m"), ("north", "south", "west"), tuple("abcde"), tuple("1234567"))
+    codes = np.array([(place, code) for place, own in enumerate(labels) for code in range(len(own))])
+    sizes = np.array([*map(len, labels)])[codes[:, 0]]
+    level = Level(length=1, columns=codes[:, :1], values=codes[:, 1:], counts=10_000 // sizes)
+    noise = LevelNoise(length=1, contribution_bound=1, deviation=9, threshold=1, private_threshold=0, candidates=None)
+    counts = Aggregates(
+        domain=Domain(names=NAMES, labels=labels),
+        record_count=10_000,
+        record_deviation=1.0,
+        levels=(level,),
+        noise=(noise,),
+    )
+    made = configuration(aggregate={"method": "marginals", "cliques": cliques}, synthesize={"method": "mixture"})
+    nothing = Measure(names=NAMES, reference=((None,) * 4,) * 4, synthetic=((None,) * 4,) * 4, mean_difference=None)
+    merged = Compression(
+        codes=tuple(np.arange(len(own)) for own in labels), counts=tuple(np.ones(len(own)) for own in labels)
+    )
+    return release_verdict(measured, counts, made, merged, nothing, lone=lone)
+
+
+@pytest.mark.parametrize(("deviation", "grade"), [(10.0, "good"), (1e5, "not")])
+def test_where_no_pair_was_worth_its_noise_each_is_graded_by_the_noise_of_measuring_it(
+    deviation: float, grade: str
+) -> None:
+    """What that means for the records, and what to do, is said before all else; nobody hears of others that were chosen."""
+    found = even_verdict(bounds(10.0, 10_000, length=1), "selected", deviation)
+    pairs = [one for one in found.sets if len(one.attributes) == 2]
+    assert [(one.unmeasured, one.error is None, one.grade) for one in pairs] == [("not chosen", False, grade)] * 6
+    assert found.says[0].startswith(
+        "No pair of columns was measured, as none was worth its noise at epsilon 1: in the records"
+    )
+    assert found.advice[0].startswith("For pairs in the records, name the few that matter in aggregate.cliques")
+    assert not any(
+        "others were chosen" in sentence or "nothing measured" in sentence for sentence in (*found.says, *found.advice)
+    )
+
+
 @pytest.mark.parametrize(
     ("cliques", "why", "large"),
     [
@@ -174,25 +213,8 @@ def test_pairs_that_were_not_chosen_have_a_distance_and_those_that_nothing_could
 
     None passed over a pair of too many cells, of which the advice is another.
     """
-    labels = (("f", "m"), ("north", "south", "west"), tuple("abcde"), tuple("1234567"))
-    codes = np.array([(place, code) for place, own in enumerate(labels) for code in range(len(own))])
-    sizes = np.array([*map(len, labels)])[codes[:, 0]]
-    level = Level(length=1, columns=codes[:, :1], values=codes[:, 1:], counts=10_000 // sizes)
-    noise = LevelNoise(length=1, contribution_bound=1, deviation=9, threshold=1, private_threshold=0, candidates=None)
-    counts = Aggregates(
-        domain=Domain(names=NAMES, labels=labels),
-        record_count=10_000,
-        record_deviation=1.0,
-        levels=(level,),
-        noise=(noise,),
-    )
     measured = [bound for bound in bounds(10.0, 10_000) if len(bound.attributes) == 1 or bound.attributes == NAMES[:2]]
-    made = configuration(aggregate={"method": "marginals", "cliques": cliques}, synthesize={"method": "mixture"})
-    nothing = Measure(names=NAMES, reference=((None,) * 4,) * 4, synthetic=((None,) * 4,) * 4, mean_difference=None)
-    merged = Compression(
-        codes=tuple(np.arange(len(own)) for own in labels), counts=tuple(np.ones(len(own)) for own in labels)
-    )
-    found = release_verdict(measured, counts, made, merged, nothing)
+    found = even_verdict(measured, cliques)
     others = [one for one in found.sets if len(one.attributes) == 2 and one.attributes != NAMES[:2]]
     assert [one.unmeasured for one in others] == [
         "too many cells" if one.attributes in large else why for one in others
