@@ -21,6 +21,9 @@ if memory := in_memory():
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
     tempfile.tempdir = str(memory)
 
+# Pandera imports hypothesis where it is installed, whose plugins import trio and pytest into every process of ours.
+os.environ.setdefault("HYPOTHESIS_NO_PLUGINS", "1")
+
 # Where CI is set a run repeats exactly; everywhere else each one looks at new examples.
 settings.register_profile("default", deadline=None, derandomize="CI" in os.environ, max_examples=20)
 settings.register_profile("long", deadline=None, max_examples=2000)

@@ -73,7 +73,7 @@ def copies(codes: Sequence[NDArray[np.uint8]], cliques: Sequence[Clique]) -> Non
 
 def fitted(drawn: Sequence[Measurement], rows: int) -> RecordSampler:
     """The usual mixture."""
-    known = EstimationInput(measurements=drawn, consistent=lambda: drawn, sizes=SIZES, total=rows, masks=())
+    known = EstimationInput(measured=lambda: (drawn, 1.0), consistent=lambda: drawn, sizes=SIZES, total=rows, masks=())
     return sampler(known, MixtureSynthesis(method="mixture", seed=1))
 
 

@@ -51,6 +51,9 @@ def options(
     """Differentially private counts of attribute combinations, and synthetic records made from them."""
 
 
+_COMMAND = typer.main.get_command(app)
+
+
 def main() -> None:
     """Entry point of `marginweave`, in a process that leaves no core dump and no file for others to write.
 
@@ -73,7 +76,7 @@ def main() -> None:
 def _invoke() -> int:
     """Run the command that was typed and return its exit code; a mistyped command gets one line, like every refusal."""
     try:
-        returned = app(standalone_mode=False)
+        returned = _COMMAND(standalone_mode=False)
     except typer.TyperException as slip:
         if text := slip.format_message().rstrip("."):  # empty: a group of commands alone, which has shown its help
             missing = re.match(r"Missing (?:option|argument) '([^']*)'", text)

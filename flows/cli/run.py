@@ -103,7 +103,11 @@ def execute(request: Request, *, yes: bool = False) -> None:
         from marginweave.runs.preparation import attended, check_request, internal_evaluation_due, prepare_run
         from marginweave.runs.progress import reporting
 
-    with reporting(out, request.folder.run, request.configuration.dataset) as reporter, counted(request):
+    with (
+        reporting(out, request.folder.run, request.configuration.dataset) as reporter,
+        counted(request),
+        attended(not yes),
+    ):
         check_request(request)
         with run_lock(request.folder):
             reference, state = prepare_run(request)
@@ -114,8 +118,7 @@ def execute(request: Request, *, yes: bool = False) -> None:
                 reporter.note("Starting Prefect's server for the first time in this home can take half a minute")
             if fresh and not yes and out.is_terminal:
                 _warn_of_ids(request)
-            with attended(not yes):
-                _release(request, reference)
+            _release(request, reference)
     from marginweave.ledger.boxes import account_sums
     from marginweave.runs.bookkeeping import is_charged
     from marginweave.runs.lookup import place_of_files

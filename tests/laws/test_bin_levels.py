@@ -209,7 +209,7 @@ def test_a_release_says_which_bins_are_one_and_reads_its_own_files() -> None:
     assert [m.attributes for m in back.larger] == [m.attributes for m in marginals.larger]
     assert all((a.counts == b.counts).all() for a, b in zip(back.larger, marginals.larger, strict=True))
     known = estimation_input(marginals, config)[0]
-    assert sum(bool(m.levels) for m in known.measurements) == 4
+    assert sum(bool(m.levels) for m in known.measured()[0]) == 4
     assert not any(m.levels for m in known.consistent())
 
 

@@ -1,4 +1,4 @@
-"""A process that has made a release, and forks one child a command: `marginweave` without its start.
+"""A process that has made releases and asked them, and forks one child a command: `marginweave` without its start.
 
 Importing Prefect, pyarrow, numba and the stages takes some 4 s of CPU, loading compiled kernels, fonts and
 templates for the first time some more, and the tests type hundreds of commands. A child has the arguments, environment,
@@ -19,7 +19,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
+from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -28,10 +28,16 @@ from marginweave.flows.prefect.environment import ANALYTICS_OFF
 
 # What commands import when they run, beside the stages: Prefect's engines, what runs suites (4 s), tables of the examples.
 IMPORTED = (
-    "anyio._backends._asyncio", "fastapi.encoders", "great_expectations", "marginweave.runs.lookup",
-    "marginweave.forecast.noise", "marginweave.flows.prefect.session", "prefect.artifacts", "prefect.concurrency._sync",
+    "anyio._backends._asyncio", "fastapi.encoders", "great_expectations", "marginweave.flows.cli",
+    "marginweave.flows.prefect.session", "prefect.artifacts", "prefect.concurrency._sync",
     "prefect.events.worker", "prefect.flow_engine", "prefect.task_engine", "prefect.utilities.visualization",
-    "sqlalchemy.dialects.sqlite", "statsmodels.datasets", "typer",
+    "statsmodels.datasets",
+)  # fmt: skip
+# What the commands of the tests do for the first time is done once: kernels, templates, statements, modules.
+WARMED_UP = (
+    "check {config}", "plan {config}", "run {config} --run r", "query r --by sex --mean age", "table r sex region",
+    "report r --to {home}/pages", "evaluate r", "synthesize r --to {home}/more", "runs",
+    "ledger list", "ledger show people", "ledger verify",
 )  # fmt: skip
 REPOSITORY = Path(__file__).resolve().parents[2]  # this is run as a script, which finds no other module of tests
 WITHOUT_PREFECT = "MARGINWEAVE_TESTS_WITHOUT_PREFECT"
@@ -101,7 +107,8 @@ def _run(order: dict[str, Any], streams: list[int]) -> NoReturn:
         from marginweave.flows.cli import main
         from tests.support.plain_runs import commands_without_prefect  # imported by what has warmed up
 
-        refresh_global_settings_context()  # those of the order's environment
+        if WITHOUT_PREFECT not in os.environ:
+            refresh_global_settings_context()  # those of the order's environment
         with commands_without_prefect() if WITHOUT_PREFECT in os.environ else nullcontext():
             main()
     finally:
@@ -131,19 +138,24 @@ def forking(place: Path, environment: dict[str, str]) -> Iterator[Path]:
 
 
 def _warm_up(home: Path) -> None:
-    """Make a release with the functions of its stages: without Prefect, whose threads a child would not have."""
+    """Type commands on two releases: without Prefect, whose threads a child would not have."""
     sys.path.insert(0, str(REPOSITORY))
+    from marginweave.flows.cli.app import app
     from tests.support.kills import Victim
     from tests.support.people_table import people
-    from tests.support.plain_runs import run_plainly
+    from tests.support.plain_runs import commands_without_prefect
 
     sys.path.remove(str(REPOSITORY))
 
-    home.mkdir()
-    victim = Victim(home=home, config=people(home, 40))
-    os.environ["MARGINWEAVE_LEDGER"] = str(victim.ledger_file)  # children have the environment of their orders
-    with (home / "log").open("w") as log, redirect_stdout(log):
-        run_plainly(home, victim.config, victim.run)
+    for method in ("k-tuples", "marginals"):
+        place = home / method
+        place.mkdir(parents=True)
+        victim = Victim(home=place, config=people(place, 40, aggregate__method=method))
+        # children have the environment of their orders
+        os.environ.update({"MARGINWEAVE_HOME": str(place), "MARGINWEAVE_LEDGER": str(victim.ledger_file)})
+        with (place / "log").open("w") as log, redirect_stdout(log), redirect_stderr(log), commands_without_prefect():
+            for command in WARMED_UP:
+                app(command.format(config=victim.config, home=place).split(), standalone_mode=False)
 
 
 def main() -> None:

@@ -20,23 +20,19 @@ from marginweave.tasks.stage import quiet
 def run_plainly(home: Path, config: Path, run: str) -> Path:
     """The folder of a run that was made in this process."""
     request = read_request(config, run=run, source=None, home=home)
-    _run(request)
-    return request.folder.path
-
-
-def _run(request: Request) -> None:
     with record_stop_reason(request.folder), run_lock(request.folder):
         private, _ = quiet("prepare")(prepare_run)(request)
         run_in_process(request, private)
+    return request.folder.path
 
 
 @contextmanager
 def commands_without_prefect() -> Iterator[None]:
     """Inside, `marginweave run` and its like call the stages as plain functions, and need no server."""
 
-    def release(request: Request, _: RunReference) -> None:
-        with closed_to_others():
-            _run(request)
+    def release(request: Request, private: RunReference) -> None:
+        with closed_to_others(), record_stop_reason(request.folder), run_lock(request.folder):
+            run_in_process(request, private)
 
     with mock.patch.object(importlib.import_module("marginweave.flows.cli.run"), "_release", release):
         yield

@@ -83,7 +83,7 @@ def forked_program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @contextmanager
 def _fork(folder: Path) -> Iterator[str]:
-    with forking(folder, CommandLine(folder).variables) as program:
+    with forking(folder, CommandLine(folder, {"PREFECT_API_URL": NOWHERE}).variables) as program:
         yield str(program)
 
 

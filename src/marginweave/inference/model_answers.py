@@ -96,8 +96,9 @@ def _drawn(
             return list(_unpacked(model, arrays)), meta["misfit"]
     say(f"drawing {DRAWS} models for what was not measured: once, then they are kept in {kept.parent}")
     generator = np.random.default_rng(settings.seed)  # post-processing
-    drawn = list(draw_models(model, known.measurements, DRAWS, generator))
-    tau = misfit(known.measurements, model, Stack.of(model, drawn), settings, generator)
+    measurements, _ = known.measured()
+    drawn = list(draw_models(model, measurements, DRAWS, generator))
+    tau = misfit(measurements, model, Stack.of(model, drawn), settings, generator)
     found: dict[str, np.ndarray] = {"weights": np.stack([one.weights for one in drawn]).astype(np.float32)}
     for b in range(len(model.blocks)):  # 16 bits are enough for a spread
         found[f"shares-{b:05d}"] = np.stack([one.shares[b] for one in drawn]).astype(np.float16)

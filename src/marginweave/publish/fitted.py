@@ -70,6 +70,7 @@ def read_model(table: pa.Table, known: EstimationInput, settings: MixtureSynthes
     if len(shares) != ends[-1] or len(flat) % len(shares) or not np.isfinite(flat).all():
         raise InputError(f"{MODEL} must have a row of weights and one for each combination of values")
     rows = flat.reshape(len(shares), -1)
-    fits = settled(settings, known.measurements, len(known.sizes), total).fits
+    measurements, _ = known.measured()
+    fits = settled(settings, measurements, len(known.sizes), total).fits
     parts = np.split(rows, ends[:-1])[1:]
     return replace(empty, weights=rows[0].copy(), shares=tuple(np.ascontiguousarray(p.T) for p in parts), fits=fits)

@@ -46,16 +46,15 @@ from marginweave.records.synthesize import SeededSynthesis
 class EstimationInput:
     """What is known of a table: marginals over attributes of `sizes` codes, its number of records, and structural zeros.
 
-    `measurements` are as they were drawn, each with its noise; `consistent` gives them in agreement. `noise` is how far a
-    model should be from them (`fit_mixture`).
+    `measured` gives them as they were drawn, each with its noise, and how far a model should be from them (`fit_mixture`);
+    `consistent` gives them in agreement. Both are made where they are asked for: sampling from a fitted model takes neither.
     """
 
-    measurements: Sequence[Measurement]
+    measured: Callable[[], tuple[Sequence[Measurement], float]]
     consistent: Callable[[], Sequence[Measurement]]
     sizes: Sequence[int]
     total: float
     masks: Sequence[StructuralZeros]
-    noise: float = 1.0
 
 
 def sampler(
@@ -83,7 +82,8 @@ def fit_known(known: EstimationInput, settings: MixtureSynthesis) -> Mixture:
     DP: post-processing. Raises InputError as `fit_mixture`.
     """
     total = max(known.total, 1.0)
-    return fit_mixture(known.measurements, known.sizes, total, known.masks, settings, noise=known.noise)
+    measurements, noise = known.measured()
+    return fit_mixture(measurements, known.sizes, total, known.masks, settings, noise=noise)
 
 
 def expand_records(records: Records, compression: Compression, generator: np.random.Generator) -> Records:
@@ -253,27 +253,30 @@ def estimation_input(
     if isinstance(counts, Marginals):
         masks, compression = compression_of(counts, configuration)
         total = counts.consistent[0].total
-        kept = estimated_marginals(counts, configuration)
-        drawn = [*measured_marginals(kept, compression), *kept.coarse]
-        measured, noisy = with_known(drawn, configuration, total, compression)
+
+        def drawn_marginals() -> tuple[Sequence[Measurement], float]:
+            kept = estimated_marginals(counts, configuration)
+            drawn = [*measured_marginals(kept, compression), *kept.coarse]
+            return with_known(drawn, configuration, total, compression)
+
         return EstimationInput(
-            measurements=measured,
+            measured=drawn_marginals,
             consistent=lambda: counts.consistent,
             sizes=compression.sizes,
             total=total,
             masks=[compress_mask(mask, compression) for mask in masks],
-            noise=noisy,
         ), compression
     labels = counts.domain.labels
     sizes, zeros = domain_sizes(configuration.attributes, labels), structural_masks(configuration, labels)
     total = total_of_rows(configuration) or float(counts.record_count)
+
+    def drawn_tuples() -> tuple[Sequence[Measurement], float]:
+        tables, noisy = with_known(tuple_measurements(counts, sizes), configuration, total)
+        return tables, _CLIPPED * noisy
 
     def consistent() -> Sequence[Measurement]:
         found = tuple_marginals(counts, sizes, zeros)
         known = known_marginals(configuration, found, total)
         return make_consistent([*found, *known], zeros, total=total) if known else found
 
-    tables, noisy = with_known(tuple_measurements(counts, sizes), configuration, total)
-    return EstimationInput(
-        measurements=tables, consistent=consistent, sizes=sizes, total=total, masks=zeros, noise=_CLIPPED * noisy
-    ), None
+    return EstimationInput(measured=drawn_tuples, consistent=consistent, sizes=sizes, total=total, masks=zeros), None

@@ -30,7 +30,7 @@ def draw_models(
 
     Args:
         model: as it was fitted, not conditioned.
-        measurements: what it was fitted to (`EstimationInput.measurements`).
+        measurements: what it was fitted to (`EstimationInput.measured`).
         number: how many models.
         generator: public choices.
     """
