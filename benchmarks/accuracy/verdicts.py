@@ -37,10 +37,11 @@ _LARGE, _SMALL = ("adult", "adult_cat"), ("anes96",)
 
 @dataclass(frozen=True, kw_only=True)
 class Graded:
-    """A pair of columns of a release: what its grade is, and how far its records are from the rows."""
+    """A pair of columns of a release: what its grade is, whether it has counts, and how far its records are from the rows."""
 
     table: str
     grade: str
+    is_measured: bool
     true: float
 
 
@@ -89,7 +90,8 @@ def graded(place: Path, cell: Cell) -> Iterator[Graded]:
         if len(one.attributes) == 2:
             pair = [position[name] for name in one.attributes]
             true = distance(rows[:, pair], records[:, pair])
-            yield Graded(table=cell.table.split("/", maxsplit=1)[0], grade=one.grade, true=true)
+            name = cell.table.split("/", maxsplit=1)[0]
+            yield Graded(table=name, grade=one.grade, is_measured=one.unmeasured is None, true=true)
 
 
 def distance(rows: NDArray[np.int64], records: NDArray[np.int64]) -> float:
@@ -102,15 +104,18 @@ def distance(rows: NDArray[np.int64], records: NDArray[np.int64]) -> float:
 
 
 def summary(found: Sequence[Graded]) -> Iterator[str]:
-    """Both errors, of every table, and of those for tuning and for validation together."""
-    names = {name: (name,) for name in (*TUNED, *VALIDATED)}
-    for called, chosen in (names | {"tuned": TUNED, "validated": VALIDATED}).items():
-        good = [one.true for one in found if one.table in chosen and one.grade == "good"]
-        below = [one.true for one in found if one.table in chosen and one.grade != "good"]
+    """Both errors, of every table, and of those for tuning and for validation together, of measured pairs and of others."""
+    names = {name: (name,) for name in (*TUNED, *VALIDATED)} | {"tuned": TUNED, "validated": VALIDATED}
+    for (called, chosen), is_measured in itertools.product(names.items(), (True, False)):
+        those = [one for one in found if one.table in chosen and one.is_measured is is_measured]
+        good = [one.true for one in those if one.grade == "good"]
+        below = [one.true for one in those if one.grade != "good"]
         near, far = sum(true <= GOOD for true in below), sum(true > GOOD for true in good)
+        which = "measured" if is_measured else "not measured"
         yield (
-            f"{called:16s} good {len(good):5d}, of which above .05 {far:4d} ({100 * far / max(len(good), 1):.0f} %); "
-            f"below good {len(below):5d}, of which at most .05 {near:4d} ({100 * near / max(len(below), 1):.0f} %)"
+            f"{called:16s} {which:12s} good {len(good):5d}, of which above .05 {far:4d} "
+            f"({100 * far / max(len(good), 1):.0f} %); below good {len(below):5d}, of which at most .05 {near:4d} "
+            f"({100 * near / max(len(below), 1):.0f} %)"
         )
 
 
