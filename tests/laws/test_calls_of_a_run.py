@@ -16,6 +16,7 @@ from marginweave.accounting.accounts import Account
 from marginweave.checkpoints.run_folder import RunFolder
 from marginweave.configuration.load import parse_configuration
 from marginweave.configuration.release import Configuration
+from marginweave.estimate.tuples import tuple_measurements
 from marginweave.ledger import Ledger
 from marginweave.ledger.ledger import Keys
 from marginweave.ledger.releases import Releases
@@ -30,6 +31,7 @@ CALLS: dict[str, tuple[Callable[..., Any], int]] = {
     "the budget is planned": (plan_budget, 1),
     "the ledger is opened": (Ledger.open, 1),
     "the source is digested": (Keys.source_digest, 3),
+    "what a model is fitted to is picked": (tuple_measurements, 1),
     "the manifest is read": (RunFolder.read_manifest, 2),
     "the manifest is written": (RunFolder.write_manifest, 15),
     "the release is looked up in the ledger": (Releases.find, 5),

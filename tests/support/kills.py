@@ -34,7 +34,7 @@ _ENDED = {EventKind.COMMITTED, EventKind.RETURNED, EventKind.CHARGED_LOST}
 
 
 class ForkServer:
-    """`tests.support.run_fork_server` as a process, warmed up by an undisturbed run."""
+    """`tests.support.run_fork_server` as a process, warmed up by undisturbed runs of k-tuples and of marginals."""
 
     def __init__(self, new_victim: Callable[..., Victim], environment: dict[str, str]) -> None:
         self._new_victim = new_victim
@@ -47,7 +47,8 @@ class ForkServer:
             text=True,
         )
         self._calls: dict[str | None, dict[str, int]] = {}
-        self.calls(None)
+        for shape in (None, "marginals"):
+            self.calls(shape)
 
     def calls(self, shape: str | None) -> dict[str, int]:
         """How often an undisturbed run of a shape passes each transition."""

@@ -229,7 +229,7 @@ class Journal:
 
     def _read(self, query: Select[Any], **values: str) -> list[dict[str, Any]]:
         """The rows that a query of whole rows finds, in its order."""
-        return [dict(zip(_COLUMNS, row, strict=True)) for row in self.connection.execute(query, values)]
+        return [dict(zip(_COLUMNS, row, strict=True)) for row in self.connection.execute(query, values).all()]
 
 
 @contextmanager
