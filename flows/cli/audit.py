@@ -39,15 +39,16 @@ def verify(
     """
     from marginweave.ledger.audit import Anchor, audit_ledger
     from marginweave.runs.metrics import verification_noted
-    from marginweave.verify.files import audit_files
+    from marginweave.verify.files import audit_files, marks_of_runs
 
     location = console.location_of(example, home)
     noted = nullcontext() if example else verification_noted(home, location)
     expected = None if anchor is None else Anchor.from_json(_content(anchor))
     key, missing = _key_if_any(location)
     with noted:
+        before = marks_of_runs(home)
         audited = audit_ledger(location, key, expected)
-        files = audit_files(home, audited, key, example=example)
+        files = audit_files(home, audited, key, example=example, before=before)
         rows = len(audited.rows)
         if audited.unchecked:
             raise AuditError(

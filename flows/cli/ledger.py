@@ -60,6 +60,7 @@ def open_account(
     `marginweave ledger open census-2026 --epsilon 4 --delta 1e-6 --per quarter=1,2.5e-7`
     """
     from marginweave.ledger import Ledger, ledger_location
+    from marginweave.ledger.admission import LAPLACE
     from marginweave.ledger.keys import KEY_VARIABLE, environment_key, key_file
 
     given: dict[str, Any] = {
@@ -84,7 +85,10 @@ def open_account(
     if account.policy is not None:
         out.print(f"Its policy, which guarantees nothing: {account.policy}")
     place = KEY_VARIABLE if environment_key(os.environ) else key_file(location)
-    out.print(_room_of(ledger.accounts.total(dataset), proposed))
+    total = ledger.accounts.total(dataset)
+    out.print(_room_of(total, proposed))
+    if not total.account.box.mu2:
+        out.print(f"It holds releases with Laplace noise alone ({LAPLACE}), and no others beside them")
     out.print(f"Back up the ledger's key, which is in {place}. Without it you cannot make further releases")
 
 

@@ -106,7 +106,7 @@ class Usability:
             InputError: no rows, a column in which nothing was read, or most of it lost without a word about that.
         """
         if not any(tally.cells for tally in self.tallies.values()):
-            raise InputError(_STOPPED.format(why="the table has no rows", meant=""))
+            raise InputError(_STOPPED.format(why=NO_ROWS, meant=""))
         on_purpose, faults = handled(written), {}
         for name, tally in self.tallies.items():
             fault = tally.unusable(on_purpose=name in on_purpose)
@@ -119,6 +119,7 @@ class Usability:
             raise InputError(_STOPPED.format(why="; ".join(faults), meant=meant))
 
 
+NO_ROWS = "the table has no rows"
 _STOPPED = (
     "validate: {why}. Nothing was charged. See what is wrong: marginweave check CONFIG. Where it is meant, {meant}run it with "
     "--yes and without `check: stop`"

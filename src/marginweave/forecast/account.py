@@ -16,7 +16,7 @@ from marginweave.accounting.accounts import Account, AccountTotal, Policy, Spent
 from marginweave.base.budget import BasicAmount, Cost
 from marginweave.base.errors import BudgetError
 from marginweave.configuration.release import Configuration
-from marginweave.ledger.admission import delta_refusal, unit_refusal
+from marginweave.ledger.admission import noise_refusal, unit_refusal
 from marginweave.ledger.boxes import total_with
 from marginweave.ledger.rules import PeriodForecast, largest_epsilon, period_epsilon, runs_a_period
 from marginweave.measurements.plan import BudgetPlan
@@ -109,7 +109,7 @@ def _verdict(total: AccountTotal, after: float, verdict: str) -> str:
 def account_refusal(configuration: Configuration, total: AccountTotal, fits: bool) -> str:
     """Why an account will refuse one more release of a configuration; empty where it will not. `fits`: its box has room."""
     account, plan = total.account, plan_budget(configuration)
-    other = unit_refusal(plan.unit, plan.neighbors, account) or delta_refusal(plan.cost, account)
+    other = unit_refusal(plan.unit, plan.neighbors, account) or noise_refusal(plan.cost, account, total.spent)
     if other is not None:
         return f"it will be refused: {other.message}"
     if fits:

@@ -26,6 +26,8 @@ from marginweave.measurements.plan import BudgetPlan
 from marginweave.released.program import Program
 
 _UP, _DOWN = (Context(prec=4, rounding=way) for way in (ROUND_CEILING, ROUND_FLOOR))
+# What a configuration has whose noise an account without a budget for Gaussian noise holds.
+LAPLACE = "aggregate: {method: marginals, noise: laplace}"
 _FACTORS_OF_DELTA = (1, 2, 4, 8, 16, 32, 64)
 # What may make of a refusal an admission, or of its reason another one.
 _CHANGES = (ACCOUNT_ROWS - {EventKind.RECONCILED}) | {EventKind.RESERVED, EventKind.RETURNED}
@@ -109,14 +111,22 @@ def unit_refusal(unit: str, neighbors: str, account: Account) -> Refusal | None:
     return None
 
 
-def delta_refusal(cost: Cost, account: Account) -> Refusal | None:
-    """Why an account without delta does not hold `cost` under any epsilon, or None where delta is not the reason."""
-    if account.delta or not (cost.mu2 or cost.delta or cost.plain.delta):
+def noise_refusal(cost: Cost, account: Account, spent: Spent) -> Refusal | None:
+    """Why an account does not hold noise of the kind of `cost` under any epsilon, or None where the kind is not the reason.
+
+    Without delta, or opened for releases with Laplace noise alone; the first release may still fit by its own statement.
+    """
+    name = f"account {account.dataset}"
+    if not account.delta and (cost.mu2 or cost.delta or cost.plain.delta):
+        return Refusal(
+            "cap", f"{name} was opened with delta 0, and admits only releases with privacy: {{delta: 0}} and {LAPLACE}"
+        )
+    if not account.delta or account.box.mu2 or not cost.mu2 or spent.ever == 0:
         return None
     return Refusal(
         "cap",
-        f"account {account.dataset} was opened with delta 0, and admits only releases with privacy: {{delta: 0}} and "
-        "aggregate: {method: marginals, noise: laplace}",
+        f"{name} was opened for releases with Laplace noise alone, and has no budget for any other noise, whatever its cap is; "
+        f"write {LAPLACE}",
     )
 
 
@@ -200,9 +210,9 @@ def _source_refusal(source: SourceDigest | None, account: Account, sums: Sums, j
 def _cap_refusal(request: ReleaseRequest, account: Account, spent: Spent) -> Refusal | None:
     if admitted(account, spent, request.cost, request.plan.statement) is not None:
         return None
-    without_delta = delta_refusal(request.cost, account)
-    message = without_delta.message if without_delta else _why(request.cost, account, spent)
-    if request.largest is not None and not (without_delta or is_closed(account, spent)):
+    unheld_noise = noise_refusal(request.cost, account, spent)
+    message = unheld_noise.message if unheld_noise else _why(request.cost, account, spent)
+    if request.largest is not None and not (unheld_noise or is_closed(account, spent)):
         epsilon = request.largest(account, spent)
         message += (
             f". A release of the same configuration fits with privacy.epsilon: {rounded_down(epsilon)}"

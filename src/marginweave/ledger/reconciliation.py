@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import chain
@@ -97,8 +97,10 @@ def reconcile(session: Session, homes: Sequence[Path], others: OtherHomes | None
             additions.close(account, others, missing, len(homes), actor)
         journal.append(*additions.rows)
         newest = journal.newest_row()
-        present = journal.hashes([head["seq"] for each in seen if (head := each.head())])
-    _settle(ledger, seen, blind, newest, present)
+        # In this transaction: a run that goes on behind it notes rows that are not in `present`.
+        heads = {sighting: head for sighting in seen if (head := sighting.head()) is not None}
+        present = journal.hashes([head["seq"] for head in heads.values()])
+    _settle(ledger, [sighting for sighting, head in heads.items() if is_missing(head, present)], blind, newest)
     datasets = tuple(account.dataset for account in concerned)
     return Outcome(
         adopted=additions.adopted.total(),
@@ -211,16 +213,15 @@ def _missing(journal: Journal, seen: Iterable[Sighting]) -> tuple[Row, ...]:
     return tuple(sorted(found.values(), key=lambda row: (row["seq"], row["row_hash"])))
 
 
-def _settle(
-    ledger: str, seen: Iterable[Sighting], blind: Iterable[BlindRun], newest: Row, present: Mapping[int, str]
-) -> None:
-    """Let the files of runs go on from the `newest` row, once the rows that were added are durable."""
-    for run in blind:  # its rows are adopted, or charged as lost
+def _settle(ledger: str, behind: Iterable[Sighting], blind: Iterable[BlindRun], newest: Row) -> None:
+    """Let the files of runs go on from the `newest` row, once the rows that were added are durable.
+
+    Those `behind` end with a row that the ledger has in another form now; what `blind` runs have drawn is adopted, or charged.
+    """
+    for run in blind:
         run.sighting.restart(ledger, newest)
-    for sighting in seen:
-        head = sighting.head()
-        if head is not None and is_missing(head, present):
-            sighting.append(ledger, [newest])
+    for sighting in behind:
+        sighting.append(ledger, [newest])
 
 
 def _check_signed(row: Row, key: LedgerKey, sighting: Sighting) -> None:

@@ -166,24 +166,37 @@ def check_history(request: Request, present: Manifest | None, ledger: Ledger) ->
         BudgetError: the ledger does not know what the runs of this home have spent: it was replaced, or restored too old.
     """
     dataset, name = request.configuration.dataset, request.folder.run
+    # Runs go on meanwhile. A draw is booked before the manifest says that it is charged: whatever these say is in the ledger
+    # that is read after them.
+    charged_manifests = _charged_manifests(request, present)
     releases = ledger.releases.of(dataset)
-    charged = any(record.run == name and record.charged != Cost() for record in releases)
-    if charged and present is None:
+    was_reserved = any(record.run == name and record.charged != Cost() for record in releases)
+    # A run has its manifest before it is reserved: where another process has begun this one, it is there by now.
+    if was_reserved and present is None and not request.folder.manifest_file.exists():
         raise InputError(
             f"run {name} was charged to account {dataset} before, but {request.folder.manifest_file} is not here; restore the "
             f"run's folder, or, for one more charge, {NEW_NAME}"
         )
-    known = {record.release for record in releases}
-    for folder in RunFolder.all_of(request.folder.home):
-        # a manifest that is damaged is found by `audit_files`
-        manifest = present if folder == request.folder else folder.readable_manifest()
-        if manifest is None or manifest.dataset != dataset or manifest.release in known or not was_charged(manifest):
-            continue
-        if not is_example(folder):
+    in_ledger = {record.release for record in releases}
+    for manifest in charged_manifests:
+        if manifest.release not in in_ledger:
             raise BudgetError(
                 f"run {manifest.run} was charged to account {dataset}, but the ledger {ledger.location} does not know it: it "
                 "is new, or an old backup; restore the ledger that the run was charged in"
             )
+
+
+def _charged_manifests(request: Request, present: Manifest | None) -> list[Manifest]:
+    """The manifests of the runs of this home, but examples, that say of themselves that they were charged to the account."""
+    manifests = []
+    for folder in RunFolder.all_of(request.folder.home):
+        # a manifest that is damaged is found by `audit_files`
+        manifest = present if folder == request.folder else folder.readable_manifest()
+        if manifest is None or manifest.dataset != request.configuration.dataset or not was_charged(manifest):
+            continue
+        if not is_example(folder):
+            manifests.append(manifest)
+    return manifests
 
 
 def check_correction(request: Request, present: Manifest | None) -> Correction | None:

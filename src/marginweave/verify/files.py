@@ -30,12 +30,15 @@ from marginweave.verify.account import check_account_file
 from marginweave.verify.bundle_accounting import Fault
 from marginweave.verify.bundle_statement import check_statement
 
+RunMark = tuple[str | None, str | None]
+
 
 @dataclass(frozen=True, kw_only=True)
 class AuditedFiles:
     """How many runs and files were as the ledger has them, and which runs could not be looked at.
 
-    `elsewhere` are the published runs of the ledger that have no folder in this home.
+    Those `in_progress` are worked on, or were while the ledger was read; `elsewhere` are the published runs of the ledger that
+    have no folder in this home.
     """
 
     runs: int
@@ -44,8 +47,27 @@ class AuditedFiles:
     elsewhere: tuple[str, ...]
 
 
-def audit_files(home: Path, audited: AuditedLedger, key: LedgerKey, *, example: bool) -> AuditedFiles:
+def marks_of_runs(home: Path) -> Mapping[RunFolder, RunMark]:
+    """What tells whether a run of the home goes on: taken before the ledger is read that the runs are compared with."""
+    return {folder: _mark(folder) for folder in RunFolder.all_of(home)}
+
+
+def _mark(folder: RunFolder) -> RunMark:
+    """The digests of the manifest, and of the rows that the run has noted: each draw begins with such a row."""
+    return file_digest(folder.manifest_file), file_digest(folder.path / SEEN)
+
+
+def audit_files(
+    home: Path,
+    audited: AuditedLedger,
+    key: LedgerKey,
+    *,
+    example: bool,
+    before: Mapping[RunFolder, RunMark] | None = None,
+) -> AuditedFiles:
     """Check the runs below `home` that answer to this ledger; without a key, their released files alone.
+
+    A run whose mark is not the one that it had `before` the ledger was read is ahead of it, and not compared.
 
     Raises:
         AuditError: the first fault, naming run and file.
@@ -62,7 +84,7 @@ def audit_files(home: Path, audited: AuditedLedger, key: LedgerKey, *, example: 
             if manifest is None or is_example(folder) != example:
                 continue
             with shared_lock(folder) as still:
-                if not still:
+                if not still or (before is not None and before.get(folder) != _mark(folder)):
                     in_progress.append(folder.run)
                     continue
                 files += _audit_run(folder, manifest, statements, key)

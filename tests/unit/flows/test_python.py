@@ -440,6 +440,15 @@ def test_a_frame_that_cannot_be_meant_is_told_what_to_do_in_python(read: int, me
     assert "marginweave" not in said
 
 
+def test_a_frame_without_rows_is_no_matter_of_its_columns() -> None:
+    usability = Usability(parse_configuration(raw()))
+    usability.add(as_table(people_frame().astype("string")).slice(0, 0))
+    with pytest.raises(InputError) as told:
+        usability.check(usability.configuration.written)
+    said = notebook._in_python(str(told.value))
+    assert said == "validate: the table has no rows. Nothing was charged. Give fit a frame that has rows"
+
+
 def test_a_stopped_run_of_a_frame_is_resumed_by_fit(tmp_path: Path) -> None:
     home = finished_home(tmp_path, "k-tuples")
     manifest = next(home.glob("runs/*/manifest.json"))

@@ -122,6 +122,30 @@ def test_an_account_for_a_configuration_holds_its_release(
     assert admitted(total.account, after, plan.cost, plan.statement) is None
 
 
+def test_an_account_for_laplace_noise_alone_says_so(
+    location: LedgerLocation, reserve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Opening it does, and so does the refusal of Gaussian noise: no epsilon, delta or cap helps, another noise does."""
+    monkeypatch.setenv("MARGINWEAVE_LEDGER", str(location))
+    aggregate = {"method": "marginals", "noise": "laplace", "cliques": {"all": 2}}
+    laplace = _request(tmp_path, aggregate=aggregate)
+    command = ["ledger", "open", "people", "--for", str(laplace.path), "--epsilon", "1000000"]
+    opened = CliRunner().invoke(app, command)
+    assert "releases with Laplace noise alone (aggregate: {method: marginals, noise: laplace})" in opened.output
+    reserve("first", dataset="people", plan=laplace.plan, source="people")
+    gaussian = _request(tmp_path)
+    words = "opened for releases with Laplace noise alone, .* write aggregate: {method: marginals, noise: laplace}$"
+    with pytest.raises(BudgetError, match=words):
+        reserve(
+            "second",
+            dataset="people",
+            plan=gaussian.plan,
+            source="people",
+            largest=partial(largest_epsilon, gaussian.configuration),
+        )
+    assert "with Laplace noise alone" in account_forecast(gaussian).lines[0]
+
+
 def test_a_plain_charge_after_others_is_refused_and_the_reason_said(ledger: Ledger, reserve) -> None:
     """A second account would hide what the first one has spent on the same people: none is advised."""
     reserve("first")
