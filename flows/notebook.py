@@ -8,7 +8,6 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from importlib.util import find_spec
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -247,16 +246,12 @@ class Synthesizer(Shown):
 
     def _reporter(self) -> Reporter:
         """A bar of progress at a terminal and in a notebook that can show one, lines elsewhere; nothing where not `verbose`."""
-        from marginweave.runs.progress import LogReporter, Reporter, TerminalReporter
+        from marginweave.runs.progress import LogReporter, Reporter, TerminalReporter, bar_console
 
         if not self.verbose:
             return Reporter()
-        from rich.console import Console
-
-        console = Console(stderr=True)
-        if console.is_terminal or (console.is_jupyter and find_spec("ipywidgets")):
-            return TerminalReporter(console)
-        return LogReporter(self._say)
+        console = bar_console()
+        return LogReporter(self._say) if console is None else TerminalReporter(console)
 
     def _say(self, text: str) -> None:
         if self.verbose:

@@ -146,7 +146,7 @@ def _input_checks(configuration: Configuration, name: str) -> list[pa.Check]:
         return []
     missing = ValueMatcher(configuration.missing_texts(name))
     keeps = lambda text: missing.index(text) >= 0 or column.accepts(text)  # noqa: E731
-    return [_check(Rule(name=column.input_rule, each=keeps, native=column.native), nulls=True)]
+    return [_check(Rule(name=column.stopping_rule, each=keeps, native=column.native), nulls=True)]
 
 
 def _check(rule: Rule, *, nulls: bool = False) -> pa.Check:

@@ -135,12 +135,14 @@ def _answers(opened: Answers, questions: Mapping[str, Mapping[str, Any]]) -> lis
     Prints why a question is refused. Raises InputError where one is, or where a release has none of the answers.
     """
     from marginweave.configuration.question import read_question
+    from marginweave.runs.progress import shown_late
 
     answers: list[Answer] = []
     refused = 0
     for name, content in questions.items():
         try:
-            answers += opened.ask(read_question(content, "" if name else "--"))
+            with shown_late("answers"):
+                answers += opened.ask(read_question(content, "" if name else "--"))
         except InputError as error:
             if not name:
                 raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any, cast
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from scipy.optimize import linprog
 from scipy.stats import binom
 
+from marginweave.answers import bounds
 from marginweave.answers.bounds import KnownSums, subset_sums
 from marginweave.answers.codes import ValueRange
 from marginweave.answers.intervals import EstimateInterval, Reach
@@ -84,6 +86,24 @@ def test_bounds_of_exact_counts_are_the_best_ones(conditions: int, known: int) -
             for sign in (1, -1)
         ]
         assert np.allclose(given.bounds(asked.astype(np.float64), REACH), best, atol=1e-6)
+
+
+def test_a_count_outside_is_one_program_and_one_solution(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A question may have a thousand groups: each solver call is most of what one takes."""
+    calls = list[str]()
+
+    def counted(name: str, of: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*given: Any, **named: Any) -> Any:
+            calls.append(name)
+            return of(*given, **named)
+
+        return call
+
+    monkeypatch.setattr(bounds, "linprog", counted("program", bounds.linprog))
+    monkeypatch.setattr(LeastSquares, "solve_jointly", counted("solution", LeastSquares.solve_jointly))
+    _asked(TRIPLES.measure(np.full((2, 2, 2, 2), 100.0), np.random.default_rng(1)))
+    assert calls.count("program") == 1
+    assert calls.count("solution") <= 1 + len(ALL)
 
 
 def test_no_bound_is_beyond_the_reach_of_one_measured_count() -> None:

@@ -64,7 +64,9 @@ def test_a_cell_without_a_value_stops_the_run(cell: str | None) -> None:
     """Before the first draw, and the error says rule and column; nothing is made up in its place."""
     schema = input_schema(declared())
     check_contract(schema, pd.DataFrame({"dx": ["a", "a;b;c"], "sex": ["f", "m"]}), "validate")
-    with pytest.raises(InputError, match="column 'dx' breaks the rule 'every value is declared'"):
+    with pytest.raises(
+        InputError, match="column 'dx' breaks the rule 'every cell has a value, and every value is declared'"
+    ):
         check_contract(schema, pd.DataFrame({"dx": ["a", cell], "sex": ["f", "m"]}), "validate")
 
 

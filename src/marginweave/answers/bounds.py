@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import linprog
+from scipy.sparse import eye_array, kron
 
 from marginweave.answers.intervals import Reach
 from marginweave.base.arrays import Flags, Floats
@@ -45,19 +46,26 @@ class KnownSums:
     def bounds(self, asked: Floats, reach: Reach) -> tuple[float, float]:
         """Ends between which the sum of cells lies, each times what `asked` has of it, with the probability of `reach`."""
         shared = replace(reach, level=1 - (1 - reach.level) / len(asked))
-        return -self._upper(-asked, shared), self._upper(asked, shared)
+        solved = self._solved(np.repeat([-asked, asked], len(_PAID), axis=0), np.tile(_PAID, 2), shared)
+        below, above = np.split(np.array([self._upper(paid, shared) for paid in solved]), 2)
+        return -float(below.min()), float(above.min())
 
-    def _upper(self, asked: Floats, reach: Reach) -> float:
-        return min(self._upper_paid(asked, reach, share) for share in _PAID)
-
-    def _upper_paid(self, asked: Floats, reach: Reach, share: float) -> float:
-        margins = share * reach.of(1.0) * np.sqrt(np.maximum(np.diagonal(self.covariance), 0.0))
-        prices = np.concatenate((self.high + margins, margins - self.low))
+    def _solved(self, asked: Floats, shares: Floats, reach: Reach) -> Floats:
+        """What each n_S is taken times, above and below 0, a row for each program; one call solves all, which share nothing."""
+        noise = reach.of(1.0) * np.sqrt(np.maximum(np.diagonal(self.covariance), 0.0))
+        margins = np.outer(shares, noise)
         cells = self.sums.T[self.possible]
         found = linprog(
-            prices, A_ub=-np.hstack((cells, -cells)), b_ub=-asked[self.possible], bounds=(0.0, _LARGEST), method="highs"
+            np.hstack((self.high + margins, margins - self.low)).ravel(),
+            A_ub=kron(eye_array(len(asked)), -np.hstack((cells, -cells))),
+            b_ub=-asked[:, self.possible].ravel(),
+            bounds=(0.0, _LARGEST),
+            method="highs",
         )
-        more, less = np.split(np.asarray(found.x, np.float64), 2)
+        return np.asarray(found.x, np.float64).reshape(len(asked), -1)
+
+    def _upper(self, paid: Floats, reach: Reach) -> float:
+        more, less = np.split(paid, 2)
         sd = float(np.sqrt(max((more - less) @ self.covariance @ (more - less), 0.0)))
         return float(more @ self.high - less @ self.low) + reach.of(sd)
 

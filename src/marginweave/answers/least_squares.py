@@ -100,6 +100,10 @@ class LeastSquares:
         """
         return self.solve_jointly([weights])
 
+    def check_measured(self, weights: Weights) -> None:
+        """Raise NotMeasuredError where `solve` does."""
+        self._signatures(weights)
+
     def solve_jointly(self, groups: Sequence[Weights]) -> Estimates:
         """Estimates of groups of queries, each group of its own axes, and the covariance of all, in order.
 

@@ -32,6 +32,7 @@ from marginweave.answers.quantities import (
 from marginweave.answers.rules import NO_RULES, RuledOut
 from marginweave.base.arrays import Flags, Floats
 from marginweave.base.errors import InputError
+from marginweave.base.progress import listener
 from marginweave.configuration.question import Question
 from marginweave.configuration.values import listed
 
@@ -90,7 +91,9 @@ class MarginalAnswers:
             raise InputError(f"--of population is not possible: {self.sampled}; ask --of table")
         where = [_factor(chosen) for chosen in self.codes.conditions(question)]
         numbers = self.codes.numbers(question.column) if question.column else None
-        for group in self.codes.groups(question):
+        groups, say = list(self.codes.groups(question)), listener()
+        for number, group in enumerate(groups, 1):
+            say(f"answer {number:,} of {len(groups):,}")
             own = [_factor(chosen) for chosen in group.chosen]
             said = self.said(question, where, own, numbers)
             found = said.found

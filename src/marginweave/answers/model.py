@@ -36,6 +36,7 @@ from scipy.special import log_ndtr
 from marginweave.answers.least_squares import Estimates, LeastSquares, NotMeasuredError, Weights
 from marginweave.answers.tables import FEWEST, NoisyTables, Part
 from marginweave.base.arrays import Floats, Integers
+from marginweave.base.progress import told_as
 from marginweave.configuration.synthesis import MixtureSynthesis
 from marginweave.estimate.mixture.blocks import Block
 from marginweave.estimate.mixture.draws import expected_counts
@@ -246,7 +247,8 @@ def misfit(
         kept = [m for m in measurements if not any(m is other for other in left_out)]
         if not set(range(len(model.sizes))) <= {a for m in kept for a in m.attributes}:
             continue
-        fitted = fit_mixture(kept, model.sizes, model.total, masks, settings)
+        with told_as(f"fit {fold + 1} of {_FOLDS} without a part of the tables"):
+            fitted = fit_mixture(kept, model.sizes, model.total, masks, settings)
         for m in _whole(left_out)[: _SETS // _FOLDS]:
             for length, contrasts in _contrasts(m, fitted, kept, stack, generator):
                 outside.setdefault(length, []).append(contrasts)

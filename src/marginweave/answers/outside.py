@@ -60,7 +60,7 @@ class _Sums:
         if any(part not in self.measured and part not in self.beside for part in _parts(subset)):
             return
         try:
-            self.squares.solve(weights)
+            self.squares.check_measured(weights)
         except NotMeasuredError as error:
             if error.merged:
                 found = count_between(self.squares, weights, self.reach)

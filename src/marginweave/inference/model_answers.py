@@ -17,6 +17,7 @@ from marginweave.answers.model import DRAWS, ModelAnswers, ModelSpread, Stack, m
 from marginweave.answers.tables import NoisyTables
 from marginweave.base.durable import at_place, read_file, replace_file
 from marginweave.base.errors import MachineError
+from marginweave.base.progress import told_as
 from marginweave.checkpoints.codecs import pack_arrays, unpack_arrays
 from marginweave.configuration.synthesis import MixtureSynthesis
 from marginweave.estimate.intervals import LEVEL
@@ -97,7 +98,10 @@ def _drawn(
     say(f"drawing {DRAWS} models for what was not measured: once, then they are kept in {kept.parent}")
     generator = np.random.default_rng(settings.seed)  # post-processing
     measurements, _ = known.measured()
-    drawn = list(draw_models(model, measurements, DRAWS, generator))
+    models, drawn = draw_models(model, measurements, DRAWS, generator), list[Mixture]()
+    for number in range(1, DRAWS + 1):
+        with told_as(f"model {number} of {DRAWS}"):
+            drawn.append(next(models))
     tau = misfit(measurements, model, Stack.of(model, drawn), settings, generator)
     found: dict[str, np.ndarray] = {"weights": np.stack([one.weights for one in drawn]).astype(np.float32)}
     for b in range(len(model.blocks)):  # 16 bits are enough for a spread

@@ -148,8 +148,10 @@ class Release:
         import pandas as pd
 
         from marginweave.configuration.question import read_question
+        from marginweave.runs.progress import shown_late
 
-        answers = list(self._answers.ask(read_question(question)))
+        with shown_late("answers"):
+            answers = list(self._answers.ask(read_question(question)))
         if all(answer.how is None for answer in answers):
             raise InputError(answers[0].flag)
         rows = [asdict(answer) for answer in answers]

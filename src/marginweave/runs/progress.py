@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from enum import StrEnum
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, TextIO
 
 from marginweave.base.errors import BudgetError, MarginweaveError
@@ -191,6 +192,49 @@ class TerminalReporter(Reporter):
     def end(self) -> None:
         """Remove the bar."""
         self._progress.stop()
+
+
+class LateReporter(Reporter):
+    """A bar for what takes longer than two seconds, on standard error where that can show one; elsewhere nothing."""
+
+    def __init__(self, stage: str) -> None:
+        super().__init__()
+        self._stage, self._bar = stage, Reporter()
+
+    def advanced(self, text: str) -> None:
+        """Show it, once there is a bar."""
+        super().advanced(text)
+        self._bar.advanced(text)
+
+    def progress(self, text: str, seconds: float) -> None:  # noqa: ARG002 - what the bar shows by itself
+        """Begin the bar where that was not tried yet."""
+        if type(self._bar) is Reporter and (console := bar_console()) is not None:
+            self._bar = TerminalReporter(console)
+            self._bar.started(self._stage)
+
+    def end(self) -> None:
+        """Remove the bar."""
+        self._bar.end()
+
+
+def bar_console() -> Console | None:
+    """Standard error, where it is a terminal or a notebook that can show a bar."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    return console if console.is_terminal or (console.is_jupyter and find_spec("ipywidgets")) else None
+
+
+@contextmanager
+def shown_late(stage: str) -> Iterator[None]:
+    """Show how far what happens inside is, where it takes long and somebody looks (`LateReporter`)."""
+    chosen = LateReporter(stage)
+    heard = LISTENER.set(chosen.advanced)
+    try:
+        yield
+    finally:
+        chosen.end()
+        LISTENER.reset(heard)
 
 
 _REPORTER: ContextVar[Reporter] = ContextVar("reporter")

@@ -15,6 +15,7 @@ from marginweave.answers.marginals import MarginalAnswers
 from marginweave.answers.rules import RuledOut
 from marginweave.answers.tables import noisy_tables
 from marginweave.base.errors import InputError
+from marginweave.base.progress import LISTENER
 from marginweave.configuration.question import read_condition, read_question
 from marginweave.configuration.release import Configuration
 from marginweave.domain.zeros import domain_sizes, structural_masks
@@ -154,6 +155,17 @@ def test_counts_shares_and_groups() -> None:
     assert missing.low <= (rows["age"] == 5).sum() <= missing.high
     (total,) = ask(answers)
     assert total.low <= 2000 <= total.high
+
+
+def test_a_listener_hears_how_many_groups_are_answered() -> None:
+    answers, _ = opened({}, CLIQUES)
+    heard = list[str]()
+    token = LISTENER.set(heard.append)
+    try:
+        ask(answers, by=["region"])
+    finally:
+        LISTENER.reset(token)
+    assert heard == [f"answer {number} of 4" for number in range(1, 5)]
 
 
 def test_means_and_quantiles_hold_the_truth_wherever_in_its_bin_a_value_lies() -> None:

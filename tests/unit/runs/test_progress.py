@@ -10,15 +10,16 @@ from datetime import datetime
 from typing import Any
 
 import pytest
+import rich.console
 import typer
 from rich.console import Console
 
 from marginweave.base.errors import BudgetError, InputError, OperatorError, StageError
 from marginweave.base.interruption import INTERRUPTION, Stopped
-from marginweave.base.progress import listener
+from marginweave.base.progress import listener, told_as
 from marginweave.flows.cli.console import Commands
 from marginweave.runs import progress
-from marginweave.runs.progress import reporting
+from marginweave.runs.progress import reporting, shown_late
 from marginweave.runs.stopping import UNFINISHED
 
 
@@ -135,3 +136,36 @@ def test_a_terminal_shows_all_of_it() -> None:
         reporter.started("fit")
         listener()("model 2 of 8, pass 3 (1000 at most)")
     assert "fit: model 2 of 8, pass 3 (1000 at most)" in screen.getvalue()
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_answers_that_take_long_are_shown_at_a_terminal_alone(
+    monkeypatch: pytest.MonkeyPatch, *, is_terminal: bool
+) -> None:
+    """From two seconds on; what takes less is not heard of."""
+    screen, clock = io.StringIO(), [100.0]
+    console = Console(file=screen, force_terminal=is_terminal, width=120)
+    monkeypatch.setattr(rich.console, "Console", lambda **_: console)
+    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+    with shown_late("answers"):
+        listener()("answer 1 of 4")
+        clock[0] += 1
+        listener()("answer 2 of 4")
+    assert not screen.getvalue()
+    with shown_late("answers"):
+        clock[0] += 3
+        listener()("answer 3 of 4")
+    assert ("answers: answer 3 of 4" in screen.getvalue()) is is_terminal
+    assert is_terminal or not screen.getvalue()
+    assert listener()("nobody is there any more") is None
+
+
+def test_a_long_step_is_told_in_its_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not in those of the fits that it is made of."""
+    heard = list[str]()
+    monkeypatch.setattr(progress.LateReporter, "advanced", lambda _, text: heard.append(text))
+    with shown_late("answers"):
+        with told_as("model 7 of 50"):
+            listener()("model 1 of 8, pass 3")
+        listener()("answer 1 of 4")
+    assert heard == ["model 7 of 50", "answer 1 of 4"]

@@ -190,7 +190,7 @@ class MeasuredColumn(ColumnBase, frozen=True):
 
     measured: ClassVar[bool] = True
     input_rule: ClassVar[str] = RULE_DECLARED
-    """Name of the rule of `outside: error`."""
+    """Name of the rule that a value keeps."""
     native: ClassVar[tuple[type, ...]] = ()
     """Types of cells that need no text to be values."""
     imputations: ClassVar[tuple[str, ...]] = ("uniform",)
@@ -198,6 +198,11 @@ class MeasuredColumn(ColumnBase, frozen=True):
     missing: Texts | None = None
     impute: Imputation | None = None
     outside: Literal["null", "error"] | Literal["other"] | None = None
+
+    @property
+    def stopping_rule(self) -> str:
+        """Name of the rule of `outside: error`."""
+        return self.input_rule
 
     @property
     def clean_rules(self) -> tuple[Rule, ...]:

@@ -194,6 +194,11 @@ class SetColumn(ValuedColumn, frozen=True):
         )
 
     @property
+    def stopping_rule(self) -> str:
+        """As for every column; with `min_values` a cell without a value breaks it, too."""
+        return self.input_rule if self.min_values is None else f"every cell has a value, and {self.input_rule}"
+
+    @property
     def marks_undeclared(self) -> bool:
         """Whether a clean cell says that it held a value that is not declared: nothing declares what such a value is."""
         return not self.private and self.outside is None
