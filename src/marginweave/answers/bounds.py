@@ -9,6 +9,9 @@ Of noisy n_S any such y gives sum_S y_S n_S, which is off by noise of a known va
 with as far as its noise reaches, or with a third of that, as noise of several adds up by squares. (Were it paid with less, a
 count that noise made negative would be taken many times.) The lesser sum is taken. So y depends on the noise: the probability
 that is allowed on a side is shared by 2^k such bounds, so many as there are where one S alone is free.
+Where noise takes the two ends past each other, or the upper one below 0, a sum is beyond its reach. Then the ends are those
+of all tables whose counts are as far from the measured ones as noise reaches, which all of them are together with the
+probability that is asked for. If there is hardly such a table, or none, it is twice, four times, … as far.
 DP: post-processing of released counts.
 """
 
@@ -27,6 +30,8 @@ _LARGEST = 8.0
 """Of one measured count; without it a program whose counts contradict each other had no end."""
 _PAID = (1.0, 1 / 3)
 """Of how far noise reaches: what a count is paid with."""
+_SHARES = tuple(2.0**power for power in range(-1, 20))
+"""Of how far noise reaches: how far counts are off where they contradict each other."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -45,21 +50,45 @@ class KnownSums:
     def bounds(self, asked: Floats, reach: Reach) -> tuple[float, float]:
         """Ends between which the sum of cells lies, each times what `asked` has of it, with the probability of `reach`."""
         shared = replace(reach, level=1 - (1 - reach.level) / len(asked))
-        return -self._upper(-asked, shared), self._upper(asked, shared)
+        low, high = -self._upper(-asked, shared), self._upper(asked, shared)
+        is_count = bool((asked >= 0).all())
+        return (low, high) if (max(low, 0.0) if is_count else low) <= high else self._of_tables(asked, shared)
+
+    def _of_tables(self, asked: Floats, reach: Reach) -> tuple[float, float]:
+        """What all tables have whose counts are within their reach, or within twice the share of it that leaves a table."""
+        for share in _SHARES:
+            low, high = self._within(asked, reach, share)
+            if low <= high:
+                return self._within(asked, reach, 2 * share)
+        raise AssertionError("counts without noise that no table has")
+
+    def _within(self, asked: Floats, reach: Reach, share: float) -> tuple[float, float]:
+        margins = self._margins(reach, share)
+        (_, less), (_, most) = self._least_bound(-asked, margins), self._least_bound(asked, margins)
+        return -less, most
 
     def _upper(self, asked: Floats, reach: Reach) -> float:
         return min(self._upper_paid(asked, reach, share) for share in _PAID)
 
     def _upper_paid(self, asked: Floats, reach: Reach, share: float) -> float:
-        margins = share * reach.of(1.0) * np.sqrt(np.maximum(np.diagonal(self.covariance), 0.0))
-        prices = np.concatenate((self.high + margins, margins - self.low))
-        cells = self.sums.T[self.possible]
-        found = linprog(
-            prices, A_ub=-np.hstack((cells, -cells)), b_ub=-asked[self.possible], bounds=(0.0, _LARGEST), method="highs"
-        )
-        more, less = np.split(np.asarray(found.x, np.float64), 2)
+        taken, _ = self._least_bound(asked, self._margins(reach, share))
+        more, less = np.split(taken, 2)
         sd = float(np.sqrt(max((more - less) @ self.covariance @ (more - less), 0.0)))
         return float(more @ self.high - less @ self.low) + reach.of(sd)
+
+    def _margins(self, reach: Reach, share: float) -> Floats:
+        """This share of what noise reaches, which intervals of counts have inside."""
+        margins: Floats = share * reach.of(1.0) * np.sqrt(np.maximum(np.diagonal(self.covariance), 0.0))
+        return margins + max(share - 1, 0.0) * (self.high - self.low) / 2
+
+    def _least_bound(self, asked: Floats, margins: Floats) -> tuple[Floats, float]:
+        """How often each sum is taken, from above and from below, for the least bound of all tables within these margins."""
+        prices = np.concatenate((self.high + margins, margins - self.low))
+        cells = self.sums.T[self.possible]
+        solved = linprog(
+            prices, A_ub=-np.hstack((cells, -cells)), b_ub=-asked[self.possible], bounds=(0.0, _LARGEST), method="highs"
+        )
+        return np.asarray(solved.x, np.float64), float(solved.fun)
 
 
 def subset_sums(conditions: int, subsets: Sequence[int]) -> Floats:

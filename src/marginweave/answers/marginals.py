@@ -5,6 +5,7 @@ DP: post-processing of released counts.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -333,7 +334,8 @@ class MarginalAnswers:
 
         def found(numbers: ValueRange) -> tuple[EstimateInterval, str]:
             if question.asked == "sum":
-                return sum_of(self.solve, records, numbers, reach)
+                total = self.squares.measured.total
+                return sum_of(self.solve, records, numbers, reach, math.inf if total is None else total)
             return mean_of(self.solve, records, numbers, reach, sampled=question.of == "population")
 
         try:
