@@ -49,8 +49,17 @@ class Condition(FrozenModel):
         return {field.alias or key: value for key, field in fields.items() if (value := getattr(self, key))}
 
     def labels(self, name: str, column: ColumnBase) -> tuple[str, ...]:
-        """The labels of the column in the range. Raises ValueError for an end that lies inside a bin."""
-        inside = [self._holds(name, column, limits) for limits in label_limits(column)]
+        """The labels of the column in the range.
+
+        Raises ValueError for an end that lies inside a bin, and for a column whose values have no order, as days of the week.
+        """
+        every = label_limits(column)
+        if not any(every):
+            raise ValueError(
+                f"structure has a range of column {name!r}, of whose values none is a number or a date; name values: "
+                f"{listed(column.labels)}"
+            )
+        inside = [self._holds(name, column, limits) for limits in every]
         return tuple(label for label, kept in zip(column.labels, inside, strict=True) if kept)
 
     def is_beyond(self, name: str, column: ColumnBase) -> bool:
