@@ -22,6 +22,7 @@ Solve = Callable[[Sequence[Iterable[Factor]]], Estimates]
 Count = Callable[[Sequence[Factor], Reach], EstimateInterval]
 
 TOO_FEW = "do not use: too few records for their noise"
+SAYS_NOTHING = "do not use: it may be anything"
 
 
 def share_of(solved: Estimates, reach: Reach, *, sampled: bool) -> tuple[EstimateInterval, str]:
@@ -46,7 +47,7 @@ def mean_of(
     solve: Solve, records: Sequence[Factor], numbers: ValueRange, reach: Reach, *, sampled: bool
 ) -> tuple[EstimateInterval, str]:
     """The mean of midpoints, between the means of lower and of upper ends, each with its noise."""
-    known = np.isfinite(numbers.low)
+    known = numbers.known
     low, high = np.where(known, numbers.low, 0.0), np.where(known, numbers.high, 0.0)
     middle = (low + high) / 2
     weights = [low, high, middle, middle**2, known.astype(np.float64)]
@@ -187,7 +188,7 @@ def quantile_between(
 
 def _steps(numbers: ValueRange) -> tuple[Integers, list[Floats]]:
     """The codes that are numbers, in order, and weights of all up to each of them; the last ones are of all numbers."""
-    known = np.isfinite(numbers.low)
+    known = numbers.known
     order = np.argsort(np.where(known, numbers.low, np.inf), kind="stable")[: int(known.sum())]
     steps = []
     for place in range(len(order)):
@@ -209,5 +210,16 @@ def _among(
     before = counts[place - 1] if place else 0.0
     part = (q * counts[-1] - before) / (counts[place] - before) if counts[place] > before else 0.5
     low, high = float(lows[chosen[0]]), float(highs[chosen[-1]])
+    if not math.isfinite(highs[place] - lows[place]):
+        return EstimateInterval(estimate=None, low=low, high=high), _open_words(low, high)
     estimate = float(lows[place] + part * (highs[place] - lows[place]))
-    return EstimateInterval.around(estimate, low, high), ""
+    return EstimateInterval.around(estimate, low, high), _open_words(low, high)
+
+
+def _open_words(low: float, high: float) -> str:
+    """What is known where an interval reaches into a bin that has no end."""
+    if math.isinf(high) and math.isinf(low):
+        return SAYS_NOTHING
+    if math.isinf(high):
+        return f"at least {low:g}: it may lie in an open bin, which has no end"
+    return f"at most {high:g}: it may lie in an open bin, which has no end" if math.isinf(low) else ""

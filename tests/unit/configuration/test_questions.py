@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from marginweave.base.errors import InputError
-from marginweave.configuration.columns import Category, DateColumn
+from marginweave.configuration.columns import Category, DateColumn, NumberColumn
 from marginweave.configuration.load import parse_configuration
 from marginweave.configuration.question import read_condition, read_question, read_questions
 from marginweave.configuration.rules.conditions import Condition, labels_of
@@ -146,3 +146,13 @@ def test_a_range_of_texts_is_refused() -> None:
     column = Category.model_validate({"type": "category", "values": ["north", "south"]})
     with pytest.raises(ValueError, match="none is a number or a date"):
         labels_of("region", column, Condition.model_validate({"from": "5"}), ())
+
+
+@pytest.mark.parametrize("asked", [{"below": "200"}, {"from": "110"}, {"from": "-5"}, {"to": "119"}, {"from": "500"}])
+def test_no_range_ends_inside_an_open_bin(asked: dict[str, str]) -> None:
+    """A number of 900 is in it, too, and is not below 200."""
+    column = NumberColumn.model_validate({"type": "number", "bounds": [0, 100], "bins": 5, "outer": "open"})
+    with pytest.raises(ValueError, match="ends inside a bin"):
+        labels_of("cost", column, Condition.model_validate(asked), ())
+    assert labels_of("cost", column, Condition.model_validate({"from": "80"}), ()) == ("[80, 100)", "≥ 100")
+    assert labels_of("cost", column, Condition.model_validate({"below": "20"}), ()) == ("< 0", "[0, 20)")
