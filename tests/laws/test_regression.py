@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from scipy.stats import binom
 from marginweave.answers.least_squares import Estimates, NotMeasuredError
 from marginweave.base.errors import InputError
 from marginweave.inference.normal_regression import Calibrated, Kind, Term
+from marginweave.inference.regressions import _indicators
 from tests.support.dense_least_squares import Survey
 
 FALSE_ALARM, RELEASES, LEVEL, Z = 1e-6, 400, 0.8, 1.2816
@@ -183,6 +185,9 @@ def test_what_has_no_single_solution_or_no_measured_pair_is_refused() -> None:
     twice = Term(place=1, weights=np.ones((1, 3)), of_model=np.ones((1, 3)))
     with pytest.raises(InputError, match="no single solution"):
         Calibrated.of(squares, records, [TERMS[0], twice, TERMS[2]]).fit("linear", sampling=1.0)
+    alone = SimpleNamespace(merged=[np.zeros(2, np.int64)])
+    with pytest.raises(InputError, match="too few records for its noise: the values of 'sex' were measured as one"):
+        _indicators(cast("Any", alone), 0, "sex", ["f", "m"])
     fewer = Survey(sizes=SURVEY.sizes, sets=SURVEY.sets[:-1], merged=SURVEY.merged)
     with pytest.raises(NotMeasuredError):
         Calibrated.of(fewer.measure(_population() * ROWS, rng), records, TERMS)

@@ -9,6 +9,9 @@ Of noisy n_S any such y gives sum_S y_S n_S, which is off by noise of a known va
 with as far as its noise reaches, or with a third of that, as noise of several adds up by squares. (Were it paid with less, a
 count that noise made negative would be taken many times.) The lesser sum is taken. So y depends on the noise: the probability
 that is allowed on a side is shared by 2^k such bounds, so many as there are where one S alone is free.
+Where noise takes the two ends past each other, or the upper one below 0, a sum is beyond its reach. Then the ends are those
+of all tables whose counts are as far from the measured ones as noise reaches, which all of them are together with the
+probability that is asked for. If there is hardly such a table, or none, it is twice, four times, … as far.
 DP: post-processing of released counts.
 """
 
@@ -28,6 +31,8 @@ _LARGEST = 8.0
 """Of one measured count; without it a program whose counts contradict each other had no end."""
 _PAID = (1.0, 1 / 3)
 """Of how far noise reaches: what a count is paid with."""
+_SHARES = tuple(2.0**power for power in range(-1, 20))
+"""Of how far noise reaches: how far counts are off where they contradict each other."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -46,28 +51,54 @@ class KnownSums:
     def bounds(self, asked: Floats, reach: Reach) -> tuple[float, float]:
         """Ends between which the sum of cells lies, each times what `asked` has of it, with the probability of `reach`."""
         shared = replace(reach, level=1 - (1 - reach.level) / len(asked))
-        solved = self._solved(np.repeat([-asked, asked], len(_PAID), axis=0), np.tile(_PAID, 2), shared)
-        below, above = np.split(np.array([self._upper(paid, shared) for paid in solved]), 2)
-        return -float(below.min()), float(above.min())
+        margins = np.stack([self._margins(shared, share) for share in _PAID])
+        taken = self._taken(np.repeat([-asked, asked], len(_PAID), axis=0), np.tile(margins, (2, 1)))
+        below, above = np.split(np.array([self._upper(row, shared) for row in taken]), 2)
+        low, high = -float(below.min()), float(above.min())
+        is_count = bool((asked >= 0).all())
+        return (low, high) if (max(low, 0.0) if is_count else low) <= high else self._of_tables(asked, shared)
 
-    def _solved(self, asked: Floats, shares: Floats, reach: Reach) -> Floats:
-        """What each n_S is taken times, above and below 0, a row for each program; one call solves all, which share nothing."""
-        noise = reach.of(1.0) * np.sqrt(np.maximum(np.diagonal(self.covariance), 0.0))
-        margins = np.outer(shares, noise)
+    def _of_tables(self, asked: Floats, reach: Reach) -> tuple[float, float]:
+        """What all tables have whose counts are within their reach, or within twice the share of it that leaves a table."""
+        for share in _SHARES:
+            low, high = self._within(asked, reach, share)
+            if low <= high:
+                return self._within(asked, reach, 2 * share)
+        raise AssertionError("counts without noise that no table has")
+
+    def _within(self, asked: Floats, reach: Reach, share: float) -> tuple[float, float]:
+        margins = self._margins(reach, share)
+        less, most = self._taken(np.stack((-asked, asked)), np.stack((margins, margins))) @ self._prices(margins)
+        return -float(less), float(most)
+
+    def _upper(self, taken: Floats, reach: Reach) -> float:
+        more, less = np.split(taken, 2)
+        sd = float(np.sqrt(max((more - less) @ self.covariance @ (more - less), 0.0)))
+        return float(more @ self.high - less @ self.low) + reach.of(sd)
+
+    def _margins(self, reach: Reach, share: float) -> Floats:
+        """This share of what noise reaches, which intervals of counts have inside."""
+        margins: Floats = share * reach.of(1.0) * np.sqrt(np.maximum(np.diagonal(self.covariance), 0.0))
+        return margins + max(share - 1, 0.0) * (self.high - self.low) / 2
+
+    def _prices(self, margins: Floats) -> Floats:
+        return np.concatenate((self.high + margins, margins - self.low))
+
+    def _taken(self, asked: Floats, margins: Floats) -> Floats:
+        """How often each sum is taken, from above and from below, for the least bound of all tables within the margins.
+
+        A row for each row of both; one call solves all programs, which share nothing.
+        """
         cells = self.sums.T[self.possible]
-        found = linprog(
-            np.hstack((self.high + margins, margins - self.low)).ravel(),
+        prices = np.stack([self._prices(row) for row in margins])
+        solved = linprog(
+            prices.ravel(),
             A_ub=kron(eye_array(len(asked)), -np.hstack((cells, -cells))),
             b_ub=-asked[:, self.possible].ravel(),
             bounds=(0.0, _LARGEST),
             method="highs",
         )
-        return np.asarray(found.x, np.float64).reshape(len(asked), -1)
-
-    def _upper(self, paid: Floats, reach: Reach) -> float:
-        more, less = np.split(paid, 2)
-        sd = float(np.sqrt(max((more - less) @ self.covariance @ (more - less), 0.0)))
-        return float(more @ self.high - less @ self.low) + reach.of(sd)
+        return np.asarray(solved.x, np.float64).reshape(len(asked), -1)
 
 
 def subset_sums(conditions: int, subsets: Sequence[int]) -> Floats:

@@ -45,11 +45,24 @@ class Group:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ValueRange:
-    """The least and the largest number that each code of an attribute stands for; NaN for one that is no number."""
+    """The least and the largest number that each code of an attribute stands for; NaN for one that is no number.
+
+    The code of an open bin has no least, or no largest number: minus infinity, or infinity.
+    """
 
     place: int
     low: Floats
     high: Floats
+
+    @property
+    def known(self) -> Flags:
+        """Which codes stand for a number."""
+        return ~np.isnan(self.low)
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether each code has a least and a largest number."""
+        return bool(np.isfinite(self.low[self.known]).all() and np.isfinite(self.high[self.known]).all())
 
     def together(self, blocks: Integers) -> ValueRange:
         """The ranges of codes of which those of a block cannot be told apart; NaN where one of them is no number."""
@@ -115,7 +128,7 @@ class Codes:
             yield Group(labels=labels, chosen=tuple(chosen for _, chosen in combination))
 
     def numbers(self, name: str) -> ValueRange:
-        """The numbers that the codes of a column stand for: of a bin, its ends.
+        """The numbers that the codes of a column stand for: of a bin, its ends, if it has both.
 
         Raises:
             InputError: the column has no numbers, or was not counted by itself.
@@ -124,8 +137,7 @@ class Codes:
         column, low = self._column(name), np.full(self.sizes[place], np.nan)
         high = low.copy()
         if isinstance(column, NumberColumn):
-            edges = np.array(column.edges)
-            low[: len(edges) - 1], high[: len(edges) - 1] = edges[:-1], edges[1:]
+            low[: len(column.ends)], high[: len(column.ends)] = np.array(column.ends).T
         elif isinstance(column, ValuedColumn) and not column.is_set:
             for code, limits in enumerate(label_limits(column)):
                 if limits is not None:

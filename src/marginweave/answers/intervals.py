@@ -46,12 +46,41 @@ class Reach:
 
 @dataclass(frozen=True, kw_only=True)
 class EstimateInterval:
-    """An estimate, None where there is none, and both ends of its interval; `sd` is the sigma of the noise of a count."""
+    """An estimate, None where there is none, and both ends of its interval; `sd` is the sigma of the noise of a count.
+
+    Every interval of an answer is one of these: `low` is not above `high`, and the estimate is not outside of them.
+    """
 
     estimate: float | None
     low: float
     high: float
     sd: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse to be what says nothing: a defect of the program, as no noise may lead to it."""
+        assert self.low <= self.high, "an interval whose low end lies above its high end"
+        assert self.estimate is None or self.low <= self.estimate <= self.high, "an estimate outside of its interval"
+
+    @classmethod
+    def around(cls, estimate: float, low: float, high: float, sd: float | None = None) -> EstimateInterval:
+        """An interval with its estimate, or with the end that is nearest to it."""
+        return cls(estimate=float(min(max(estimate, low), high)), low=float(low), high=float(high), sd=sd)
+
+
+def between_bounds(smaller: Floats, larger: Floats) -> tuple[Floats, Floats]:
+    """Ends of a number t, from the ends of x <= t and of y >= t; of any shape after the first axis.
+
+    They are the low end of x and the high end of y. Where these contradict each other, noise went farther than it reaches in
+    one or in both, and nothing says in which: then both intervals are inside, with as much beside them as noise reaches, from
+    the low end of y less the half width of x to the high end of x and the half width of y. With noise of the deviations s and
+    r, and x as measured above y by D, which is more than z (s + r), the likely noise of x is D s^2 / (s^2 + r^2), give or take
+    less than the smaller of s and r; so where x = y, t is likely between the two as measured. Where they differ by less than
+    one reaches farther than the other, the noisier one is to blame, and what is added holds t wherever between them it is.
+    """
+    contradict = smaller[0] > larger[1]
+    of_smaller, of_larger = (np.abs(ends[1] - ends[0]) / 2 for ends in (smaller, larger))
+    low = np.where(contradict, larger[0] - of_smaller, smaller[0])
+    return low, np.where(contradict, smaller[1] + of_larger, larger[1])
 
 
 def count_ends(estimates: Floats, variances: Floats, reach: Reach) -> tuple[Floats, Floats, Floats]:
@@ -59,12 +88,14 @@ def count_ends(estimates: Floats, variances: Floats, reach: Reach) -> tuple[Floa
 
     x = m + noise, so m lies within h of x. Noise is whole where it comes from one table, so the ends move out by 1/2 and are
     the whole numbers inside: of a single cell this is `evaluate.intervals.count_interval`. A count below 0 has the interval
-    of 0, which covers m >= 0 whenever the other one does.
+    of 0, which covers m >= 0 whenever the other one does. A count without noise that is not whole has the whole number that is
+    shown inside.
     """
     sigmas, places = np.unique(np.sqrt(np.maximum(variances, 0.0)), return_inverse=True)
     halves = np.array([reach.of(sigma) + (0.5 if sigma else 0.0) for sigma in sigmas.tolist()])
     half, centre = halves[places].reshape(np.shape(estimates)), np.maximum(estimates, 0.0)
-    return np.rint(centre), np.maximum(np.ceil(centre - half - 1e-9), 0.0), np.floor(centre + half + 1e-9)
+    shown, low, high = np.rint(centre), np.ceil(centre - half - 1e-9), np.floor(centre + half + 1e-9)
+    return shown, np.clip(low, 0.0, shown), np.maximum(high, shown)
 
 
 def count_interval_of(estimate: float, variance: float, reach: Reach) -> EstimateInterval:

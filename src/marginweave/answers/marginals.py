@@ -5,6 +5,7 @@ DP: post-processing of released counts.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,7 @@ from marginweave.answers.intervals import EstimateInterval, Reach, count_interva
 from marginweave.answers.least_squares import Estimates, LeastSquares, NotMeasuredError, Weights
 from marginweave.answers.merged import count_between
 from marginweave.answers.quantities import (
+    SAYS_NOTHING,
     Factor,
     mean_between,
     mean_of,
@@ -44,7 +46,6 @@ _BETWEEN = "not measured: low and high follow from what was, the estimate from t
 _BETWEEN_FITS = "not measured: low and high follow from what was, and from how far left-out sets are from a fit"
 _NONE_TO_ALL = f"{MAY_BE_NONE}, or as many as its single columns allow"
 _UNCLAIMED = "rests on the model: nothing says how often such an interval covers the truth"
-_SAYS_NOTHING = "do not use: it may be anything"
 _NO_MORE = "do not use: it may be anything that its single columns allow"
 _NOBODY = "no value meets the conditions"
 _NO_SUCH = "a rule allows no such record"
@@ -98,7 +99,9 @@ class MarginalAnswers:
             said = self.said(question, where, own, numbers)
             found = said.found
             ends = (None,) * 3 if found is None else (found.estimate, found.low, found.high)
-            estimate, low, high = (None if end is None else end + 0 for end in ends)  # a clipped -0.0 is 0
+            estimate, low, high = (  # what has no end has none in an answer, and a clipped -0.0 is 0
+                None if end is None or math.isinf(end) else end + 0 for end in ends
+            )
             yield Answer(
                 question=question.words,
                 group=group.labels,
@@ -128,7 +131,7 @@ class MarginalAnswers:
             return replace(excluded, flag=_NOBODY) if conditions_exclude_each_other else excluded
         if numbers is not None:
             possible = self._possible_values(numbers, chosen)
-            if not np.isfinite(numbers.low[possible]).any():
+            if not numbers.known[possible].any():
                 return self._forbidden(question, self._chosen(own))
             numbers = self._possible_numbers(numbers, possible)
         said = self._best(question, where, own, numbers)
@@ -139,8 +142,23 @@ class MarginalAnswers:
             return said
         if question.asked == "count":
             return replace(said, flag=self._count_flag(found, [*where, *own], said.flag))
-        says_nothing = found.high - found.low >= _NOTHING * (limits[1] - limits[0])
-        return replace(said, flag=_SAYS_NOTHING) if says_nothing and question.asked != "sum" else said
+        possible = limits[1] - limits[0]  # of open bins infinite, and then `quantile_of` says whether one end is known
+        says_nothing = math.isfinite(possible) and found.high - found.low >= _NOTHING * possible
+        return replace(said, flag=SAYS_NOTHING) if says_nothing and question.asked != "sum" else said
+
+    def _unbounded(self, numbers: ValueRange) -> str:
+        """Why numbers with open bins have no mean or sum, and what to ask instead."""
+        attribute, labels = self.codes.configuration.attributes[numbers.place], self.codes.domain.labels[numbers.place]
+        has_end = np.isfinite(numbers.low) & np.isfinite(numbers.high)
+        opened = listed(
+            [label for label, ends, known in zip(labels, has_end, numbers.known, strict=False) if known > ends]
+        )
+        least, most = numbers.low[has_end].min(), numbers.high[has_end].max()
+        return (
+            f"no mean or sum of {attribute.column!r} is known, as its bins {opened} have no end; ask for what lies between, "
+            f'with --where "{attribute.column} >= {least:g}" --where "{attribute.column} < {most:g}", or release it with '
+            "bounds beyond its bins, to which numbers are clamped"
+        )
 
     @cached_property
     def records(self) -> float:
@@ -153,7 +171,7 @@ class MarginalAnswers:
         may_be_none = found.low <= 0 < found.high
         is_small = length <= _SMALL * self.records
         if length >= _NOTHING * self.records:
-            return _SAYS_NOTHING
+            return SAYS_NOTHING
         if is_small and not may_be_none:
             return rests_on
         says_no_more = length >= _NOTHING * self._length_by_columns(records)
@@ -207,6 +225,8 @@ class MarginalAnswers:
 
     def _best(self, question: Question, where: list[Factor], own: list[Factor], numbers: ValueRange | None) -> Said:
         """The answer by what was measured, else by bounds or the model, else the reason why there is none."""
+        if numbers is not None and question.asked in ("mean", "sum") and not numbers.is_bounded:
+            return Said(found=None, flag=self._unbounded(numbers), how=None)
         try:
             found, flag = self._answer(question, where, own, numbers)
             return Said(found=found, flag=flag)
@@ -336,7 +356,8 @@ class MarginalAnswers:
 
         def found(numbers: ValueRange) -> tuple[EstimateInterval, str]:
             if question.asked == "sum":
-                return sum_of(self.solve, records, numbers, reach)
+                total = self.squares.measured.total
+                return sum_of(self.solve, records, numbers, reach, math.inf if total is None else total)
             return mean_of(self.solve, records, numbers, reach, sampled=question.of == "population")
 
         try:
@@ -345,7 +366,7 @@ class MarginalAnswers:
             for part in self.squares.measured.parts:
                 if part.axis == numbers.place and part.size < len(part.blocks):
                     together = numbers.together(part.blocks)
-                    if np.isfinite(together.low).any():
+                    if together.known.any() and together.is_bounded:
                         with suppress(NotMeasuredError):
                             return found(together)
             raise

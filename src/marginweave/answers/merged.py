@@ -7,7 +7,7 @@ n(.) the number of records, the truth t has
     max(n(l), n(u) - sum_a n(u_a - w_a))  <=  t  <=  min(n(u), n(l) + sum_a n(w_a - l_a)).
 
 n(l) and n(u) are measured, and so is every value of a column by itself. The estimate takes values of one block to be alike in
-all other columns; the interval takes nothing to be so.
+all other columns; the interval takes nothing to be so. Where noise makes the bounds contradict each other, both are inside.
 DP: post-processing of released counts.
 """
 
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from marginweave.answers.intervals import EstimateInterval, Reach, count_ends
+from marginweave.answers.intervals import EstimateInterval, Reach, between_bounds, count_ends
 from marginweave.answers.least_squares import LeastSquares, Weights
 from marginweave.answers.tables import FEWEST, Part
 from marginweave.base.arrays import Floats
@@ -67,5 +67,10 @@ def between(counts: Floats, variances: Floats, ends: Floats, reach: Reach) -> Fl
     bounds = np.stack(np.broadcast_arrays(inner, outer - ends[0, 0], outer, inner + ends[0, 1]))
     spread = np.stack(np.broadcast_arrays(sds[0], sds[1] + ends[1, 0], sds[1], sds[0] + ends[1, 1]))
     _, lows, highs = count_ends(bounds, spread**2, replace(reach, level=1 - (1 - reach.level) / 2))
-    low, high = np.sort(np.stack([lows[:2].max(axis=0), highs[2:].min(axis=0)]), axis=0)
+    below, above = lows[:2].argmax(axis=0)[None], 2 + highs[2:].argmin(axis=0)[None]
+    smaller, larger = (
+        np.concatenate([np.take_along_axis(ends, place, axis=0) for ends in (lows, highs)]) for place in (below, above)
+    )
+    low, high = between_bounds(smaller, larger)
+    low, high = np.maximum(np.floor(low), 0.0), np.ceil(high)
     return np.stack([np.rint(np.clip(likely, low, high)), low, high])

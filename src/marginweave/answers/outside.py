@@ -41,8 +41,7 @@ def count_outside(
     low, high = known.bounds(asked, reach)
     low = low if len(narrow) == len(weights) else 0.0
     low, high = max(np.ceil(low - 0.5 - 1e-9), 0.0), max(np.floor(high + 0.5 + 1e-9), 0.0)
-    expected = float(model.expected(weights)[0])
-    return EstimateInterval(estimate=float(np.rint(np.clip(expected, low, high))), low=float(low), high=float(high))
+    return EstimateInterval.around(float(np.rint(model.expected(weights)[0])), low, high)
 
 
 @dataclass(kw_only=True)

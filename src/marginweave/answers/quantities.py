@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from marginweave.answers.codes import ValueRange
-from marginweave.answers.intervals import EstimateInterval, Reach, quantile_bins, ratio_interval
+from marginweave.answers.intervals import EstimateInterval, Reach, between_bounds, quantile_bins, ratio_interval
 from marginweave.answers.least_squares import Estimates
 from marginweave.base.arrays import Floats, Integers
 
@@ -22,6 +22,7 @@ Solve = Callable[[Sequence[Iterable[Factor]]], Estimates]
 Count = Callable[[Sequence[Factor], Reach], EstimateInterval]
 
 TOO_FEW = "do not use: too few records for their noise"
+SAYS_NOTHING = "do not use: it may be anything"
 
 
 def share_of(solved: Estimates, reach: Reach, *, sampled: bool) -> tuple[EstimateInterval, str]:
@@ -31,52 +32,63 @@ def share_of(solved: Estimates, reach: Reach, *, sampled: bool) -> tuple[Estimat
     ends = ratio_interval(solved.values, solved.covariance, reach, (0.0, 1.0), sampling)
     if ends is None:
         return EstimateInterval(estimate=None, low=0.0, high=1.0), TOO_FEW
-    estimate = float(solved.values[0] / solved.values[1])
-    return EstimateInterval(estimate=min(max(estimate, ends[0]), ends[1]), low=ends[0], high=ends[1]), ""
+    return EstimateInterval.around(float(solved.values[0] / solved.values[1]), *ends), ""
 
 
 def share_between(part: EstimateInterval, whole: EstimateInterval) -> tuple[EstimateInterval, str]:
     """The same from intervals of both counts, which hold together."""
     if whole.low <= 0 or not whole.estimate:
         return EstimateInterval(estimate=None, low=0.0, high=1.0), TOO_FEW
-    low, high = part.low / whole.high, min(part.high / whole.low, 1.0)
-    return EstimateInterval(
-        estimate=min(max((part.estimate or 0.0) / whole.estimate, low), high), low=low, high=high
-    ), ""
+    low, high = min(part.low / whole.high, 1.0), min(part.high / whole.low, 1.0)
+    return EstimateInterval.around((part.estimate or 0.0) / whole.estimate, low, high), ""
 
 
 def mean_of(
     solve: Solve, records: Sequence[Factor], numbers: ValueRange, reach: Reach, *, sampled: bool
 ) -> tuple[EstimateInterval, str]:
     """The mean of midpoints, between the means of lower and of upper ends, each with its noise."""
-    known = np.isfinite(numbers.low)
+    known = numbers.known
     low, high = np.where(known, numbers.low, 0.0), np.where(known, numbers.high, 0.0)
     middle = (low + high) / 2
     weights = [low, high, middle, middle**2, known.astype(np.float64)]
     solved = solve([[*records, (numbers.place, vector)] for vector in weights])
     limits = float(np.nanmin(numbers.low)), float(np.nanmax(numbers.high))
     count, squares = float(solved.values[4]), float(solved.values[3])
-    ends: list[float] = []
+    ends: list[tuple[float, float]] = []
     for place in (0, 1):
         both, total = [place, 4], float(solved.values[place])
         sampling = (max(squares, total**2 / count), -2 * total, count) if sampled and count > 0 else (0.0, 0.0, 0.0)
         found = ratio_interval(solved.values[both], solved.covariance[np.ix_(both, both)], reach, limits, sampling)
         if found is None:
             return EstimateInterval(estimate=None, low=limits[0], high=limits[1]), TOO_FEW
-        ends.append(found[place])
-    estimate = float(solved.values[2]) / count
-    return EstimateInterval(estimate=min(max(estimate, ends[0]), ends[1]), low=ends[0], high=ends[1]), ""
+        ends.append(found)
+    least, most = np.clip(between_bounds(np.array(ends[0]), np.array(ends[1])), *limits)
+    return EstimateInterval.around(float(solved.values[2]) / count, float(least), float(most)), ""
 
 
-def sum_of(solve: Solve, records: Sequence[Factor], numbers: ValueRange, reach: Reach) -> tuple[EstimateInterval, str]:
-    """The sum of midpoints, from that of lower to that of upper ends, each with its noise; what is no number adds nothing."""
+def sum_of(
+    solve: Solve, records: Sequence[Factor], numbers: ValueRange, reach: Reach, most_records: float
+) -> tuple[EstimateInterval, str]:
+    """The sum of midpoints, from that of lower to that of upper ends, each with its noise; what is no number adds nothing.
+
+    Of values between public ends, of at most so many records as are publicly known, a sum has a range. A noisy sum beyond it
+    counts as at its end, and so does an end of the interval: nothing that the truth may be is left out.
+    """
     low, high = np.nan_to_num(numbers.low), np.nan_to_num(numbers.high)
     solved = solve([[*records, (numbers.place, vector)] for vector in (low, high, (low + high) / 2)])
     sds = np.sqrt(np.maximum(np.diagonal(solved.covariance), 0.0)).tolist()
-    ends = solved.values[0] - reach.of(sds[0]), solved.values[1] + reach.of(sds[1])
-    found = EstimateInterval(estimate=float(solved.values[2]), low=float(ends[0]), high=float(ends[1]), sd=sds[2])
-    alone = reach.of(sds[2])
-    return found, f"do not use: noise alone reaches {alone:.0f}" if abs(solved.values[2]) < alone else ""
+    noise = np.array([reach.of(sd) for sd in sds])
+    possible = _possible_sums(numbers, most_records)
+    sums = np.clip(solved.values, *possible)
+    least, most = np.clip(between_bounds(*np.stack((sums - noise, sums + noise), axis=1)[:2]), *possible)
+    found = EstimateInterval.around(float(sums[2]), float(least), float(most), sds[2])
+    return found, f"do not use: noise alone reaches {noise[2]:.0f}" if abs(sums[2]) < noise[2] else ""
+
+
+def _possible_sums(numbers: ValueRange, most_records: float) -> tuple[float, float]:
+    """Between which the sum of none of the records to the most of them lies."""
+    smallest, largest = float(np.nanmin(numbers.low)), float(np.nanmax(numbers.high))
+    return smallest * most_records if smallest < 0 else 0.0, largest * most_records if largest > 0 else 0.0
 
 
 def mean_between(
@@ -94,7 +106,7 @@ def mean_between(
     low, high = -_largest_mean(-lows, counts, whole.low), _largest_mean(highs, counts, whole.low)
     weights = np.array([each.estimate or 0.0 for each in counts])
     middle = float(weights @ (lows + highs) / 2 / weights.sum()) if weights.any() else (low + high) / 2
-    return EstimateInterval(estimate=min(max(middle, low), high), low=low, high=high), ""
+    return EstimateInterval.around(middle, low, high), ""
 
 
 def sum_between(
@@ -106,8 +118,7 @@ def sum_between(
     fewest, most = _ends(counts)
     low, high = np.minimum(lows * fewest, lows * most).sum(), np.maximum(highs * fewest, highs * most).sum()
     middle = np.array([each.estimate or 0.0 for each in counts]) @ (lows + highs) / 2
-    found = EstimateInterval(estimate=float(np.clip(middle, low, high)), low=float(low), high=float(high))
-    return found, "do not use: it may be 0" if low <= 0 <= high else ""
+    return EstimateInterval.around(float(middle), low, high), "do not use: it may be 0" if low <= 0 <= high else ""
 
 
 def _value_counts(
@@ -177,7 +188,7 @@ def quantile_between(
 
 def _steps(numbers: ValueRange) -> tuple[Integers, list[Floats]]:
     """The codes that are numbers, in order, and weights of all up to each of them; the last ones are of all numbers."""
-    known = np.isfinite(numbers.low)
+    known = numbers.known
     order = np.argsort(np.where(known, numbers.low, np.inf), kind="stable")[: int(known.sum())]
     steps = []
     for place in range(len(order)):
@@ -199,5 +210,16 @@ def _among(
     before = counts[place - 1] if place else 0.0
     part = (q * counts[-1] - before) / (counts[place] - before) if counts[place] > before else 0.5
     low, high = float(lows[chosen[0]]), float(highs[chosen[-1]])
+    if not math.isfinite(highs[place] - lows[place]):
+        return EstimateInterval(estimate=None, low=low, high=high), _open_words(low, high)
     estimate = float(lows[place] + part * (highs[place] - lows[place]))
-    return EstimateInterval(estimate=min(max(estimate, low), high), low=low, high=high), ""
+    return EstimateInterval.around(estimate, low, high), _open_words(low, high)
+
+
+def _open_words(low: float, high: float) -> str:
+    """What is known where an interval reaches into a bin that has no end."""
+    if math.isinf(high) and math.isinf(low):
+        return SAYS_NOTHING
+    if math.isinf(high):
+        return f"at least {low:g}: it may lie in an open bin, which has no end"
+    return f"at most {high:g}: it may lie in an open bin, which has no end" if math.isinf(low) else ""

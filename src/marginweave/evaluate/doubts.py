@@ -14,6 +14,7 @@ from marginweave.configuration.attributes import Attribute
 from marginweave.configuration.columns import OTHER, Column, DateColumn, MeasuredColumn, NumberColumn
 from marginweave.configuration.columns.category import ValuedColumn
 from marginweave.configuration.release import Configuration
+from marginweave.configuration.values import listed
 from marginweave.measurements.combinations import Aggregates
 from marginweave.released.verdict import CARE
 
@@ -129,8 +130,9 @@ def _shares(
 
 
 def mean_doubt(column: NumberColumn, codes: Codes, counts: Floats, deviation: float) -> str | None:
-    """Why the mean of a column is not to be trusted: noise in its counts, or most records in one wide bin; None where it is.
+    """Why the mean of a column is not to be trusted, None where it is: noise, most records in one wide bin, or open bins.
 
+    Open bins matter where they hold more than noise explains.
     With c_i records in bin i of middle m_i, the noise of the mean m has variance sigma^2 sum_i (m_i - m)^2 / (sum_i c_i)^2.
     """
     edges, inside = np.array(column.edges), codes < len(column.bin_labels)
@@ -141,6 +143,11 @@ def mean_doubt(column: NumberColumn, codes: Codes, counts: Floats, deviation: fl
     mean = float(held @ middles) / records
     noise = _DEVIATIONS * deviation * float(np.linalg.norm(middles - mean)) / records
     first, last = column.grid(int(bins[most]))
+    has_end = np.isfinite(column.ends).all(axis=1)[bins]
+    without_end = float(held[~has_end].sum())
+    if without_end > _DEVIATIONS * deviation * math.sqrt(np.count_nonzero(~has_end)):
+        labels = listed([column.bin_labels[place] for place in bins[~has_end].tolist()])
+        return f"{100 * without_end / records:.0f} % of the records are in {labels}, which have no end"
     if noise > CARE * abs(mean):
         return f"noise can move it by {100 * noise / abs(mean):,.0f} %" if mean else "it is noise"
     if held[most] > records / 2 and (last - first) / 10**column.resolution > abs(mean) / 2:

@@ -157,16 +157,29 @@ def _released(column: NumberColumn, missing: tuple[str, ...], counts: Floats) ->
 def _intervals(
     name: str, column: NumberColumn, drawn: Marginals, configuration: Configuration
 ) -> list[tuple[float | None, float | None]]:
-    """An interval for each statistic, of the rows as prepared, wherever their values lie inside the bins."""
+    """An interval for each statistic, of the rows as prepared, wherever their values lie inside the bins.
+
+    A quantile that may lie in an open bin has one end, and a mean has no interval where there are open bins, or where noise
+    takes its ends past each other.
+    """
     attribute, codes = column_codes(drawn.domain, configuration)[name]
     measured = drawn.one_way[attribute]
     if not measured.complete or measured.noise != "rounded-gaussian":
         return [(None, None)] * (1 + len(PROBABILITIES))
-    edges, known = np.array(column.edges), codes < len(column.bin_labels)
+    edges, known = np.array([column.ends[0][0], *(high for _, high in column.ends)]), codes < len(column.bin_labels)
     counts, bins = measured.counts[: len(codes)].astype(np.float64)[known], codes[known]
     sigma = float(np.sqrt(measured.deviation**2 + 1 / 12))
-    low, high = mean_floor(counts, edges[bins], sigma), -mean_floor(counts, -edges[bins + 1], sigma)
-    return [(low, high), *(quantile_interval(counts, bins, edges, sigma, p) for p in PROBABILITIES)]
+    mean: tuple[float | None, float | None] = (None, None)
+    if np.isfinite(edges).all():
+        low, high = mean_floor(counts, edges[bins], sigma), -mean_floor(counts, -edges[bins + 1], sigma)
+        mean = (low, high) if low <= high else mean
+    quantiles = (quantile_interval(counts, bins, edges, sigma, p) for p in PROBABILITIES)
+    return [mean, *((_end(low), _end(high)) for low, high in quantiles)]
+
+
+def _end(edge: float) -> float | None:
+    """An end of an interval; None where the bin has none."""
+    return edge if np.isfinite(edge) else None
 
 
 def mean_floor(counts: Floats, values: Floats, sigma: float, level: float = LEVEL) -> float:

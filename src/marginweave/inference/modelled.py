@@ -85,12 +85,16 @@ class Modelled:
         return [*codes.domain.labels[place], absent][: codes.sizes[place]]
 
     def numbers(self, column: str) -> Floats | None:
-        """The middle of each bin of a column, or the number that a category's text is, NaN without; None of texts."""
+        """The middle of each bin of a column, or the number that a category's text is, NaN without; None of texts.
+
+        A bin that is open has no middle.
+        """
         try:
             own = self.answers.codes.numbers(column)
         except InputError:
             return None
-        return (own.low + own.high) / 2
+        middle = (own.low + own.high) / 2
+        return np.where(np.isfinite(middle), middle, np.nan)
 
     def not_together(self, columns: Sequence[str]) -> InputError:
         """What to say where two of these columns are in no measured set, or are in sets that divide them otherwise."""

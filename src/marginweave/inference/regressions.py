@@ -107,6 +107,11 @@ def _indicators(opened: Modelled, place: int, column: str, labels: Sequence[str]
     """An indicator of each value but the first; values that were measured together have one for all of them."""
     blocks = opened.merged[place]
     found = [np.flatnonzero(blocks == block) for block in dict.fromkeys(blocks.tolist())][1:]
+    if not found:
+        raise InputError(
+            f"the release has too few records for its noise: the values of {column!r} were measured as one, so that no "
+            "regression tells them apart; leave that column out"
+        )
     names = [f"{column}={' or '.join(labels[code] for code in own.tolist())}" for own in found]
     return names, np.array([np.isin(np.arange(len(labels)), own) for own in found], np.float64).reshape(-1, len(labels))
 

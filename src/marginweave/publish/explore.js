@@ -85,7 +85,7 @@ class Tuples {
 // vary together is not known; null where the number of records may be nothing.
 function between(part, whole) {
   if (whole.below <= 0 || whole.estimate <= 0) return null;
-  const [low, high] = [part.below / whole.above, Math.min(part.above / whole.below, 1)];
+  const [low, high] = [Math.min(part.below / whole.above, 1), Math.min(part.above / whole.below, 1)];
   return { estimate: Math.min(Math.max(part.estimate / whole.estimate, low), high), low, high, merged: part.merged || whole.merged };
 }
 
@@ -315,7 +315,8 @@ class Selected {
     }
     const signed = Math.sqrt((squares * values.length) / Math.max(values.length - 1, 1));
     const reach = Math.min(1.96 * sum, Math.sqrt(2 / Math.PI) * sum + 1.645 * signed) / 2;
-    return { difference, low: Math.max(0, difference - reach), high: Math.min(1, difference + reach), measured: true };
+    const [low, high] = [Math.max(0, difference - reach), Math.min(1, difference + reach)];
+    return { difference: Math.min(difference, 1), low: Math.min(low, 1), high, measured: true };
   }
 
   // The attributes that differ most from another selection, without those that were chosen and those whose difference may be

@@ -424,3 +424,45 @@ def test_what_a_rule_excludes_is_0_by_rule_and_an_empty_answer_claims_nothing() 
     for one in (*ask(answers, by=["sex", "grade"]), *ask(answers, "grade = 1", by=["sex"], mean="age")):
         assert (one.low, one.level, one.how) == (None, None, None)
         assert one.flag.startswith("not measured: ")
+
+
+OPEN_AGES = {"columns__age": {"type": "number", "bins": [0, 18, 30, 50], "outer": "open", "decimals": 0}}
+
+
+def test_no_mean_or_sum_of_open_bins_is_known() -> None:
+    """What lies beyond the bins may be any number; between them there is a mean, and with bounds beyond them, too."""
+    answers, rows = opened(OPEN_AGES | {"aggregate__compress": "none"}, [("sex", "age")])
+    for asked in ("mean", "sum"):
+        for where in ((), ("sex = f",), ("age >= 0",), ("age < 50",)):
+            (refused,) = ask(answers, *where, **{asked: "age"})
+            assert (refused.how, refused.level, refused.low, refused.estimate) == (None, None, None, None)
+            assert 'ask for what lies between, with --where "age >= 0" --where "age < 50"' in refused.flag
+        (between,) = ask(answers, "age >= 0", "age < 50", **{asked: "age"})
+        inside = np.isin(rows["age"], (1, 2, 3))
+        edges = np.array([-1, 0, 18, 30])
+        assert between.low <= getattr(edges[rows["age"][inside]], asked)() <= between.high
+    bounded = {"columns__age": OPEN_AGES["columns__age"] | {"bounds": [-10, 900]}}
+    (clamped,) = ask(opened(bounded, [("sex", "age")])[0], mean="age")
+    assert clamped.high > 50
+    upwards = {"columns__age": OPEN_AGES["columns__age"] | {"bounds": [0, 900]}}
+    assert ask(opened(upwards, [("sex", "age")])[0], mean="age")[0].how is None
+
+
+def test_a_quantile_in_an_open_bin_has_one_end() -> None:
+    """Seven in ten are in the two lower bins: the first decile lies below all edges, and the median in a bin."""
+    answers, rows = opened(OPEN_AGES | {"aggregate__compress": "none"}, [("sex", "age")])
+    shares = np.cumsum(np.bincount(rows["age"])) / len(rows["age"])
+    assert shares[0] > 0.2
+    assert shares[0] < 0.4 < shares[1]
+    (below,) = ask(answers, quantile="age:.1")
+    assert (below.estimate, below.low, below.high, below.how, below.level) == (None, None, 0, "measured", 0.95)
+    assert below.flag == "at most 0: it may lie in an open bin, which has no end"
+    (inside,) = ask(answers, quantile="age:.4")
+    assert (inside.low, inside.high, inside.flag) == (0, 18, "")
+    (above,) = ask(answers, "age >= 50", median="age")
+    assert (above.estimate, above.low, above.high) == (None, 50, None)
+    assert above.flag.startswith("at least 50")
+    noisy, _ = opened(OPEN_AGES | {"aggregate__compress": "none"}, [("sex", "age")], sd=4000.0)
+    (anything,) = ask(noisy, median="age")
+    assert (anything.low, anything.high) == (None, None)
+    assert anything.flag.startswith("do not use")

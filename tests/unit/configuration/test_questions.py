@@ -11,6 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from marginweave.base.errors import InputError
+from marginweave.configuration.columns import Category, DateColumn, NumberColumn
 from marginweave.configuration.load import parse_configuration
 from marginweave.configuration.question import read_condition, read_question, read_questions
 from marginweave.configuration.rules.conditions import Condition, labels_of
@@ -125,3 +126,33 @@ def test_a_range_has_whole_bins_or_is_refused(low: str, high: str, ends: tuple[i
         found, refusal = set(), str(error)
     assert ("ends inside a bin" in refusal) == (some != whole) or not some  # one without a value may lie in a bin, too
     assert refusal or found == whole
+
+
+@pytest.mark.parametrize("kind", ["date", "datetime"])
+@pytest.mark.parametrize("bins", ["year", "quarter", "month", "week", "weekday"])
+def test_a_date_that_no_bin_knows_is_refused(kind: str, bins: str) -> None:
+    """In ranges and by itself: days of the week have no dates, and the middle of another bin is no end of it."""
+    column = DateColumn.model_validate({"type": kind, "bounds": ["2024-01-01", "2024-12-31"], "bins": bins})
+    wednesday = "2024-07-03"
+    for end in ("from", "above", "to", "below"):
+        with pytest.raises(ValueError, match="range of column 'day'"):
+            labels_of("day", column, Condition.model_validate({end: wednesday}), ())
+    for named in ((wednesday,), Condition(but=(wednesday,))):
+        with pytest.raises(ValueError, match="no value of column 'day'"):
+            labels_of("day", column, named, ())
+
+
+def test_a_range_of_texts_is_refused() -> None:
+    column = Category.model_validate({"type": "category", "values": ["north", "south"]})
+    with pytest.raises(ValueError, match="none is a number or a date"):
+        labels_of("region", column, Condition.model_validate({"from": "5"}), ())
+
+
+@pytest.mark.parametrize("asked", [{"below": "200"}, {"from": "110"}, {"from": "-5"}, {"to": "119"}, {"from": "500"}])
+def test_no_range_ends_inside_an_open_bin(asked: dict[str, str]) -> None:
+    """A number of 900 is in it, too, and is not below 200."""
+    column = NumberColumn.model_validate({"type": "number", "bounds": [0, 100], "bins": 5, "outer": "open"})
+    with pytest.raises(ValueError, match="ends inside a bin"):
+        labels_of("cost", column, Condition.model_validate(asked), ())
+    assert labels_of("cost", column, Condition.model_validate({"from": "80"}), ()) == ("[80, 100)", "≥ 100")
+    assert labels_of("cost", column, Condition.model_validate({"below": "20"}), ()) == ("< 0", "[0, 20)")

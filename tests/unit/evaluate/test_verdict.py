@@ -502,6 +502,7 @@ def test_what_was_merged_may_be_misplaced() -> None:
 
 COST = NumberColumn.model_validate({"type": "number", "bounds": [0, 1000], "bins": [0, 10, 100, 1000], "decimals": 0})
 STAY = NumberColumn.model_validate({"type": "number", "bounds": [0, 90], "bins": 10, "decimals": 0})
+OPEN = NumberColumn.model_validate({"type": "number", "bins": [0, 50, 100], "outer": "open", "decimals": 0})
 VISITS = NumberColumn.model_validate({"type": "number", "bounds": [0, 90], "bins": [0, 1, 3, 90], "decimals": 0})
 
 
@@ -515,12 +516,14 @@ VISITS = NumberColumn.model_validate({"type": "number", "bounds": [0, 90], "bins
         (STAY, [400, 380, 220], 1.0, None),
         (VISITS, [700, 250, 50], 1e-6, None),  # a bin of one number hides nothing
         (COST, [0, 0, 0], 1.0, None),
+        (OPEN, [100, 250, 250, 400], 1.0, "50 % of the records are in < 0, ≥ 100, which have no end"),
+        (OPEN, [2, 250, 250, 0], 2.0, None),
     ],
 )
 def test_a_mean_that_noise_or_one_bin_decides_is_told(
     column: NumberColumn, counts: list[int], deviation: float, said: str | None
 ) -> None:
-    assert mean_doubt(column, np.arange(3), np.array(counts, float), deviation) == said
+    assert mean_doubt(column, np.arange(len(counts)), np.array(counts, float), deviation) == said
 
 
 def test_such_a_mean_is_in_the_verdict() -> None:

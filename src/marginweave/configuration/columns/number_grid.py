@@ -52,6 +52,19 @@ class NumberGrid(BinnedColumn, frozen=True):
         return (below, *inner, above)
 
     @cached_property
+    def ends(self) -> tuple[tuple[float, float], ...]:
+        """Between which the numbers of each bin lay before they were clamped to its edges: a bin that is open has no end.
+
+        One that reaches to bounds beyond the bins has these, as `bounds` say that numbers count as the nearest of them.
+        """
+        below, *inner, above = self.edges
+        if self.outer == "open":
+            low, high = self.bounds if isinstance(self.bounds, tuple) else (self._inner[0], self._inner[-1])
+            below = below if low < self._inner[0] else -math.inf
+            above = above if high > self._inner[-1] else math.inf
+        return tuple(pairwise((below, *inner, above)))
+
+    @cached_property
     def labels(self) -> tuple[str, ...]:
         """Names of the bins, and then of the codes."""
         return (*self.bin_labels, *(self.codes or {}).values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +18,8 @@ from marginweave.configuration.columns.periods import parse_instant
 from marginweave.configuration.values import FrozenModel, ValueMatcher, declared_number, listed
 
 Limits = tuple[Fraction, Fraction]
-_Ends = tuple[tuple[str | None, Callable[[Fraction, Fraction], bool]], ...]
+_Reached = tuple[Fraction | float, Fraction | float]
+_Ends = tuple[tuple[str | None, Callable[[Fraction | float, Fraction | float], bool]], ...]
 
 
 class Condition(FrozenModel):
@@ -49,8 +51,19 @@ class Condition(FrozenModel):
         return {field.alias or key: value for key, field in fields.items() if (value := getattr(self, key))}
 
     def labels(self, name: str, column: ColumnBase) -> tuple[str, ...]:
-        """The labels of the column in the range. Raises ValueError for an end that lies inside a bin."""
-        inside = [self._holds(name, column, limits) for limits in label_limits(column)]
+        """The labels of the column in the range.
+
+        Raises ValueError for an end that lies inside a bin, and for a column whose values have no order, as days of the week.
+        """
+        every = label_limits(column)
+        if not any(every):
+            raise ValueError(
+                f"structure has a range of column {name!r}, of whose values none is a number or a date; name values: "
+                f"{listed(column.labels)}"
+            )
+        if isinstance(column, NumberColumn):
+            every = _without_false_ends(column, every)
+        inside = [self._holds(name, column, limits) for limits in every]
         return tuple(label for label, kept in zip(column.labels, inside, strict=True) if kept)
 
     def is_beyond(self, name: str, column: ColumnBase) -> bool:
@@ -62,7 +75,7 @@ class Condition(FrozenModel):
         upper = (_point_of(name, column, text) for text in (self.at_most, self.below) if text is not None)
         return any(end >= last for end in lower) or any(end <= first for end in upper)
 
-    def _holds(self, name: str, column: ColumnBase, limits: Limits | None) -> bool:
+    def _holds(self, name: str, column: ColumnBase, limits: _Reached | None) -> bool:
         if limits is None:
             return False
         low, high = ((self.at_least, ge), (self.above, gt)), ((self.at_most, le), (self.below, lt))
@@ -76,7 +89,7 @@ class Condition(FrozenModel):
             )
         return first
 
-    def _meets(self, name: str, column: ColumnBase, value: Fraction, ends: _Ends) -> bool:
+    def _meets(self, name: str, column: ColumnBase, value: Fraction | float, ends: _Ends) -> bool:
         return all(meets(value, _point_of(name, column, text)) for text, meets in ends if text is not None)
 
 
@@ -131,6 +144,14 @@ def label_limits(column: ColumnBase) -> list[Limits | None]:
         return [*((Fraction(a, scale), Fraction(b, scale)) for a, b in grids), *(None for _ in column.special)]
     numbers = [declared_number(label) for label in column.labels]
     return [None if number is None else (Fraction(number), Fraction(number)) for number in numbers]
+
+
+def _without_false_ends(column: NumberColumn, limits: Sequence[Limits | None]) -> list[_Reached | None]:
+    """The limits of labels, but infinite where a bin is open: its numbers were any, before they were clamped."""
+    found: list[_Reached | None] = [*limits]
+    for place, ((first, last), (low, high)) in enumerate(zip(filter(None, limits), column.ends, strict=False)):
+        found[place] = (low if math.isinf(low) else first, high if math.isinf(high) else last)
+    return found
 
 
 def labels_too_low(
