@@ -7,6 +7,7 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ _CONNECT_SECONDS = 10
 PAUSES = (0.1, 0.3, 1.0, 3.0)
 _RESERVED_BYTES = 1 << 18
 _FULL_BYTES = 1 << 16
+# Engines that are kept: what each has compiled takes longer than to run it, and none holds a connection.
+_ENGINES = 16
 # What SQLite says where it finds no room for a row, or for the two files that it keeps beside the database.
 _MAYBE_FULL = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR})
 _DAMAGE = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
@@ -43,6 +46,7 @@ def reserve_beside(location: LedgerLocation) -> Reserve | None:
     )
 
 
+@lru_cache(maxsize=_ENGINES)
 def sqlite_engine(location: Path, *, still: bool = False) -> Engine:
     """An engine for the existing file at `location`: synchronous=FULL, foreign keys, IMMEDIATE writers.
 
@@ -67,6 +71,7 @@ def sqlite_engine(location: Path, *, still: bool = False) -> Engine:
     return engine
 
 
+@lru_cache(maxsize=_ENGINES)
 def postgres_engine(url: URL) -> Engine:
     """An engine for the database at `url`: writers hold one advisory lock to the end, readers see one snapshot.
 
