@@ -153,7 +153,8 @@ class ModelAnswers:
 
     def knows(self, axes: Collection[int]) -> bool:
         """Whether it is known how far the model may be off on these axes: each set of some was measured, or is told of."""
-        some = (frozenset(s) for length in range(2, len(axes) + 1) for s in itertools.combinations(axes, length))
+        lengths = range(len(axes), 1, -1)  # of the longest it is often known without drawn models that nothing tells
+        some = (frozenset(s) for length in lengths for s in itertools.combinations(axes, length))
         return all(self.is_inside(one) or self.tells_of(len(one)) for one in some)
 
     def is_inside(self, axes: frozenset[int]) -> bool:
@@ -163,9 +164,11 @@ class ModelAnswers:
     def tells_of(self, length: int) -> bool:
         """Whether sets of so many axes that were left out of a fit tell how far off it is on those that were not measured.
 
-        They do where sets were chosen by how much they depend: those that were not chosen depend less.
+        They do where sets were chosen by how much they depend: those that were not chosen depend less. No table tells of more
+        axes than it has.
         """
-        return self.noise is not None and f"{length}" in self.spread().misfit["outside"]
+        longest = max(len(table.parts) for table in self.measured.tables)
+        return self.noise is not None and length <= longest and f"{length}" in self.spread().misfit["outside"]
 
     @cached_property
     def _fitted(self) -> Stack:
