@@ -119,7 +119,7 @@ def _broken_level(level: Level, sizes: Sequence[int]) -> set[tuple[str, str]]:
 def check_codes(
     attributes: Sequence[Attribute], sizes: Sequence[int], codes: Sequence[Any], stage: str, *, complete: bool
 ) -> None:
-    """Check the sizes of public domains, and that codes lie in 0 … size; with `complete`, size only where one can be missing.
+    """Check the sizes of public domains, and that codes lie in 0 … size; with `complete`, those above it only for gaps.
 
     Codes of an attribute have shape (n,), or (n, width) for a set. Raises StageError as `check_contract` does.
     """
@@ -127,7 +127,7 @@ def check_codes(
     for attribute, size, values in zip(attributes, sizes, codes, strict=True):
         if not attribute.private and size != len(attribute.labels):
             broken.add((attribute.name, RULE_LABELS))
-        largest = size if attribute.lacks_values or not complete else size - 1
+        largest = size + max(len(attribute.gaps), not complete) - 1
         slots = [values] if values.ndim == 1 else values.T
         if len(slots) != attribute.width or not all(((slot >= 0) & (slot <= largest)).all() for slot in slots):
             broken.add((attribute.name, RULE_CODES))

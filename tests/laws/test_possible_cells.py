@@ -24,7 +24,7 @@ from marginweave.publish.reader import PublishedRelease
 from marginweave.publish.tables import counts_table
 from tests.support.configurations import configuration
 from tests.support.published import published
-from tests.support.ruled_table import CONFIGURATION, LABELS, SETTINGS, SIZES, allowed_codes, noisy_counts
+from tests.support.ruled_table import COUNTED, COUNTED_SIZES, LABELS, SETTINGS, allowed_codes, noisy_counts
 
 
 def labels_of(config: Configuration) -> tuple[tuple[str, ...], ...]:
@@ -49,10 +49,10 @@ def cells_with_records(records: Integers, clique: Clique, sizes: tuple[int, ...]
 @pytest.mark.parametrize("length", [1, 2, 3])
 def test_a_cell_is_possible_where_some_record_is(length: int) -> None:
     """Of the declared rules each projection and each pair that follows from several is known."""
-    records, possible = keeping_records(CONFIGURATION, 200_000), PossibleCells.of(CONFIGURATION, LABELS)
+    records, possible = keeping_records(COUNTED, 200_000), PossibleCells.of(COUNTED, LABELS)
     excluded = 0
-    for clique in itertools.combinations(range(len(SIZES)), length):
-        there = cells_with_records(records, clique, SIZES)
+    for clique in itertools.combinations(range(len(COUNTED_SIZES)), length):
+        there = cells_with_records(records, clique, COUNTED_SIZES)
         found = possible.contain(clique, np.indices(there.shape), {})
         assert not (there & ~found).any(), clique
         assert length > 2 or np.array_equal(there, found), clique
@@ -61,10 +61,10 @@ def test_a_cell_is_possible_where_some_record_is(length: int) -> None:
 
 
 def test_codes_that_are_counted_together_are_possible_where_one_of_them_is() -> None:
-    possible, rng = PossibleCells.of(CONFIGURATION, LABELS), np.random.default_rng(2)
-    for clique in itertools.combinations(range(len(SIZES)), 2):
-        shape = [SIZES[a] for a in clique]
-        blocks = {a: np.unique(rng.integers(0, 2, SIZES[a]), return_inverse=True)[1] for a in clique}
+    possible, rng = PossibleCells.of(COUNTED, LABELS), np.random.default_rng(2)
+    for clique in itertools.combinations(range(len(COUNTED_SIZES)), 2):
+        shape = [COUNTED_SIZES[a] for a in clique]
+        blocks = {a: np.unique(rng.integers(0, 2, COUNTED_SIZES[a]), return_inverse=True)[1] for a in clique}
         alone = possible.contain(clique, np.indices(shape), {})
         together = np.zeros([int(blocks[a].max()) + 1 for a in clique], np.bool_)
         np.logical_or.at(together, np.ix_(*(blocks[a] for a in clique)), alone)
@@ -79,14 +79,14 @@ def noisy() -> Marginals:
 
 def codes_in(attribute: int, text: object) -> list[int]:
     """The codes behind the text of a cell, which may be those of several values."""
-    values = {label: code for code, label in enumerate(LABELS[attribute])} | {"(missing)": SIZES[attribute] - 1}
+    values = {label: code for code, label in enumerate([*LABELS[attribute], *COUNTED.attributes[attribute].gaps])}
     return [values[part] for part in str(text or "(missing)").split(" | ")]
 
 
 def excluded_rows(table: list[dict[str, object]]) -> Iterator[tuple[dict[str, object], bool]]:
     """Rows of single values and pairs, and whether no record can be in one."""
-    names = [attribute.name for attribute in CONFIGURATION.attributes]
-    records = keeping_records(CONFIGURATION, 200_000)
+    names = [attribute.name for attribute in COUNTED.attributes]
+    records = keeping_records(COUNTED, 200_000)
     for row in table:
         pairs = [(names.index(str(row[f"column_{i}"])), row[f"value_{i}"]) for i in (1, 2) if row[f"column_{i}"]]
         held = [np.isin(records[a], codes_in(a, text)) for a, text in pairs]
@@ -95,8 +95,8 @@ def excluded_rows(table: list[dict[str, object]]) -> Iterator[tuple[dict[str, ob
 
 def test_what_is_published_of_a_cell_that_rules_exclude_is_0(noisy: Marginals) -> None:
     """Aggregates have 0 in all numbers and a note that says why; measurements have noise as count, and 0 as low and high."""
-    every, left_out = listed_counts(marginal_counts(noisy, CONFIGURATION))
-    table = counts_table(every, marginal_intervals(every, noisy, CONFIGURATION), CONFIGURATION.longest, left_out)
+    every, left_out = listed_counts(marginal_counts(noisy, COUNTED))
+    table = counts_table(every, marginal_intervals(every, noisy, COUNTED), COUNTED.longest, left_out)
     seen = 0
     for row, excluded in excluded_rows(table.to_pylist()[1:]):
         numbers = [row[name] for name in ("count", "noise_sd", "low", "high", "adjusted")]
@@ -104,7 +104,7 @@ def test_what_is_published_of_a_cell_that_rules_exclude_is_0(noisy: Marginals) -
         assert (numbers == [0, 0, 0, 0, 0]) == excluded, row
         seen += excluded
     assert seen > 10
-    measured = measurements_table(noisy, CONFIGURATION).to_pylist()
+    measured = measurements_table(noisy, COUNTED).to_pylist()
     noise = [row["count"] for row, excluded in excluded_rows(measured) if excluded]
     assert any(noise)
     for row, excluded in excluded_rows(measured):
@@ -113,16 +113,16 @@ def test_what_is_published_of_a_cell_that_rules_exclude_is_0(noisy: Marginals) -
 
 def test_the_explorer_and_the_report_have_0_there(noisy: Marginals) -> None:
     release = PublishedRelease(
-        configuration=CONFIGURATION,
-        aggregates=listed_counts(marginal_counts(noisy, CONFIGURATION), 1)[0],
+        configuration=COUNTED,
+        aggregates=listed_counts(marginal_counts(noisy, COUNTED), 1)[0],
         intervals=(),
         statement=published()[0].statement,
         marginals=noisy,
-        measured=noisy_tables(noisy, CONFIGURATION),
+        measured=noisy_tables(noisy, COUNTED),
     )
-    records = keeping_records(CONFIGURATION, 200_000)
+    records = keeping_records(COUNTED, 200_000)
     for table in release.cells[1:]:
-        there = cells_with_records(records, table.attributes, SIZES)
+        there = cells_with_records(records, table.attributes, COUNTED_SIZES)
         assert not table.estimates[~there].any()
         assert not table.variances[~there].any()
         assert table.variances[there & table.known].all()

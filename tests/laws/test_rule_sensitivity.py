@@ -128,7 +128,7 @@ def test_every_neighbor_moves_all_tables_of_a_draw_by_no_more_than_is_charged(cl
     """Together, in units of their noise, between the same tables as above; a record that is removed moves all."""
     aggregate = {"method": "marginals", "cliques": CLIQUES[cliques]}
     config = configuration(**{**SETTINGS, "aggregate": aggregate}, privacy__neighbors=relation)
-    plan, sizes = plan_budget(config), public_sizes(config)
+    plan, sizes = plan_budget(config), public_sizes(config.with_undeclared(config.undeclared))
     records = _small_tables()
     for kind in (DrawKind.ONE_WAY, DrawKind.MARGINALS):
         draw = plan.draw(kind)

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from marginweave.configuration.synthesis import AnySynthesis
 from marginweave.domain.zeros import broken_records, domain_sizes, structural_masks
-from marginweave.estimate.marginals import compression_of, normalize_marginals
+from marginweave.estimate.marginals import drawn_compression_of, normalize_marginals
 from marginweave.measurements.combinations import Domain
 from marginweave.measurements.tables import Marginals, Measurement
 from marginweave.prepare.clean import clean_table
@@ -65,6 +65,9 @@ ROWS: dict[str, tuple[str, ...]] = {
 LABELS = tuple(attribute.labels for attribute in CONFIGURATION.attributes)
 SIZES = domain_sizes(CONFIGURATION.attributes, LABELS)
 MASKS = structural_masks(CONFIGURATION, LABELS)
+COUNTED = CONFIGURATION.with_undeclared(CONFIGURATION.undeclared)
+"""As tables are counted: an income can be not as declared."""
+COUNTED_SIZES = domain_sizes(COUNTED.attributes, LABELS)
 
 
 def keeps(row: dict[str, Any]) -> bool:
@@ -93,10 +96,10 @@ def allowed_codes(number: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def noisy_counts(codes: np.ndarray, sd: float, rng: np.random.Generator) -> Marginals:
-    """All pairs of columns with noise, made consistent as a run does it."""
+    """All pairs of columns with noise, made consistent as a run does it; no record has a cell that is not as declared."""
 
     def measured(clique: tuple[int, ...]) -> Measurement:
-        counts = np.zeros([SIZES[a] for a in clique], np.int64)
+        counts = np.zeros([COUNTED_SIZES[a] for a in clique], np.int64)
         np.add.at(counts, tuple(codes[a] for a in clique), 1)
         noise = rng.normal(0, sd, counts.shape).round().astype(np.int64)
         return Measurement(attributes=clique, counts=counts + noise, deviation=sd)
@@ -104,7 +107,7 @@ def noisy_counts(codes: np.ndarray, sd: float, rng: np.random.Generator) -> Marg
     every = range(len(SIZES))
     domain = Domain(names=tuple(attribute.name for attribute in CONFIGURATION.attributes), labels=LABELS)
     counts = Marginals(domain=domain, one_way=tuple(measured((a,)) for a in every), larger=())
-    compression = compression_of(counts, CONFIGURATION)[1]
+    compression = drawn_compression_of(counts, CONFIGURATION)
     pairs = tuple(measure_merged(measured(pair), compression) for pair in itertools.combinations(every, 2))
     return normalize_marginals(replace(counts, larger=pairs), CONFIGURATION)
 

@@ -14,17 +14,16 @@ from marginweave.base.arrays import Flags, Floats, Integers
 from marginweave.base.errors import InputError
 from marginweave.configuration.attributes import Attribute, forbidden_codes
 from marginweave.configuration.columns import Category, NumberColumn
-from marginweave.configuration.columns.base import NOT_DECLARED, ColumnBase
+from marginweave.configuration.columns.base import MISSING, NOT_DECLARED, ColumnBase
 from marginweave.configuration.columns.category import ValuedColumn
 from marginweave.configuration.question import Question, read_question
 from marginweave.configuration.release import Configuration
 from marginweave.configuration.rules.conditions import Condition, label_limits, labels_of
-from marginweave.configuration.values import listed
+from marginweave.configuration.values import ValueMatcher, listed
 from marginweave.domain.zeros import domain_sizes
 from marginweave.measurements.combinations import Domain
 
 MOST_GROUPS = 10_000
-MISSING = "(missing)"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -151,9 +150,9 @@ class Codes:
     def _condition(self, name: str, asked: Condition | tuple[str, ...]) -> Chosen:
         place, column = self._place(name), self._column(name)
         attribute, flags = self.configuration.attributes[place], np.zeros(self.sizes[place], np.bool_)
-        missing = self.configuration.missing_texts(name)
+        missing = (*self.configuration.missing_texts(name), *attribute.gaps)
         try:
-            labels = labels_of(name, column, asked, (*missing, NOT_DECLARED) if attribute.undeclared else missing)
+            labels = labels_of(name, column, asked, missing)
         except ValueError as error:
             said = (
                 str(error)
@@ -163,8 +162,9 @@ class Codes:
             raise InputError(f"a condition {said}") from None
         if attribute.of_set:
             return self._of_set(name, labels)
-        is_named = None in labels and not isinstance(asked, Condition)  # "any but" has whatever is left
-        if is_named and self.ignores(attribute):
+        gaps = self._gaps(place, asked)
+        is_named = bool(gaps) and not isinstance(asked, Condition)  # "any but" has whatever is left
+        if is_named and self.ignores(attribute) and len(flags) - 1 in gaps:
             raise InputError(
                 f"noise explains all cells of column {name!r} that are not as declared; leave the condition out"
             )
@@ -173,13 +173,28 @@ class Codes:
                 f"no value of {name!r} between its bounds meets the condition; values beyond them were counted as the nearest "
                 f"bound, so that nothing is known of them. Its values: {listed(column.labels)}"
             )
-        codes = [code for box in forbidden_codes([((place, labels),)], self.domain.labels) for code in box[0][1]]
-        if is_named and len(flags) in codes:
+        values = tuple(label for label in labels if label is not None)
+        codes = [code for box in forbidden_codes([((place, values),)], self.domain.labels) for code in box[0][1]]
+        if is_named and len(flags) in gaps:
             raise InputError(
                 f"a condition names the missing value of column {name!r}, which is never missing; leave it out"
             )
-        flags[[code for code in codes if code < len(flags)]] = True
+        flags[[code for code in (*codes, *gaps) if code < len(flags)]] = True
         return Chosen(place=place, codes=flags)
+
+    def _gaps(self, place: int, asked: Condition | tuple[str, ...]) -> set[int]:
+        """The codes behind those of values that a condition asks for: missing, not as declared, or both."""
+        if isinstance(asked, Condition) and not asked.but:
+            return set()
+        attribute, first = self.configuration.attributes[place], len(self.domain.labels[place])
+        missing = ValueMatcher((*self.configuration.missing_texts(attribute.column), MISSING))
+        named = set[int]()
+        for text in asked.but if isinstance(asked, Condition) else asked:
+            if attribute.undeclared and text.strip() == NOT_DECLARED:
+                named.add(self.sizes[place] - 1)
+            elif missing.index(text) >= 0:
+                named.add(first)
+        return set(range(first, self.sizes[place])) - named if isinstance(asked, Condition) else named
 
     def _of_set(self, name: str, labels: Sequence[str | None]) -> Chosen:
         if len(labels) != 1 or labels[0] is None:
@@ -196,12 +211,14 @@ class Codes:
         place = self._place(name, by=True)
         attribute, codes = self.configuration.attributes[place], np.arange(self.sizes[place])
         labels = self.domain.labels[place]
-        absent = NOT_DECLARED if attribute.undeclared else MISSING
-        if attribute.of_set:
-            absent = f"(not {labels[0]})"
+        texts = [*labels, f"(not {labels[0]})"] if attribute.of_set else self.texts(place)
         for code in np.unique(codes[:-1] if self.ignores(attribute) else codes).tolist():
-            label = labels[code] if code < len(labels) else absent
-            yield label, Chosen(place=place, codes=codes == code)
+            yield texts[code], Chosen(place=place, codes=codes == code)
+
+    def texts(self, place: int) -> list[str]:
+        """What readers are shown of each code of an attribute that has no values of a set."""
+        gaps = self.configuration.attributes[place].gaps or (MISSING,)
+        return [*self.domain.labels[place], *gaps][: self.sizes[place]]
 
     def ignores(self, attribute: Attribute) -> bool:
         """Whether noise alone may be in the code of cells that are not as declared, so that nobody is shown it."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from marginweave.answers.answer import MAY_BE_NONE, Answer, How
-from marginweave.answers.codes import MISSING, Chosen, Codes, ValueRange
+from marginweave.answers.codes import Chosen, Codes, ValueRange
 from marginweave.answers.intervals import EstimateInterval, Reach, count_interval_of
 from marginweave.answers.least_squares import Estimates, LeastSquares, NotMeasuredError, Weights
 from marginweave.answers.merged import count_between
@@ -392,7 +392,7 @@ class MarginalAnswers:
     def _merged(self, name: str, weights: Floats) -> str:
         """The values that were measured together, and of which a question asks for some."""
         place = next(j for j, a in enumerate(self.codes.configuration.attributes) if a.name == name)
-        labels, found = (*self.codes.domain.labels[place], MISSING), dict[str, None]()
+        labels, found = self.codes.texts(place), dict[str, None]()
         for part in self.squares.measured.parts:
             if part.axis == place and len(weights):
                 for block in np.flatnonzero(np.bincount(part.blocks) > 1).tolist():

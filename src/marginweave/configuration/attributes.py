@@ -8,13 +8,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
 from marginweave.configuration.columns import Column, Texts
+from marginweave.configuration.columns.base import MISSING, NOT_DECLARED
 from marginweave.configuration.rules.conditions import Condition, label_limits, labels_of, labels_too_low, step_of
 from marginweave.configuration.rules.record_search import ContradictionError, UndecidedError, find_record
 from marginweave.configuration.rules.structure import AppliesRule, Structure
@@ -32,11 +33,12 @@ ForbiddenCodes: TypeAlias = tuple[tuple[int, tuple[int, ...]], ...]
 class Attribute:
     """One counted attribute: a measured column, or a value of a set.
 
-    `column` is the one that it is read from; `labels` the public values, empty for a private domain
-    (`private`); `optional` whether a record can lack a value, `imputed` whether a draw then takes its place; `width` the most
-    values that one record has, above 1 for sets alone (`is_set`). `undeclared`: the missing code stands for a cell that is not
-    as declared (`Sections.with_undeclared`). `bins`: so many of the first labels are bins of a number or date, from low to
-    high. `of_set`: one value of a set, counted by itself as `column=value`, which a record has or lacks.
+    `column` is the one that it is read from; `labels` the public values, empty for a private domain (`private`); `optional`
+    whether a record can lack a value, `imputed` whether a draw then takes its place; `width` the most values that one record
+    has, above 1 for sets alone (`is_set`). `undeclared`: the last code, behind that of a missing value where there is one,
+    stands for a cell that is not as declared (`Sections.with_undeclared`). `bins`: so many of the first labels are bins of a
+    number or date, from low to high. `of_set`: one value of a set, counted by itself as `column=value`, which a record has or
+    lacks.
     """
 
     name: str
@@ -53,8 +55,14 @@ class Attribute:
 
     @property
     def lacks_values(self) -> bool:
-        """Whether a record can have the missing code, for whatever reason."""
+        """Whether a record can lack a value, for whatever reason."""
         return self.optional or self.undeclared
+
+    @property
+    def gaps(self) -> tuple[str, ...]:
+        """What the codes behind those of the values stand for, in their order, as readers are shown it."""
+        missing = (MISSING,) if self.optional else ()
+        return (*missing, NOT_DECLARED) if self.undeclared else missing
 
 
 def most_combinations(widths: Iterable[int], length: int) -> int:
@@ -85,6 +93,16 @@ def forbidden_labels(
         found += rules.out_of_order(low, high, steps)
     found += [box for rule in structure.difference or () for box in rules.undated(rule.since, rule.column)]
     return tuple(box for box in found if all(labels for _, labels in box))
+
+
+def without_gaps(forbidden: Iterable[Forbidden], places: Collection[int]) -> tuple[Forbidden, ...]:
+    """The same combinations, but none of a missing value of the attributes at these places."""
+    found = list[Forbidden]()
+    for box in forbidden:
+        kept = [(a, tuple(x for x in labels if x is not None or a not in places)) for a, labels in box]
+        if all(labels for _, labels in kept):
+            found.append(tuple(kept))
+    return tuple(found)
 
 
 @dataclass(frozen=True, kw_only=True)

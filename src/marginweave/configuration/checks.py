@@ -92,7 +92,8 @@ def _check_imputation(configuration: Sections, name: str, column: MeasuredColumn
 def _check_resize(configuration: Sections) -> None:
     """Added records need values: what `impute` says, or any, where none is declared missing; a set of theirs is empty."""
     for attribute in configuration.attributes:
-        column, undeclared = configuration.columns[attribute.column], attribute.name in configuration.undeclared
+        column = configuration.columns[attribute.column]
+        undeclared = attribute.name in configuration.undeclared and not attribute.optional
         if not (attribute.imputed or undeclared or column.is_set):
             raise ValueError(
                 f"resize needs impute for column {attribute.column!r}: records that are added have no other value"

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import cached_property
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from marginweave.base.budget import Stability
-from marginweave.configuration.attributes import Attribute, Forbidden, forbidden_labels, most_combinations
+from marginweave.configuration.attributes import (
+    Attribute,
+    Forbidden,
+    forbidden_labels,
+    most_combinations,
+    without_gaps,
+)
 from marginweave.configuration.columns import (
     Columns,
     ConstantColumn,
@@ -27,7 +33,8 @@ from marginweave.configuration.marginals import MarginalSettings
 from marginweave.configuration.methods import Aggregation, Synthesis
 from marginweave.configuration.preparation import ResizeSettings
 from marginweave.configuration.privacy import PrivacySettings
-from marginweave.configuration.rules.structure import Structure
+from marginweave.configuration.rules.conditions import Condition, labels_of
+from marginweave.configuration.rules.structure import AppliesRule, Structure
 from marginweave.configuration.values import PositiveWhole, Words, check_name, confirmed
 
 # A block is there as read, as cleaned and as encoded, each with room to convert it, and the allocator keeps what is freed.
@@ -119,14 +126,62 @@ class Sections(Execution):
     def may_be_undeclared(self, column: str) -> bool:
         """Whether a cell of a measured column without a value is not as declared: nothing says what such a cell is.
 
+        So it is also where the column can be missing, but not beside every value of others (`missing_by_rule`).
+
         Not of sets, whose cell without a value is a value; nor of private domains, which have a level for what is not released,
         nor where rows of one subject can disagree.
         """
+        if column in self.missing_by_rule:
+            return True
         declared = self.columns[column]
         if not isinstance(declared, MeasuredColumn) or declared.impute is not None or self.lacks_values(column):
             return False
         read = [self.columns.get(name) for name in (column, *self._cells_of(column))]
         return any(isinstance(one, MeasuredColumn) and one.outside is None for one in read)
+
+    @cached_property
+    def missing_by_rule(self) -> tuple[str, ...]:
+        """The columns that can be missing, but not beside some values of others, as `applies` or `forbidden` say.
+
+        K-tuples have no count of a missing value, so that there they are those of which counts of other columns tell where they
+        apply.
+        """
+        rules = self.structure or Structure()
+        if self.marginals:
+            return self._missing_by(rules)
+        counted = [rule for rule in rules.applies or () if len(rule.where) <= self.reporting_length]
+        return self._missing_by(Structure(applies=tuple(counted)))
+
+    @property
+    def uncounted_gaps(self) -> tuple[str, ...]:
+        """Such columns of which nobody counts the cells that are missing against a rule: those of k-tuples."""
+        return tuple(
+            name for name in self._missing_by(self.structure or Structure()) if name not in self.missing_by_rule
+        )
+
+    def _missing_by(self, rules: Structure) -> tuple[str, ...]:
+        named = [name for rule in rules.applies or () if self._is_missing_elsewhere(rule) for name in rule.columns]
+        for entry in rules.forbidden:
+            named += [name for name, what in entry.items() if None in self._labels_of(name, what)]
+        return tuple(a.name for a in self.attributes if a.name in named and a.optional and not (a.is_set or a.private))
+
+    def _is_missing_elsewhere(self, rule: AppliesRule) -> bool:
+        """Whether the columns are missing where they do not apply."""
+        otherwise = rule.otherwise
+        return otherwise is None or all(None in self._labels_of(name, (otherwise,)) for name in rule.columns)
+
+    def codes_of(self, where: Mapping[str, Condition | Texts]) -> dict[int, list[int]]:
+        """By place of an attribute, the codes of values that meet conditions on columns with one public value a cell."""
+        places = {attribute.name: place for place, attribute in enumerate(self.attributes)}
+        found = dict[int, list[int]]()
+        for name, what in where.items():
+            held = self._labels_of(name, what)
+            labels = self.attributes[places[name]].labels
+            found[places[name]] = [code for code, label in enumerate(labels) if label in held]
+        return found
+
+    def _labels_of(self, name: str, asked: Condition | Texts) -> tuple[str | None, ...]:
+        return labels_of(name, self.columns[name], asked, self.missing_texts(name))
 
     @cached_property
     def undeclared(self) -> tuple[str, ...]:
@@ -172,12 +227,26 @@ class Sections(Execution):
 
         While tables are counted all have it (`undeclared`), then those in which such cells were found.
         """
-        if set(names) == set(self.counted_undeclared):
-            return self
+        return self if set(names) == set(self.counted_undeclared) else self._with(counted_undeclared=tuple(names))
+
+    def _with(self, **kept: object) -> Self:
         fields = {name: getattr(self, name) for name in type(self).model_fields}
         found = self.model_construct(_fields_set=self.model_fields_set, **fields)
-        vars(found)["counted_undeclared"] = tuple(names)  # where a cached property is kept
+        vars(found).update(kept)  # where cached properties are kept
         return found
+
+    @cached_property
+    def has_one_gap(self) -> bool:
+        """Whether an empty cell does not say if it is missing or not as declared: in k-tuples, and in records.
+
+        Then rules say nothing of empty cells in columns of `counted_undeclared`.
+        """
+        return self.marginals is None
+
+    @property
+    def as_recorded(self) -> Self:
+        """The same as records have it: an empty cell is missing or not as declared."""
+        return self._with(counted_undeclared=self.counted_undeclared, has_one_gap=True)
 
     def can_be_missing(self, column: str) -> bool:
         """Whether the output can lack a value of `column`, from public facts alone."""
@@ -211,7 +280,7 @@ class Sections(Execution):
             private=column.private,
             optional=self.lacks_values(name),
             imputed=column.impute is not None,
-            undeclared=name in self.counted_undeclared,
+            undeclared=name in self.counted_undeclared and not (self.has_one_gap and self.lacks_values(name)),
             width=column.width,
             is_set=column.is_set,
             bins=column.bin_count if self.synthesize.method == "mixture" else 0,
@@ -232,7 +301,11 @@ class Sections(Execution):
 
     def excluded_by(self, rules: Structure) -> tuple[Forbidden, ...]:
         """The combinations that cannot be by some of the rules. Raises ValueError for a value that a column does not have."""
-        return forbidden_labels(rules, self.columns, self.attributes, self.missing_texts)
+        found = forbidden_labels(rules, self.columns, self.attributes, self.missing_texts)
+        if not self.has_one_gap:
+            return found
+        open_gaps = {j for j, a in enumerate(self.attributes) if a.name in self.counted_undeclared}
+        return without_gaps(found, open_gaps)
 
     def contribution_cap(self, length: int) -> int:
         """The public cap of Delta_k: how many combinations of `length` one record can hold."""

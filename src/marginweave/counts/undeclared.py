@@ -69,8 +69,9 @@ def measured_undeclared(configuration: Configuration, one_way: Sequence[Measurem
 def counted_undeclared(configuration: Configuration, aggregates: Aggregates, cut: int) -> tuple[UndeclaredCells, ...]:
     """By the combinations of length 1: what is left of the record count, which has noise of its own.
 
-    Of a value below the threshold up to so many records are none of these, and in every column as many as `cut`, the records
-    that bounding contributions takes values from.
+    Where a column does not always apply it is what is left of the records in which it does (`_applicable`). Of a value below
+    the threshold up to so many records are none of these, and in every column as many as `cut`, the records that bounding
+    contributions takes values from.
     """
     places = {attribute.name: j for j, attribute in enumerate(configuration.attributes)}
     rows, noise = dict(aggregates.levels[0].by_columns()), aggregates.noise[0]
@@ -79,10 +80,30 @@ def counted_undeclared(configuration: Configuration, aggregates: Aggregates, cut
         place = places[name]
         held = aggregates.levels[0].counts[rows.get((place,), slice(0, 0))]
         values = aggregates.domain.sizes[place]
-        sigma = float(np.sqrt(values * noise.deviation**2 + aggregates.record_deviation**2))
+        records, variance = _applicable(configuration, aggregates, name)
+        sigma = float(np.sqrt(values * noise.deviation**2 + variance))
         below = (values - len(held)) * noise.threshold
-        counts[name] = _NoisyCount(count=aggregates.record_count - int(held.sum()), sigma=sigma, explained=below + cut)
+        counts[name] = _NoisyCount(count=records - int(held.sum()), sigma=sigma, explained=below + cut)
     return _decided(configuration, counts)
+
+
+def _applicable(configuration: Configuration, aggregates: Aggregates, name: str) -> tuple[int, float]:
+    """How many records a column applies to, and the variance of the noise: the record count where it always does.
+
+    Else it is the sum of the released combinations of the columns that decide. Thresholds and bounded contributions take from
+    these, so that there are no fewer cells that are not as declared than follow from it.
+    """
+    if name not in configuration.missing_by_rule:
+        return aggregates.record_count, aggregates.record_deviation**2
+    assert configuration.structure is not None
+    rule = next(rule for rule in configuration.structure.applies or () if name in rule.columns)
+    codes = configuration.codes_of(rule.where)
+    places = sorted(codes)
+    level, noise = aggregates.levels[len(places) - 1], aggregates.noise[len(places) - 1]
+    rows = dict(level.by_columns()).get(tuple(places), slice(0, 0))
+    values = level.values[rows]
+    met = np.logical_and.reduce([np.isin(values[:, i], codes[place]) for i, place in enumerate(places)])
+    return int(level.counts[rows][met].sum()), float(met.sum()) * noise.deviation**2
 
 
 def ignored_attributes(

@@ -28,12 +28,12 @@ _LISTED = 8
 
 
 def domain_sizes(attributes: Sequence[Attribute], labels: Labels) -> tuple[int, ...]:
-    """Number of codes of each attribute: its values, and the missing one where a record can lack it.
+    """Number of codes of each attribute: its values, and those of its gaps.
 
     In a private domain what was not released is missing as well. DP: arithmetic on public or released labels.
     """
     return tuple(
-        len(values) + (attribute.lacks_values or attribute.private)
+        len(values) + max(len(attribute.gaps), attribute.private)
         for attribute, values in zip(attributes, labels, strict=True)
     )
 
@@ -172,6 +172,21 @@ def broken_records(codes: Sequence[Codes], masks: Sequence[StructuralZeros]) -> 
             places = tuple(np.minimum(slot, end) for slot, end in zip(slots, last, strict=True))
             broken |= known & ~mask.allow(places)
     return broken
+
+
+def gaps_told_apart(codes: Sequence[Codes], configuration: Configuration, labels: Labels) -> tuple[Codes, ...]:
+    """The records with cells that are missing where a rule wants a value as not as declared; shapes as they were.
+
+    `codes` are of records that keep the rules but for that; `configuration` says which attributes have both codes.
+    """
+    found = list(codes)
+    masks = rule_masks(configuration.forbidden, configuration.attributes, labels)
+    for j, attribute in enumerate(configuration.attributes):
+        if len(attribute.gaps) > 1:
+            missing = len(labels[j])
+            wanted = broken_records(codes, [mask for mask in masks if j in mask.attributes])
+            found[j] = np.where(wanted & (codes[j] == missing), missing + 1, codes[j])
+    return tuple(found)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -57,7 +57,7 @@ def add_rules(blocks: Sequence[tuple[tuple[BrokenRule, ...], int]]) -> tuple[Bro
 
 def _broken(table: pa.Table, configuration: Configuration) -> Iterator[tuple[str, str, Broken]]:
     clean, structure = clean_table(table, configuration), configuration.structure or Structure()
-    yield from _between_columns(clean, configuration, structure)
+    yield from _between_columns(clean, configuration.as_recorded, structure)
     for name, column in configuration.columns.items():
         if isinstance(column, SetColumn) and name in configuration.names:
             codes, labels = column_codes(clean, configuration, name, None)

@@ -21,6 +21,10 @@ _UNCOUNTED = (
     "How many records hold a value of {names} that is not declared is not known: k-tuples leave such values out and do not "
     "count them. Declare outside: other to have them counted."
 )
+_UNCOUNTED_GAPS = (
+    "How many records lack a value of {names} where a rule wants one is not known: each got a value, and k-tuples do not count "
+    "them. Marginals do."
+)
 _WORSE: Mapping[Publication, Publication] = {
     "good": "with care",
     "with care": "not for publication",
@@ -29,9 +33,13 @@ _WORSE: Mapping[Publication, Publication] = {
 
 
 def with_undeclared(
-    verdict: Verdict, counts: Aggregates, called: Mapping[str, str], uncounted: Sequence[str] = ()
+    verdict: Verdict,
+    counts: Aggregates,
+    called: Mapping[str, str],
+    uncounted: Sequence[str] = (),
+    uncounted_gaps: Sequence[str] = (),
 ) -> Verdict:
-    """The verdict with a sentence for each column with such cells, and one for sets of which they are `uncounted`.
+    """The verdict with a sentence for each column with such cells, and one each for sets and columns where nobody counts them.
 
     It is one grade worse where at least 1 % of some column is not as declared, and not for publication from 10 %: by the lower
     end of the interval. `called` has what the sentences call a column.
@@ -43,8 +51,9 @@ def with_undeclared(
         fit = "not for publication" if least >= _MUCH else _WORSE[fit]
     for cells in found:
         says.append(f"{cells.words(counts.record_count, called.get(cells.name, cells.name))}.")
-    if uncounted:
-        says.append(_UNCOUNTED.format(names=listed([called.get(name, name) for name in uncounted])))
+    for names, sentence in ((uncounted, _UNCOUNTED), (uncounted_gaps, _UNCOUNTED_GAPS)):
+        if names:
+            says.append(sentence.format(names=listed([called.get(name, name) for name in names])))
     advice = list[str]()
     if any(cells.kept or cells.of_set for cells in found):
         advice.append(_ADVICE)

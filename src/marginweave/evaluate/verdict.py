@@ -115,7 +115,7 @@ def release_verdict(
     found = verdict(errors, deviations, float(counts.record_count), columns, epsilon, titled, large=large)
     would_choose = settings is not None and configuration.rows is None and counts.record_count < _FEW_ROWS
     more_advice = (_SAY_ROWS,) if would_choose and found.advice else ()
-    found = with_undeclared(found, counts, titled, configuration.uncounted_sets)
+    found = with_undeclared(found, counts, titled, configuration.uncounted_sets, configuration.uncounted_gaps)
     says, advice = list(found.says), [*found.advice, *more_advice]
     if unchosen and 2 in deviations:
         advice.insert(0, _NOT_MEASURED.format(some=f"{len(unchosen):,}"))

@@ -212,6 +212,11 @@ def preparation_forecast(configuration: Configuration) -> list[str]:
             f"Values of {listed(sets)} that are not declared are left out of records, and k-tuples do not count how many "
             "records hold one: declare outside: other to have them counted"
         )
+    if gaps := configuration.uncounted_gaps:
+        lines.append(
+            f"Where a rule wants a value of {listed(gaps)} and a record has none it gets one, and k-tuples do not count how "
+            "many: marginals do, and make none up"
+        )
     if configuration.structure and configuration.structure.can_be_broken:
         lines.append(f"A record that breaks a rule between columns, by its bins, {_REPAIRED}")
     return lines

@@ -9,13 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from marginweave.answers.codes import MISSING
 from marginweave.answers.least_squares import LeastSquares, NotMeasuredError
 from marginweave.answers.marginals import MarginalAnswers
 from marginweave.answers.tables import FEWEST, Part
 from marginweave.base.arrays import Floats, Integers, Records
 from marginweave.base.errors import InputError
-from marginweave.configuration.columns.base import NOT_DECLARED
 from marginweave.configuration.values import listed
 from marginweave.estimate.mixture.model import Mixture
 from marginweave.inference.answers import read_answers
@@ -80,9 +78,7 @@ class Modelled:
 
     def labels(self, place: int) -> list[str]:
         """The text of each code of an attribute."""
-        codes = self.answers.codes
-        absent = NOT_DECLARED if codes.configuration.attributes[place].undeclared else MISSING
-        return [*codes.domain.labels[place], absent][: codes.sizes[place]]
+        return self.answers.codes.texts(place)
 
     def numbers(self, column: str) -> Floats | None:
         """The middle of each bin of a column, or the number that a category's text is, NaN without; None of texts.

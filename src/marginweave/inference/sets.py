@@ -64,7 +64,7 @@ def _values(opened: Modelled, place: int, column: str) -> np.ndarray:
     Numbers that were measured together are their mean, as one drawn among them would say less of other columns.
     """
     numbers, codes = opened.numbers(column), opened.answers.codes
-    texts = [*codes.domain.labels[place], None][: codes.sizes[place]]
+    texts = [*codes.domain.labels[place], *[None] * (codes.sizes[place] - len(codes.domain.labels[place]))]
     if numbers is None or any(
         np.isnan(n) and text is not None for n, text in zip(numbers.tolist(), texts, strict=True)
     ):

@@ -24,7 +24,7 @@ from marginweave.domain.boxes import allowed_boxes
 from marginweave.domain.zeros import broken_records, domain_sizes, rule_masks
 from marginweave.measurements.tables import StructuralZeros
 from marginweave.mechanisms.randomness import CellWords
-from marginweave.prepare.codes import EncodedTable
+from marginweave.prepare.codes import EncodedTable, code_type
 
 # So many boxes at most for columns that rules tie together.
 _MOST_BOXES = 4096
@@ -52,16 +52,19 @@ class Repair:
     that is allowed, the nearest allowed one of a number or date, the missing one, or one that is allowed by chance, each
     with the same probability. Rules on sets and private domains are left to what is made of the counts.
 
-    A cell that is not as declared stays so, no other becomes so, and the rules are kept by the other cells.
+    A cell that is not as declared stays so, and the rules are kept by the other cells. A cell that is missing where a rule
+    wants a value is not as declared either: no value is made up for it. No other becomes so.
     """
 
     def __init__(self, configuration: Configuration, labels: Labels) -> None:
         attributes = configuration.attributes
         self._sizes = domain_sizes(attributes, labels)
         self._offsets = np.cumsum([0, *self._sizes])
+        self._missing = [len(values) for values in labels]
         self._ordered = set(configuration.ordered)
         self._optional = [attribute.optional for attribute in attributes]
         self._undeclared = {j for j, attribute in enumerate(attributes) if attribute.undeclared}
+        self._apart = [j for j in self._undeclared if self._optional[j]]  # a missing cell has a code, and so has this
         self._elsewhere = _elsewhere(configuration)
         skipped = {j for j, attribute in enumerate(attributes) if attribute.private or attribute.is_set}
         public = [box for box in configuration.forbidden if skipped.isdisjoint(j for j, _ in box)]
@@ -82,6 +85,8 @@ class Repair:
     def __call__(self, table: EncodedTable, words: CellWords) -> EncodedTable:
         """The records after the map, `words` being those of the purpose. Private; DP: 1-stable, row by row."""
         codes = list(table.codes)
+        for j in self._apart:  # the same type in each block
+            codes[j] = codes[j].astype(code_type(self._sizes[j] - 1), copy=False)
         for part in self._parts:
             broken = np.flatnonzero(broken_records(codes, part.masks))
             if len(broken):
@@ -101,7 +106,8 @@ class Repair:
             for column, j in zip(block.T, part.attributes, strict=True):
                 if j in self._undeclared:
                     own, last = self._of(part, j), self._sizes[j] - 1
-                    alive &= np.where((column == last)[:, None], own[:, last], own[:, :last].any(axis=1))
+                    stays = np.where((column == last)[:, None], own[:, last], own[:, :last].any(axis=1))
+                    alive &= stays | self._may_become_undeclared(j, column)[:, None]
             for column, j in zip(block.T, part.attributes, strict=True):
                 own = self._of(part, j)
                 dead = np.flatnonzero(~(alive & own[:, column].T).any(axis=1))
@@ -145,6 +151,10 @@ class Repair:
                     )
         return found
 
+    def _may_become_undeclared(self, j: int, codes: Integers) -> Flags:
+        """Which of these codes of an attribute are missing, and not as declared where a rule wants a value."""
+        return np.asarray((codes == self._missing[j]) & (j in self._apart))
+
     def _values(self, j: int) -> int:
         """How many codes of an attribute, the first ones, a cell can get: all but that of cells that are not as declared."""
         return self._sizes[j] - (j in self._undeclared)
@@ -152,17 +162,20 @@ class Repair:
     def _chosen(self, j: int, codes: Integers, allowed: Flags, words: NDArray[np.uint64]) -> Integers:
         """An allowed code for each record, in place of its own; `allowed` has shape (records, codes)."""
         allowed = allowed & (np.arange(self._sizes[j]) < self._values(j))
-        number = allowed.sum(axis=1)
+        number = np.maximum(allowed.sum(axis=1), 1)
+        last = self._sizes[j] - 1
         place = np.minimum((words.astype(np.float64) / 2.0**64 * number).astype(np.int64), number - 1)
         found = np.asarray((np.cumsum(allowed, axis=1) > place[:, None]).argmax(axis=1))
-        every, last = np.arange(self._sizes[j]), self._sizes[j] - 1
+        every, missing = np.arange(self._sizes[j]), self._missing[j]
         if self._optional[j]:
-            found = np.where(allowed[:, last], last, found)
+            found = np.where(allowed[:, missing], missing, found)
         if j in self._ordered:
             apart = np.where(allowed, np.abs(every - codes[:, None]), 2 * self._sizes[j])
-            apart[:, last] += 2 * self._sizes[j] * self._optional[j]
-            valued = (codes != last) | (not self._optional[j])
+            if self._optional[j]:
+                apart[:, missing] += 2 * self._sizes[j]
+            valued = (codes != missing) | (not self._optional[j])
             found = np.where(valued & (apart.min(axis=1) <= last), apart.argmin(axis=1), found)
+        found = np.where(self._may_become_undeclared(j, codes), last, found)
         for code in self._elsewhere.get(j, ()):
             found = np.where(allowed[:, code], code, found)
         return np.asarray(found)

@@ -165,21 +165,28 @@ class Release {
     return { estimate: Math.min(scaled, most), most: most < Infinity ? most : undefined, made: scaled };
   }
 
-  // What can be chosen of an attribute: its values, and the missing one where it was measured or some record has none; not
-  // where noise may be all that was counted of cells that are not as declared.
+  // The code of the last gap of an attribute: of cells that are not as declared where these were counted.
+  last(attribute) {
+    const { labels, gaps } = this.attributes[attribute];
+    return labels.length + gaps - 1;
+  }
+
+  // What can be chosen of an attribute: its values, and its gaps where these were measured or some record has them; not where
+  // noise may be all that was counted of cells that are not as declared.
   values(attribute) {
     const about = this.attributes[attribute];
     if (about.shown === undefined) {
       const size = about.labels.length;
-      const missing = about.set || about.undeclared === "noise" ? false : this.everybody.made(attribute)[size] > 0 || (this.counts.sizes?.[attribute] ?? 0) > size;
-      about.shown = Array.from({ length: size + missing }, (_, value) => value);
+      const found = Array.from({ length: about.gaps }, (_, i) => size + i).filter((value) => !(about.undeclared === "noise" && value === this.last(attribute)));
+      const counted = (value) => this.everybody.made(attribute)[value] > 0 || (this.counts.sizes?.[attribute] ?? 0) > value;
+      about.shown = [...Array(size).keys(), ...(about.set ? [] : found.filter(counted))];
     }
     return about.shown;
   }
 
   label(attribute, value) {
     const { labels, undeclared } = this.attributes[attribute];
-    if (value === labels.length) return undeclared === "found" ? TEXT.undeclared : TEXT.missing;
+    if (value >= labels.length) return undeclared === "found" && value === this.last(attribute) ? TEXT.undeclared : TEXT.missing;
     return labels[value] === "" ? TEXT.empty : labels[value];
   }
 }
@@ -220,14 +227,14 @@ class Selected {
     return this.cache.get(key);
   }
 
-  // How many synthetic records have each value of an attribute, the missing one last.
+  // How many synthetic records have each value of an attribute, its gaps last.
   made(attribute) {
     const key = `made ${attribute}`;
     if (!this.cache.has(key)) {
-      const { labels, width } = this.release.attributes[attribute];
+      const { labels, gaps, width } = this.release.attributes[attribute];
       const codes = this.release.arrays[`codes-${attribute}`];
       const rows = this.rows(this.others(attribute));
-      const made = new Float64Array(labels.length + 1);
+      const made = new Float64Array(labels.length + gaps);
       const size = rows === null ? this.release.records : rows.length;
       for (let i = 0; i < size; i++) {
         const start = (rows === null ? i : rows[i]) * width;
@@ -337,7 +344,7 @@ class Selected {
       const own = new Selected(this.release, [...pairs, [first, value]]);
       own.cache = this.cache;
       const rows = own.rows(own.pairs);
-      const made = new Float64Array(this.release.attributes[second].labels.length + 1);
+      const made = new Float64Array(this.release.last(second) + 1);
       const { width } = this.release.attributes[second];
       const codes = this.release.arrays[`codes-${second}`];
       for (const row of rows) for (let i = row * width; i < (row + 1) * width; i++) made[codes[i]]++;

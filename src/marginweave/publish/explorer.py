@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from marginweave.answers.cells import CellTable
 from marginweave.answers.intervals import Reach, count_ends
 from marginweave.configuration.columns import NumberColumn
-from marginweave.domain.zeros import excluded_codes
+from marginweave.domain.zeros import excluded_codes, gaps_told_apart
 from marginweave.estimate.intervals import LEVEL, censored_bound
 from marginweave.publish.best import best_counts, best_records, tuple_intervals
 from marginweave.publish.reader import PublishedRelease, ShownRecords, titled_labels
@@ -53,15 +53,15 @@ def explorer_data(published: PublishedRelease, shown: ShownRecords) -> bytes:
     it lacks to the exact estimate, in `steps`), `variance-k` and `shared-k` (`CellTable`; 0 where a cell was measured together
     with others); `header.tables` has attributes and first cell of each table, whose shape `sizes` says. DP: post-processing.
     """
-    codes = shown.sample
-    attributes, columns = published.configuration.attributes, published.configuration.columns
+    declared, labels = published.configuration, published.aggregates.domain.labels
+    counted = declared.with_undeclared(declared.undeclared)
+    codes = gaps_told_apart(shown.sample, counted, labels)
+    attributes, columns = counted.attributes, declared.columns
     arrays: Arrays = {f"codes-{j}": code for j, code in enumerate(codes)}
     undeclared = {one.attribute: "found" if one.found else "noise" for one in published.statement.undeclared or ()}
     found = _tuples(published, arrays) if published.measured is None else _tables(published, arrays)
     packed = {name: _packed(array) for name, array in arrays.items()}
-    labelled = zip(
-        attributes, published.configuration.titled_names.values(), titled_labels(published), codes, strict=True
-    )
+    labelled = zip(attributes, declared.titled_names.values(), titled_labels(published), codes, strict=True)
     header = {
         "attributes": [
             {
@@ -72,7 +72,10 @@ def explorer_data(published: PublishedRelease, shown: ShownRecords) -> bytes:
                 "kind": columns[a.column].type,
                 "about": columns[a.column].description,
                 "edges": _edges(columns[a.column]) if a.bins else None,
-                "undeclared": undeclared.get(a.name),
+                "undeclared": undeclared.get(a.name)
+                if len(a.gaps) > 1 or a.name not in declared.missing_by_rule
+                else None,
+                "gaps": max(len(a.gaps), 1),
             }
             for a, name, labels, code in labelled
         ],

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from marginweave.base.arrays import Integers
+from marginweave.configuration.columns.base import MISSING
 from marginweave.configuration.release import Configuration
 from marginweave.counts.selection import declared_cliques
 from marginweave.domain.zeros import PossibleCells, domain_sizes
@@ -19,7 +20,6 @@ from marginweave.publish.tables import with_combinations
 from marginweave.released.statement import MarginalsStatement, MarginalStatement
 
 _SEPARATOR = " | "  # between values that were counted together
-_MISSING = "(missing)"
 
 
 def measurements_table(marginals: Marginals, configuration: Configuration) -> pa.Table:
@@ -27,13 +27,13 @@ def measurements_table(marginals: Marginals, configuration: Configuration) -> pa
 
     `marginal` numbers them from 1. Counts are signed; `deviation` is the standard deviation of their noise, `noise` its kind,
     `low` and `high` the ends of `count_interval`, those of 0 for a negative count; where a rule allows no record both are 0, as
-    the count is noise. Cells stand in C order over `merged_values`. A missing value is null; values that were measured
-    together, and bins that are one at the level of a marginal, stand as one text, with ` | ` between them (privacy.json says
-    which). There are as many positions as `MarginalSettings.longest`, or more if merging made more; those beyond its own are
-    null. DP: post-processing.
+    the count is noise. Cells stand in C order over `merged_values`. A missing value is null, but a text in a column that was
+    counted with cells that are not as declared beside it; values that were measured together, and bins that are one at the
+    level of a marginal, stand as one text, with ` | ` between them (privacy.json says which). There are as many positions as
+    `MarginalSettings.longest`, or more if merging made more; those beyond its own are null. DP: post-processing.
     """
     names, drawn = marginals.domain.names, marginals.drawn
-    single = [[*labels, None] for labels in marginals.domain.labels]
+    single = _single_texts(marginals, configuration)
     groups = measured_together(marginals, configuration)
     merged = [list(map(one_text, texts)) for texts in groups]
     longest = max(configuration.longest, *(len(m.attributes) for m in drawn))
@@ -109,12 +109,18 @@ def _not_measured(marginals: Marginals, configuration: Configuration) -> list[Cl
 def measured_together(marginals: Marginals, configuration: Configuration) -> list[list[list[str | None]]]:
     """For each attribute the labels behind every merged code, in its order; None is a missing value."""
     found = []
-    for labels, codes in zip(
-        marginals.domain.labels, drawn_compression_of(marginals, configuration).codes, strict=True
-    ):
-        texts = np.array([*labels, None], object)[: len(codes)]
+    single = _single_texts(marginals, configuration)
+    for labels, codes in zip(single, drawn_compression_of(marginals, configuration).codes, strict=True):
+        texts = np.array(labels, object)[: len(codes)]
         found.append([texts[codes == merged].tolist() for merged in range(int(codes.max()) + 1)])
     return found
+
+
+def _single_texts(marginals: Marginals, configuration: Configuration) -> list[list[str | None]]:
+    """The text of each code of an attribute as it was counted: None, or of two gaps what each of them is."""
+    counted = configuration.with_undeclared(configuration.undeclared)
+    gaps = (a.gaps if len(a.gaps) > 1 else (None,) for a in counted.attributes)
+    return [[*labels, *own] for labels, own in zip(marginals.domain.labels, gaps, strict=True)]
 
 
 def _coarse_texts(groups: Sequence[Sequence[str | None]], level: Integers) -> list[str | None]:
@@ -127,4 +133,4 @@ def _coarse_texts(groups: Sequence[Sequence[str | None]], level: Integers) -> li
 
 def one_text(labels: Sequence[str | None]) -> str | None:
     """The label, or the labels of values that were measured together in one text."""
-    return labels[0] if len(labels) == 1 else _SEPARATOR.join(_MISSING if x is None else x for x in labels)
+    return labels[0] if len(labels) == 1 else _SEPARATOR.join(MISSING if x is None else x for x in labels)

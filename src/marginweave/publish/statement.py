@@ -39,6 +39,7 @@ from marginweave.released.statement import (
 from marginweave.released.verdict import VerdictSummary
 
 _CLAMPED = " Values beyond the bounds were counted as the nearest bound, and are none of these."
+_BY_RULE = " A cell that is missing where a rule of `structure` wants a value is one of these."
 
 ASSUMPTIONS = (
     "Every statement in the configuration (columns, domains, bounds, bins, caps, seeds) was public before the data was seen.",
@@ -142,7 +143,13 @@ def _undeclared(configuration: Configuration, aggregates: Aggregates) -> tuple[U
             low=one.low,
             high=one.high,
             found=one.found,
-            words=f"{one.words(aggregates.record_count, one.name)}.{_CLAMPED if one.name in clamped else ''}",
+            words="".join(
+                [
+                    f"{one.words(aggregates.record_count, one.name)}.",
+                    _BY_RULE if one.name in configuration.missing_by_rule else "",
+                    _CLAMPED if one.name in clamped else "",
+                ]
+            ),
             kept=one.kept,
             of_set=one.of_set or None,
         )

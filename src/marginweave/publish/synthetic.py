@@ -30,9 +30,12 @@ def missing_text(configuration: Configuration, name: str) -> str:
     """What stands for "no value" in a column of the CSV file: an empty cell, but for texts and sets that have a text for it.
 
     A number or a date that means "no value" would be averaged, and so would a numeric code beside values that are numbers.
+    The text is not true of cells that are not as declared: where some are found, all without a value are empty.
     """
     column = configuration.columns[name]
     if not isinstance(column, MeasuredColumn) or isinstance(column, BinnedColumn):
+        return ""
+    if name in configuration.counted_undeclared:
         return ""
     texts = [text.strip() for text in configuration.missing_texts(name)]
     return texts[0] if len(texts) == 1 and (column.is_set or number(texts[0]) is None) else ""

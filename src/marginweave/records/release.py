@@ -124,11 +124,11 @@ def synthesize_blocks(
     """Synthetic codes of each attribute, shape (n,), or (n, width) for a set; the size of an attribute is missing.
 
     Block by block, each of a shard of the records (`ShardPlan`), in the smallest unsigned integers; at least one block. The
-    blocks are made on all cores, and do not depend on how many there are.
-    `SeededSynthesis` makes them of combinations, sets value by value (`expand_sets`) and joined again, from k-tuples as they
-    are and from marginals as `all_pairs` has them. The others (`sampler`) make them of marginals, also of those that k-tuples
-    stand for. Where each value of a set is an attribute, a record keeps at most `max_values` of them. No record holds a
-    forbidden combination, and exact known tables hold in all records together (`ExactCounts`). DP: post-processing.
+    blocks are made on all cores, and do not depend on how many there are. `SeededSynthesis` makes them of combinations, sets
+    value by value (`expand_sets`) and joined again, from k-tuples as they are and from marginals as `all_pairs` has them. The
+    others (`sampler`) make them of marginals, also of those that k-tuples stand for. An empty cell does not say why it is empty
+    (`Sections.as_recorded`). Where each value of a set is an attribute, a record keeps at most `max_values` of them. No record
+    holds a forbidden combination, and exact known tables hold in all records together (`ExactCounts`). DP: post-processing.
 
     Args:
         counts: Normalized counts.
@@ -141,18 +141,19 @@ def synthesize_blocks(
     Raises:
         InputError, StageError: as `SeededSynthesis` and `sampler`.
     """
+    recorded = configuration.as_recorded
     exact = [known for known in configuration.totals if known.exact]
     if exact and settings.records == "count":
         settings = settings.model_copy(update={"records": round(exact[0].total)})
     if isinstance(settings, SynthesisSettings):
         combinations = all_pairs(counts, configuration) if isinstance(counts, Marginals) else counts
-        shards, make = _from_combinations(combinations, configuration, settings)
+        shards, make = _from_combinations(combinations, recorded, settings)
     else:
         shards, make = _from_marginals(counts, configuration, settings, model, where)
-    masks = [mask for mask in structural_masks(configuration, counts.domain.labels) if len(mask.attributes) > 1]
+    masks = [mask for mask in structural_masks(recorded, counts.domain.labels) if len(mask.attributes) > 1]
     totals: list[ExactCounts] = []
     if not where:
-        totals, make = _exact_counts(configuration, counts.domain.labels, settings, make)
+        totals, make = _exact_counts(recorded, counts.domain.labels, settings, make)
     types = [code_type(size) for size in counts.domain.sizes]
 
     say = listener()
@@ -222,7 +223,7 @@ def _from_marginals(
             records = expand_records(records, compression, stream(settings.seed, shard))  # post-processing
         cap_values(records, configuration, stream([settings.seed, _SETS], shard))  # post-processing
         most = None if settings.max_records is None else maker.plan.records(settings.max_records, shard)
-        return tuple(records[:most].T)
+        return [np.minimum(codes, size) for codes, size in zip(records[:most].T, counts.domain.sizes, strict=True)]
 
     return maker.plan.shards, make
 

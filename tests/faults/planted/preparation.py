@@ -114,6 +114,13 @@ FAULTS = (
         killed_by=(f"{_UNDECLARED}::{_STAYS}",),
     ),
     Fault(
+        name="a value is made up for a cell that is missing where a rule wants one",
+        file="src/marginweave/prepare/repair.py",
+        text="np.where(self._may_become_undeclared(j, codes), last, found)",
+        instead="np.where(False, last, found)",
+        killed_by=(f"{_UNDECLARED}::test_no_value_is_made_up_where_a_rule_wants_one",),
+    ),
+    Fault(
         name="an empty cell is a value of a private domain",
         file="src/marginweave/columns/category.py",
         text="if text and not lacks(text)",

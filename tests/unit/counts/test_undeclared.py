@@ -201,6 +201,71 @@ def test_what_k_tuples_do_not_count_of_sets_is_said_before_and_after() -> None:
         assert len([line for line in preparation_forecast(declared) if "Values of signs" in line]) == len(uncounted)
 
 
+GRADE: dict[str, Any] = {"columns__grade__missing": ["9"], "missing": []}
+ALWAYS: dict[str, Any] = {"forbidden": [{"grade": "9", "sex": "f"}]}
+
+
+def _applies(*columns: str) -> dict[str, Any]:
+    return {
+        "applies": [
+            {"columns": ["grade"], "where": {name: configuration().columns[name].labels[0] for name in columns}}
+        ]
+    }
+
+
+@pytest.mark.parametrize(
+    ("method", "rules", "uncounted"),
+    [
+        ("marginals", ALWAYS, ()),
+        ("k-tuples", ALWAYS, ("grade",)),
+        ("k-tuples", _applies("sex", "region"), ()),
+        ("k-tuples", _applies("sex", "region", "age"), ("grade",)),
+    ],
+)
+def test_what_k_tuples_do_not_count_of_gaps_is_said_before_and_after(
+    method: str, rules: dict[str, Any], uncounted: tuple[str, ...]
+) -> None:
+    """Where more columns decide than are counted together, or a missing value is forbidden."""
+    length = {"reporting_length": 2} if method == "k-tuples" else {}
+    config = configuration(**GRADE, structure=rules, aggregate={"method": method, **length})
+    assert config.uncounted_gaps == uncounted
+    assert ("grade" in config.undeclared) == (not uncounted)
+    counts = Aggregates(domain=_domain(config), record_count=400, record_deviation=1.0, levels=(), noise=())
+    verdict = Verdict(publication="good", says=(), advice=(), lengths=(), sets=())
+    found = with_undeclared(verdict, counts, {}, config.uncounted_sets, config.uncounted_gaps)
+    assert [says.split(" where")[0] for says in found.says] == [
+        "How many records lack a value of grade" for _ in uncounted
+    ]
+    assert len([line for line in preparation_forecast(config) if "wants a value of grade" in line]) == len(uncounted)
+
+
+@pytest.mark.parametrize("where", [("sex",), ("region", "sex")])
+def test_k_tuples_count_what_is_left_of_the_records_that_a_column_applies_to(where: tuple[str, ...]) -> None:
+    """All records have values of other columns; 300 of those that it applies to have none of grade."""
+    config = configuration(**GRADE, structure=_applies(*where), aggregate={"method": "k-tuples", "reporting_length": 2})
+    places = {attribute.name: place for place, attribute in enumerate(config.attributes)}
+    first = [((a,), np.array([[0], [1]]), np.array([700, 300])) for a in range(3)]
+    first.append(((3,), np.array([[0], [1]]), np.array([250, 150])))
+    pair = Level.join(
+        2, [(tuple(sorted((places["sex"], places["region"]))), np.array([[0, 0], [0, 1]]), np.array([700, 50]))]
+    )
+    noise = tuple(
+        LevelNoise(length=k, contribution_bound=4, deviation=5.0, threshold=1, private_threshold=0, candidates=9)
+        for k in (1, 2)
+    )
+    counts = Aggregates(
+        domain=_domain(config),
+        record_count=1000,
+        record_deviation=5.0,
+        levels=(Level.join(1, first), pair),
+        noise=noise,
+    )
+    found = {one.name: one for one in counted_undeclared(config, counts, 0)}
+    assert (found["grade"].count, found["grade"].found) == (300, True)
+    assert (found["sex"].count, found["sex"].found) == (0, False)
+    assert found["grade"].deviation == pytest.approx(5.0 * np.sqrt(7 + 1))
+
+
 @pytest.mark.parametrize(
     ("count", "low", "high", "said"),
     [

@@ -74,9 +74,33 @@ RULED: dict[str, Any] = {
 }
 
 
+MARGINALS: dict[str, Any] = {"aggregate": {"method": "marginals"}}
+TUPLES: dict[str, Any] = {"aggregate": {"method": "k-tuples"}}
+NUMBER = {"type": "number", "bounds": [0, 2], "bins": [0, 1, 2], "decimals": 0, "missing": ["none"]}
+GAPS: dict[str, Any] = {
+    "a category that does not always apply": {
+        "columns": {"a": SEX, "b": {"type": "category", "values": [1, 2], "missing": ["none"]}, "c": SEX},
+        "structure": {"applies": [{"columns": ["b"], "where": {"a": "f"}, "otherwise": "none"}]},
+        **MARGINALS,
+    },
+    "a number that does not always apply, of which more is forbidden": {
+        "columns": {"a": SEX, "b": NUMBER, "c": SEX},
+        "structure": {"applies": [{"columns": ["b"], "where": {"a": "f"}}], "forbidden": [{"a": "f", "c": "m"}]},
+        **MARGINALS,
+    },
+    "a missing value that is forbidden": {
+        "columns": {"a": SEX, "b": NUMBER, "c": SEX},
+        "structure": {"forbidden": [{"a": "f", "b": "none"}, {"a": "m", "b": {"from": 0}}]},
+        **MARGINALS,
+    },
+}
+"""Rules by which `b` has a value beside `a = f`, and none beside `a = m`."""
+
+
 def _rows(config: Configuration) -> list[tuple[str, ...]]:
     cells = [
-        [*(label.split(" ")[0].strip("[,)") for label in column.labels), "?"] for column in config.columns.values()
+        [*(label.split(" ")[0].strip("[,)") for label in column.labels), "?", *config.missing_texts(name)]
+        for name, column in config.columns.items()
     ]
     return list(itertools.product(*cells))
 
@@ -96,6 +120,36 @@ def test_rules_are_kept_by_the_other_cells(rule: str) -> None:
     assert not broken_records([c[declared] for c in after.codes], structural_masks(config, before.labels)).any()
 
 
+@pytest.mark.parametrize("rule", GAPS)
+def test_no_value_is_made_up_where_a_rule_wants_one(rule: str) -> None:
+    """A cell that is missing there, or cannot be read, is not as declared; where the column does not apply it is missing."""
+    config = configuration(**GAPS[rule], missing=[])
+    assert config.undeclared == ("a", "b", "c")
+    before = encoded(_rows(config), config)
+    after = completed(before, config, fixed_streams)
+    (asks, cells, _), (decides, found, _), size = before.codes, after.codes, before.sizes[1]
+    assert (asks == decides).all()
+    expected = np.where(asks == 0, np.where(cells == size, size + 1, cells), cells)
+    expected = np.where(asks == 1, size, expected)
+    assert found.tolist() == expected.tolist()
+    sizes = domain_sizes(counted(config).attributes, before.labels)
+    assert sizes[1] == size + 2
+    assert not broken_records(after.codes, structural_masks(counted(config), before.labels)).any()
+    for one, other, values in zip(before.codes, after.codes, before.sizes, strict=True):
+        assert (one != values)[other < values].all()
+
+
+def test_missing_stays_missing_in_k_tuples_whatever_rules_say() -> None:
+    """It has no count, so that nothing more is counted; and no value is made up for it."""
+    rule = GAPS["a category that does not always apply"]
+    config = configuration(**{**rule, **TUPLES}, missing=[])
+    before = encoded(_rows(config), config)
+    after = completed(before, config, fixed_streams)
+    assert "b" in config.undeclared
+    assert domain_sizes(counted(config).attributes, before.labels)[1] == 3
+    assert after.codes[1].tolist() == np.where(before.codes[0] == 1, 2, before.codes[1]).tolist()
+
+
 def _moved(one: EncodedTable, other: EncodedTable, config: Configuration) -> int:
     sizes = domain_sizes(counted(config).attributes, one.labels)
     cliques = [clique for length in (1, 2, 3) for clique in all_cliques(sizes, length)]
@@ -103,10 +157,10 @@ def _moved(one: EncodedTable, other: EncodedTable, config: Configuration) -> int
     return max(int(np.abs(before - after).sum()) for before, after in zip(*tables, strict=True))
 
 
-@pytest.mark.parametrize("rule", RULED)
+@pytest.mark.parametrize("rule", [*RULED, *GAPS])
 def test_a_neighbor_moves_no_marginal_by_more_than_before(rule: str) -> None:
     """All rows of a table of three columns, each removed, and each replaced by each other: 1 and 2 in L1."""
-    config = configuration(**RULED[rule], missing=[])
+    config = configuration(**(RULED | GAPS)[rule], missing=[])
     rows = _rows(config)
     tables = {row: completed(encoded([rows[0], row], config), config, fixed_streams) for row in rows}
     alone = completed(encoded([rows[0]], config), config, fixed_streams)
@@ -194,6 +248,10 @@ def test_no_cell_is_empty_in_a_hundred_releases(method: str) -> None:
     assert gaps > 0
 
 
+APPLIES = {"applies": [{"columns": ["sex"], "where": {"region": "north"}}]}
+FEMALE = {"applies": [{"columns": ["sex"], "where": {"region": "north"}, "otherwise": "f"}]}
+ALWAYS = {"forbidden": [{"sex": "9", "region": "north"}]}
+CODED = {**SEX, "missing": ["9"]}
 # What `docs/configuration.md` says: of a column and a cell that nothing declares, what becomes of it. True: it is missing as it
 # is declared, False: it never is.
 DECISIONS: dict[str, tuple[dict[str, Any], bool, bool]] = {
@@ -207,6 +265,20 @@ DECISIONS: dict[str, tuple[dict[str, Any], bool, bool]] = {
     "set": ({"columns__sex": SIGNS, "aggregate": {"method": "marginals"}}, True, False),
     "set, k-tuples": ({"columns__sex": SIGNS, "aggregate": {"method": "k-tuples"}}, True, False),
     "k-tuples": ({"columns__sex": SEX, "aggregate": {"method": "k-tuples"}}, False, True),
+    "applies": ({"columns__sex": CODED, "structure": APPLIES}, True, True),
+    "applies, one of its values": ({"columns__sex": SEX, "structure": FEMALE}, False, True),
+    "applies, outside: null": (
+        {"columns__sex": {**CODED, "outside": "null"}, "structure": APPLIES},
+        True,
+        True,
+    ),
+    "missing forbidden": ({"columns__sex": CODED, "structure": ALWAYS, **MARGINALS}, True, True),
+    "missing forbidden, k-tuples": (
+        {"columns__sex": CODED, "structure": ALWAYS, **TUPLES},
+        True,
+        False,
+    ),
+    "applies, k-tuples": ({"columns__sex": CODED, "structure": APPLIES, **TUPLES}, True, True),
     "joined": ({"columns__sex": SEX, "privacy__unit": {"column": "id", "join": True}}, True, False),
     "resize": ({"columns": {"sex": SEX}, "resize": {"records": 100}}, False, True),
 }

@@ -13,6 +13,8 @@ from marginweave.configuration.preparation import Imputation
 from marginweave.configuration.values import FROZEN, Confirm, ValueMatcher, Words, value_key
 
 OTHER = "other"
+MISSING = "(missing)"
+"""The label of a cell that is missing as it is declared."""
 NOT_DECLARED = "(not as declared)"
 """The label of a cell, or of a value of a set, of which nothing declares what it is."""
 
