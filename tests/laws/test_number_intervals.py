@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from marginweave.configuration.columns import NumberColumn
-from marginweave.evaluate.numbers import PROBABILITIES, NumberTally, mean_floor, quantile_interval
+from marginweave.evaluate.numbers import PROBABILITIES, NumberTally, _intervals, mean_floor, quantile_interval
+from marginweave.measurements.combinations import Domain
+from marginweave.measurements.tables import Marginals, Measurement
 from tests.support.configurations import configuration
 
 EDGES = np.array([0.0, 2, 7, 30, 100, 400])
@@ -53,6 +55,28 @@ def test_noise_alone_says_nothing() -> None:
     counts = np.array([3.0, -4, 1, 0, -2])
     assert mean_floor(counts, EDGES[:-1], SIGMA) == 0.0
     assert quantile_interval(counts, np.arange(5), EDGES, SIGMA, 0.5) == (0.0, 400.0)
+
+
+def _stated(counts: list[int], deviation: float, **keys: Any) -> list[tuple[float | None, float | None]]:
+    """Intervals of the mean and of quantiles of a column with these noisy counts of its bins, and of no missing values."""
+    columns = {"x": {"type": "number", **keys}, "y": {"type": "category", "values": ["a", "b"]}}
+    config = configuration(columns=columns, aggregate={"method": "marginals", "cliques": [["x", "y"]]})
+    domain = Domain(names=("x", "y"), labels=(column(**keys).labels, ("a", "b")))
+    one_way = Measurement(attributes=(0,), counts=np.array([*counts, 0]), deviation=deviation)
+    return _intervals("x", column(**keys), Marginals(domain=domain, one_way=(one_way,), larger=()), config)
+
+
+def test_what_open_bins_leave_unknown_has_no_interval() -> None:
+    """A fifth of the records lies below the edges and a fifth above: deciles have one end, the mean none, the median both."""
+    mean, *quantiles = _stated([200, 350, 250, 200], 1.0, bins=[0, 50, 100], outer="open")
+    assert mean == (None, None)
+    assert quantiles == [(None, 0.0), (0.0, 50.0), (0.0, 50.0), (50.0, 100.0), (100.0, None)]
+
+
+def test_a_mean_whose_ends_noise_takes_past_each_other_has_no_interval() -> None:
+    """A wide bin of -300 records, by noise alone: its upper end counts less than its lower one."""
+    mean, *_ = _stated([3000, -300, 3000], 20.0, bounds=[0, 101], bins=[0, 5, 100, 101])
+    assert mean == (None, None)
 
 
 @given(st.lists(st.integers(0, 300), min_size=1, max_size=60), st.integers(1, 5))
