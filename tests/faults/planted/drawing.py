@@ -107,7 +107,7 @@ FAULTS = (
         file="src/marginweave/accounting/records.py",
         text="        (State.RESERVED, State.DRAWN),\n",
         instead="        (State.RESERVED, State.DRAWN),\n        (State.DRAWN, State.DRAWN),\n",
-        killed_by=("tests/unit/ledger/test_draw_states.py::test_one_of_many_begins_a_draw",),
+        killed_by=("tests/unit/ledger/test_draw_states.py::test_a_move_asked_again_finds_its_own_row",),
     ),
     Fault(
         name="what was drawn is given back to the account",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import multiprocessing
 import re
 import shlex
 import sqlite3
@@ -16,13 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marginweave.accounting.accountants import gdp_epsilon, gdp_mu
+from marginweave.accounting.accountants import gdp_mu
 from marginweave.accounting.accounts import Account
 from marginweave.accounting.records import State
 from marginweave.base.errors import BudgetError, InputError
 from marginweave.ledger import Ledger, ReleaseRequest
 from marginweave.ledger.boxes import box_for
-from tests.support.releases import ALONE, FULL, PROGRAM, gaussian, small_plan
+from tests.support.releases import FULL, PROGRAM, gaussian, small_plan
 
 
 def _kinds(location: Path) -> list[tuple[str, str | None]]:
@@ -227,34 +226,6 @@ def test_a_release_alone_fits_a_cap_of_its_own(epsilon: float, delta: float, dig
         ledger.releases.reserve(request)
         with pytest.raises(BudgetError):
             ledger.releases.reserve(replace(request, release="two", run="two"))
-
-
-def test_race_of_sixteen_for_five_admits_five(ledger, reserve, plan, location) -> None:
-    """However many ask at once, the cap holds: five of sixteen releases at epsilon 1 fit what five and a half cost."""
-    room = gdp_epsilon(math.sqrt(5.5 * ALONE), 1e-6)
-    ledger.accounts.change_cap("affairs", room, 1e-6, "room for five and a half", "steward")
-    context = multiprocessing.get_context("fork")
-    barrier = context.Barrier(16)
-    granted = context.Queue()
-
-    def ask(number: int) -> None:
-        barrier.wait()
-        try:
-            reserve(f"release-{number}", plan=plan(mu2=ALONE, draws=("count",)))
-            granted.put(True)
-        except BudgetError:
-            granted.put(False)
-
-    processes = [context.Process(target=ask, args=(number,)) for number in range(16)]
-    for process in processes:
-        process.start()
-    results = [granted.get(timeout=180) for _ in processes]
-    for process in processes:
-        process.join()
-    assert sum(results) == 5
-    assert len(ledger.releases.of("affairs")) == 5
-    assert sum(kind == State.REFUSED for kind, _ in _kinds(location)) == 11
-    assert ledger.verify() == 3 + 5 * 2 + 11
 
 
 def test_internal_evaluation_marks_what_comes_after(ledger, reserve) -> None:

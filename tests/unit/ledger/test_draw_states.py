@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import multiprocessing
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -115,32 +114,6 @@ def test_only_the_table_of_states_is_possible(moves: list[tuple[str, str, str]])
         assert {d.name: d.lease for d in record.draws if d.state in {"DRAWN", "COMMITTED", "CHARGED_LOST"}} == leases
         assert all(d.digest in {"digest-A", "digest-B"} for d in record.draws if d.state == State.COMMITTED)
         ledger.verify()
-
-
-def test_one_of_many_begins_a_draw(ledger, reserve) -> None:
-    """Twelve processes with one lease begin the same draw at once, each with inputs of its own: one succeeds."""
-    reserve()
-    ledger.draws.take_lease("first", "lease")
-    context = multiprocessing.get_context("fork")
-    barrier = context.Barrier(12)
-    winners = context.Queue()
-
-    def begin(number: int) -> None:
-        barrier.wait()
-        try:
-            ledger.draws.begin("first", "count", "lease", {"inputs": str(number)})
-            winners.put(True)
-        except BudgetError:
-            winners.put(False)
-
-    processes = [context.Process(target=begin, args=(number,)) for number in range(12)]
-    for process in processes:
-        process.start()
-    results = [winners.get(timeout=180) for _ in processes]
-    for process in processes:
-        process.join()
-    assert sum(results) == 1
-    assert ledger.releases.find("first").draw("count").lease == "lease"
 
 
 def _is_content(move: Callable[[], None]) -> bool:
