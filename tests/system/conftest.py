@@ -13,7 +13,7 @@ import pytest
 from marginweave.flows.prefect.environment import prepare_environment
 from marginweave.flows.prefect.servers import prefect_server
 from tests.support.browser import Browser, axe_source, browser
-from tests.support.cli_fork_server import WITHOUT_PREFECT, forking
+from tests.support.cli_fork_server import KILLING, WITHOUT_PREFECT, forking
 from tests.support.cluster import Cluster, cluster
 from tests.support.command_line import CommandLine, prefect_database, settle
 from tests.support.firefox import Firefox, firefox
@@ -122,10 +122,11 @@ def new_victim(tmp_path: Path) -> NewVictim:
 
 
 @pytest.fixture(scope="session")
-def parent(tmp_path_factory: pytest.TempPathFactory, server: str) -> Iterator[ForkServer]:
+def parent(tmp_path_factory: pytest.TempPathFactory, server: str, forked_program: Path) -> Iterator[ForkServer]:
     """One warm parent for all runs that are killed or meet a fault, with nothing of the developer's own environment."""
     place = tmp_path_factory.mktemp("warm")
-    started = ForkServer(victims(place), CommandLine(place, {"PREFECT_API_URL": server}).variables)
+    environment = CommandLine(place, {"PREFECT_API_URL": server, KILLING: "1"}).variables
+    started = ForkServer(victims(place), forked_program, environment)
     yield started
     started.close()
 
