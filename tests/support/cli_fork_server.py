@@ -108,12 +108,13 @@ def _run(order: dict[str, Any], streams: list[int]) -> NoReturn:
         from prefect.context import refresh_global_settings_context
 
         from marginweave.flows.cli import main
-        from tests.support import run_fork_server  # `tests` was imported by what has warmed up
-        from tests.support.plain_runs import commands_without_prefect
+        from tests.support.plain_runs import commands_without_prefect  # imported by what has warmed up
 
         if WITHOUT_PREFECT not in os.environ:
             refresh_global_settings_context()  # those of the order's environment
         if KILLING in os.environ:
+            from tests.support import run_fork_server
+
             run_fork_server.main()
             os._exit(0)
         with commands_without_prefect() if WITHOUT_PREFECT in os.environ else nullcontext():

@@ -6,6 +6,7 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -39,19 +40,22 @@ def _own_server(home: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def unused_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Prefect's database as its server makes it: 10 s of CPU, so one for all workers."""
-    return made_once(shared_folder(tmp_path_factory, "unused"), _make_database) / "prefect.db"
+def unused_database(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Prefect's database as its server makes it: 20 s of CPU, so kept for all workers, and for later runs of the suite."""
 
+    def make(folder: Path) -> None:
+        home = tmp_path_factory.mktemp("unused")
+        with _own_server(home):
+            pass
+        with (
+            closing(sqlite3.connect(prefect_database(home))) as made,
+            closing(sqlite3.connect(folder / "prefect.db")) as copy,
+        ):
+            made.backup(copy)
 
-def _make_database(folder: Path) -> None:
-    with _own_server(folder):
-        pass
-    with (
-        closing(sqlite3.connect(prefect_database(folder))) as made,
-        closing(sqlite3.connect(folder / "prefect.db")) as copy,
-    ):
-        made.backup(copy)
+    cache = pytestconfig.cache
+    assert cache is not None
+    return made_once(cache.mkdir(f"prefect-{version('prefect')}"), make) / "prefect.db"
 
 
 @pytest.fixture(scope="session")
