@@ -5,6 +5,8 @@ templates for the first time some more, and the tests type hundreds of commands.
 folder and streams of `tests.support.forked_cli`, which ends as the child does, and runs `marginweave.flows.cli.main`. Where the
 environment says WITHOUT_PREFECT, stages are called as plain functions: half of the time, where Prefect is not what a test is
 about. What is said of processes, of their start or of a server of their own is tested with the installed program.
+
+Where it says KILLING, the child is `tests.support.run_fork_server`, which forks the runs that are killed, as warm as commands.
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ WARMED_UP = (
 )  # fmt: skip
 REPOSITORY = Path(__file__).resolve().parents[2]  # this is run as a script, which finds no other module of tests
 WITHOUT_PREFECT = "MARGINWEAVE_TESTS_WITHOUT_PREFECT"
+KILLING = "MARGINWEAVE_TESTS_KILLING"
 
 
 class Forking:
@@ -109,6 +112,11 @@ def _run(order: dict[str, Any], streams: list[int]) -> NoReturn:
 
         if WITHOUT_PREFECT not in os.environ:
             refresh_global_settings_context()  # those of the order's environment
+        if KILLING in os.environ:
+            from tests.support import run_fork_server
+
+            run_fork_server.main()
+            os._exit(0)
         with commands_without_prefect() if WITHOUT_PREFECT in os.environ else nullcontext():
             main()
     finally:

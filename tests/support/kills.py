@@ -6,7 +6,6 @@ import hashlib
 import json
 import re
 import subprocess
-import sys
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,7 +22,6 @@ from marginweave.draws.files import DrawStore
 from marginweave.ledger import Ledger, LedgerLocation, ledger_location
 from marginweave.ledger.records import releases_of
 from marginweave.released.manifest import RunState
-from tests.support.places import REPOSITORY
 
 LOST = re.compile(r"draw (\S+) of release \S+ was charged and lost")
 _FILE = re.compile(
@@ -34,21 +32,18 @@ _ENDED = {EventKind.COMMITTED, EventKind.RETURNED, EventKind.CHARGED_LOST}
 
 
 class ForkServer:
-    """`tests.support.run_fork_server` as a process, warmed up by undisturbed runs of k-tuples and of marginals."""
+    """`tests.support.run_fork_server` as a process that `program` forks."""
 
-    def __init__(self, new_victim: Callable[..., Victim], environment: dict[str, str]) -> None:
+    def __init__(self, new_victim: Callable[..., Victim], program: Path, environment: dict[str, str]) -> None:
         self._new_victim = new_victim
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.run_fork_server"],
-            cwd=REPOSITORY,
+            [program],
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
         self._calls: dict[str | None, dict[str, int]] = {}
-        for shape in (None, "marginals"):
-            self.calls(shape)
 
     def calls(self, shape: str | None) -> dict[str, int]:
         """How often an undisturbed run of a shape passes each transition."""

@@ -1,4 +1,4 @@
-"""A process that has everything imported and compiled, and forks one child an order: a run that may be killed anywhere.
+"""What `tests.support.cli_fork_server` forks, and what forks one child an order: a run that may be killed anywhere.
 
 Orders are JSON lines on standard input, answers JSON lines on standard output. A child runs the real flow, through Prefect or
 by calling the stages' functions directly, and kills itself at a named transition or is killed after some time.
@@ -130,7 +130,7 @@ POINTS: dict[str, tuple[Any, str]] = {
 
 
 def main() -> None:
-    """Warm up, then serve orders."""
+    """Serve orders."""
     for name in FIGURES:  # drawing them passes no transition, and would be half of a run and of what random times hit
         setattr(pages, name, lambda *_: "")
     for line in sys.stdin:
@@ -139,7 +139,7 @@ def main() -> None:
 
 
 def _count(order: dict[str, Any]) -> Counter[str]:
-    """Make a run here, which loads and compiles what children then have, and count the transitions that it passes."""
+    """Make a run here, and count the transitions that it passes."""
     calls: Counter[str] = Counter()
     originals = {point: getattr(*place) for point, place in POINTS.items()}
     before = dict(os.environ)
@@ -345,7 +345,3 @@ def _counting(calls: Counter[str], point: str, original: Callable[..., Any]) -> 
 def _answer(content: dict[str, Any]) -> None:
     sys.__stdout__.write(json.dumps(content) + "\n")  # pyright: ignore[reportOptionalMemberAccess]
     sys.__stdout__.flush()  # pyright: ignore[reportOptionalMemberAccess]
-
-
-if __name__ == "__main__":
-    main()

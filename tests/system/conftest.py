@@ -6,6 +6,7 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from marginweave.flows.prefect.environment import prepare_environment
 from marginweave.flows.prefect.servers import prefect_server
 from tests.support.browser import Browser, axe_source, browser
-from tests.support.cli_fork_server import WITHOUT_PREFECT, forking
+from tests.support.cli_fork_server import KILLING, WITHOUT_PREFECT, forking
 from tests.support.cluster import Cluster, cluster
 from tests.support.command_line import CommandLine, prefect_database, settle
 from tests.support.firefox import Firefox, firefox
@@ -39,19 +40,22 @@ def _own_server(home: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def unused_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Prefect's database as its server makes it: 10 s of CPU, so one for all workers."""
-    return made_once(shared_folder(tmp_path_factory, "unused"), _make_database) / "prefect.db"
+def unused_database(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Prefect's database as its server makes it: 20 s of CPU, so kept for all workers, and for later runs of the suite."""
 
+    def make(folder: Path) -> None:
+        home = tmp_path_factory.mktemp("unused")
+        with _own_server(home):
+            pass
+        with (
+            closing(sqlite3.connect(prefect_database(home))) as made,
+            closing(sqlite3.connect(folder / "prefect.db")) as copy,
+        ):
+            made.backup(copy)
 
-def _make_database(folder: Path) -> None:
-    with _own_server(folder):
-        pass
-    with (
-        closing(sqlite3.connect(prefect_database(folder))) as made,
-        closing(sqlite3.connect(folder / "prefect.db")) as copy,
-    ):
-        made.backup(copy)
+    cache = pytestconfig.cache
+    assert cache is not None
+    return made_once(cache.mkdir(f"prefect-{version('prefect')}"), make) / "prefect.db"
 
 
 @pytest.fixture(scope="session")
@@ -122,10 +126,11 @@ def new_victim(tmp_path: Path) -> NewVictim:
 
 
 @pytest.fixture(scope="session")
-def parent(tmp_path_factory: pytest.TempPathFactory, server: str) -> Iterator[ForkServer]:
+def parent(tmp_path_factory: pytest.TempPathFactory, server: str, forked_program: Path) -> Iterator[ForkServer]:
     """One warm parent for all runs that are killed or meet a fault, with nothing of the developer's own environment."""
     place = tmp_path_factory.mktemp("warm")
-    started = ForkServer(victims(place), CommandLine(place, {"PREFECT_API_URL": server}).variables)
+    environment = CommandLine(place, {"PREFECT_API_URL": server, KILLING: "1"}).variables
+    started = ForkServer(victims(place), forked_program, environment)
     yield started
     started.close()
 
