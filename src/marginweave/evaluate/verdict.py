@@ -70,8 +70,6 @@ _OF_COLUMN, _OF_SETS = 0.7, 0.03
 _CHANCE = 1.5 * 2 * math.sqrt(math.pi / 2 - 1)
 # How far a pair that was not chosen is, in the noise of measuring it.
 _UNCHOSEN = 0.55
-# How much farther than expected four in five columns of two values are at most: .84 relative deviations of |normal|.
-_FOUR_IN_FIVE = 0.84 * math.sqrt(math.pi / 2 - 1)
 # Of the records whose value was measured as one with others, how many count as misplaced.
 _MISPLACED = 0.25
 _WEAK = "; an epsilon above 10, which would do as much, protects weakly"
@@ -243,28 +241,21 @@ def unchosen_errors(
     With the shares p_a and q_b of their values, N records and noise of a deviation s, a cell is off by what noise would have
     been in it, or by what independent columns have there, where this is less: sum_ab min(sqrt(2/pi) s, N p_a q_b) / (2 N).
     Besides, the rows and the records are each a draw of the same columns: with the variance v = N p_a q_b (1 - p_a)(1 - q_b)
-    of a cell of independent ones, they are sum_ab min(sqrt(4 v/pi), 2 N p_a q_b) / (2 N) apart. Nothing measured the pair, so
-    that each column counts by what four in five are at most: of few values, one is often much farther than expected.
+    of a cell of independent ones, they are sum_ab min(sqrt(4 v/pi), 2 N p_a q_b) / (2 N) apart.
     """
     records, names = max(1.0, float(counts.record_count)), counts.domain.names
     shares = [_shares(held, records) for held in label_counts(counts)]
-    columns = zip(names, shares, strict=True)
-    alone = {name: distances[(name,)] * _upper(own, records) for name, own in columns if (name,) in distances}
     noise, found = expected_noise(deviation, 1) / records, dict[tuple[str, ...], float]()
     for (one, first), (other, second) in itertools.combinations(zip(names, shares, strict=True), 2):
+        alone = [distances.get((name,)) for name in (one, other)]
         independent = np.outer(first, second)
         together = _UNCHOSEN * float(np.minimum(noise, independent).sum()) / 2
         variances = np.outer(first * (1 - first), second * (1 - second)) / records
         chance = float(np.minimum(np.sqrt(4 / math.pi * variances), 2 * independent).sum()) / 2
-        if one in alone and other in alone:
-            found[_key((one, other))] = min(1.0, math.hypot(together, chance, alone[one], alone[other]))
+        if None not in alone:
+            parts = (together, chance, *(part for part in alone if part is not None))
+            found[_key((one, other))] = min(1.0, math.hypot(*parts))
     return found
-
-
-def _upper(shares: Floats, records: float) -> float:
-    """How many times as far as expected a column is at most in four of five cases, by how many of its values have records."""
-    free = max(1, int(np.count_nonzero(2 * records * shares >= 1)) - 1)
-    return 1 + _FOUR_IN_FIVE / math.sqrt(free)
 
 
 def _shares(held: Floats, records: float) -> Floats:

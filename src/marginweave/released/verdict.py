@@ -35,9 +35,8 @@ class SetVerdict(Described):
     unmeasured: Unmeasured | None = Field(
         default=None,
         description="Why there are no counts of the set; null where there are. One that was “not chosen” was passed over by "
-        "scores or rounds, and has the distance of such sets, its columns as far as four in five are at most. One of “too many "
-        "cells” has more than max_cells. Where “nothing released” is said, no count reached its threshold. Otherwise it was "
-        "“not asked for”.",
+        "scores or rounds, and has the distance of such sets. One of “too many cells” has more than max_cells. Where “nothing "
+        "released” is said, no count reached its threshold. Otherwise it was “not asked for”.",
     )
 
 
