@@ -233,7 +233,8 @@ def _cross(answers: Sequence[Answer], columns: Sequence[str]) -> None:
         else ""
     )
     level = max(answer.level or 0.0 for answer in answers)
-    out.print(f"Each count with its {level:.0%} interval.{marked}{rests}")
+    counted = "" if answers[0].of == "table" else f" of the {answers[0].of}"
+    out.print(f"Each count{counted} with its {level:.0%} interval.{marked}{rests}")
 
 
 def _cell(answer: Answer) -> str:

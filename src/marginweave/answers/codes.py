@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from marginweave.answers.answer import Of
 from marginweave.base.arrays import Flags, Floats, Integers
 from marginweave.base.errors import InputError
 from marginweave.configuration.attributes import Attribute, forbidden_codes
@@ -214,6 +215,10 @@ class Codes:
         texts = [*labels, f"(not {labels[0]})"] if attribute.of_set else self.texts(place)
         for code in np.unique(codes[:-1] if self.ignores(attribute) else codes).tolist():
             yield texts[code], Chosen(place=place, codes=codes == code)
+
+    def about(self, of: Of) -> Of:
+        """What an answer is about: a table that was resized is another than the table."""
+        return "resized table" if self.configuration.resize is not None else of
 
     def texts(self, place: int) -> list[str]:
         """What readers are shown of each code of an attribute that has no values of a set."""

@@ -60,6 +60,7 @@ class TupleAnswers:
                 high=high,
                 noise_sd=sigma,
                 level=question.level if found else None,
+                of=self.codes.about("table"),
                 how=how if found else None,
                 flag=flag,
             )

@@ -248,6 +248,17 @@ class Sections(Execution):
         """The same as records have it: an empty cell is missing or not as declared."""
         return self._with(counted_undeclared=self.counted_undeclared, has_one_gap=True)
 
+    @property
+    def imputed_columns(self) -> tuple[str, ...]:
+        """The columns in which a draw may have taken the place of a cell without a value, as `impute` says."""
+        found = list[str]()
+        for name, column in self.columns.items():
+            if isinstance(column, MeasuredColumn) and column.impute is not None:
+                has_outside = column.private or column.outside in (None, "null")
+                if has_outside or self._joins or self.missing_texts(name):
+                    found.append(name)
+        return tuple(found)
+
     def can_be_missing(self, column: str) -> bool:
         """Whether the output can lack a value of `column`, from public facts alone."""
         if rule := self.structure.rule_of(column) if self.structure else None:
@@ -401,6 +412,20 @@ class Sections(Execution):
     def bounds_share(self) -> float:
         """The share of the budget that all private bounds together get."""
         return DEFAULT_BOUNDS_SHARE if self.aggregate.bounds_share is None else self.aggregate.bounds_share
+
+    @property
+    def counted_words(self) -> str | None:
+        """What every number is of, for a reader, after "counts"; None where that is all rows of the table."""
+        bounded = self.privacy.counted_words
+        if self.resize is None:
+            return bounded
+        rows = f" ({bounded})" if bounded else ""
+        return f"a resized table of {self.resize.records:,} records{rows}, some of which may be made up"
+
+    @property
+    def uncounted_words(self) -> str:
+        """What such numbers leave open of the table."""
+        return f"the table may have more{' or fewer' if self.resize else ''}"
 
     @cached_property
     def stability(self) -> Stability:

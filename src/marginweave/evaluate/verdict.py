@@ -31,6 +31,7 @@ from marginweave.base.arrays import Floats
 from marginweave.configuration.marginals import AdaptiveCliques, AllCliques
 from marginweave.configuration.privacy import MOST_EPSILON
 from marginweave.configuration.release import Configuration
+from marginweave.configuration.values import listed
 from marginweave.counts.discovery import Compression
 from marginweave.counts.rounds import expected_noise
 from marginweave.domain.zeros import domain_sizes
@@ -46,6 +47,14 @@ _FEW_ROWS = 5_000  # `auto` takes a table for one of 10,000 rows where nothing i
 _SAY_ROWS = (
     "If about how many rows there are is published, say so (`rows:`): `method: auto` then chooses for a table of that size, "
     "and measures the few strongest pairs well."
+)
+_RESIZED = (
+    "Every number is of {counted}, sampled rows and draws of the declared distributions: how many of its records are rows of "
+    "the table is not known, so that no number is one of the table itself."
+)
+_IMPUTED = (
+    "Cells of {names} without a value, missing or not as declared, got draws of the declared distribution, and count like any "
+    "other: how many is not known. Without `impute` the release would say."
 )
 _NOT_MEASURED = (
     "{some} pairs were not measured, as others were chosen: how near they are is what noise and their columns let expect. "
@@ -114,7 +123,8 @@ def release_verdict(
     would_choose = settings is not None and configuration.rows is None and counts.record_count < _FEW_ROWS
     more_advice = (_SAY_ROWS,) if would_choose and found.advice else ()
     found = with_undeclared(found, counts, titled, configuration.uncounted_sets, configuration.uncounted_gaps)
-    says, advice = list(found.says), [*found.advice, *more_advice]
+    says = [*_made_up(configuration), *found.says]
+    advice = [*found.advice, *more_advice]
     if unchosen and 2 in deviations:
         advice.insert(0, _NOT_MEASURED.format(some=f"{len(unchosen):,}"))
     elif unchosen:
@@ -132,6 +142,14 @@ def _with_reason(
     is_counted = configuration.marginals is None and len(row.attributes) <= configuration.reporting_length
     usual = "nothing released" if is_counted else "not asked for"
     return row.model_copy(update={"unmeasured": reasons.get(_key(row.attributes), usual)})
+
+
+def _made_up(configuration: Configuration) -> Iterator[str]:
+    """What is counted that no row of the table has, a sentence each: nobody knows how much that is."""
+    if configuration.resize is not None:
+        yield _RESIZED.format(counted=configuration.counted_words)
+    if names := configuration.imputed_columns:
+        yield _IMPUTED.format(names=listed([configuration.titled_names.get(name, name) for name in names]))
 
 
 def _deviations(bounds: Sequence[MarginalBound]) -> dict[int, list[float]]:

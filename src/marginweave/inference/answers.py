@@ -57,8 +57,8 @@ def read_answers(place: Path, say: Callable[[str], None] = lambda _: None, *, as
         statement = PrivacyStatement.from_json((place / "privacy.json").read_bytes())
         declared = Configuration.from_canonical(statement.configuration)
         configuration = declared.with_bounds(statement.bounds)
-        if (words := configuration.privacy.counted_words) is not None:
-            say(f"counts are of {words}; the table may have more")
+        if (words := configuration.counted_words) is not None:
+            say(f"counts are of {words}; {configuration.uncounted_words}")
         domain = statement.released_domain
         undeclared = declared.undeclared if declared.marginals and as_drawn else domain.with_undeclared
         counted = configuration.with_undeclared(undeclared)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
+from marginweave.answers.answer import Of
 from marginweave.answers.least_squares import LeastSquares, NotMeasuredError
 from marginweave.answers.marginals import MarginalAnswers
 from marginweave.answers.tables import Part
@@ -35,7 +35,7 @@ class Independence:
     """
 
     columns: tuple[str, str]
-    of: Literal["population", "table"]
+    of: Of
     chi_square: float
     degrees_of_freedom: int
     p: float
@@ -78,13 +78,14 @@ def answer_independence(answers: Answers, columns: Sequence[str], of: str, prefi
         raise InputError(f"{listed([*columns])} were measured with less than two values each, or with no record")
     merged = any(part.size < len(part.blocks) for part in parts)
     of_rules = _excluded(answers, places)
+    about = answers.codes.about("population" if of == "population" else "table")
     return Independence(
         columns=(columns[0], columns[1]),
-        of="population" if of == "population" else "table",
+        of=about,
         chi_square=found.distance,
         degrees_of_freedom=found.freedom,
         p=found.p,
-        says=" ".join(_sentences(found, of, rows, merged=merged, of_rules=of_rules)),
+        says=" ".join(_sentences(found, about, rows, merged=merged, of_rules=of_rules)),
     )
 
 
@@ -117,12 +118,14 @@ def _excluded(answers: MarginalAnswers, places: Sequence[int]) -> bool:
     return any({place for place, _ in box} == {*places} for box in boxes)
 
 
-def _sentences(found: Dependence, of: str, rows: int, *, merged: bool, of_rules: bool) -> list[str]:
+def _sentences(found: Dependence, of: Of, rows: int, *, merged: bool, of_rules: bool) -> list[str]:
     p = f"p = {found.p:.2g}" if found.p >= 1e-4 else "p is below 0.0001"
     exact = f"chi-square {found.distance:.1f}, {found.freedom} degrees of freedom"
     said = f"Test of independence that knows the noise: {p} ({exact})"
     if of == "table":
         sentences = [f"{said}, of the rows themselves: whether their association is more than noise."]
+    elif of == "resized table":
+        sentences = [f"{said}, of the records of the resized table: whether their association is more than noise."]
     elif rows == 1:
         sentences = [f"{said}, of the population that the rows are a simple random sample of."]
     else:

@@ -79,7 +79,7 @@ def _pairs(known: Sequence[_Known]) -> Iterator[tuple[_Known, _Known]]:
 
 def _may(known: Sequence[_Known], published: PublishedRelease) -> Iterator[str]:
     of, sure = best_records(published).estimate or 0, 100 * published.statement.confidence.level
-    counted = published.configuration.privacy.counted_words
+    counted = published.configuration.counted_words
     whose = f"the true count of {counted}" if counted else "the true count"
     best = min((one for one in known if one.low > 0), key=lambda one: (one.high - one.low) / one.count, default=None)
     if best is not None and of > 0:

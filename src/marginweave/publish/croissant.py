@@ -67,8 +67,8 @@ def croissant(
         f"Differentially private with epsilon {guarantee.epsilon:g} and delta {guarantee.delta:g} for each {guarantee.unit} of "
         "the source; privacy.json has the whole statement. Records are synthetic: none is about anybody."
     )
-    counted = configuration.privacy.counted_words
-    bounded = counted and f"Every number counts {counted} of the source."
+    counted = configuration.counted_words
+    bounded = counted and f"Every number counts {counted}{'' if configuration.resize else ' of the source'}."
     undeclared = {one.attribute: one.words for one in statement.undeclared or () if one.found}
     found: dict[str, Any] = {
         "@context": _CONTEXT,

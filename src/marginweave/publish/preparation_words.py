@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from marginweave.configuration.columns import MeasuredColumn
 from marginweave.configuration.preparation import GaussianImputation, Imputation, WeightedImputation
 from marginweave.configuration.release import Configuration
-from marginweave.configuration.rules.structure import Structure
 
 Bounds = Mapping[str, tuple[float, float]]
 
@@ -18,7 +17,7 @@ def preparation_words(configuration: Configuration, bounds: Bounds) -> list[str]
     return [
         *_unit(configuration),
         *_imputations(configuration),
-        *_rules(configuration.structure),
+        *_rules(configuration),
         *(
             f"The bounds of column {name!r}, {low:g} and {high:g}, were bought under the budget: two quantiles among public "
             "candidates; values beyond them count as the nearest bound."
@@ -51,11 +50,15 @@ def _imputations(configuration: Configuration) -> Iterator[str]:
         if isinstance(column, MeasuredColumn) and column.impute is not None:
             imputed[_source(column.impute)].append(f"column {name!r}")
     for source, names in imputed.items():
-        yield f"Missing values of {', '.join(names)} were replaced by draws of {source}."
+        yield (
+            f"Cells of {', '.join(names)} without a value, missing or not as declared, were replaced by draws of {source}, and "
+            "counted like any other."
+        )
 
 
-def _rules(structure: Structure | None) -> Iterator[str]:
+def _rules(configuration: Configuration) -> Iterator[str]:
     """What became of rows that break rules, whether there are any or not."""
+    structure = configuration.structure
     if structure is None:
         return
     if structure.can_be_broken:
@@ -63,6 +66,8 @@ def _rules(structure: Structure | None) -> Iterator[str]:
             "A row that breaks rules between columns of public values was counted as one that keeps them, by its own cells "
             "alone."
         )
+    if names := configuration.missing_by_rule:
+        yield f"Where rules want a value of {', '.join(map(repr, names))}, a cell without one was counted as not as declared."
     for rule in structure.difference or ():
         yield f"Column {rule.column!r} was computed: {rule.of!r} less {rule.since!r}, or the nearest value inside its bounds."
     if uncounted := [repr(rule.computed) for rule in structure.computed]:

@@ -125,6 +125,33 @@ def test_cells_that_are_not_as_declared_are_asked_for_by_name(*, found: bool, ke
 
 
 @pytest.mark.parametrize("found", [True, False])
+def test_what_is_missing_and_what_is_not_as_declared_are_asked_for_by_themselves(*, found: bool) -> None:
+    """Where a column has both: each by its name, in groups, and both among all other records."""
+    cells = UndeclaredCells(name="region", count=300, deviation=20.0, low=260, high=340, found=found, kept=found)
+    answers, rows = opened({"columns__region__missing": ["n"]}, CLIQUES, undeclared=[cells])
+    region = rows["region"]
+    assert {3, 4} <= {*region.tolist()}
+    groups = [one.group["region"] for one in ask(answers, by=["region"])]
+    assert groups == ["north", "south", "west", "(missing)", *([UNDECLARED] if found else [])]
+    asked = {"region = n": region == 3, "region != north": region != 0, "region != n": region != 3}
+    if found:
+        asked |= {f"region = {UNDECLARED}": region == 4, f"region in n, {UNDECLARED}": region >= 3}
+    else:
+        with pytest.raises(InputError, match="noise explains all cells of column 'region'"):
+            ask(answers, f"region in n, {UNDECLARED}")
+    for condition, truth in asked.items():
+        (answer,) = ask(answers, condition)
+        assert abs(answer.estimate - truth.sum()) <= 2, condition
+
+
+def test_an_answer_of_a_resized_table_is_not_one_of_the_table() -> None:
+    imputed = {f"columns__{name}__impute": {"distribution": "uniform"} for name in ("sex", "region", "age", "grade")}
+    resized, _ = opened({**imputed, "resize": {"records": 2000}}, CLIQUES)
+    plain, _ = opened(imputed, CLIQUES)
+    assert [ask(answers, "sex = f")[0].of for answers in (resized, plain)] == ["resized table", "table"]
+
+
+@pytest.mark.parametrize("found", [True, False])
 def test_an_answer_about_numbers_says_how_many_have_none(*, found: bool) -> None:
     """In its flag; not where noise explains them, and not beside counts."""
     cells = UndeclaredCells(name="age", count=400, deviation=20.0, low=380, high=420, found=found, kept=found)

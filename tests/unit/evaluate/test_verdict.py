@@ -248,6 +248,46 @@ def test_the_verdict_on_k_tuples_says_which_sets_lose_values_uncounted() -> None
     )
 
 
+UNIFORM = {"distribution": "uniform"}
+RESIZED: dict[str, Any] = {f"columns__{name}__impute": UNIFORM for name in ("sex", "age", "grade")}
+
+
+@pytest.mark.parametrize(
+    ("changes", "resized", "imputed"),
+    [
+        ({}, False, ""),
+        ({"columns__sex__impute": UNIFORM}, False, "Cells of sex without a value"),
+        (
+            {**RESIZED, "columns__region__missing": [], "resize": {"records": 4000}},
+            True,
+            "Cells of sex, age, grade without a value",
+        ),
+        (
+            {
+                "columns__sex__impute": {"distribution": "uniform"},
+                "columns__sex__outside": "error",
+                "columns__sex__missing": [],
+            },
+            False,
+            "",
+        ),
+    ],
+)
+def test_the_verdict_says_what_is_made_up(changes: dict[str, Any], resized: bool, imputed: str) -> None:
+    """Records of a resized table, and draws of `impute`, which no row of the table has: how many is known to nobody."""
+    made = configuration(**changes)
+    noise = LevelNoise(length=1, contribution_bound=1, deviation=9, threshold=1, private_threshold=0, candidates=None)
+    domain = Domain(names=NAMES, labels=tuple(attribute.labels for attribute in made.attributes))
+    counts = Aggregates(domain=domain, record_count=4000, record_deviation=1.0, levels=(), noise=(noise,))
+    nothing = Measure(names=(), reference=(), synthetic=(), mean_difference=None)
+    found = release_verdict([], counts, made, None, nothing)
+    assert [one.startswith("Every number is of a resized table of 4,000 records") for one in found.says[:1]] == [
+        resized
+    ]
+    says = [one for one in found.says if "draws of the declared distribution, and count" in one]
+    assert [one[: len(imputed)] for one in says] == [imputed] * bool(imputed)
+
+
 def test_a_table_of_noise_is_not_for_publication_and_one_without_is_good() -> None:
     """69 rows beside noise of 15 a count; a million beside the same."""
     for records, publication in ((69, "not for publication"), (1_000_000, "good")):
