@@ -67,7 +67,7 @@ def main() -> None:
     with TemporaryDirectory() as place, browser(Path(place) / "profile") as chromium:
         for columns, usual in RATIOS.items():
             page = Path(place) / f"{columns}.html"
-            page.write_text(large_page(columns), encoding="utf-8")
+            page.write_text(large_page(columns, 10**6), encoding="utf-8")
             ratios: list[float] = []
             while not ratios or (check and len(ratios) < TRIES and min(ratios) > SLOWER * usual):
                 medians = measured(chromium, page, columns)

@@ -140,9 +140,9 @@ def test_synthetic_sets_of_a_release(marginweave: CommandLine, monkeypatch: pyte
         assert marginweave("synthesize", "r", *wrong).returncode == 2
 
 
-def test_rows_of_one_person_are_kept_together(alone: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_one_person_are_kept_together(marginweave: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     """By default numbers are of the population of persons: wider than of rows, never refused for several rows a person."""
-    ledger = Path(alone.variables["MARGINWEAVE_LEDGER"])
+    ledger = Path(marginweave.variables["MARGINWEAVE_LEDGER"])
     monkeypatch.setenv("MARGINWEAVE_LEDGER", str(ledger))
     unit = {"column": "person", "max_records": 3}
     account = Account(
@@ -151,9 +151,9 @@ def test_rows_of_one_person_are_kept_together(alone: CommandLine, monkeypatch: p
     Ledger.create(ledger).accounts.open(account, actor="steward")
     measured = {"method": "marginals", "cliques": [["sex", "grade"], ["region", "grade"]]}
     config = visits(
-        alone.home, privacy__epsilon=8.0, privacy__unit=unit, aggregate=measured, columns__grade__missing=[]
+        marginweave.home, privacy__epsilon=8.0, privacy__unit=unit, aggregate=measured, columns__grade__missing=[]
     )
-    place = run_plainly(alone.home, config, "r") / "release"
+    place = run_plainly(marginweave.home, config, "r") / "release"
     scores = {"sex": {"(missing)": 0.5, "f": 0, "m": 1}}
     found, table = (regression(place, "grade", ["sex"], of=of, values=scores).table for of in ("population", "table"))
     assert (found["sd"] > 1.5 * table["sd"]).all()
@@ -166,16 +166,18 @@ def test_rows_of_one_person_are_kept_together(alone: CommandLine, monkeypatch: p
         "the persons are a simple random sample of, with at most 3 rows each. Rows of one person are kept"
         in tested.says
     )
-    shown = alone("table", "r", "sex", "grade")
+    shown = marginweave("table", "r", "sex", "grade")
     assert "Test of independence that knows the noise: p = " in " ".join(shown.stdout.split())
     assert "takes their noise for association" in " ".join(shown.stdout.split())
-    of_file = json.loads(alone("table", "r", "sex", "grade", "--json").stdout)
+    of_file = json.loads(marginweave("table", "r", "sex", "grade", "--json").stdout)
     assert of_file["independence"]["p"] == tested.p
     assert len(of_file["counts"]) == len([*Release.open(place).query(by=["sex", "grade"]).index])
-    apart = json.loads(alone("table", "r", "sex", "region", "--json").stdout)["independence"]
+    apart = json.loads(marginweave("table", "r", "sex", "region", "--json").stdout)["independence"]
     assert [*apart] == ["says"]
     assert apart["says"].startswith("No test of independence: sex, region are in no measured set together.")
-    refused = alone("synthesize", "r", "--sets", "5", "--of", "rows", "--to", str(alone.home.with_name("x")))
+    refused = marginweave(
+        "synthesize", "r", "--sets", "5", "--of", "rows", "--to", str(marginweave.home.with_name("x"))
+    )
     assert "--of (rows) must be population or table" in refused.stderr
     for wrong, message in (
         (("sex", "sex"), "it takes two columns"),
