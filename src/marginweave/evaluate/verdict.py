@@ -49,8 +49,8 @@ _SAY_ROWS = (
     "and measures the few strongest pairs well."
 )
 _RESIZED = (
-    "Every number is of {counted}, sampled rows and draws of the declared distributions: how many of its records are rows of "
-    "the table is not known, so that no number is one of the table itself."
+    "Every number is of {counted}: where there were too few rows, draws of declared distributions fill it up. How many these "
+    "are is not known, so that no number is one of the table itself."
 )
 _IMPUTED = (
     "Cells of {names} without a value, missing or not as declared, got draws of the declared distribution, and count like any "

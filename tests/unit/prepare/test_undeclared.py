@@ -17,7 +17,7 @@ from marginweave.configuration.release import Configuration
 from marginweave.configuration.synthesis import AnySynthesis, GumSynthesis, MixtureSynthesis, SynthesisSettings
 from marginweave.counts.marginals import all_cliques, count_marginals
 from marginweave.counts.noise import planned_sigmas, with_terms
-from marginweave.domain.zeros import broken_records, domain_sizes, one_way_sizes, structural_masks
+from marginweave.domain.zeros import broken_records, domain_sizes, gaps_told_apart, one_way_sizes, structural_masks
 from marginweave.estimate.marginals import normalize_marginals
 from marginweave.measurements.plan import DrawKind
 from marginweave.mechanisms.base import l1_sensitivity
@@ -137,6 +137,19 @@ def test_no_value_is_made_up_where_a_rule_wants_one(rule: str) -> None:
     assert not broken_records(after.codes, structural_masks(counted(config), before.labels)).any()
     for one, other, values in zip(before.codes, after.codes, before.sizes, strict=True):
         assert (one != values)[other < values].all()
+
+
+@pytest.mark.parametrize("rule", GAPS)
+def test_the_rules_tell_why_a_cell_of_a_record_is_empty(rule: str) -> None:
+    """Records have one empty cell for both; where a rule wants a value it is not as declared."""
+    config = configuration(**GAPS[rule], missing=[])
+    before = encoded(_rows(config), config)
+    after = completed(before, config, fixed_streams)
+    recorded = [np.minimum(codes, size) for codes, size in zip(after.codes, after.sizes, strict=True)]
+    assert not broken_records(recorded, structural_masks(counted(config).as_recorded, before.labels)).any()
+    assert broken_records(recorded, structural_masks(counted(config), before.labels)).any()
+    found = gaps_told_apart(recorded, counted(config), before.labels)
+    assert [codes.tolist() for codes in found] == [codes.tolist() for codes in after.codes]
 
 
 def test_missing_stays_missing_in_k_tuples_whatever_rules_say() -> None:
