@@ -21,8 +21,10 @@ column.
 
 A matrix of noisy products is not to be inverted: where columns nearly depend on each other, noise alone may make it singular.
 So two steps go from the model's estimate b_0 with its curvature H, which is of records and positive. They are linear in g: with
-A the weighted curvature, P = 2 H^-1 - H^-1 A H^-1, the error is P g(b) and (I - H^-1 A)^2 (b_0 - b). The second, how far the
-model is off, twice diminished, is estimated by the b that was found, and its square is added to the variance.
+A the weighted curvature, P = 2 H^-1 - H^-1 A H^-1, the error is P g(b) and L (b_0 - b) with L = (I - H^-1 A)^2. The second, how
+far the model is off, twice diminished, is not known: what was found is only I - L of the way from b_0, with the noise of
+P g(b). So it is estimated by M = L (I - L)^-1 times that way, and the square of this and the noise of it are added to the
+variance. Where columns carry nearly the same, a model has them less alike than they are, and L is large.
 
 Steps lead away from the solution where the noise E of T_xx is as large as T_xx. With K the sum of x x' in the model, `noise` is
 the root of the largest eigenvalue of K^-1/2 E[E K^-1 E] K^-1/2: the noise of the least certain contrast of columns, beside
@@ -159,8 +161,14 @@ class Calibrated:
             spread += np.outer(reaction @ more, reaction @ more)
         scores = self.x * (self.y - self._mean(b, kind)[0])[:, None]
         spread += sampling * self.start * scores.T @ scores
-        away = left @ (of_model - b)
-        covariance = transfer @ spread @ transfer.T + np.outer(away, away)
+        covariance = transfer @ spread @ transfer.T
+        if float(np.linalg.eigvals(left).real.max()) > _MOST_LEFT:
+            raise InputError(
+                "two columns carry nearly the same, and the noise does not carry their difference; leave one of them out"
+            )
+        still = left @ np.linalg.inv(np.eye(columns) - left)
+        away = still @ (of_model - b)
+        covariance += still @ covariance @ still.T + np.outer(away, away)
         noise, column = self._noise()
         return Fit(found=self._in_units(Estimates(values=b, covariance=covariance)), noise=noise, column=column)
 
@@ -233,6 +241,8 @@ class Calibrated:
 
 
 _SINGULAR = 1e12
+_MOST_LEFT = 0.9
+"""Of how far the model is off along some contrast of columns: what steps may leave."""
 
 
 def _ignored(terms: Sequence[Term], places: Integers, sums: Floats) -> list[Floats]:
