@@ -60,7 +60,6 @@ def open_account(
     `marginweave ledger open census-2026 --epsilon 4 --delta 1e-6 --per quarter=1,2.5e-7`
     """
     from marginweave.ledger import Ledger, ledger_location
-    from marginweave.ledger.admission import LAPLACE
     from marginweave.ledger.keys import KEY_VARIABLE, environment_key, key_file
 
     given: dict[str, Any] = {
@@ -85,23 +84,23 @@ def open_account(
     if account.policy is not None:
         out.print(f"Its policy, which guarantees nothing: {account.policy}")
     place = KEY_VARIABLE if environment_key(os.environ) else key_file(location)
-    total = ledger.accounts.total(dataset)
-    out.print(_room_of(total, proposed))
-    if not total.account.box.mu2:
-        out.print(f"It holds releases with Laplace noise alone ({LAPLACE}), and no others beside them")
+    out.print(_room_of(ledger.accounts.total(dataset), proposed))
     out.print(f"Back up the ledger's key, which is in {place}. Without it you cannot make further releases")
 
 
 def _room_of(total: AccountTotal, one: Account) -> str:
-    """How many releases a new account has room for, in a sentence or two; `one` holds a single one, or is empty."""
+    """How many releases a new account has room for, and of which noise; `one` holds a single one, or is empty."""
+    from marginweave.ledger.admission import LAPLACE
+
+    alone = "" if total.account.box.mu2 else f". It holds releases with Laplace noise alone ({LAPLACE}), and no others"
     if one.kind_of_plan is None:
         many = "How many of yours fit: marginweave plan CONFIG"
-        return f"A release with this epsilon and delta uses all of it: a second one does not fit. {many}"
+        return f"A release with this epsilon and delta uses all of it: a second one does not fit. {many}{alone}"
     from marginweave.forecast.account import SEVERAL, releases_that_fit
 
     number, _ = releases_that_fit(total.account, total.spent, (one.kind_of_plan, one.cap), SEVERAL)
     raised = f"For more, raise the cap before the first one: marginweave ledger cap {total.account.dataset}"
-    return f"Releases of this configuration that fit: {number}. {raised}"
+    return f"Releases of this configuration that fit: {number}. {raised}{alone}"
 
 
 def _proposed(dataset: str, config: Path | None) -> Account:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 from functools import cache
 from pathlib import Path
 
@@ -15,8 +16,17 @@ def tree(path: Path) -> ast.Module:
 
 @cache
 def nodes(path: Path) -> tuple[ast.AST, ...]:
-    """Return all nodes of a file's tree, as `ast.walk` comes to them."""
-    return tuple(ast.walk(tree(path)))
+    """Return all nodes of a file's tree, as `ast.walk` comes to them.
+
+    They stay, and are kept from the garbage collector, which took as long as all parsing.
+    """
+    gc.disable()
+    try:
+        walked = tuple(ast.walk(tree(path)))
+        gc.freeze()
+    finally:
+        gc.enable()
+    return walked
 
 
 @cache
