@@ -17,6 +17,7 @@ import pytest
 from selenium.webdriver import Chrome, ChromeOptions, ChromeService
 
 BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+AXE = "package/axe.min.js"  # in the package from npm
 
 
 def need(*programs: str) -> None:
@@ -79,16 +80,15 @@ class Browser:
         return [a["request"]["url"] for a in asked if not a["documentURL"].startswith("chrome://")]
 
 
-def axe_source(place: Path) -> str:
-    """The source of axe-core, of one version, from npm, which puts it into the empty folder `place`."""
+def fetch_axe(place: Path) -> None:
+    """Put AXE, the source of axe-core in one version, into the empty folder `place`, from npm."""
     pack = ["npm", "pack", "--silent", "--prefer-offline", "axe-core@4.10.3"]
     try:
         subprocess.run(pack, cwd=place, check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError):
         pytest.skip("npm, or its registry, is not there: axe-core is not run")
     (packed,) = place.glob("*.tgz")
-    unpack = ["tar", "-xzOf", packed, "package/axe.min.js"]
-    return subprocess.run(unpack, check=True, capture_output=True, text=True).stdout
+    subprocess.run(["tar", "-xzf", packed, "-C", place, AXE], check=True)
 
 
 @contextmanager

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 
 from tests.support.browser import Browser, need
 from tests.support.firefox import Firefox
@@ -49,6 +53,14 @@ def stands_alone(browser: Browser | Firefox, page: Path, width: int) -> None:
     assert browser.run(_TINY) == []
     assert browser.complaints() == []
     assert set(browser.requests()) <= {page.as_uri()}
+
+
+def light_and_dark(pages: Iterable[str]) -> list[Any]:
+    """Each page in the dark and in the light; in `make test` by turns, the first in the dark."""
+    return [
+        pytest.param(page, dark, marks=() if dark == (place % 2 == 0) else pytest.mark.long)
+        for (place, page), dark in itertools.product(enumerate(pages), [True, False])
+    ]
 
 
 def breaks_no_rule(chromium: Browser, page: Path, axe: str, *, dark: bool) -> None:

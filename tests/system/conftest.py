@@ -13,7 +13,7 @@ import pytest
 
 from marginweave.flows.prefect.environment import prepare_environment
 from marginweave.flows.prefect.servers import prefect_server
-from tests.support.browser import Browser, axe_source, browser
+from tests.support.browser import AXE, Browser, browser, fetch_axe
 from tests.support.cli_fork_server import KILLING, WITHOUT_PREFECT, forking
 from tests.support.cluster import Cluster, cluster
 from tests.support.command_line import CommandLine, prefect_database, settle
@@ -147,10 +147,10 @@ def databases() -> Iterator[Cluster]:
         yield started
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The source of axe-core."""
-    return axe_source(tmp_path_factory.mktemp("axe"))
+    return (made_once(shared_folder(tmp_path_factory, "axe"), fetch_axe) / AXE).read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")

@@ -152,6 +152,18 @@ def test_firefox_shows_the_same(chromium: Browser, mozilla: Firefox, tuples: Pat
     assert shown_by[0][0] != shown_by[0][1]
 
 
+@pytest.mark.parametrize("which", ["chromium", "mozilla"])
+def test_a_browser_tells_what_a_page_does(which: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """Otherwise the laws of pages could not fail: a message in the console, a request, and text that is too wide."""
+    opened = request.getfixturevalue(which)
+    page, address = tmp_path / "page.html", "http://localhost:65000/picture.png"
+    page.write_text(f'<script>console.error("seen")</script><img src="{address}"><div style="width: 2000px">wide</div>')
+    opened.open(page, 400)
+    assert any("seen" in line for line in opened.complaints())
+    assert address in opened.requests()
+    assert opened.run("return document.documentElement.scrollWidth") > 400
+
+
 def test_largest_first_on_request(chromium: Browser, tuples: Path) -> None:
     visit(chromium, tuples, hash_="#order=size")
     for card in chromium.run(READ):

@@ -25,11 +25,13 @@ from marginweave.runs.overview import overview_page
 from tests.support.browser import Browser
 from tests.support.firefox import Firefox
 from tests.support.opened_files import opened_files, within
-from tests.support.page_laws import PAPERS, breaks_no_rule, is_printed_well, stands_alone
+from tests.support.page_laws import PAPERS, breaks_no_rule, is_printed_well, light_and_dark, stands_alone
 from tests.support.people_table import people
 from tests.support.plain_runs import run_plainly
+from tests.support.samples import every
 
 pytestmark = pytest.mark.system
+PAGES = ["overview.html", "empty.html", "busy.html"]
 KEPT = {"approval": "required", "keep_private": True}
 
 
@@ -130,25 +132,25 @@ def pages(office: tuple[Path, LedgerLocation], tmp_path_factory: pytest.TempPath
     return place
 
 
-@pytest.mark.parametrize("page", ["overview.html", "empty.html", "busy.html"])
-def test_it_stands_alone_at_any_width(chromium: Browser, pages: Path, page: str) -> None:
-    for width in (360, 768, 1440):
-        stands_alone(chromium, pages / page, width)
+@pytest.mark.parametrize("width", [360, pytest.param(768, marks=pytest.mark.long), 1440])
+@pytest.mark.parametrize("page", PAGES)
+def test_it_stands_alone_at_any_width(chromium: Browser, pages: Path, page: str, width: int) -> None:
+    stands_alone(chromium, pages / page, width)
 
 
+@pytest.mark.long  # tests/system/test_explorer.py opens the page with the most scripts in both browsers
 def test_it_stands_alone_in_firefox_as_well(mozilla: Firefox, pages: Path) -> None:
     for width in (360, 1440):
         stands_alone(mozilla, pages / "overview.html", width)
 
 
-@pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.parametrize("page", ["overview.html", "empty.html", "busy.html"])
+@pytest.mark.parametrize(("page", "dark"), light_and_dark(PAGES))
 def test_no_rule_of_accessibility_is_broken(chromium: Browser, pages: Path, axe: str, page: str, dark: bool) -> None:
     breaks_no_rule(chromium, pages / page, axe, dark=dark)
 
 
-@pytest.mark.parametrize("paper", PAPERS)
-@pytest.mark.parametrize("page", ["overview.html", "empty.html", "busy.html"])
+@pytest.mark.parametrize("paper", every(2, PAPERS))
+@pytest.mark.parametrize("page", PAGES)
 def test_it_can_be_filed_on_paper(chromium: Browser, pages: Path, page: str, paper: str, tmp_path: Path) -> None:
     chromium.open(pages / page, 1440)
     assert is_printed_well(chromium, tmp_path / "page.pdf", paper) >= 1

@@ -18,7 +18,7 @@ from marginweave.released.evaluation import MarginalDistance, Measure
 from tests.support.browser import Browser, need
 from tests.support.changed_releases import truth, tuples_of
 from tests.support.firefox import Firefox
-from tests.support.page_laws import PAPERS, breaks_no_rule, is_printed_well, sheets_of, stands_alone
+from tests.support.page_laws import PAPERS, breaks_no_rule, is_printed_well, light_and_dark, sheets_of, stands_alone
 from tests.support.published import EVALUATION, FULL, HOSTILE, Codes, internal_evaluation, published, shown
 from tests.support.samples import every
 
@@ -98,18 +98,6 @@ def test_what_a_reader_unfolds_fits_its_column_on_paper(chromium: Browser, pages
         chromium.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
-@pytest.mark.parametrize("which", ["chromium", "mozilla"])
-def test_a_browser_tells_what_a_page_does(which: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    """Otherwise the laws of pages could not fail: a message in the console, a request, and text that is too wide."""
-    opened = request.getfixturevalue(which)
-    page, address = tmp_path / "page.html", "http://localhost:65000/picture.png"
-    page.write_text(f'<script>console.error("seen")</script><img src="{address}"><div style="width: 2000px">wide</div>')
-    opened.open(page, 400)
-    assert any("seen" in line for line in opened.complaints())
-    assert address in opened.requests()
-    assert opened.run("return document.documentElement.scrollWidth") > 400
-
-
 def test_a_request_would_be_seen_and_is_refused(chromium: Browser, tmp_path: Path) -> None:
     """The test above can fail: a page that asks for something is found out, and our policy stops it."""
     (tmp_path / "asks.html").write_text('<img src="http://192.0.2.1/pixel.png">')
@@ -141,8 +129,7 @@ def test_a_label_is_text(chromium: Browser, pages: Path) -> None:
     assert chromium.run("return document.querySelectorAll('script').length") == 0
 
 
-@pytest.mark.parametrize("page", REPORTS)
-@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize(("page", "dark"), light_and_dark(REPORTS))
 def test_no_rule_of_accessibility_is_broken(chromium: Browser, pages: Path, axe: str, page: str, dark: bool) -> None:
     breaks_no_rule(chromium, pages / page, axe, dark=dark)
 
