@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import io
+import itertools
 import json
 import os
 import re
@@ -314,10 +315,12 @@ RECORDS = 104_729  # a number of rows, with the marked one, that nothing else is
 
 def marked_people(home: Path, changes: dict[str, Any]) -> Path:
     """Markers in every subject, in an ignored column and its name, and once in private domains and outside public ones."""
-    path = people(home, RECORDS - 1, **MARKED, **changes)
+    path = people(home, 997, **MARKED, **changes)
     head, *rows = (home / "people.csv").read_text().splitlines()
+    repeated = itertools.islice(itertools.cycle(rows), RECORDS - 1)
     marked = [
-        f"{row},{'cough;rash' if i % 3 else 'rash'},{MARKER}person{i // 2},{MARKER}cell" for i, row in enumerate(rows)
+        f"{row},{'cough;rash' if i % 3 else 'rash'},{MARKER}person{i // 2},{MARKER}cell"
+        for i, row in enumerate(repeated)
     ]
     marked.append(f"{MARKER}sex,{MARKER}region,{MARKER}7,{MARKER}grade,rash;{MARKER}sign,{MARKER}person,{MARKER}")
     (home / "people.csv").write_text("\n".join([f"{head},signs,person,{MARKER}header", *marked]) + "\n")
