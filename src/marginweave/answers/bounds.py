@@ -22,7 +22,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import linprog
-from scipy.sparse import eye_array, kron
 
 from marginweave.answers.intervals import Reach
 from marginweave.base.arrays import Flags, Floats
@@ -93,7 +92,7 @@ class KnownSums:
         prices = np.stack([self._prices(row) for row in margins])
         solved = linprog(
             prices.ravel(),
-            A_ub=kron(eye_array(len(asked)), -np.hstack((cells, -cells))),
+            A_ub=np.kron(np.eye(len(asked)), -np.hstack((cells, -cells))),
             b_ub=-asked[:, self.possible].ravel(),
             bounds=(0.0, _LARGEST),
             method="highs",

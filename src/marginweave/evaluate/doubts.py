@@ -143,7 +143,7 @@ def mean_doubt(column: NumberColumn, codes: Codes, counts: Floats, deviation: fl
     mean = float(held @ middles) / records
     noise = _DEVIATIONS * deviation * float(np.linalg.norm(middles - mean)) / records
     first, last = column.grid(int(bins[most]))
-    has_end = np.isfinite(column.ends).all(axis=1)[bins]
+    has_end = np.asarray(np.isfinite(column.ends).all(axis=1))[bins]
     without_end = float(held[~has_end].sum())
     if without_end > _DEVIATIONS * deviation * math.sqrt(np.count_nonzero(~has_end)):
         labels = listed([column.bin_labels[place] for place in bins[~has_end].tolist()])
