@@ -55,7 +55,7 @@ class CommandLine:
         process.stdout.read()  # until nobody is left who could write: what is forked ends after who ordered it
         process.stdout.close()
 
-    def __call__(self, *arguments: str | Path, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+    def __call__(self, *arguments: str | Path, timeout: float = 400) -> subprocess.CompletedProcess[str]:
         """Run to the end; standard output and error as text."""
         return subprocess.run(
             [str(self.program), *map(str, arguments)],
