@@ -123,16 +123,21 @@ def release_verdict(
     would_choose = settings is not None and configuration.rows is None and counts.record_count < _FEW_ROWS
     more_advice = (_SAY_ROWS,) if would_choose and found.advice else ()
     found = with_undeclared(found, counts, titled, configuration.uncounted_sets, configuration.uncounted_gaps)
-    says = [*_made_up(configuration), *found.says]
-    advice = [*found.advice, *more_advice]
-    if unchosen and 2 in deviations:
-        advice.insert(0, _NOT_MEASURED.format(some=f"{len(unchosen):,}"))
-    elif unchosen:
-        says.insert(0, _NONE_CHOSEN.format(epsilon=epsilon))
-        advice.insert(0, _MEASURE_SOME)
+    made_up = tuple(_made_up(configuration))
+    found = found.model_copy(update={"says": (*made_up, *found.says), "advice": (*found.advice, *more_advice)})
+    if unchosen:
+        found = _with_choice_told(found, len(unchosen), epsilon, is_one_measured=2 in deviations)
     reasons = dict.fromkeys(large, "too many cells") | dict.fromkeys(unchosen, "not chosen") | dict.fromkeys(measured)
     sets = tuple(_with_reason(one, reasons, configuration) for one in found.sets)
-    return found.model_copy(update={"says": tuple(says), "advice": tuple(advice), "sets": sets})
+    return found.model_copy(update={"sets": sets})
+
+
+def _with_choice_told(found: Verdict, unchosen: int, epsilon: float, *, is_one_measured: bool) -> Verdict:
+    """The same with a word on the number of pairs that were not chosen, which are all where none is measured."""
+    if is_one_measured:
+        return found.model_copy(update={"advice": (_NOT_MEASURED.format(some=f"{unchosen:,}"), *found.advice)})
+    says = (_NONE_CHOSEN.format(epsilon=epsilon), *found.says)
+    return found.model_copy(update={"says": says, "advice": (_MEASURE_SOME, *found.advice)})
 
 
 def _with_reason(

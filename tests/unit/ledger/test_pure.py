@@ -46,7 +46,7 @@ def test_a_pure_plan_costs_its_epsilon_and_nothing_else(noise: str, neighbors: s
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"aggregate": None}, "where k-tuples are counted"),
+        ({"aggregate": None}, "where aggregate is left to auto"),
         ({"aggregate__noise": "gaussian"}, "with aggregate.noise: gaussian"),
         ({"columns__region": PRIVATE}, "with a private domain"),
         ({"columns__region": BOUGHT}, "with private bounds"),
@@ -56,7 +56,7 @@ def test_a_pure_plan_costs_its_epsilon_and_nothing_else(noise: str, neighbors: s
 )
 def test_what_needs_a_delta_is_refused(changes: dict[str, Any], words: str) -> None:
     """One sentence with the reason and what delta 0 is for."""
-    with pytest.raises(InputError, match=rf"^privacy\.delta \(0\) must be positive {words}.*; 0 is for marginals with"):
+    with pytest.raises(InputError, match=rf"^privacy\.delta \(0\) must be positive {words}.* for 0 write aggregate:"):
         pure(**changes)
 
 

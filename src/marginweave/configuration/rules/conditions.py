@@ -56,7 +56,7 @@ class Condition(FrozenModel):
         Raises ValueError for an end that lies inside a bin, and for a column whose values have no order, as days of the week.
         """
         every = label_limits(column)
-        if not any(every):
+        if column.labels and not any(every):  # of a private domain none is declared
             raise ValueError(
                 f"structure has a range of column {name!r}, of whose values none is a number or a date; name values: "
                 f"{listed(column.labels)}"
