@@ -33,8 +33,8 @@ NUMBER = {"type": "number", "bounds": [0, 60], "bins": 3, "decimals": 0, "missin
             {"columns": {"age": AGE, "sex": SEX}, "resize": {"records": 70, "proportion": 1.5}},
             [
                 "one row",
-                "'age' without a value, missing or not as declared, were replaced by draws of a normal distribution with mean 40",
-                "'sex' without a value, missing or not as declared, were replaced by draws of declared values with",
+                "'age' without a value, missing or not as declared, were replaced by draws of a normal distribution with mean",
+                "'sex' without a value, missing or not as declared, were replaced by draws of declared values",
                 "The bounds of column 'age', 18 and 93, were bought",
                 "70 records: sampled from 2 copies of the table at rate 0.75",
                 "calibrated for 2 replaced record(s)",
