@@ -53,7 +53,8 @@ class KnownSums:
         margins = np.stack([self._margins(shared, share) for share in _PAID])
         taken = self._taken(np.repeat([-asked, asked], len(_PAID), axis=0), np.tile(margins, (2, 1)))
         below, above = np.split(np.array([self._upper(row, shared) for row in taken]), 2)
-        low, high = -float(below.min()), float(above.min())
+        low = -float(below.min())
+        high = float(above.min())
         is_count = bool((asked >= 0).all())
         return (low, high) if (max(low, 0.0) if is_count else low) <= high else self._of_tables(asked, shared)
 

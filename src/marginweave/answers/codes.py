@@ -187,7 +187,8 @@ class Codes:
         """The codes behind those of values that a condition asks for: missing, not as declared, or both."""
         if isinstance(asked, Condition) and not asked.but:
             return set()
-        attribute, first = self.configuration.attributes[place], len(self.domain.labels[place])
+        attribute = self.configuration.attributes[place]
+        first = len(self.domain.labels[place])
         missing = ValueMatcher((*self.configuration.missing_texts(attribute.column), MISSING))
         named = set[int]()
         for text in asked.but if isinstance(asked, Condition) else asked:

@@ -93,8 +93,11 @@ def count_ends(estimates: Floats, variances: Floats, reach: Reach) -> tuple[Floa
     """
     sigmas, places = np.unique(np.sqrt(np.maximum(variances, 0.0)), return_inverse=True)
     halves = np.array([reach.of(sigma) + (0.5 if sigma else 0.0) for sigma in sigmas.tolist()])
-    half, centre = halves[places].reshape(np.shape(estimates)), np.maximum(estimates, 0.0)
-    shown, low, high = np.rint(centre), np.ceil(centre - half - 1e-9), np.floor(centre + half + 1e-9)
+    half = halves[places].reshape(np.shape(estimates))
+    centre = np.maximum(estimates, 0.0)
+    shown = np.rint(centre)
+    low = np.ceil(centre - half - 1e-9)
+    high = np.floor(centre + half + 1e-9)
     return shown, np.clip(low, 0.0, shown), np.maximum(high, shown)
 
 

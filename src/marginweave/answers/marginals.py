@@ -92,7 +92,8 @@ class MarginalAnswers:
             raise InputError(f"--of population is not possible: {self.sampled}; ask --of table")
         where = [_factor(chosen) for chosen in self.codes.conditions(question)]
         numbers = self.codes.numbers(question.column) if question.column else None
-        groups, say = list(self.codes.groups(question)), listener()
+        groups = list(self.codes.groups(question))
+        say = listener()
         for number, group in enumerate(groups, 1):
             say(f"answer {number:,} of {len(groups):,}")
             own = [_factor(chosen) for chosen in group.chosen]
@@ -148,12 +149,14 @@ class MarginalAnswers:
 
     def _unbounded(self, numbers: ValueRange) -> str:
         """Why numbers with open bins have no mean or sum, and what to ask instead."""
-        attribute, labels = self.codes.configuration.attributes[numbers.place], self.codes.domain.labels[numbers.place]
+        attribute = self.codes.configuration.attributes[numbers.place]
+        labels = self.codes.domain.labels[numbers.place]
         has_end = np.isfinite(numbers.low) & np.isfinite(numbers.high)
         opened = listed(
             [label for label, ends, known in zip(labels, has_end, numbers.known, strict=False) if known > ends]
         )
-        least, most = numbers.low[has_end].min(), numbers.high[has_end].max()
+        least = numbers.low[has_end].min()
+        most = numbers.high[has_end].max()
         return (
             f"no mean or sum of {attribute.column!r} is known, as its bins {opened} have no end; ask for what lies between, "
             f'with --where "{attribute.column} >= {least:g}" --where "{attribute.column} < {most:g}", or release it with '
@@ -392,7 +395,8 @@ class MarginalAnswers:
     def _merged(self, name: str, weights: Floats) -> str:
         """The values that were measured together, and of which a question asks for some."""
         place = next(j for j, a in enumerate(self.codes.configuration.attributes) if a.name == name)
-        labels, found = self.codes.texts(place), dict[str, None]()
+        labels = self.codes.texts(place)
+        found = dict[str, None]()
         for part in self.squares.measured.parts:
             if part.axis == place and len(weights):
                 for block in np.flatnonzero(np.bincount(part.blocks) > 1).tolist():

@@ -67,10 +67,12 @@ def between(counts: Floats, variances: Floats, ends: Floats, reach: Reach) -> Fl
     bounds = np.stack(np.broadcast_arrays(inner, outer - ends[0, 0], outer, inner + ends[0, 1]))
     spread = np.stack(np.broadcast_arrays(sds[0], sds[1] + ends[1, 0], sds[1], sds[0] + ends[1, 1]))
     _, lows, highs = count_ends(bounds, spread**2, replace(reach, level=1 - (1 - reach.level) / 2))
-    below, above = lows[:2].argmax(axis=0)[None], 2 + highs[2:].argmin(axis=0)[None]
+    below = lows[:2].argmax(axis=0)[None]
+    above = 2 + highs[2:].argmin(axis=0)[None]
     smaller, larger = (
         np.concatenate([np.take_along_axis(ends, place, axis=0) for ends in (lows, highs)]) for place in (below, above)
     )
     low, high = between_bounds(smaller, larger)
-    low, high = np.maximum(np.floor(low), 0.0), np.ceil(high)
+    low = np.maximum(np.floor(low), 0.0)
+    high = np.ceil(high)
     return np.stack([np.rint(np.clip(likely, low, high)), low, high])

@@ -39,7 +39,8 @@ def share_between(part: EstimateInterval, whole: EstimateInterval) -> tuple[Esti
     """The same from intervals of both counts, which hold together."""
     if whole.low <= 0 or not whole.estimate:
         return EstimateInterval(estimate=None, low=0.0, high=1.0), TOO_FEW
-    low, high = min(part.low / whole.high, 1.0), min(part.high / whole.low, 1.0)
+    low = min(part.low / whole.high, 1.0)
+    high = min(part.high / whole.low, 1.0)
     return EstimateInterval.around((part.estimate or 0.0) / whole.estimate, low, high), ""
 
 
@@ -87,7 +88,8 @@ def sum_of(
 
 def _possible_sums(numbers: ValueRange, most_records: float) -> tuple[float, float]:
     """Between which the sum of none of the records to the most of them lies."""
-    smallest, largest = float(np.nanmin(numbers.low)), float(np.nanmax(numbers.high))
+    smallest = float(np.nanmin(numbers.low))
+    largest = float(np.nanmax(numbers.high))
     return smallest * most_records if smallest < 0 else 0.0, largest * most_records if largest > 0 else 0.0
 
 

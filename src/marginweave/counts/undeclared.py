@@ -99,7 +99,8 @@ def _applicable(configuration: Configuration, aggregates: Aggregates, name: str)
     rule = next(rule for rule in configuration.structure.applies or () if name in rule.columns)
     codes = configuration.codes_of(rule.where)
     places = sorted(codes)
-    level, noise = aggregates.levels[len(places) - 1], aggregates.noise[len(places) - 1]
+    level = aggregates.levels[len(places) - 1]
+    noise = aggregates.noise[len(places) - 1]
     rows = dict(level.by_columns()).get(tuple(places), slice(0, 0))
     values = level.values[rows]
     met = np.logical_and.reduce([np.isin(values[:, i], codes[place]) for i, place in enumerate(places)])

@@ -166,7 +166,8 @@ def _intervals(
     measured = drawn.one_way[attribute]
     if not measured.complete or measured.noise != "rounded-gaussian":
         return [(None, None)] * (1 + len(PROBABILITIES))
-    edges, known = np.array([column.ends[0][0], *(high for _, high in column.ends)]), codes < len(column.bin_labels)
+    edges = np.array([column.ends[0][0], *(high for _, high in column.ends)])
+    known = codes < len(column.bin_labels)
     counts, bins = measured.counts[: len(codes)].astype(np.float64)[known], codes[known]
     sigma = float(np.sqrt(measured.deviation**2 + 1 / 12))
     mean: tuple[float | None, float | None] = (None, None)

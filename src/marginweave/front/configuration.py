@@ -156,7 +156,8 @@ class Configuration(Shown, dict[str, Any]):
         """Refuse a drafted column of a dtype that `fit` refuses, in its words; raises InputError."""
         from marginweave.runs.frames import refuse_types
 
-        columns, unit = self["columns"], self["privacy"]["unit"]
+        columns = self["columns"]
+        unit = self["privacy"]["unit"]
         kinds = {name: column["type"] for name, column in columns.items() if column["type"] not in _NOT_READ}
         spelled = {name for name in kinds if columns[name].get("domain") == "private"}
         if isinstance(unit, Mapping):

@@ -98,7 +98,8 @@ def _drawn(
     say(f"drawing {DRAWS} models for what was not measured: once, then they are kept in {kept.parent}")
     generator = np.random.default_rng(settings.seed)  # post-processing
     measurements, _ = known.measured()
-    models, drawn = draw_models(model, measurements, DRAWS, generator), list[Mixture]()
+    models = draw_models(model, measurements, DRAWS, generator)
+    drawn = list[Mixture]()
     for number in range(1, DRAWS + 1):
         with told_as(f"model {number} of {DRAWS}"):
             drawn.append(next(models))

@@ -166,7 +166,8 @@ class Repair:
         last = self._sizes[j] - 1
         place = np.minimum((words.astype(np.float64) / 2.0**64 * number).astype(np.int64), number - 1)
         found = np.asarray((np.cumsum(allowed, axis=1) > place[:, None]).argmax(axis=1))
-        every, missing = np.arange(self._sizes[j]), self._missing[j]
+        every = np.arange(self._sizes[j])
+        missing = self._missing[j]
         if self._optional[j]:
             found = np.where(allowed[:, missing], missing, found)
         if j in self._ordered:

@@ -53,10 +53,12 @@ def explorer_data(published: PublishedRelease, shown: ShownRecords) -> bytes:
     it lacks to the exact estimate, in `steps`), `variance-k` and `shared-k` (`CellTable`; 0 where a cell was measured together
     with others); `header.tables` has attributes and first cell of each table, whose shape `sizes` says. DP: post-processing.
     """
-    declared, labels = published.configuration, published.aggregates.domain.labels
+    declared = published.configuration
+    labels = published.aggregates.domain.labels
     counted = declared.with_undeclared(declared.undeclared)
     codes = gaps_told_apart(shown.sample, counted, labels)
-    attributes, columns = counted.attributes, declared.columns
+    attributes = counted.attributes
+    columns = declared.columns
     arrays: Arrays = {f"codes-{j}": code for j, code in enumerate(codes)}
     undeclared = {one.attribute: "found" if one.found else "noise" for one in published.statement.undeclared or ()}
     found = _tuples(published, arrays) if published.measured is None else _tables(published, arrays)
