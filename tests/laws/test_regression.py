@@ -175,7 +175,7 @@ def test_columns_that_noise_cannot_tell_apart_are_refused() -> None:
     survey = Survey(sizes=(3, 3, 2), sets=sets, merged=((0, 1, 2), (0, 1, 2), (0, 1)))
     squares = survey.measure(np.rint(shares * ROWS), np.random.default_rng(22))
     terms = [Term(place=a, weights=own, of_model=own) for a, own in enumerate(scores)]
-    with pytest.raises(InputError, match="two columns carry nearly the same"):
+    with pytest.raises(InputError, match="as where two of them carry nearly the same"):
         Calibrated.of(squares, _records(np.full((3, 3, 2), 1 / 18), RECORDS), terms).fit("linear", sampling=0.0)
 
 

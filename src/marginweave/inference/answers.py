@@ -87,9 +87,7 @@ def read_answers(place: Path, say: Callable[[str], None] = lambda _: None, *, as
         sampled=not_a_sample(configuration),
         model=model,
         rules=RuledOut(masks=structural_masks(counted, domain.labels), sizes=codes.sizes),
-        undeclared={
-            one.attribute: one.words.split(". ")[0].removesuffix(".") for one in statement.undeclared or () if one.found
-        },
+        undeclared={one.attribute: one.share for one in statement.undeclared or () if one.found},
     )
 
 

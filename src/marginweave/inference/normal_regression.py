@@ -164,7 +164,8 @@ class Calibrated:
         covariance = transfer @ spread @ transfer.T
         if float(np.linalg.eigvals(left).real.max()) > _MOST_LEFT:
             raise InputError(
-                "two columns carry nearly the same, and the noise does not carry their difference; leave one of them out"
+                "the noise does not carry some difference between the columns, as where two of them carry nearly the same; "
+                "leave one out, or use more epsilon"
             )
         still = left @ np.linalg.inv(np.eye(columns) - left)
         away = still @ (of_model - b)

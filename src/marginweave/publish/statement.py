@@ -24,6 +24,8 @@ from marginweave.publish.wording import known_words, stated_confidence, unit_ass
 from marginweave.released.account import Amounts, EpsilonDelta
 from marginweave.released.earlier import earlier_words
 from marginweave.released.statement import (
+    CLAMPED,
+    MISSING_BY_RULE,
     DrawNoise,
     EarlierStatement,
     Guarantee,
@@ -37,9 +39,6 @@ from marginweave.released.statement import (
     UndeclaredStatement,
 )
 from marginweave.released.verdict import VerdictSummary
-
-_CLAMPED = " Values beyond the bounds were counted as the nearest bound, and are none of these."
-_BY_RULE = " A cell that is missing where a rule of `structure` wants a value is one of these."
 
 ASSUMPTIONS = (
     "Every statement in the configuration (columns, domains, bounds, bins, caps, seeds) was public before the data was seen.",
@@ -146,8 +145,8 @@ def _undeclared(configuration: Configuration, aggregates: Aggregates) -> tuple[U
             words="".join(
                 [
                     f"{one.words(aggregates.record_count, one.name)}.",
-                    _BY_RULE if one.name in configuration.missing_by_rule else "",
-                    _CLAMPED if one.name in clamped else "",
+                    MISSING_BY_RULE if one.name in configuration.missing_by_rule else "",
+                    CLAMPED if one.name in clamped else "",
                 ]
             ),
             kept=one.kept,

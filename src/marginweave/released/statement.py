@@ -231,6 +231,10 @@ class Promise(Described):
     configuration: str = Field(description="The resolved configuration, canonical JSON in a text.")
 
 
+CLAMPED = " Values beyond the bounds were counted as the nearest bound, and are none of these."
+MISSING_BY_RULE = " A cell that is missing where a rule of `structure` wants a value is one of these."
+
+
 class UndeclaredStatement(Described):
     """How many records have a cell of one attribute that was not as declared."""
 
@@ -249,6 +253,11 @@ class UndeclaredStatement(Described):
     of_set: bool | None = optional(
         "True where the attribute is a column of sets: counted are records that hold a value that is not declared."
     )
+
+    @property
+    def share(self) -> str:
+        """The first sentence of `words`, without its full stop."""
+        return self.words.removesuffix(CLAMPED).removesuffix(MISSING_BY_RULE).removesuffix(".")
 
 
 class PrivacyStatement(MarginalsStatement, CountsStatement, Promise, ReleaseIdentity, StatementFile):

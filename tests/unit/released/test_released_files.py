@@ -14,7 +14,7 @@ from marginweave.base.errors import InputError
 from marginweave.base.formats import LAST_READER
 from marginweave.released.evaluation import Evaluation
 from marginweave.released.manifest import Manifest
-from marginweave.released.statement import PrivacyStatement
+from marginweave.released.statement import CLAMPED, MISSING_BY_RULE, PrivacyStatement, UndeclaredStatement
 from tests.support.contracts import CONTRACTS, PLACE, contract_text
 from tests.support.published import FULL, published
 
@@ -65,3 +65,19 @@ def test_files_of_older_versions_are_refused_by_their_number(number: int) -> Non
     for kind, content in ((PrivacyStatement, statement), (Manifest, {"version": 3})):
         with pytest.raises(ValidationError):
             kind.from_json(json.dumps(content | {"another": 1}))
+
+
+@pytest.mark.parametrize("more", ["", CLAMPED, MISSING_BY_RULE, MISSING_BY_RULE + CLAMPED])
+def test_a_share_is_the_first_sentence_whatever_the_column_is_called(more: str) -> None:
+    first = "About 30 % (29 to 31) of No. of stays were not among the declared values"
+    cells = UndeclaredStatement(
+        attribute="No. of stays",
+        count=30,
+        deviation=1.0,
+        low=29,
+        high=31,
+        found=True,
+        kept=True,
+        words=f"{first}.{more}",
+    )
+    assert cells.share == first
