@@ -77,9 +77,9 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """The cores, and one more where there are system tests, which wait a fifth of their time for servers and locks."""
+    """The cores, and two more where there are system tests, which wait for servers, locks and sleeps."""
     waiting = any(not {"unit", "laws"} & set(Path(argument).parts) for argument in config.args)
-    return len(os.sched_getaffinity(0)) + waiting
+    return len(os.sched_getaffinity(0)) + 2 * waiting
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from tests.golden.releases import released_files
 from tests.golden.shapes import SHAPES
+from tests.support.compiled_kernels import keep_compiled
 from tests.support.one_tree import unpack_wheel
 from tests.support.places import REPOSITORY
 
@@ -70,6 +71,7 @@ def compare_with(revision: str, shapes: list[str]) -> int:
         checkout, site = place / "checkout", place / "site"
         unpack_revision(revision, checkout)
         unpack_wheel(site, checkout)  # whatever this environment has installed
+        keep_compiled(site / "marginweave")
         environment = {"PYTHONPATH": str(site)}
         if not imported_from(site, environment):
             raise SystemExit(f"the base was not imported from {site}")

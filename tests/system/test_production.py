@@ -134,16 +134,59 @@ def kill_in_the_middle(place: Site, name: str, run: str, *others: int) -> None:
 
 
 @pytest.fixture(scope="module")
+def nightly(place: Site) -> dict[str, Any]:
+    """The flow run of a shipped deployment, as it is, started by hand: its worker is killed as soon as its process is there."""
+    place.run(*documented(DEPLOY), folder=REPOSITORY)
+    (deployment,) = place.ask("/deployments/filter", {"deployments": {"name": {"any_": ["affairs-nightly"]}}})
+    with place.process("prefect worker start") as worker:
+        place.ask(f"/deployments/{deployment['id']}/create_flow_run", {"state": {"type": "SCHEDULED"}})
+        until(lambda: place.flow_runs("affairs-nightly"), pause=0.1)
+        until(lambda: place.flow_processes(place.flow_runs("affairs-nightly")[0]["id"]), pause=0.1)
+        worker.kill()
+        worker.wait()
+        flow_run: dict[str, Any] = until(lambda: place.ended("affairs-nightly"))
+    until(lambda: not place.flow_processes(), pause=0.1)
+    return flow_run
+
+
+def test_the_shipped_deployments(place: Site, nightly: dict[str, Any]) -> None:
+    """From the root of the repository, as they are: schedules in their zones, one at a time, a described form; and one run."""
+    found = place.ask(
+        "/deployments/filter", {"deployments": {"name": {"any_": ["affairs-nightly", "ma2019-quarterly"]}}}
+    )
+    for one, zone in zip(
+        sorted(found, key=lambda one: str(one["name"])), ("Europe/Oslo", "America/New_York"), strict=True
+    ):
+        (schedule,) = one["schedules"]
+        assert schedule["schedule"]["timezone"] == zone
+        assert one["global_concurrency_limit"]["limit"] == 1
+        assert one["pull_steps"] == []
+        assert one["entrypoint"] == "marginweave.flows.release.release"
+        form = one["parameter_openapi_schema"]["properties"]
+        assert all(field["description"] and field["examples"] for field in form.values())
+    assert nightly["name"].startswith("affairs-")  # started by hand: the configuration's own run
+    made = place.ask("/artifacts/filter", {"flow_runs": {"id": {"any_": [nightly["id"]]}}})
+    keys = {artifact["key"] for artifact in made if artifact["key"]}
+    assert keys == {"affairs-budget", "affairs-evaluation", "affairs-release"}
+    assert sorted(nightly["tags"]) == ["affairs", "marginweave"]
+
+
+def test_a_worker_killed_alone_takes_no_release_with_it(place: Site, nightly: dict[str, Any]) -> None:
+    """Its flow process, which has lost the reader of its output alone, ends the release in one attempt and without a worker."""
+    assert (nightly["state_type"], nightly["run_count"]) == ("COMPLETED", 1), nightly["state"]
+    (record,) = releases(place, "affairs")
+    assert {draw.state for draw in record.draws} == {State.COMMITTED}
+
+
+@pytest.fixture(scope="module")
 def killed(place: Site) -> Iterator[str]:
     """A run begun by its schedule and killed with its worker; the worker that resumes it is there until the end.
 
-    It does so after more than a minute of silence, and the tests that need nothing of it come first. Another run of that
-    worker is not killed; it has lost the reader of its output alone.
+    It does so after more than a minute of silence, and the tests that need nothing of it come first.
     """
-    deploy(place, "people.yaml", {"people": dataset(place, "people"), "orphan": dataset(place, "orphan", 450)})
+    deploy(place, "people.yaml", {"people": dataset(place, "people")})
     with place.process("prefect worker start") as first:
-        run = dated("people", due_soon(place, ["people", "orphan"]))
-        until(lambda: place.flow_runs("orphan") and place.flow_processes(place.flow_runs("orphan")[0]["id"]), pause=0.1)
+        run = dated("people", due_soon(place, ["people"]))
         kill_in_the_middle(place, "people", run, first.pid)
         first.wait()
         until(lambda: not place.flow_processes(), pause=0.1)
@@ -155,31 +198,6 @@ def killed(place: Site) -> Iterator[str]:
 def resumed(place: Site, killed: str) -> tuple[str, dict[str, Any]]:
     """The same run when another worker has ended it: run and flow run."""
     return killed, until(lambda: place.ended("people"))
-
-
-def test_the_shipped_deployments(place: Site, killed: str) -> None:
-    """From the root of the repository, as they are: schedules in their zones, one at a time, a described form; and one run."""
-    place.run(*documented(DEPLOY), folder=REPOSITORY)
-    found = place.ask(
-        "/deployments/filter", {"deployments": {"name": {"any_": ["affairs-nightly", "ma2019-quarterly"]}}}
-    )
-    nightly, quarterly = sorted(found, key=lambda one: str(one["name"]))
-    for one, zone in ((nightly, "Europe/Oslo"), (quarterly, "America/New_York")):
-        (schedule,) = one["schedules"]
-        assert schedule["schedule"]["timezone"] == zone
-        assert one["global_concurrency_limit"]["limit"] == 1
-        assert one["pull_steps"] == []
-        assert one["entrypoint"] == "marginweave.flows.release.release"
-        form = one["parameter_openapi_schema"]["properties"]
-        assert all(field["description"] and field["examples"] for field in form.values())
-    place.ask(f"/deployments/{nightly['id']}/create_flow_run", {"state": {"type": "SCHEDULED"}})
-    flow_run = until(lambda: place.ended("affairs-nightly"))
-    assert flow_run["state_type"] == "COMPLETED", flow_run["state"]
-    assert flow_run["name"].startswith("affairs-")  # started by hand: the configuration's own run
-    made = place.ask("/artifacts/filter", {"flow_runs": {"id": {"any_": [flow_run["id"]]}}})
-    keys = {artifact["key"] for artifact in made if artifact["key"]}
-    assert keys == {"affairs-budget", "affairs-evaluation", "affairs-release"}
-    assert sorted(flow_run["tags"]) == ["affairs", "marginweave"]
 
 
 @pytest.mark.long  # waits a minute and a half for the server to call it late
@@ -199,15 +217,6 @@ def test_a_late_release_is_told(place: Site, killed: str) -> None:
         f"/flow_runs/{made['id']}/set_state", {"state": {"type": "CANCELLED", "name": "Cancelled"}, "force": True}
     )
     until(lambda: place.told("prefect.flow-run.Cancelled", late["run"]))
-
-
-def test_a_worker_killed_alone_takes_no_release_with_it(place: Site, killed: str) -> None:
-    """Its flow process ends the release, in one attempt and without a worker."""
-    flow_run = place.ended("orphan")
-    assert flow_run is not None
-    assert (flow_run["state_type"], flow_run["run_count"]) == ("COMPLETED", 1), flow_run["state"]
-    (record,) = releases(place, "orphan")
-    assert {draw.state for draw in record.draws} == {State.COMMITTED}
 
 
 @pytest.fixture(scope="module")

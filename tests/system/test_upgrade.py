@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -15,6 +14,7 @@ import pytest
 from marginweave.accounting.records import State
 from marginweave.ledger import Ledger
 from tests.support.command_line import CommandLine
+from tests.support.compiled_kernels import keep_compiled
 from tests.support.people_table import people
 from tests.support.places import REPOSITORY
 
@@ -54,19 +54,8 @@ def _built(place: Path, version: str) -> Path:
     site = place / f"site-{version}"
     options = ["--quiet", "--no-deps", "--no-build-isolation", "--disable-pip-version-check"]
     subprocess.run([sys.executable, "-m", "pip", "install", *options, "--target", site, copy], check=True)
-    _keep_compiled(site / "marginweave")
+    keep_compiled(site / "marginweave")
     return site
-
-
-def _keep_compiled(package: Path) -> None:
-    """Bring along the kernels that numba has compiled here: it knows them by size and time of their source."""
-    library = REPOSITORY / "src" / "marginweave"
-    for index in library.glob("**/__pycache__/*.nb[ic]"):
-        source = index.parents[1] / f"{index.name.partition('.')[0]}.py"
-        target = package / index.parents[1].relative_to(library)
-        shutil.copy(index, target / "__pycache__")
-        times = source.stat()
-        os.utime(target / source.name, ns=(times.st_atime_ns, times.st_mtime_ns))
 
 
 def _copied(site: Path, version: str) -> Path:
