@@ -55,8 +55,10 @@ class CommandLine:
         process.stdout.read()  # until nobody is left who could write: what is forked ends after who ordered it
         process.stdout.close()
 
-    def __call__(self, *arguments: str | Path, timeout: float = 400) -> subprocess.CompletedProcess[str]:
-        """Run to the end; standard output and error as text."""
+    def __call__(
+        self, *arguments: str | Path, timeout: float = 400, umask: int = -1
+    ) -> subprocess.CompletedProcess[str]:
+        """Run to the end, under the `umask` of this process unless one is given; standard output and error as text."""
         return subprocess.run(
             [str(self.program), *map(str, arguments)],
             cwd=self.home,
@@ -64,5 +66,6 @@ class CommandLine:
             capture_output=True,
             text=True,
             timeout=timeout,
+            umask=umask,
             check=False,
         )

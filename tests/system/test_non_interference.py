@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 import sqlite3
+import stat
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack, closing, nullcontext, redirect_stderr, redirect_stdout
@@ -372,12 +373,16 @@ def test_a_marker_in_the_table_is_found_nowhere(
 ) -> None:
     """Nor is a number of the internal evaluation, or an exact count: in no file, database, log or line, after any command.
 
+    The home is closed as well: under umask 0, with the database that an earlier version left open, nothing in it is for others
+    to read.
     The first method is released by the installed program, and the others, which differ in their stages only, by the forked
     one, which every other command is run by as well; each starts servers of its own.
     """
     path = marked_people(tmp_path, MARKED_METHODS[method])
     forked = replace(settled, program=forked_program)
     releasing = settled if method == next(iter(MARKED_METHODS)) else forked
+    for left in (settled.home / ".marginweave").rglob("*"):
+        left.chmod(0o755 if left.is_dir() else 0o644)
     commands: tuple[tuple[str | Path, ...], ...] = (
         ("ledger", "open", "people", "--epsilon", "1", "--delta", "1e-6", "--unit", "subject:person"),
         ("run", path, "--run", "r"),
@@ -394,9 +399,12 @@ def test_a_marker_in_the_table_is_found_nowhere(
     )
     printed = ""
     for place, command in enumerate(commands):
-        result = (releasing if place == 1 else forked)(*command, timeout=600)
+        result = (releasing if place == 1 else forked)(*command, timeout=600, umask=0)
         assert result.returncode == 0, (command, result.stderr)
         printed += result.stdout + result.stderr
+        if place == 1:
+            for made in settled.home.rglob("*"):
+                assert stat.S_IMODE(made.lstat().st_mode) & 0o077 == 0, made
     run = settled.home / "runs" / "r"
     compared = numbers_of(json.loads((run / "internal" / "evaluation.json").read_text()))
     secret = compared - numbers_of(json.loads((run / "release" / "evaluation.json").read_text()))

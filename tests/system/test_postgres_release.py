@@ -18,15 +18,12 @@ PASSWORD = "hidden-word"
 
 
 @pytest.fixture
-def writer(settled: CommandLine, forked_program: Path, database_server: Server, tmp_path: Path) -> CommandLine:
-    """A command line with a server of its own, whose ledger's tables another role has made."""
+def writer(served: CommandLine, database_server: Server, tmp_path: Path) -> CommandLine:
+    """A command line whose ledger's tables another role has made."""
     owner = database_server.database()
     url = database_server.role(owner).replace(":@", f":{PASSWORD}@")
-    cli = CommandLine(
-        settled.home,
-        {"MARGINWEAVE_LEDGER": url, "MARGINWEAVE_LEDGER_KEY_FILE": str(tmp_path / "keys" / "ledger.key")},
-        forked_program,
-    )
+    ledger = {"MARGINWEAVE_LEDGER": url, "MARGINWEAVE_LEDGER_KEY_FILE": str(tmp_path / "keys" / "ledger.key")}
+    cli = replace(served, environment={**served.environment, **ledger})
     name = url.partition("://")[2].partition(":")[0]
     as_owner = replace(cli, environment={**cli.environment, "MARGINWEAVE_LEDGER_OWNER": owner})
     made = as_owner("ledger", "create-tables", "--writer", name)
@@ -35,7 +32,7 @@ def writer(settled: CommandLine, forked_program: Path, database_server: Server, 
     return cli
 
 
-def test_a_release_through_postgresql(writer: CommandLine, tmp_path: Path) -> None:
+def test_a_release_through_postgresql(writer: CommandLine, server_folder: Path, tmp_path: Path) -> None:
     """Opened, released, again for free, shown; and the password is in no word and no file, Prefect's database included."""
     configuration = people(tmp_path)
     opened(writer)
@@ -51,8 +48,9 @@ def test_a_release_through_postgresql(writer: CommandLine, tmp_path: Path) -> No
     for process in (first, again, shown, verified):
         assert PASSWORD not in process.stdout + process.stderr
     assert only_run(writer).is_dir()
-    for file in (path for path in writer.home.rglob("*") if path.is_file()):
-        assert PASSWORD.encode() not in file.read_bytes(), file
+    for place in (writer.home, server_folder):
+        for file in (path for path in place.rglob("*") if path.is_file()):
+            assert PASSWORD.encode() not in file.read_bytes(), file
 
 
 def test_a_ledger_that_is_gone_stops_the_run(writer: CommandLine, tmp_path: Path) -> None:

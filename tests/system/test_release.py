@@ -9,6 +9,7 @@ import signal
 import stat
 import subprocess
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -42,7 +43,7 @@ sys.addaudithook(hook)
 """
 
 
-def test_the_example_from_nothing(alone: CommandLine, tmp_path: Path) -> None:
+def test_the_example_from_nothing(alone: CommandLine, forked_program: Path, tmp_path: Path) -> None:
     """make run: everything is there, only loopback is spoken to, a second time it is free, and no process is left."""
     log, hooks = tmp_path / "sockets.log", tmp_path / "hooks"
     hooks.mkdir()
@@ -61,12 +62,13 @@ def test_the_example_from_nothing(alone: CommandLine, tmp_path: Path) -> None:
     assert processes_of(cli) == []
 
     before = contents(run / "release")
-    again = cli("run", EXAMPLES / "affairs.yaml")
+    forked = replace(alone, program=forked_program)
+    again = forked("run", EXAMPLES / "affairs.yaml")
     assert again.returncode == 0, again.stderr
     assert json.loads(again.stdout)["charged_now"] is False
     assert json.loads(again.stdout)["account"] == last["account"]
     assert contents(run / "release") == before
-    assert f"Ledger: run {run.name} is finished: `run` finds it" in cli("plan", EXAMPLES / "affairs.yaml").stdout
+    assert f"Ledger: run {run.name} is finished: `run` finds it" in forked("plan", EXAMPLES / "affairs.yaml").stdout
 
     statement = json.loads(before["privacy.json"])
     assert statement["guarantee"]["epsilon"] == 1

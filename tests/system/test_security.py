@@ -32,24 +32,6 @@ for name, value in json.load(sys.stdin).items():
 """
 
 
-def test_a_finished_home_is_closed(settled: CommandLine, tmp_path: Path) -> None:
-    """Under umask 0, with the database that an earlier version left open: nothing in the home is for others to read."""
-    for left in (settled.home / ".marginweave").rglob("*"):
-        left.chmod(0o755 if left.is_dir() else 0o644)
-    opened(settled)
-    command = settled.command("run", people(tmp_path), "--home", settled.home)
-    done = subprocess.run(
-        command, env=settled.variables, cwd=tmp_path, umask=0, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    found = list(settled.home.rglob("*"))
-    assert {"prefect.db", "manifest.json", "prefect.log", "prefect-server.log", "privacy.json"} <= {
-        p.name for p in found
-    }
-    for path in found:
-        assert stat.S_IMODE(path.lstat().st_mode) & 0o077 == 0, path
-
-
 def test_files_are_closed_whatever_the_umask(served: CommandLine, tmp_path: Path) -> None:
     """Under umask 0 nothing can be written by others, and what is private cannot be read by them; core dumps are off."""
     hook = tmp_path / "hook"
