@@ -5,14 +5,14 @@ Each draw goes through `draw_once`: charged, then drawn, then committed. What is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from marginweave.accounting.records import State
 from marginweave.base.digests import counts_digest
 from marginweave.checkpoints.codecs import pack_arrays, unpack_arrays
 from marginweave.counts import marginal_rows, payloads, selection
 from marginweave.counts.discovery import count_values, discover_labels, discovery
-from marginweave.counts.marginal_rows import open_encoded
+from marginweave.counts.marginal_rows import OneWay, open_encoded
 from marginweave.counts.marginals import all_cliques, count_marginals
 from marginweave.domain.zeros import domain_sizes, one_way_sizes
 from marginweave.draws.draw import draw_once, draw_unless_returned, standing
@@ -65,9 +65,9 @@ def score_pairs(reference: RunReference, encoded: StageResult) -> StageResult:
     """Noisy InDif scores of all pairs, rare values merged. DP: the planned cost of `selection`, one ledger event."""
 
     def prepare() -> PreparedDraw:
-        rows = marginal_rows.compressed_rows(reference, encoded)
-        sizes = marginal_rows.estimated_sizes(reference)
-        pairs = selection.scored_pairs(sizes, reference.plan.draw(DrawKind.MARGINALS))
+        one_way = marginal_rows.drawn_one_way(reference)
+        rows = marginal_rows.compressed_rows(reference, encoded, one_way)
+        pairs = selection.scored_pairs(one_way.estimated_sizes, reference.plan.draw(DrawKind.MARGINALS))
         noise = selection.scoring(reference.configuration, reference.plan)
         scores = selection.indif_scores(rows, rows.sizes, pairs, noise.steps)
         return PreparedDraw(
@@ -89,15 +89,15 @@ def measure_larger(reference: RunReference, encoded: StageResult) -> StageResult
     """
     draw = reference.plan.draw(DrawKind.MARGINALS)
     is_reserved = standing(reference, draw).state == State.RESERVED
-    if is_reserved and not _cliques(reference, marginal_rows.estimated_sizes(reference)):
+    one_way = marginal_rows.drawn_one_way(reference)
+    if is_reserved and not _cliques(reference, one_way):
         reference.ledger.draws.return_unused(reference.manifest.release, [str(draw)])
 
     def prepare() -> PreparedDraw:
-        rows = marginal_rows.compressed_rows(reference, encoded)
-        sizes = marginal_rows.estimated_sizes(reference)
-        cliques = _cliques(reference, sizes)
+        rows = marginal_rows.compressed_rows(reference, encoded, one_way)
+        cliques = _cliques(reference, one_way)
         exact = count_marginals(rows, rows.sizes, cliques)
-        return marginal_rows.prepared_marginals(reference, draw, cliques, sizes, exact)
+        return marginal_rows.prepared_marginals(reference, draw, cliques, one_way.estimated_sizes, exact)
 
     return _larger(reference, prepare)[1]
 
@@ -116,7 +116,7 @@ def collect_marginals(reference: RunReference) -> StageResult:
 
     def compute() -> bytes:
         drawn = marginal_rows.drawn_one_way(reference)
-        finest, coarse = marginal_rows.by_level(larger, marginal_rows.drawn_levels(reference), len(drawn.measured))
+        finest, coarse = marginal_rows.by_level(larger, drawn.levels, len(drawn.measured))
         whole = Marginals(domain=drawn.domain, one_way=drawn.measured, larger=finest, coarse=coarse)
         return payloads.pack_marginals(whole)
 
@@ -140,15 +140,15 @@ def _larger(reference: RunReference, prepare: Callable[[], PreparedDraw] | None 
     return draw_unless_returned(reference, draw, lambda: payloads.pack_measurements(()), prepare)
 
 
-def _cliques(reference: RunReference, sizes: Sequence[int]) -> tuple[Clique, ...]:
-    """What is measured over merged codes of `sizes`, coarser bins behind them: nothing drawn before makes it too large.
+def _cliques(reference: RunReference, one_way: OneWay) -> tuple[Clique, ...]:
+    """What is measured over merged codes, coarser bins behind them: nothing drawn before makes it too large.
 
     `max_cells` is about the released domain, so that there are never more marginals than `plan` has counted.
     """
     settings, attributes = reference.configuration.marginal_settings, reference.configuration.attributes
-    draw = reference.plan.draw(DrawKind.MARGINALS)
+    draw, sizes = reference.plan.draw(DrawKind.MARGINALS), one_way.estimated_sizes
     if not settings.selects(len(attributes)):
-        domain = domain_sizes(attributes, marginal_rows.released_labels(reference))
+        domain = domain_sizes(attributes, one_way.domain.labels)
         declared = selection.declared_cliques(settings, attributes, domain)
         return selection.fitting(declared, sizes, selection.most_cells(draw))
     scores = unpack_arrays(draw_once(reference, reference.plan.draw(DrawKind.SCORES))[0])[0]["scores"]

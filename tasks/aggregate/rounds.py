@@ -20,10 +20,7 @@ from marginweave.counts import rounds
 from marginweave.counts.discovery import compress_mask, compress_measurement
 from marginweave.counts.marginal_rows import (
     compressed_rows,
-    drawn_compression,
-    drawn_masks,
     drawn_one_way,
-    estimated_sizes,
     prepared_marginals,
 )
 from marginweave.counts.marginals import count_marginals, estimate_total, in_passes
@@ -59,7 +56,8 @@ class _Finished:
 @stage("count candidates")
 def count_candidates(reference: RunReference, encoded: StageResult) -> StageResult:
     """Exact marginals of all candidates, by few passes over the rows, as a private checkpoint. DP: none; nothing leaves."""
-    rows, known = compressed_rows(reference, encoded), _Rounds(reference)
+    known = _Rounds(reference)
+    rows = compressed_rows(reference, encoded, known.drawn)
 
     def compute() -> Iterator[bytes]:
         for some in in_passes(known.candidates, rows.sizes):
@@ -106,18 +104,18 @@ class _Rounds:
     def __init__(self, reference: RunReference) -> None:
         settings = rounds_of(reference.configuration)
         assert settings is not None
-        compression, drawn = drawn_compression(reference), drawn_one_way(reference)
+        self.drawn = drawn_one_way(reference)
+        compression = self.drawn.estimated_compression
         self.one_way_draw = draw_once(reference, reference.plan.draw(DrawKind.ONE_WAY))[1]
-        self.ignored = drawn.ignored
-        self.one_way = [self.estimated(compress_measurement(m, compression)) for m in drawn.measured]
-        self.masks = [compress_mask(mask, compression) for mask in drawn_masks(reference)]
-        self.reference, self.settings, self.sizes = reference, settings, estimated_sizes(reference)
+        self.one_way = [compress_measurement(m, compression) for m in self.drawn.estimated]
+        self.masks = [compress_mask(mask, compression) for mask in self.drawn.masks]
+        self.reference, self.settings, self.sizes = reference, settings, self.drawn.estimated_sizes
         self.candidates = rounds.candidate_sets(settings, self.sizes)
         self.batch = min(settings.batch, len(self.candidates))
 
     def estimated(self, measurement: Measurement) -> Measurement:
         """A measurement without the cells of codes that are not kept."""
-        return measurement.without_last(self.ignored)
+        return measurement.without_last(self.drawn.ignored)
 
     def selections(self, number: int) -> list[PlannedDraw]:
         """The planned choices of a round."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from marginweave.base.arrays import Counts, Integers
 from marginweave.base.digests import counts_digest, fractions_digest, text_digest
 from marginweave.checkpoints.codecs import pack_codes, unpack_codes
+from marginweave.configuration.marginals import MarginalSettings
 from marginweave.configuration.release import Configuration
 from marginweave.counts import discovery as domain
 from marginweave.counts import payloads
@@ -61,31 +63,10 @@ def released_rows(reference: RunReference, encoded: StageResult) -> Rows:
     return Rows(encoded=open_encoded(reference, encoded), private=private, sizes=sizes)
 
 
-def compressed_rows(reference: RunReference, encoded: StageResult) -> Rows:
+def compressed_rows(reference: RunReference, encoded: StageResult, drawn: OneWay) -> Rows:
     """The rows with rare values merged, and at their levels."""
-    compression, levels = drawn_compression(reference), drawn_levels(reference)
     rows = released_rows(reference, encoded)
-    return replace(rows, compression=compression, sizes=drawn_sizes(reference), levels=levels)
-
-
-def drawn_sizes(reference: RunReference) -> tuple[int, ...]:
-    """Codes of each attribute with rare values merged, and of each level. DP: arithmetic on released codes."""
-    levels = (int(coarse.max()) + 1 for _, coarse in drawn_levels(reference))
-    return (*drawn_compression(reference).sizes, *levels)
-
-
-def estimated_sizes(reference: RunReference) -> tuple[int, ...]:
-    """The same without codes that were not kept (`UndeclaredCells`). DP: arithmetic on released codes."""
-    compression, ignored = drawn_compression(reference), drawn_one_way(reference).ignored
-    alone = tuple(size - (a in ignored) for a, size in enumerate(compression.sizes))
-    return (*alone, *(int(coarse.max()) + 1 - (a in ignored) for a, coarse in drawn_levels(reference)))
-
-
-def drawn_levels(reference: RunReference) -> tuple[Level, ...]:
-    """The levels that larger marginals are counted at (`BinLevels`), over merged codes. DP: post-processing."""
-    settings, attributes = reference.configuration.marginal_settings, reference.counted.attributes
-    levels = settings.levels(domain_sizes(attributes, released_labels(reference)), attributes)
-    return levels.codes(drawn_compression(reference).codes)
+    return replace(rows, compression=drawn.compression, sizes=drawn.sizes, levels=drawn.levels)
 
 
 def by_level(
@@ -107,22 +88,62 @@ def by_level(
     return tuple(m for m in drawn if m.attributes[-1] < attributes), tuple(coarse)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class OneWay:
-    """The committed marginals of single attributes, and the released domain.
+    """The committed marginals of single attributes, the released domain, and what follows from both. DP: post-processing.
 
-    `configuration` is that of estimates; the last code of attributes that are `ignored` is not kept (`UndeclaredCells`).
+    `counted` is the configuration of tables, `configuration` that of estimates: the last code of attributes that are
+    `ignored` is in tables and not in estimates (`UndeclaredCells`).
     """
 
     measured: tuple[Measurement, ...]
     domain: Domain
+    counted: Configuration
     configuration: Configuration
     ignored: frozenset[int]
 
     @property
+    def settings(self) -> MarginalSettings:
+        """The settings of marginals."""
+        return self.counted.marginal_settings
+
+    @cached_property
     def estimated(self) -> tuple[Measurement, ...]:
         """The marginals without codes that are not kept."""
         return tuple(m.without_last(self.ignored) for m in self.measured)
+
+    @cached_property
+    def masks(self) -> tuple[StructuralZeros, ...]:
+        """Structural zeros over the released domain as it is estimated."""
+        return structural_masks(self.configuration, self.domain.labels)
+
+    @cached_property
+    def estimated_compression(self) -> Compression:
+        """Which rare values are merged, without codes that are not kept."""
+        return domain.released_compression(self.estimated, self.settings, self.masks)
+
+    @cached_property
+    def compression(self) -> Compression:
+        """Which rare values are merged as larger tables are counted: codes that are not kept are merged with none."""
+        return self.estimated_compression.with_last({a: float(self.measured[a].counts[-1]) for a in self.ignored})
+
+    @cached_property
+    def levels(self) -> tuple[Level, ...]:
+        """The levels that larger marginals are counted at (`BinLevels`), over merged codes."""
+        attributes = self.counted.attributes
+        levels = self.settings.levels(domain_sizes(attributes, self.domain.labels), attributes)
+        return levels.codes(self.compression.codes)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Codes of each attribute with rare values merged, and of each level."""
+        return (*self.compression.sizes, *(int(coarse.max()) + 1 for _, coarse in self.levels))
+
+    @property
+    def estimated_sizes(self) -> tuple[int, ...]:
+        """The same without codes that are not kept."""
+        places = (*range(len(self.measured)), *(a for a, _ in self.levels))
+        return tuple(size - (a in self.ignored) for a, size in zip(places, self.sizes, strict=True))
 
 
 def drawn_one_way(reference: RunReference) -> OneWay:
@@ -136,21 +157,13 @@ def drawn_one_way(reference: RunReference) -> OneWay:
         undeclared=measured_undeclared(resolved, drawn),
     )
     estimated = resolved.with_undeclared(found.with_undeclared)
-    ignored = ignored_attributes(estimated, labels, measured)
-    return OneWay(measured=measured, domain=found, configuration=estimated, ignored=ignored)
-
-
-def drawn_compression(reference: RunReference) -> Compression:
-    """Which rare values are merged, by the committed single attributes. DP: post-processing."""
-    drawn, settings = drawn_one_way(reference), reference.configuration.marginal_settings
-    merged = domain.released_compression(drawn.estimated, settings, drawn_masks(reference))
-    return merged.with_last({a: float(drawn.measured[a].counts[-1]) for a in drawn.ignored})
-
-
-def drawn_masks(reference: RunReference) -> tuple[StructuralZeros, ...]:
-    """Structural zeros over the released domain as it is estimated. DP: arithmetic on public and released labels."""
-    drawn = drawn_one_way(reference)
-    return structural_masks(drawn.configuration, drawn.domain.labels)
+    return OneWay(
+        measured=measured,
+        domain=found,
+        counted=reference.counted,
+        configuration=estimated,
+        ignored=ignored_attributes(estimated, labels, measured),
+    )
 
 
 def released_labels(reference: RunReference) -> tuple[tuple[str, ...], ...]:
