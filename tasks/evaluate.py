@@ -77,7 +77,10 @@ def evaluate(reference: DerivedReference, parts: dict[str, StageResult]) -> Stag
         related, of_model = agreement.association.cramers_v, more.get("model", ())
         is_alone = pooled is not None and len(pooled.drawn) == len(pooled.one_way)
         lone = lone_deviation(reference.configuration) if is_alone else None
-        judged = release_verdict(together, counts, configuration, compression, related, of_model, lone=lone)
+        misfit = None if marginals_drawn is None else marginals_drawn.misfit
+        judged = release_verdict(
+            together, counts, configuration, compression, related, of_model, lone=lone, misfit=misfit
+        )
         return Evaluation(**dict(agreement) | more, verdict=judged, bounds=bounds).to_json()
 
     inputs = [parts[name] for name in _INPUTS if name in parts]

@@ -19,12 +19,12 @@ from marginweave.draws.draw import draw_once, draw_unless_returned, standing
 from marginweave.draws.protocol import SMALL, PreparedDraw
 from marginweave.draws.references import RunReference, StageResult
 from marginweave.measurements.plan import DrawKind
-from marginweave.measurements.tables import Clique, Marginals, Measurement
+from marginweave.measurements.tables import Clique, Marginals
 from marginweave.mechanisms.gaussian import gaussian_terms
 from marginweave.planning.marginals import rounds_of
 
 from ..stage import stage
-from .rounds import drawn_in_rounds
+from .rounds import DrawnLarger, drawn_in_rounds
 
 
 @stage("discover values")
@@ -109,29 +109,31 @@ def collect_marginals(reference: RunReference) -> StageResult:
     DP: post-processing.
     """
     first = draw_once(reference, reference.plan.draw(DrawKind.ONE_WAY))[1]
-    larger, drawn = _all_larger(reference)
-    inputs = [first, *drawn]
+    larger = _all_larger(reference)
+    inputs = [first, *larger.draws]
     if reference.configuration.private_columns:
         inputs.insert(0, draw_once(reference, reference.plan.draw(DrawKind.VALUES))[1])
 
     def compute() -> bytes:
         drawn = marginal_rows.drawn_one_way(reference)
-        finest, coarse = marginal_rows.by_level(larger, drawn.levels, len(drawn.measured))
-        whole = Marginals(domain=drawn.domain, one_way=drawn.measured, larger=finest, coarse=coarse)
+        finest, coarse = marginal_rows.by_level(larger.measured, drawn.levels, len(drawn.measured))
+        whole = Marginals(
+            domain=drawn.domain, one_way=drawn.measured, larger=finest, coarse=coarse, misfit=larger.misfit
+        )
         return payloads.pack_marginals(whole)
 
     return reference.derived.checkpoint("collect", inputs, compute)
 
 
-def _all_larger(reference: RunReference) -> tuple[tuple[Measurement, ...], tuple[StageResult, ...]]:
+def _all_larger(reference: RunReference) -> DrawnLarger:
     """The larger marginals, and the draws that they are from."""
     if rounds_of(reference.configuration) is not None:
         return drawn_in_rounds(reference)
     configuration = reference.configuration
     if not configuration.marginal_settings.has_larger(len(configuration.attributes)):
-        return (), ()
+        return DrawnLarger(measured=(), draws=())
     payload, result = _larger(reference)
-    return payloads.unpack_measurements(payload), (result,)
+    return DrawnLarger(measured=payloads.unpack_measurements(payload), draws=(result,))
 
 
 def _larger(reference: RunReference, prepare: Callable[[], PreparedDraw] | None = None) -> tuple[bytes, StageResult]:

@@ -7,7 +7,7 @@ through `draw_once`: charged, then drawn, then committed. What a round is like f
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
@@ -41,6 +41,8 @@ from ..stage import stage
 
 # A model that chooses needs less than one that records are made of; each round goes on from the one before.
 _MODEL = MixtureSynthesis(components=200, fits=1, iterations=200)
+_TELLING = 4
+"""So many sets tell how far others may be; one or two may be near by chance."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -90,12 +92,24 @@ def rounds_left(reference: RunReference) -> bool:
     return bool(known.candidates) and not is_committed(reference, known.share(known.settings.rounds))
 
 
-def drawn_in_rounds(reference: RunReference) -> tuple[tuple[Measurement, ...], tuple[StageResult, ...]]:
-    """What all rounds have measured, one measurement for each chosen set, and the draws. DP: post-processing."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DrawnLarger:
+    """Larger marginals, the draws that they are from, and of rounds the misfit of the sets that they chose last."""
+
+    measured: tuple[Measurement, ...]
+    draws: tuple[StageResult, ...]
+    misfit: float | None = None
+
+
+def drawn_in_rounds(reference: RunReference) -> DrawnLarger:
+    """What all rounds have measured. DP: post-processing."""
     known = _Rounds(reference)
     finished = known.finished(known.settings.rounds) if known.candidates else []
-    measured = rounds.merge_measurements([m for one in finished for m in one.measurements])
-    return measured, tuple(draw for one in finished for draw in one.draws)
+    return DrawnLarger(
+        measured=rounds.merge_measurements([m for one in finished for m in one.measurements]),
+        draws=tuple(draw for one in finished for draw in one.draws),
+        misfit=known.misfit(finished),
+    )
 
 
 class _Rounds:
@@ -167,6 +181,16 @@ class _Rounds:
 
         public, inputs = self.reference.derived, [self.one_way_draw, *(draw for one in earlier for draw in one.draws)]
         return unpack_mixture(public.load(public.checkpoint("model", inputs, compute)))
+
+    def misfit(self, finished: Sequence[_Finished]) -> float | None:
+        """How far the sets of the last rounds were from the models that chose them: a quarter of all, or four."""
+        least = max(_TELLING, math.ceil(sum(len(one.picks) for one in finished) / 4))
+        chosen = list[tuple[Measurement, Callable[[Clique], NDArray[np.float64]]]]()
+        for number in range(len(finished) - 1, -1, -1):
+            if len(chosen) < least:
+                marginal = self.model(finished[:number]).marginal
+                chosen += [(self.estimated(m), marginal) for m in finished[number].measurements]
+        return rounds.chosen_misfit(chosen) if chosen else None
 
     def choose(self, counted: StageResult, earlier: Sequence[_Finished], planned: Round) -> tuple[Clique, ...]:
         """The marginals of a round, each by a draw among the candidates that the round has not chosen yet."""

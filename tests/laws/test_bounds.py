@@ -48,7 +48,7 @@ def _asked(squares: LeastSquares, rules: RuledOut = NO_RULES, **changes: Any) ->
         "model": model,
         "codes": [np.arange(2)] * 4,
         "inside": [],
-        "noise": None,
+        "chosen": False,
         "spread": lambda: pytest.fail("nothing asks how far the model may be off"),
     }
     return count_outside(squares, ModelAnswers(**{**given, **changes}), rules, ALL, REACH)
@@ -61,7 +61,7 @@ def _answers(squares: LeastSquares, spread: ModelSpread) -> MarginalAnswers:
         model=Mixture.of(np.ones(1), [np.full((1, 2), 0.5)] * 4, (2,) * 4, 1600.0, []),
         codes=[np.arange(2)] * 4,
         inside=[],
-        noise=None,
+        chosen=False,
         spread=lambda: spread,
     )
     return MarginalAnswers(squares=squares, codes=cast("Any", None), sets=(), model=lambda: modelled)
@@ -118,14 +118,14 @@ def test_no_models_are_drawn_where_no_table_tells_of_so_many_columns() -> None:
     )
     squares = pairs.measure(np.full((2, 2, 2, 2), 100.0), np.random.default_rng(1))
     inside = [frozenset(c) for c in itertools.combinations(range(4), 2)]
-    found = _asked(squares, inside=inside, noise=1.0)
+    found = _asked(squares, inside=inside, chosen=True)
     assert found.low < 100 < found.high
     model = ModelAnswers(
         measured=squares.measured,
         model=Mixture.of(np.ones(1), [np.full((1, 2), 0.5)] * 4, (2,) * 4, 1600.0, []),
         codes=[np.arange(2)] * 4,
         inside=inside,
-        noise=1.0,
+        chosen=True,
         spread=lambda: pytest.fail("nothing asks how far the model may be off"),
     )
     assert model.knows([0, 1])
@@ -189,7 +189,7 @@ def test_where_sets_were_chosen_the_model_stands_in_for_those_that_were_not() ->
     narrow = [
         _asked(
             squares,
-            noise=1.0,
+            chosen=True,
             spread=lambda tau=tau: ModelSpread(
                 stack=Stack.of(model, [model]), misfit={"outside": {"2": tau}, "inside": {}}
             ),

@@ -48,7 +48,7 @@ def _answers(survey: Survey, records: int, seed: int) -> MarginalAnswers:
         model=model,
         codes=[np.arange(size) for size in SIZES],
         inside=[],
-        noise=None,
+        chosen=False,
         spread=lambda: ModelSpread(stack=Stack.of(model, [model]), misfit={"outside": {}, "inside": {}}),
     )
     return MarginalAnswers(squares=squares, codes=cast("Any", None), sets=(), model=lambda: modelled)

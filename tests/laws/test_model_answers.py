@@ -40,7 +40,7 @@ def _answers(misfit: dict[str, dict[str, float]] = MISFIT, **changes: object) ->
         "model": _mixture(1),
         "codes": [np.arange(s) for s in SIZES],
         "inside": [frozenset({0, 1})],
-        "noise": None,
+        "chosen": False,
         "spread": lambda: spread,
     }
     return ModelAnswers(**{**given, **changes})
@@ -71,33 +71,6 @@ def test_misfit_widens_what_no_set_holds_by_what_its_columns_have_in_common() ->
     q = float(model.marginal((1,)) @ measured[1][0]) / RECORDS
     less = _answers().solve(measured).covariance
     assert np.isclose(inside.covariance - less, RECORDS**2 * 0.01 * p * (1 - p) * q * (1 - q))
-
-
-def test_a_set_that_was_not_chosen_is_no_farther_than_its_noise() -> None:
-    """The bound is where the expected distance of a table from the model is that of noise: AIM chooses what is farther."""
-    sigma, model, rng = 8.0, _answers().model, np.random.default_rng(6)
-    shares = np.multiply.outer(*(model.marginal((a,)) / RECORDS for a in (0, 2)))
-    weights = {0: np.array([[1.0, 0, 1]]), 2: np.array([[0.0, 1]])}
-    alone = _answers(misfit={"outside": {}, "inside": {}}).solve(weights).covariance
-    most = float(
-        np.squeeze(
-            _answers(misfit={"outside": {"2": 9.0}, "inside": {}}, noise=sigma / RECORDS).solve(weights).covariance
-            - alone
-        )
-    )
-    p, q = (float(model.marginal((a,)) @ weights[a][0]) / RECORDS for a in (0, 2))
-    tau = np.sqrt(most / (RECORDS**2 * p * (1 - p) * q * (1 - q)))
-    far = np.abs(rng.normal(0, RECORDS * tau * np.sqrt(shares), (20_000, *shares.shape))).sum(axis=(1, 2))
-    noise = np.abs(rng.normal(0, sigma, (20_000, *shares.shape))).sum(axis=(1, 2))
-    error = norm.isf(FALSE_ALARM / 2) * np.hypot(far.std(), noise.std()) / np.sqrt(20_000)
-    assert abs(far.mean() - noise.mean()) < error
-    less = _answers(noise=sigma).solve(weights).covariance
-    assert np.array_equal(less, _answers().solve(weights).covariance)
-    measured = {0: weights[0], 1: np.array([[1.0, 1, 0, 0]])}
-    inside = [
-        _answers(misfit={"outside": {}, "inside": {"2": 9.0}}, noise=n).solve(measured).covariance for n in (None, 1e-9)
-    ]
-    assert np.array_equal(inside[0], inside[1])
 
 
 @pytest.mark.parametrize("of_code", [0.0, 1.0])
@@ -175,7 +148,10 @@ def test_values_that_were_measured_together_are_not_told_apart() -> None:
 
 
 def test_misfit_is_found_where_left_out_tables_differ_from_what_the_rest_says() -> None:
-    """Columns that depend, of which every table is needed; and independent ones, where noise alone remains."""
+    """Columns that depend, of which every table is needed; and independent ones, where noise alone remains.
+
+    Tables that are named are left out alone: the others tell of (1, 2).
+    """
     settings, rng = MixtureSynthesis(components=10, fits=1), np.random.default_rng(5)
     found = list[dict[str, dict[str, float]]]()
     for strength in (0.0, 0.9):
@@ -190,6 +166,8 @@ def test_misfit_is_found_where_left_out_tables_differ_from_what_the_rest_says() 
         model = Mixture.of(np.ones(1), [np.full((1, s), 1 / s) for s in SIZES], SIZES, 4000.0, [])
         stack = Stack.of(model, [model])
         found.append(misfit(measured, model, stack, settings, np.random.default_rng(1)))
+    last = misfit(measured, model, stack, settings, np.random.default_rng(1), [(1, 2)])
+    assert 0 < last["outside"]["2"] < found[1]["outside"]["2"] / 2
     for kind in ("outside", "inside"):  # nothing depends in the model
         assert found[0][kind]["2"] < 0.005 < 0.02 < found[1][kind]["2"]
 

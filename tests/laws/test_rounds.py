@@ -214,7 +214,8 @@ def test_every_share_is_measured_at_its_price(annealing: bool, tmp_path: Path, m
         noise = [(m.counts - table).ravel() / m.deviation for m, table in zip(measured, exact, strict=True)]
         together = np.concatenate(noise)
         assert abs((together**2).mean() - 1) < 0.01 + 5.2 * math.sqrt(2 / together.size)
-    merged, draws = rounds_task.drawn_in_rounds(stages.reference)
+    drawn = rounds_task.drawn_in_rounds(stages.reference)
+    merged, draws = drawn.measured, drawn.draws
     assert len({m.attributes for m in merged}) == len(merged)
     assert len(draws) == 2 * number + 5
 

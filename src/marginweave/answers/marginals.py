@@ -265,7 +265,7 @@ class MarginalAnswers:
         else:
             found = self._count_anyhow([*where, *own], reach)
             flag = ""
-        return Said(found=found, flag=flag or (_BETWEEN if model.noise is None else _BETWEEN_FITS), how="bounds")
+        return Said(found=found, flag=flag or (_BETWEEN_FITS if model.chosen else _BETWEEN), how="bounds")
 
     def _answer(
         self, question: Question, where: list[Factor], own: list[Factor], numbers: ValueRange | None

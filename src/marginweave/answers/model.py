@@ -6,10 +6,10 @@ from the model by n sqrt(product of p_a) times noise of variance tau^2 changes t
 V_a, V_a = sum p_a (w_a - mean w_a)^2; so misfit adds it for each set of columns that no measured set holds, and parts of
 different sets are added as if independent. tau^2 is found from measured sets that a fit did not see (`misfit`).
 
-Rounds choose the set whose distance from the model is most beyond the sqrt(2/pi) sigma that noise would put into each of its
-cells (AIM: McKenna, Mullins, Sheldon and Miklau 2022), so those that depend most. What was left is no farther than its noise.
-With S_a the sum of sqrt(p_a), a table with misfit tau is n tau sqrt(2/pi) times the product of S_a away, so tau is at most
-sigma / n times the product of (codes of a) / S_a.
+Sets that a release has chosen by how much they depend were farther from a model than those that it has not chosen, so that
+left-out ones say as much of these, or too much. Rounds (AIM: McKenna, Mullins, Sheldon and Miklau 2022) choose the farthest set
+first: there the quarter that was chosen last is left out, and is the nearest to what was not chosen. Nothing says that what
+rounds had no share left for is within its noise.
 
 A model gives values to records whose cells are not as declared, where that code is ignored: of a column to U records, of
 which the root mean square is known. A query weighs some of the M records, of n, that meet its conditions without that on the
@@ -43,7 +43,7 @@ from marginweave.estimate.mixture.draws import expected_counts
 from marginweave.estimate.mixture.fit import fit_mixture
 from marginweave.estimate.mixture.model import Mixture
 from marginweave.estimate.mixture.targets import F32, Float32s
-from marginweave.measurements.tables import Measurement
+from marginweave.measurements.tables import Clique, Measurement
 
 WIDER = 1.25
 """Refitted from the model, answers vary by .8 to 1 of what they do from new starts (docs/inference.md)."""
@@ -108,16 +108,15 @@ class ModelAnswers:
 
     `model` is conditioned, and so are those of the `spread`, which takes long and is found when it is asked for. `codes` has
     the model's code of each code of an attribute; the last one may stand for cells that estimates ignore, of which the model
-    has no records. `inside` are the sets of attributes that were measured. Where sets were chosen by their distance from the
-    model beyond their noise, `noise` is the deviation of that: a set that was not chosen is no farther. `ignored` has, by axis,
-    how many records have a cell that estimates ignore, as a root mean square.
+    has no records. `inside` are the sets of attributes that were measured; they are `chosen` where the release has looked for
+    those that depend most. `ignored` has, by axis, how many records have a cell that estimates ignore, as a root mean square.
     """
 
     measured: NoisyTables
     model: Mixture
     codes: Sequence[Integers]
     inside: Sequence[frozenset[int]]
-    noise: float | None
+    chosen: bool
     spread: Callable[[], ModelSpread]
     ignored: Mapping[int, float] = field(default_factory=dict)
 
@@ -168,7 +167,7 @@ class ModelAnswers:
         axes than it has.
         """
         longest = max(len(table.parts) for table in self.measured.tables)
-        return self.noise is not None and length <= longest and f"{length}" in self.spread().misfit["outside"]
+        return self.chosen and length <= longest and f"{length}" in self.spread().misfit["outside"]
 
     @cached_property
     def _fitted(self) -> Stack:
@@ -194,20 +193,17 @@ class ModelAnswers:
         return found
 
     def _misfit(self, weights: Weights, queries: int) -> Floats:
-        means, spreads, reaches = dict[int, Floats](), dict[int, Floats](), dict[int, float]()
+        means, spreads = dict[int, Floats](), dict[int, Floats]()
         for axis, vectors in weights.items():
             shares = self.model.marginal((axis,)) / self.model.total
             means[axis] = vectors @ shares
             centered = vectors - means[axis][:, None]
             spreads[axis] = (centered * shares) @ centered.T
-            reaches[axis] = len(shares) / float(np.sqrt(np.maximum(shares, 0)).sum())
         found, misfits = np.zeros((queries, queries)), self.spread().misfit
         for length in range(2, len(weights) + 1):
             for columns in itertools.combinations(sorted(weights), length):
                 known = self.is_inside(frozenset(columns))
                 tau = _of_order(misfits["inside" if known else "outside"], length)
-                if not known and self.noise is not None:
-                    tau = min(tau, (self.noise * math.prod(reaches[a] for a in columns)) ** 2)
                 part = np.full((queries, queries), self.model.total**2 * tau)
                 for axis in weights:
                     part *= spreads[axis] if axis in columns else np.outer(means[axis], means[axis])
@@ -236,23 +232,26 @@ def misfit(
     stack: Stack,
     settings: MixtureSynthesis,
     generator: np.random.Generator,  # post-processing
+    last: Collection[Clique] = (),
 ) -> dict[str, dict[str, float]]:
     """tau^2 by the number of columns, of sets of columns that were not measured (`outside`), and of those that were (`inside`).
 
-    Outside: larger tables are left out of a fit, a quarter of them at a time, and random contrasts of the left-out tables,
-    less the model, are taken of each set of columns that a left-out table alone holds. Inside: the same of measured tables
-    less the `model`, which follows their noise. `_tau` makes of them one number. DP: post-processing.
+    Outside: larger tables are left out of a fit, those of `last`, or without any a quarter of all at a time, and random
+    contrasts of the left-out tables, less the model, are taken of each set of columns that a left-out table alone holds.
+    Inside: the same of measured tables less the `model`, which follows their noise. `_tau` makes of them one number.
+    DP: post-processing.
     """
     masks, large = [*model.masks, *model.inside, *model.codes], [m for m in measurements if len(m.attributes) > 1]
     order, outside = generator.permutation(len(large)), dict[int, list[Floats]]()
-    for fold in range(min(_FOLDS, len(large))):
-        left_out = [large[i] for i in order[fold::_FOLDS]]
+    folds = [[large[i] for i in order[fold::_FOLDS]] for fold in range(min(_FOLDS, len(large)))]
+    folds = [[m for m in large if m.attributes in last]] if last else folds
+    for number, left_out in enumerate(folds, 1):
         kept = [m for m in measurements if not any(m is other for other in left_out)]
         if not set(range(len(model.sizes))) <= {a for m in kept for a in m.attributes}:
             continue
-        with told_as(f"fit {fold + 1} of {_FOLDS} without a part of the tables"):
+        with told_as(f"fit {number} of {len(folds)} without a part of the tables"):
             fitted = fit_mixture(kept, model.sizes, model.total, masks, settings)
-        for m in _whole(left_out)[: _SETS // _FOLDS]:
+        for m in _whole(left_out)[: _SETS // len(folds)]:
             for length, contrasts in _contrasts(m, fitted, kept, stack, generator):
                 outside.setdefault(length, []).append(contrasts)
     inside = dict[int, list[Floats]]()

@@ -120,14 +120,14 @@ def unpack_labels(payload: bytes) -> dict[int, tuple[str, ...]]:
 def pack_marginals(marginals: Marginals) -> bytes:
     """Bytes of a set of marginals."""
     arrays, meta = _parts({name.replace("_", "-"): getattr(marginals, name) for name in _MARGINAL_PARTS})
-    return pack_arrays(arrays, {**meta, **asdict(marginals.domain)})
+    return pack_arrays(arrays, {**meta, **asdict(marginals.domain), "misfit": marginals.misfit})
 
 
 def unpack_marginals(payload: bytes) -> Marginals:
     """The marginals that `pack_marginals` packed."""
     arrays, meta = unpack_arrays(payload)
     parts = {name: _measurements(arrays, meta, name.replace("_", "-")) for name in _MARGINAL_PARTS}
-    return Marginals(domain=_domain(meta), **parts)
+    return Marginals(domain=_domain(meta), misfit=meta["misfit"], **parts)
 
 
 def _domain(meta: Mapping[str, Any]) -> Domain:

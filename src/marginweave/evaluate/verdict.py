@@ -79,6 +79,8 @@ _OF_COLUMN, _OF_SETS = 0.7, 0.03
 _CHANCE = 1.5 * 2 * math.sqrt(math.pi / 2 - 1)
 # How far a pair that was not chosen is, in the noise of measuring it.
 _UNCHOSEN = 0.55
+# How far it is, in the misfit of the sets that rounds chose last.
+_LEFT = 0.5
 # Of the records whose value was measured as one with others, how many count as misplaced.
 _MISPLACED = 0.25
 _WEAK = "; an epsilon above 10, which would do as much, protects weakly"
@@ -96,11 +98,13 @@ def release_verdict(
     model: Sequence[ErrorParts] = (),
     *,
     lone: float | None = None,
+    misfit: float | None = None,
 ) -> Verdict:
     """The verdict on a release, from the distances of its records, the counts as released, and Cramér's V.
 
     `compression` is how marginals merged values; there is none of k-tuples. `model` has how far the records are from the fitted
     model. `lone` is the deviation of the noise of a selected pair that is measured alone, as each is thought of where none was.
+    `misfit` is how far the sets that rounds chose last were from the model (`Marginals.misfit`).
     """
     deviations = _deviations(bounds)
     settings = configuration.marginals
@@ -112,7 +116,7 @@ def release_verdict(
     unchosen = dict[tuple[str, ...], float]()
     of_pair = statistics.median(deviations[2]) if 2 in deviations else lone
     if settings is not None and settings.selects(len(configuration.attributes)) and of_pair is not None:
-        pairs = unchosen_errors(distances, counts, of_pair)
+        pairs = unchosen_errors(distances, counts, of_pair, misfit or 0.0)
         unchosen = {pair: error for pair, error in pairs.items() if pair not in measured | large}
     errors = expected_errors(distances | unchosen, counts.domain.names)
     paired = {name for bound in bounds if len(bound.attributes) > 1 for name in bound.attributes}
@@ -257,12 +261,14 @@ def _smoothed(bound: MarginalBound, noise: float, share: float) -> float:
 
 
 def unchosen_errors(
-    distances: Mapping[tuple[str, ...], float], counts: Aggregates, deviation: float
+    distances: Mapping[tuple[str, ...], float], counts: Aggregates, deviation: float, misfit: float = 0.0
 ) -> dict[tuple[str, ...], float]:
     """The expected distance of every pair, as if it had not been chosen, from the counts of its two columns.
 
     With the shares p_a and q_b of their values, N records and noise of a deviation s, a cell is off by what noise would have
     been in it, or by what independent columns have there, where this is less: sum_ab min(sqrt(2/pi) s, N p_a q_b) / (2 N).
+    Where rounds had no share left for pairs that are farther than that, those that they chose last say so: with their misfit
+    tau a cell is off by sqrt(2/pi) N tau sqrt(p_a q_b), of which a pair that was not chosen has a part (`_LEFT`).
     Besides, the rows and the records are each a draw of the same columns: with the variance v = N p_a q_b (1 - p_a)(1 - q_b)
     of a cell of independent ones, they are sum_ab min(sqrt(4 v/pi), 2 N p_a q_b) / (2 N) apart.
     """
@@ -272,7 +278,9 @@ def unchosen_errors(
     for (one, first), (other, second) in itertools.combinations(zip(names, shares, strict=True), 2):
         alone = [distances.get((name,)) for name in (one, other)]
         independent = np.outer(first, second)
-        together = _UNCHOSEN * float(np.minimum(noise, independent).sum()) / 2
+        by_noise = _UNCHOSEN * float(np.minimum(noise, independent).sum()) / 2
+        cells = _LEFT * math.sqrt(2 / math.pi) * misfit * np.sqrt(independent)
+        together = max(by_noise, float(np.minimum(cells, independent).sum()) / 2)
         variances = np.outer(first * (1 - first), second * (1 - second)) / records
         chance = float(np.minimum(np.sqrt(4 / math.pi * variances), 2 * independent).sum()) / 2
         if None not in alone:

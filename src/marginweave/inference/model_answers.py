@@ -25,8 +25,13 @@ from marginweave.estimate.marginals import drawn_compression_of
 from marginweave.estimate.mixture.draws import PASSES, draw_models
 from marginweave.estimate.mixture.fit import normal
 from marginweave.estimate.mixture.model import Mixture
+from marginweave.measurements.tables import Clique
+from marginweave.planning.marginals import rounds_of
 from marginweave.publish.reader import PublishedRelease
 from marginweave.records.release import EstimationInput, estimation_input
+
+_TELLING = 4
+"""So many left-out sets tell how far a fit may be off; one or two may be near it by chance."""
 
 
 def open_model(place: Path, measured: NoisyTables, say: Callable[[str], None]) -> ModelAnswers | None:
@@ -46,12 +51,11 @@ def open_model(place: Path, measured: NoisyTables, say: Callable[[str], None]) -
     known, _ = estimation_input(published.counts, published.configuration)
     sections = published.configuration.marginals
     chosen = sections is not None and sections.selects(len(published.configuration.attributes))
-    larger = [table.variance for table in measured.tables if len(table.parts) > 1]
     sets = [[measured.parts[number] for number in table.parts] for table in measured.tables]
 
     @cache
     def spread() -> ModelSpread:
-        drawn, tau = _drawn(place, model, known, settings, say)
+        drawn, tau = _drawn(place, published, known, settings, say)
         return ModelSpread(stack=Stack.of(model.conditioned(), [one.conditioned() for one in drawn]), misfit=tau)
 
     return ModelAnswers(
@@ -59,7 +63,7 @@ def open_model(place: Path, measured: NoisyTables, say: Callable[[str], None]) -
         model=model.conditioned(),
         codes=drawn_compression_of(published.marginals, published.configuration).codes,
         inside=[frozenset(p.axis for p in own) for own in sets if all(p.size >= model.sizes[p.axis] for p in own)],
-        noise=float(np.sqrt(np.median(larger))) / model.total if chosen and larger else None,
+        chosen=chosen,
         spread=spread,
         ignored=ignored_records(published),
     )
@@ -79,16 +83,27 @@ def ignored_records(published: PublishedRelease) -> dict[int, float]:
     return found
 
 
+def last_chosen(published: PublishedRelease) -> tuple[Clique, ...]:
+    """The sets that rounds chose last, a quarter of all that they chose; none where these are too few to tell of others."""
+    if rounds_of(published.configuration) is None or published.marginals is None:
+        return ()
+    sets = [m.attributes for m in published.marginals.larger]
+    quarter = len(sets) // 4
+    return tuple(sets[-quarter:]) if quarter >= _TELLING else ()
+
+
 def _drawn(
     place: Path,
-    model: Mixture,
+    published: PublishedRelease,
     known: EstimationInput,
     settings: MixtureSynthesis,
     say: Callable[[str], None],
 ) -> tuple[list[Mixture], dict[str, dict[str, float]]]:
     """Models drawn from noise alone, and misfit: those that are kept, if they are of these files, or new ones."""
+    model = published.mixture
+    assert model is not None
     contents = [read_file(place / name) or b"" for name in ("model.parquet", "measurements.parquet")]
-    of = hashlib.sha256(b"".join([*contents, f"{DRAWS} {PASSES} bounded".encode()])).hexdigest()
+    of = hashlib.sha256(b"".join([*contents, f"{DRAWS} {PASSES} last chosen".encode()])).hexdigest()
     kept = place.resolve().with_name(f"{place.resolve().name}-answers") / "models.npz"
     content = read_file(kept)
     if content is not None:
@@ -103,7 +118,7 @@ def _drawn(
     for number in range(1, DRAWS + 1):
         with told_as(f"model {number} of {DRAWS}"):
             drawn.append(next(models))
-    tau = misfit(measurements, model, Stack.of(model, drawn), settings, generator)
+    tau = misfit(measurements, model, Stack.of(model, drawn), settings, generator, last_chosen(published))
     found: dict[str, np.ndarray] = {"weights": np.stack([one.weights for one in drawn]).astype(np.float32)}
     for b in range(len(model.blocks)):  # 16 bits are enough for a spread
         found[f"shares-{b:05d}"] = np.stack([one.shares[b] for one in drawn]).astype(np.float16)

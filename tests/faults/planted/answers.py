@@ -75,11 +75,18 @@ FAULTS = (
         killed_by=(_REJECTED,),
     ),
     Fault(
-        name="what rounds did not choose is taken to be as far off as what they chose",
+        name="what no round chose is taken to be as near the model as what was measured",
         file="src/marginweave/answers/model.py",
-        text="tau = min(tau, ",
-        instead="tau = max(tau, ",
-        killed_by=("tests/laws/test_model_answers.py::test_a_set_that_was_not_chosen_is_no_farther_than_its_noise",),
+        text='misfits["inside" if known else "outside"]',
+        instead='misfits["inside"]',
+        killed_by=("tests/laws/test_few_rounds.py::test_intervals_of_pairs_that_no_round_chose_cover",),
+    ),
+    Fault(
+        name="a pair that no round chose is graded by the noise alone",
+        file="src/marginweave/evaluate/verdict.py",
+        text="together = max(by_noise, float(",
+        instead="together = min(by_noise, float(",
+        killed_by=("tests/laws/test_few_rounds.py::test_pairs_that_no_round_chose_are_not_called_good",),
     ),
     Fault(
         name="bounds of what was not measured forget their noise",
