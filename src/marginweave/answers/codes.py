@@ -60,6 +60,13 @@ class ValueRange:
         return ~np.isnan(self.low)
 
     @property
+    def middle(self) -> Floats:
+        """Halfway between the two; NaN where a code stands for no number, or its bin is open."""
+        with np.errstate(invalid="ignore"):  # of an open bin at both sides
+            middle = (self.low + self.high) / 2
+        return np.where(np.isfinite(middle), middle, np.nan)
+
+    @property
     def is_bounded(self) -> bool:
         """Whether each code has a least and a largest number."""
         return bool(np.isfinite(self.low[self.known]).all() and np.isfinite(self.high[self.known]).all())
@@ -128,7 +135,7 @@ class Codes:
             yield Group(labels=labels, chosen=tuple(chosen for _, chosen in combination))
 
     def numbers(self, name: str) -> ValueRange:
-        """The numbers that the codes of a column stand for: of a bin, its ends, if it has both.
+        """The numbers that the codes of a column stand for: of a bin, the least and the largest it holds.
 
         Raises:
             InputError: the column has no numbers, or was not counted by itself.
@@ -137,7 +144,7 @@ class Codes:
         column, low = self._column(name), np.full(self.sizes[place], np.nan)
         high = low.copy()
         if isinstance(column, NumberColumn):
-            low[: len(column.ends)], high[: len(column.ends)] = np.array(column.ends).T
+            low[: len(column.held)], high[: len(column.held)] = np.array(column.held).T
         elif isinstance(column, ValuedColumn) and not column.is_set:
             for code, limits in enumerate(label_limits(column)):
                 if limits is not None:
