@@ -6,11 +6,10 @@ import difflib
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from marginweave.answers.answer import Of
 from marginweave.base.arrays import Flags, Floats, Integers
 from marginweave.base.errors import InputError
 from marginweave.configuration.attributes import Attribute, forbidden_codes
@@ -158,7 +157,7 @@ class Codes:
     def _condition(self, name: str, asked: Condition | tuple[str, ...]) -> Chosen:
         place, column = self._place(name), self._column(name)
         attribute, flags = self.configuration.attributes[place], np.zeros(self.sizes[place], np.bool_)
-        missing = (*self.configuration.missing_texts(name), *attribute.gaps)
+        missing = (*self.configuration.missing_texts(name), *attribute.gaps, *([MISSING] if attribute.private else []))
         try:
             labels = labels_of(name, column, asked, missing)
         except ValueError as error:
@@ -224,9 +223,11 @@ class Codes:
         for code in np.unique(codes[:-1] if self.ignores(attribute) else codes).tolist():
             yield texts[code], Chosen(place=place, codes=codes == code)
 
-    def about(self, of: Of) -> Of:
-        """What an answer is about: a table that was resized is another than the table."""
-        return "resized table" if self.configuration.resize is not None else of
+    def about(self, of: Literal["table", "population"]) -> str:
+        """What an answer is about: a table that was resized, or some rows of each person, are others than the table."""
+        if self.configuration.resize is not None:
+            return "resized table"
+        return of if of == "population" else self.configuration.counted_words or of
 
     def texts(self, place: int) -> list[str]:
         """What readers are shown of each code of an attribute that has no values of a set."""

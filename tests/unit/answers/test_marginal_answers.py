@@ -507,3 +507,21 @@ def test_numbers_of_whole_numbers_are_not_half_a_unit_too_high() -> None:
     (mean,), (total,) = ask(answers, mean="age"), ask(answers, sum="age")
     assert mean.estimate == pytest.approx(counts @ [4.5, 14.5, 24.5] / counts.sum(), abs=0.01)
     assert total.estimate == pytest.approx(counts @ [4.5, 14.5, 24.5], abs=5)
+
+
+def test_an_answer_of_some_rows_of_each_person_says_so() -> None:
+    """A population is one of persons all the same."""
+    config = configuration(privacy__unit={"column": "person", "max_records": 2})
+    codes = Codes.of(config, Domain(names=tuple(a.name for a in config.attributes), labels=((),) * 4))
+    assert codes.about("table") == "at most 2 rows for each person"
+    assert codes.about("population") == "population"
+
+
+@pytest.mark.parametrize("text", ["(missing)", ""])
+def test_missing_is_asked_of_a_private_domain_as_it_is_shown(text: str) -> None:
+    """What was not released is missing in records, and a table shows it as (missing), though nothing declares a gap."""
+    config = configuration(columns__region={**PRIVATE, "missing": [""]})
+    labels = tuple(("north", "west") if a.name == "region" else a.labels for a in config.attributes)
+    codes = Codes.of(config, Domain(names=tuple(a.name for a in config.attributes), labels=labels))
+    (chosen,) = codes.conditions(read_question({"where": {"region": [text]}}))
+    assert chosen.codes.tolist() == [False, False, True]
