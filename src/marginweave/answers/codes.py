@@ -157,7 +157,7 @@ class Codes:
     def _condition(self, name: str, asked: Condition | tuple[str, ...]) -> Chosen:
         place, column = self._place(name), self._column(name)
         attribute, flags = self.configuration.attributes[place], np.zeros(self.sizes[place], np.bool_)
-        missing = (*self.configuration.missing_texts(name), *attribute.gaps, *([MISSING] if attribute.private else []))
+        missing = (*self._missing(attribute), *attribute.gaps)
         try:
             labels = labels_of(name, column, asked, missing)
         except ValueError as error:
@@ -189,13 +189,18 @@ class Codes:
         flags[[code for code in (*codes, *gaps) if code < len(flags)]] = True
         return Chosen(place=place, codes=flags)
 
+    def _missing(self, attribute: Attribute) -> tuple[str, ...]:
+        """How a condition names the missing value; what was not released is an empty cell of records, and (missing) in tables."""
+        declared = self.configuration.missing_texts(attribute.column)
+        return (*declared, "", MISSING) if attribute.private else declared
+
     def _gaps(self, place: int, asked: Condition | tuple[str, ...]) -> set[int]:
         """The codes behind those of values that a condition asks for: missing, not as declared, or both."""
         if isinstance(asked, Condition) and not asked.but:
             return set()
         attribute = self.configuration.attributes[place]
         first = len(self.domain.labels[place])
-        missing = ValueMatcher((*self.configuration.missing_texts(attribute.column), MISSING))
+        missing = ValueMatcher((*self._missing(attribute), MISSING))
         named = set[int]()
         for text in asked.but if isinstance(asked, Condition) else asked:
             if attribute.undeclared and text.strip() == NOT_DECLARED:

@@ -520,7 +520,7 @@ def test_an_answer_of_some_rows_of_each_person_says_so() -> None:
 @pytest.mark.parametrize("text", ["(missing)", ""])
 def test_missing_is_asked_of_a_private_domain_as_it_is_shown(text: str) -> None:
     """What was not released is missing in records, and a table shows it as (missing), though nothing declares a gap."""
-    config = configuration(columns__region={**PRIVATE, "missing": [""]})
+    config = configuration(columns__region={**PRIVATE, "missing": []})
     labels = tuple(("north", "west") if a.name == "region" else a.labels for a in config.attributes)
     codes = Codes.of(config, Domain(names=tuple(a.name for a in config.attributes), labels=labels))
     (chosen,) = codes.conditions(read_question({"where": {"region": [text]}}))
