@@ -184,7 +184,7 @@ def _show(answers: Sequence[Answer], *, as_json: bool, as_csv: bool, whole: str 
     if several and levels:
         out.print("low to high covers the truth with the probability beside the question, each row by itself.")
     elif levels:
-        asked = f"{first.question[0].upper()}{first.question[1:]} of the {first.of}"
+        asked = f"{first.question[0].upper()}{first.question[1:]} {_of(first)}"
         covers = f"low to high covers the truth with probability {min(levels):g}, each row by itself."
         out.print(f"{printable(asked)}: {covers}")
     if any(answer.level is None and answer.low is not None for answer in answers):
@@ -193,8 +193,12 @@ def _show(answers: Sequence[Answer], *, as_json: bool, as_csv: bool, whole: str 
         )
     if any(answer.question.partition(" ")[0] not in ("count", "share") for answer in answers):
         out.print(
-            "Of a column with bins it reaches from their lower to their upper ends, wherever the values lie inside."
+            "Of a column with bins it reaches from the least to the largest number they hold, wherever values lie inside."
         )
+
+
+def _of(answer: Answer) -> str:
+    return f"of {answer.of}" if answer.of.startswith("at most") else f"of the {answer.of}"
 
 
 def _question(answer: Answer) -> str:
@@ -233,7 +237,7 @@ def _cross(answers: Sequence[Answer], columns: Sequence[str]) -> None:
         else ""
     )
     level = max(answer.level or 0.0 for answer in answers)
-    counted = "" if answers[0].of == "table" else f" of the {answers[0].of}"
+    counted = "" if answers[0].of == "table" else f" {_of(answers[0])}"
     out.print(f"Each count{counted} with its {level:.0%} interval.{marked}{rests}")
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
@@ -45,7 +46,7 @@ def test_every_quantile_is_covered() -> None:
     most = int(binom.isf(1e-7, 500, 0.05))
     for p in PROBABILITIES:
         at = int(np.searchsorted(np.cumsum(EXACT), p * EXACT.sum()))
-        found = [quantile_interval(counts, bins, EDGES, SIGMA, p) for counts in noisy]
+        found = [quantile_interval(counts, bins, (EDGES[:-1], EDGES[1:]), SIGMA, p) for counts in noisy]
         wrong = sum(not (low <= EDGES[at] and EDGES[at + 1] <= high) for low, high in found)
         assert wrong <= most
         assert sum(high - low < EDGES[-1] for low, high in found) > 250  # they say something
@@ -54,7 +55,7 @@ def test_every_quantile_is_covered() -> None:
 def test_noise_alone_says_nothing() -> None:
     counts = np.array([3.0, -4, 1, 0, -2])
     assert mean_floor(counts, EDGES[:-1], SIGMA) == 0.0
-    assert quantile_interval(counts, np.arange(5), EDGES, SIGMA, 0.5) == (0.0, 400.0)
+    assert quantile_interval(counts, np.arange(5), (EDGES[:-1], EDGES[1:]), SIGMA, 0.5) == (0.0, 400.0)
 
 
 def _stated(counts: list[int], deviation: float, **keys: Any) -> list[tuple[float | None, float | None]]:
@@ -89,3 +90,40 @@ def test_a_tally_is_exact_on_a_small_grid(numbers: list[int], blocks: int) -> No
     assert mean is not None
     assert np.isclose(mean, np.mean(numbers))
     assert quantiles == np.quantile(numbers, PROBABILITIES, method="inverted_cdf").tolist()
+
+
+@st.composite
+def _edges_on_a_grid(draw: st.DrawFn) -> tuple[int, list[int]]:
+    """Decimals, and edges in steps of their grid."""
+    edges = draw(st.lists(st.integers(-3000, 3000), min_size=2, max_size=6, unique=True))
+    return draw(st.integers(0, 3)), sorted(edges)
+
+
+@given(_edges_on_a_grid())
+@example((2, [7, 100]))  # 0.07 * 100 is more than 7
+def test_a_bin_holds_the_numbers_of_its_decimals(drawn: tuple[int, list[int]]) -> None:
+    """Least, largest and mean of all of them, as listed one by one: of a closed bin its upper edge too."""
+    decimals, edges = drawn
+    scale = 10**decimals
+    found = column(bins=[edge / scale for edge in edges], decimals=decimals)
+    for place, (first, after) in enumerate(pairwise(edges)):
+        held = np.arange(first, after + (place == len(edges) - 2)) / scale
+        assert found.held[place] == (held[0], held[-1])
+        assert np.isclose(sum(found.held[place]) / 2, held.mean(), rtol=0, atol=1e-9)
+
+
+def test_ends_stay_where_nothing_says_what_lies_inside() -> None:
+    """Without decimals, of open bins, and of bounds between two numbers, to which numbers are clamped."""
+    assert column(bins=[0, 10, 20]).held == ((0, 10), (10, 20))
+    assert column(bins=[0, 10], outer="open", decimals=0).held == ((-np.inf, -1), (0, 9), (10, np.inf))
+    assert column(bins=[0.5, 10, 20.5], decimals=0).held == ((0.5, 9), (10, 20.5))
+
+
+def test_whole_numbers_are_not_half_a_unit_too_high() -> None:
+    """Of 0 to 29 in thirds, 1,000 records each, with next to no noise: the mean is 14.5, and its ends are the bins' own."""
+    mean, *quantiles = _stated([1000, 1000, 1000], 1e-6, bins=[0, 10, 20, 29], decimals=0)
+    assert mean[0] is not None
+    assert mean[1] is not None
+    assert abs(mean[0] - 10) < 0.01
+    assert abs(mean[1] - 19) < 0.35  # the last bin ends at 29: (9 + 19 + 29) / 3, and the noise of rounding
+    assert quantiles[0] == (0.0, 9.0)

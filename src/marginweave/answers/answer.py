@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-Of = Literal["table", "resized table", "population"]
 How = Literal["measured", "rule", "bounds", "model"]
 MAY_BE_NONE = "there may be none"
 
@@ -15,7 +14,8 @@ class Answer:
     """What a release says to a question, of one group of records.
 
     `low` to `high` covers the truth with probability `level`, None where nobody knows how often it does. `noise_sd` is the
-    standard deviation of the noise of a count, in records. `of` is what it is an answer about. `how` says where it is from:
+    standard deviation of the noise of a count, in records. `of` is what it is an answer about: table, resized table,
+    population, or at most some rows of each person where others were not counted. `how` says where it is from:
     measured tables alone, a rule that every record keeps, bounds that follow from measured tables, or the fitted model. Where
     nothing can be said, estimate, ends, level and `how` are None; the mean of records that a rule excludes has a `how`, and no
     number. `flag` says why it should not be used, else what it rests on, or that there may be none.
@@ -28,6 +28,6 @@ class Answer:
     high: float | None
     noise_sd: float | None = None
     level: float | None
-    of: Of = "table"
+    of: str = "table"
     how: How | None = "measured"
     flag: str = ""

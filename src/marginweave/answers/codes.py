@@ -6,11 +6,10 @@ import difflib
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from marginweave.answers.answer import Of
 from marginweave.base.arrays import Flags, Floats, Integers
 from marginweave.base.errors import InputError
 from marginweave.configuration.attributes import Attribute, forbidden_codes
@@ -58,6 +57,13 @@ class ValueRange:
     def known(self) -> Flags:
         """Which codes stand for a number."""
         return ~np.isnan(self.low)
+
+    @property
+    def middle(self) -> Floats:
+        """Halfway between the two; NaN where a code stands for no number, or its bin is open."""
+        with np.errstate(invalid="ignore"):  # of an open bin at both sides
+            middle = (self.low + self.high) / 2
+        return np.where(np.isfinite(middle), middle, np.nan)
 
     @property
     def is_bounded(self) -> bool:
@@ -128,7 +134,7 @@ class Codes:
             yield Group(labels=labels, chosen=tuple(chosen for _, chosen in combination))
 
     def numbers(self, name: str) -> ValueRange:
-        """The numbers that the codes of a column stand for: of a bin, its ends, if it has both.
+        """The numbers that the codes of a column stand for: of a bin, the least and the largest it holds.
 
         Raises:
             InputError: the column has no numbers, or was not counted by itself.
@@ -137,7 +143,7 @@ class Codes:
         column, low = self._column(name), np.full(self.sizes[place], np.nan)
         high = low.copy()
         if isinstance(column, NumberColumn):
-            low[: len(column.ends)], high[: len(column.ends)] = np.array(column.ends).T
+            low[: len(column.held)], high[: len(column.held)] = np.array(column.held).T
         elif isinstance(column, ValuedColumn) and not column.is_set:
             for code, limits in enumerate(label_limits(column)):
                 if limits is not None:
@@ -151,7 +157,7 @@ class Codes:
     def _condition(self, name: str, asked: Condition | tuple[str, ...]) -> Chosen:
         place, column = self._place(name), self._column(name)
         attribute, flags = self.configuration.attributes[place], np.zeros(self.sizes[place], np.bool_)
-        missing = (*self.configuration.missing_texts(name), *attribute.gaps)
+        missing = (*self._missing(attribute), *attribute.gaps)
         try:
             labels = labels_of(name, column, asked, missing)
         except ValueError as error:
@@ -183,13 +189,18 @@ class Codes:
         flags[[code for code in (*codes, *gaps) if code < len(flags)]] = True
         return Chosen(place=place, codes=flags)
 
+    def _missing(self, attribute: Attribute) -> tuple[str, ...]:
+        """How a condition names the missing value; what was not released is an empty cell of records, and (missing) in tables."""
+        declared = self.configuration.missing_texts(attribute.column)
+        return (*declared, "", MISSING) if attribute.private else declared
+
     def _gaps(self, place: int, asked: Condition | tuple[str, ...]) -> set[int]:
         """The codes behind those of values that a condition asks for: missing, not as declared, or both."""
         if isinstance(asked, Condition) and not asked.but:
             return set()
         attribute = self.configuration.attributes[place]
         first = len(self.domain.labels[place])
-        missing = ValueMatcher((*self.configuration.missing_texts(attribute.column), MISSING))
+        missing = ValueMatcher((*self._missing(attribute), MISSING))
         named = set[int]()
         for text in asked.but if isinstance(asked, Condition) else asked:
             if attribute.undeclared and text.strip() == NOT_DECLARED:
@@ -217,9 +228,11 @@ class Codes:
         for code in np.unique(codes[:-1] if self.ignores(attribute) else codes).tolist():
             yield texts[code], Chosen(place=place, codes=codes == code)
 
-    def about(self, of: Of) -> Of:
-        """What an answer is about: a table that was resized is another than the table."""
-        return "resized table" if self.configuration.resize is not None else of
+    def about(self, of: Literal["table", "population"]) -> str:
+        """What an answer is about: a table that was resized, or some rows of each person, are others than the table."""
+        if self.configuration.resize is not None:
+            return "resized table"
+        return of if of == "population" else self.configuration.counted_words or of
 
     def texts(self, place: int) -> list[str]:
         """What readers are shown of each code of an attribute that has no values of a set."""

@@ -35,6 +35,7 @@ from marginweave.answers.rules import NO_RULES, RuledOut
 from marginweave.base.arrays import Flags, Floats
 from marginweave.base.errors import InputError
 from marginweave.base.progress import listener
+from marginweave.configuration.columns import NumberColumn
 from marginweave.configuration.question import Question
 from marginweave.configuration.values import listed
 
@@ -155,8 +156,11 @@ class MarginalAnswers:
         opened = listed(
             [label for label, ends, known in zip(labels, has_end, numbers.known, strict=False) if known > ends]
         )
-        least = numbers.low[has_end].min()
-        most = numbers.high[has_end].max()
+        column = self.codes.configuration.columns[attribute.column]
+        assert isinstance(column, NumberColumn)  # nothing else has open bins
+        ends = np.array(column.ends)
+        inner = ends[np.isfinite(ends).all(axis=1)]
+        least, most = inner.min(), inner.max()
         return (
             f"no mean or sum of {attribute.column!r} is known, as its bins {opened} have no end; ask for what lies between, "
             f'with --where "{attribute.column} >= {least:g}" --where "{attribute.column} < {most:g}", or release it with '

@@ -50,7 +50,7 @@ def mean_of(
     """The mean of midpoints, between the means of lower and of upper ends, each with its noise."""
     known = numbers.known
     low, high = np.where(known, numbers.low, 0.0), np.where(known, numbers.high, 0.0)
-    middle = (low + high) / 2
+    middle = np.nan_to_num(numbers.middle)
     weights = [low, high, middle, middle**2, known.astype(np.float64)]
     solved = solve([[*records, (numbers.place, vector)] for vector in weights])
     limits = float(np.nanmin(numbers.low)), float(np.nanmax(numbers.high))
@@ -76,7 +76,7 @@ def sum_of(
     counts as at its end, and so does an end of the interval: nothing that the truth may be is left out.
     """
     low, high = np.nan_to_num(numbers.low), np.nan_to_num(numbers.high)
-    solved = solve([[*records, (numbers.place, vector)] for vector in (low, high, (low + high) / 2)])
+    solved = solve([[*records, (numbers.place, vector)] for vector in (low, high, np.nan_to_num(numbers.middle))])
     sds = np.sqrt(np.maximum(np.diagonal(solved.covariance), 0.0)).tolist()
     noise = np.array([reach.of(sd) for sd in sds])
     possible = _possible_sums(numbers, most_records)
@@ -107,7 +107,7 @@ def mean_between(
         return EstimateInterval(estimate=None, low=float(lows[0]), high=float(highs.max())), TOO_FEW
     low, high = -_largest_mean(-lows, counts, whole.low), _largest_mean(highs, counts, whole.low)
     weights = np.array([each.estimate or 0.0 for each in counts])
-    middle = float(weights @ (lows + highs) / 2 / weights.sum()) if weights.any() else (low + high) / 2
+    middle = float(weights @ numbers.middle[order] / weights.sum()) if weights.any() else (low + high) / 2
     return EstimateInterval.around(middle, low, high), ""
 
 
@@ -119,7 +119,7 @@ def sum_between(
     lows, highs = numbers.low[order], numbers.high[order]
     fewest, most = _ends(counts)
     low, high = np.minimum(lows * fewest, lows * most).sum(), np.maximum(highs * fewest, highs * most).sum()
-    middle = np.array([each.estimate or 0.0 for each in counts]) @ (lows + highs) / 2
+    middle = np.array([each.estimate or 0.0 for each in counts]) @ numbers.middle[order]
     return EstimateInterval.around(float(middle), low, high), "do not use: it may be 0" if low <= 0 <= high else ""
 
 

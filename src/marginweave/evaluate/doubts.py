@@ -135,11 +135,12 @@ def mean_doubt(column: NumberColumn, codes: Codes, counts: Floats, deviation: fl
     Open bins matter where they hold more than noise explains.
     With c_i records in bin i of middle m_i, the noise of the mean m has variance sigma^2 sum_i (m_i - m)^2 / (sum_i c_i)^2.
     """
-    edges, inside = np.array(column.edges), codes < len(column.bin_labels)
+    inside = codes < len(column.bin_labels)
     bins, held = codes[inside], counts[inside]
     if (records := float(held.sum())) <= 0:
         return None
-    middles, most = (edges[bins] + edges[bins + 1]) / 2, int(np.argmax(held))
+    ends = np.clip(np.array(column.held), column.edges[0], column.edges[-1])  # an open bin is as wide as its neighbor
+    middles, most = ends[bins].mean(axis=1), int(np.argmax(held))
     mean = float(held @ middles) / records
     noise = _DEVIATIONS * deviation * float(np.linalg.norm(middles - mean)) / records
     first, last = column.grid(int(bins[most]))

@@ -166,15 +166,15 @@ def _intervals(
     measured = drawn.one_way[attribute]
     if not measured.complete or measured.noise != "rounded-gaussian":
         return [(None, None)] * (1 + len(PROBABILITIES))
-    edges = np.array([column.ends[0][0], *(high for _, high in column.ends)])
+    lows, highs = np.array(column.held).T
     known = codes < len(column.bin_labels)
     counts, bins = measured.counts[: len(codes)].astype(np.float64)[known], codes[known]
     sigma = float(np.sqrt(measured.deviation**2 + 1 / 12))
     mean: tuple[float | None, float | None] = (None, None)
-    if np.isfinite(edges).all():
-        low, high = mean_floor(counts, edges[bins], sigma), -mean_floor(counts, -edges[bins + 1], sigma)
+    if np.isfinite([lows, highs]).all():
+        low, high = mean_floor(counts, lows[bins], sigma), -mean_floor(counts, -highs[bins], sigma)
         mean = (low, high) if low <= high else mean
-    quantiles = (quantile_interval(counts, bins, edges, sigma, p) for p in PROBABILITIES)
+    quantiles = (quantile_interval(counts, bins, (lows, highs), sigma, p) for p in PROBABILITIES)
     return [mean, *((_end(low), _end(high)) for low, high in quantiles)]
 
 
@@ -208,18 +208,19 @@ def mean_floor(counts: Floats, values: Floats, sigma: float, level: float = LEVE
 
 
 def quantile_interval(
-    counts: Floats, bins: Codes, edges: Floats, sigma: float, probability: float, level: float = LEVEL
+    counts: Floats, bins: Codes, held: tuple[Floats, Floats], sigma: float, probability: float, level: float = LEVEL
 ) -> tuple[float, float]:
-    """The bins that a quantile may lie in, from the low edge of the first to the high edge of the last.
+    """The bins that a quantile may lie in, from the least number of the first to the largest of the last.
 
     A bin is out where the share below its high edge is clearly less than `probability`, or that below its low edge clearly
     more: sum_i c_i (1[bin i is below] - p) is normal, of variance sigma^2 sum_i (1[...] - p)^2. Of the bin that the quantile
     lies in either is so with probability (1 - level) / 2 at most. DP: post-processing.
     """
     z = -float(ndtri((1 - level) / 2)) * sigma
-    places = range(len(edges))
+    lows, highs = held
+    places = range(len(lows) + 1)
     weights = [(bins < place) - probability for place in places]
     scores = np.array([counts @ weight / max(z * np.sqrt(weight @ weight), 1e-300) for weight in weights])
     first = next((j for j, (_, high) in enumerate(pairwise(scores)) if high >= -1), 0)
-    last = next((j for j in reversed(range(len(edges) - 1)) if scores[j] <= 1), len(edges) - 2)
-    return float(edges[min(first, last)]), float(edges[max(first, last) + 1])
+    last = next((j for j in reversed(range(len(lows))) if scores[j] <= 1), len(lows) - 1)
+    return float(lows[min(first, last)]), float(highs[max(first, last)])

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from marginweave.answers.answer import Of
 from marginweave.answers.least_squares import LeastSquares, NotMeasuredError
 from marginweave.answers.marginals import MarginalAnswers
 from marginweave.answers.tables import Part
@@ -35,7 +34,7 @@ class Independence:
     """
 
     columns: tuple[str, str]
-    of: Of
+    of: str
     chi_square: float
     degrees_of_freedom: int
     p: float
@@ -118,7 +117,7 @@ def _excluded(answers: MarginalAnswers, places: Sequence[int]) -> bool:
     return any({place for place, _ in box} == {*places} for box in boxes)
 
 
-def _sentences(found: Dependence, of: Of, rows: int, *, merged: bool, of_rules: bool) -> list[str]:
+def _sentences(found: Dependence, of: str, rows: int, *, merged: bool, of_rules: bool) -> list[str]:
     p = f"p = {found.p:.2g}" if found.p >= 1e-4 else "p is below 0.0001"
     exact = f"chi-square {found.distance:.1f}, {found.freedom} degrees of freedom"
     said = f"Test of independence that knows the noise: {p} ({exact})"
@@ -126,6 +125,8 @@ def _sentences(found: Dependence, of: Of, rows: int, *, merged: bool, of_rules: 
         sentences = [f"{said}, of the rows themselves: whether their association is more than noise."]
     elif of == "resized table":
         sentences = [f"{said}, of the records of the resized table: whether their association is more than noise."]
+    elif of != "population":
+        sentences = [f"{said}, of {of}: whether their association is more than noise."]
     elif rows == 1:
         sentences = [f"{said}, of the population that the rows are a simple random sample of."]
     else:

@@ -86,11 +86,9 @@ class Modelled:
         A bin that is open has no middle.
         """
         try:
-            own = self.answers.codes.numbers(column)
+            return self.answers.codes.numbers(column).middle
         except InputError:
             return None
-        middle = (own.low + own.high) / 2
-        return np.where(np.isfinite(middle), middle, np.nan)
 
     def not_together(self, columns: Sequence[str]) -> InputError:
         """What to say where two of these columns are in no measured set, or are in sets that divide them otherwise."""

@@ -197,8 +197,8 @@ def test_a_listener_hears_how_many_groups_are_answered() -> None:
 
 def test_means_and_quantiles_hold_the_truth_wherever_in_its_bin_a_value_lies() -> None:
     answers, rows = opened({}, CLIQUES)
-    edges, known = np.array([0, 18, 30, 50, 65, 100.0]), rows["age"] < 5
-    lower, upper = edges[rows["age"][known]], edges[rows["age"][known] + 1]
+    known = rows["age"] < 5  # whole numbers: [0, 18) holds 0 to 17
+    lower, upper = (np.array(ends)[rows["age"][known]] for ends in ([0, 18, 30, 50, 65.0], [17, 29, 49, 64, 100.0]))
     (mean,) = ask(answers, mean="age")
     assert mean.low <= lower.mean()
     assert upper.mean() <= mean.high
@@ -482,10 +482,10 @@ def test_a_quantile_in_an_open_bin_has_one_end() -> None:
     assert shares[0] > 0.2
     assert shares[0] < 0.4 < shares[1]
     (below,) = ask(answers, quantile="age:.1")
-    assert (below.estimate, below.low, below.high, below.how, below.level) == (None, None, 0, "measured", 0.95)
-    assert below.flag == "at most 0: it may lie in an open bin, which has no end"
+    assert (below.estimate, below.low, below.high, below.how, below.level) == (None, None, -1, "measured", 0.95)
+    assert below.flag == "at most -1: it may lie in an open bin, which has no end"
     (inside,) = ask(answers, quantile="age:.4")
-    assert (inside.low, inside.high, inside.flag) == (0, 18, "")
+    assert (inside.low, inside.high, inside.flag) == (0, 17, "")
     (above,) = ask(answers, "age >= 50", median="age")
     assert (above.estimate, above.low, above.high) == (None, 50, None)
     assert above.flag.startswith("at least 50")
@@ -493,3 +493,35 @@ def test_a_quantile_in_an_open_bin_has_one_end() -> None:
     (anything,) = ask(noisy, median="age")
     assert (anything.low, anything.high) == (None, None)
     assert anything.flag.startswith("do not use")
+
+
+def test_numbers_of_whole_numbers_are_not_half_a_unit_too_high() -> None:
+    """Mean and sum count the numbers that bins hold, with next to no noise."""
+    changes = {"columns__age": {"type": "number", "bins": [0, 10, 20, 29], "decimals": 0}}
+    answers, rows = opened(changes, CLIQUES)
+    numbers = answers.codes.numbers("age")
+    assert numbers.low[:3].tolist() == [0, 10, 20]
+    assert numbers.high[:3].tolist() == [9, 19, 29]
+    assert numbers.middle[:3].tolist() == [4.5, 14.5, 24.5]
+    counts = np.bincount(rows["age"])[:3]
+    (mean,), (total,) = ask(answers, mean="age"), ask(answers, sum="age")
+    assert mean.estimate == pytest.approx(counts @ [4.5, 14.5, 24.5] / counts.sum(), abs=0.01)
+    assert total.estimate == pytest.approx(counts @ [4.5, 14.5, 24.5], abs=5)
+
+
+def test_an_answer_of_some_rows_of_each_person_says_so() -> None:
+    """A population is one of persons all the same."""
+    config = configuration(privacy__unit={"column": "person", "max_records": 2})
+    codes = Codes.of(config, Domain(names=tuple(a.name for a in config.attributes), labels=((),) * 4))
+    assert codes.about("table") == "at most 2 rows for each person"
+    assert codes.about("population") == "population"
+
+
+@pytest.mark.parametrize("text", ["(missing)", ""])
+def test_missing_is_asked_of_a_private_domain_as_it_is_shown(text: str) -> None:
+    """What was not released is missing in records, and a table shows it as (missing), though nothing declares a gap."""
+    config = configuration(columns__region={**PRIVATE, "missing": []})
+    labels = tuple(("north", "west") if a.name == "region" else a.labels for a in config.attributes)
+    codes = Codes.of(config, Domain(names=tuple(a.name for a in config.attributes), labels=labels))
+    (chosen,) = codes.conditions(read_question({"where": {"region": [text]}}))
+    assert chosen.codes.tolist() == [False, False, True]

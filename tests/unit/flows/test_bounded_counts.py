@@ -50,6 +50,9 @@ def test_files_and_answers_say_what_is_counted(home: Path) -> None:
     for asked in (["query", release], ["table", release, "sex"]):
         found = CliRunner().invoke(app, [str(part) for part in asked])
         assert f"counts are of {COUNTED}; the table may have more" in found.stderr
+        assert f"of {COUNTED}: low to high" in " ".join(found.stdout.split())
+        found = CliRunner().invoke(app, [*map(str, asked), "--csv"])
+        assert f",{COUNTED}," in found.stdout
 
 
 def test_a_missing_number_is_averaged_by_nobody(home: Path) -> None:

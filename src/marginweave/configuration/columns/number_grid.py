@@ -65,6 +65,20 @@ class NumberGrid(BinnedColumn, frozen=True):
         return tuple(pairwise((below, *inner, above)))
 
     @cached_property
+    def held(self) -> tuple[tuple[float, float], ...]:
+        """The least and the largest number that each bin holds: of the declared decimals, else its ends.
+
+        Of whole numbers [0, 10) holds 0 to 9. The outermost ends stay, as numbers beyond them count as these.
+        """
+        if self.decimals is None:
+            return self.ends
+        scale = 10**self.decimals
+        inner = [(first / scale, last / scale) for first, last in map(self.grid, range(len(self.bin_labels)))]
+        lows = (self.ends[0][0], *(low for low, _ in inner[1:]))
+        highs = (*(high for _, high in inner[:-1]), self.ends[-1][1])
+        return tuple(zip(lows, highs, strict=True))
+
+    @cached_property
     def labels(self) -> tuple[str, ...]:
         """Names of the bins, and then of the codes."""
         return (*self.bin_labels, *(self.codes or {}).values())
@@ -120,11 +134,11 @@ class NumberGrid(BinnedColumn, frozen=True):
     def grid(self, index: int, resolution: int | None = None) -> tuple[int, int]:
         """First and last multiple of 10^-resolution inside bin `index`, as integers; of the column's unless one is given."""
         scale = 10 ** (self.resolution if resolution is None else resolution)
-        first = math.ceil(self.edges[index] * scale)
+        first = round(self.edges[index] * scale) - 1  # the product may be rounded past the edge
         while first / scale < self.edges[index]:
             first += 1
         closed = index == len(self.edges) - 2
-        last = math.floor(self.edges[index + 1] * scale)
+        last = round(self.edges[index + 1] * scale) + 1
         while last / scale > self.edges[index + 1] or (not closed and last / scale >= self.edges[index + 1]):
             last -= 1
         return first, last
