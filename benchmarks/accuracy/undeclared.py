@@ -38,8 +38,9 @@ _SHARES_OF_MEANS = (0.0, 0.001, 0.01)
 _NUMBERS = ("rate_marriage", "age", "religious", "educ")
 _MEANS = 100
 """Half of them of the column, the others of numbers where the column is a condition."""
-_COLUMN, _GROUP = "rate_marriage", "educ"
-"""Of affairs the column whose cells become undeclared, and the one a group of which has them all."""
+_COLUMN = "rate_marriage"
+_PLACES = {"affairs": (_COLUMN, "educ"), "adult_cat": ("race", "education"), "ma2019_cat": ("SEX", "AGEP")}
+"""Of a table the column whose cells become undeclared, and the one a group of which has them all."""
 _NOT_DECLARED = "77"
 
 
@@ -50,9 +51,9 @@ def sampled(name: str, rows: int) -> Table:
     return replace(whole, rows=[whole.rows[i] for i in order])
 
 
-def with_undeclared(whole: Table, share: float, *, together: bool) -> Table:
+def with_undeclared(whole: Table, name: str, share: float, *, together: bool) -> Table:
     """The table with a share of a column not as declared: of all rows alike, or of the first rows by another column."""
-    place, other = whole.header.index(_COLUMN), whole.header.index(_GROUP)
+    place, other = map(whole.header.index, _PLACES[name])
     order = np.random.default_rng(1).permutation(len(whole.rows))
     if together:
         order = np.array(sorted(order, key=lambda i: whole.rows[i][other]))
@@ -79,7 +80,7 @@ def configured(whole: Table, name: str, source: str, making: dict[str, Any], *, 
     } | whole.more()
 
 
-def covered(release: Path, whole: Table) -> dict[str, list[int]]:
+def covered(release: Path, whole: Table, column: str) -> dict[str, list[int]]:
     """Of counts of one and of two columns, with and without the column, how many were asked and how many covered.
 
     Asked are counts twice as far from 0 as noise reaches: whether one is asked for does not depend on the draw.
@@ -92,7 +93,7 @@ def covered(release: Path, whole: Table) -> dict[str, list[int]]:
         for columns, group in own.groupby(names):
             truth = rows.groupby(list(columns)).size().to_dict()
             far = 2 * int((group["high"].astype(int) - group["count"].astype(int)).max())
-            sums = found.setdefault(f"{length}, {'with' if _COLUMN in columns else 'without'} the column", [0, 0])
+            sums = found.setdefault(f"{length}, {'with' if column in columns else 'without'} the column", [0, 0])
             for line in group.to_dict("records"):
                 key = tuple(line[value] for value in values)
                 count, low, high = truth.get(key if length > 1 else key[0], 0), int(line["low"]), int(line["high"])
@@ -158,7 +159,8 @@ def planned(releases: int, tables: list[str]) -> Iterator[dict[str, Any]]:
     for number in range(releases):
         for share in SHARES:
             for together in (False, True) if share else (False,):
-                yield {"part": "coverage", "share": share, "together": together, "number": number}
+                for name in (name for name in tables if name in _PLACES):
+                    yield {"part": "coverage", "table": name, "share": share, "together": together, "number": number}
         for share in _SHARES_OF_MEANS:
             for together in (False, True) if share else (False,):
                 yield {"part": "means", "share": share, "together": together, "number": number}
@@ -172,7 +174,7 @@ def measured(cell: dict[str, Any], home: Path) -> dict[str, Any]:
     name = cell.get("table", "affairs")
     whole, making, outside = sampled(name, ROWS), _MODEL, cell.get("outside")
     if cell["part"] in ("coverage", "means"):
-        whole = with_undeclared(whole, cell["share"], together=cell["together"])
+        whole = with_undeclared(whole, name, cell["share"], together=cell["together"])
         making = _LITTLE if cell["part"] == "coverage" else _SMALL
     config = configured(whole, name, str(home / "table.csv"), making, outside=outside)
     release_here(home, config, whole, (EPSILON, delta(name)))
@@ -182,8 +184,8 @@ def measured(cell: dict[str, Any], home: Path) -> dict[str, Any]:
     figures: dict[str, Any] = {"kept": [name for name, cells in cells_of.items() if cells["kept"]]}
     if cell["part"] == "coverage":
         figures |= {
-            "covered": covered(release, whole),
-            "told": [cells_of[_COLUMN][key] for key in ("count", "low", "high")],
+            "covered": covered(release, whole, _PLACES[name][0]),
+            "told": [cells_of[_PLACES[name][0]][key] for key in ("count", "low", "high")],
         }
     elif cell["part"] == "means":
         figures["means"] = means(release, whole, cell["number"])
