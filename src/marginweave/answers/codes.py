@@ -190,7 +190,7 @@ class Codes:
         return Chosen(place=place, codes=flags)
 
     def _missing(self, attribute: Attribute) -> tuple[str, ...]:
-        """How a condition names the missing value; what was not released is an empty cell of records, and (missing) in tables."""
+        """How a condition names the missing value; what was not released is an empty cell, and (missing) in tables."""
         declared = self.configuration.missing_texts(attribute.column)
         return (*declared, "", MISSING) if attribute.private else declared
 
