@@ -96,11 +96,13 @@ def release_verdict(
     model: Sequence[ErrorParts] = (),
     *,
     lone: float | None = None,
+    unreleased: Mapping[str, tuple[float, float]] | None = None,
 ) -> Verdict:
     """The verdict on a release, from the distances of its records, the counts as released, and Cramér's V.
 
     `compression` is how marginals merged values; there is none of k-tuples. `model` has how far the records are from the fitted
     model. `lone` is the deviation of the noise of a selected pair that is measured alone, as each is thought of where none was.
+    `unreleased` has of private domains how many records hold what was not released, as drawn, and the noise of that count.
     """
     deviations = _deviations(bounds)
     settings = configuration.marginals
@@ -117,7 +119,7 @@ def release_verdict(
     errors = expected_errors(distances | unchosen, counts.domain.names)
     paired = {name for bound in bounds if len(bound.attributes) > 1 for name in bound.attributes}
     deviation = statistics.median(deviations.get(1, [0.0]))
-    columns = column_facts(counts, configuration, deviation, paired, _related(association))
+    columns = column_facts(counts, configuration, deviation, paired, _related(association), unreleased)
     titled, epsilon = configuration.titled_names, configuration.privacy.epsilon
     found = verdict(errors, deviations, float(counts.record_count), columns, epsilon, titled, large=large)
     would_choose = settings is not None and configuration.rows is None and counts.record_count < _FEW_ROWS
@@ -337,6 +339,8 @@ def verdict(
     measured, by their sorted names.
     """
     called = titled or {}
+    nothing = {column.name for column in columns if column.is_nothing}
+    errors = {names: 1.0 if nothing.intersection(names) else error for names, error in errors.items()}
     lengths = tuple(_of_length(errors, length, deviations) for length in sorted({*map(len, errors)}))
     sets = tuple(
         SetVerdict(attributes=columns, error=None if error is None else round(error, 4), grade=grade(error))
@@ -350,7 +354,7 @@ def verdict(
     means = [f"the mean of {called.get(c.name, c.name)} ({c.mean})" for c in columns if c.mean and (c.name,) not in bad]
     if (doubtful or means) and fit == "good":
         fit = "with care"
-    hidden = [(row.least_group, _name(row.length)) for row in lengths if row.least_group and row.length <= 2]
+    hidden = [(row.least_group, _name(row.length)) for row in lengths if (row.least_group or 0) > 1 and row.length <= 2]
     groups = [(f"groups of fewer than {n:,} records", name, n <= records) for n, name in hidden]
     least = [f"{w if some else f'any group of this table (noise hides {w})'} in {name}" for w, name, some in groups]
     says = (*doubtful, *asked, *_sentences(lengths, sets, [*least, *means], called))
