@@ -18,7 +18,7 @@ from marginweave.evaluate.cells import Records
 from marginweave.evaluate.metrics import evaluate_release
 from marginweave.evaluate.numbers import NumberTallies, number_summaries
 from marginweave.evaluate.rules import add_rules, broken_rules
-from marginweave.evaluate.verdict import release_verdict
+from marginweave.evaluate.verdict import DrawFacts, release_verdict
 from marginweave.measurements.combinations import Aggregates
 from marginweave.measurements.tables import Marginals
 from marginweave.released.evaluation import BrokenRule, DistanceBounds, Evaluation
@@ -75,16 +75,34 @@ def evaluate(reference: DerivedReference, parts: dict[str, StageResult]) -> Stag
         dependent = None if pooled is None else dependent_pairs(estimated_marginals(pooled, configuration))
         agreement = evaluate_release(records, counts, ordered=configuration.ordered, rules=rules, dependent=dependent)
         related, of_model = agreement.association.cramers_v, more.get("model", ())
-        is_alone = pooled is not None and len(pooled.drawn) == len(pooled.one_way)
-        lone = lone_deviation(reference.configuration) if is_alone else None
-        misfit = None if marginals_drawn is None else marginals_drawn.misfit
-        judged = release_verdict(
-            together, counts, configuration, compression, related, of_model, lone=lone, misfit=misfit
+        facts = DrawFacts(
+            lone=_lone(pooled, reference.configuration),
+            misfit=None if marginals_drawn is None else marginals_drawn.misfit,
+            unreleased=_unreleased(marginals_drawn),
         )
+        judged = release_verdict(together, counts, configuration, compression, related, model=of_model, facts=facts)
         return Evaluation(**dict(agreement) | more, verdict=judged, bounds=bounds).to_json()
 
     inputs = [parts[name] for name in _INPUTS if name in parts]
     return reference.checkpoint("evaluate", inputs, compute)
+
+
+def _lone(pooled: Marginals | None, configuration: Configuration) -> float | None:
+    """The deviation of the noise of a selected pair that is measured alone; None where one was measured."""
+    is_alone = pooled is not None and len(pooled.drawn) == len(pooled.one_way)
+    return lone_deviation(configuration) if is_alone else None
+
+
+def _unreleased(drawn: Marginals | None) -> dict[str, tuple[float, float]]:
+    """By attribute the count behind those of its values, as drawn, and the deviation of its noise."""
+    if drawn is None:
+        return {}
+    named = zip(drawn.domain.names, drawn.domain.labels, drawn.one_way, strict=False)
+    return {
+        name: (float(one.counts[len(labels)]), one.deviation)
+        for name, labels, one in named
+        if len(one.counts) > len(labels)
+    }
 
 
 def _rules_and_numbers(

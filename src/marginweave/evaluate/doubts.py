@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy.special import chdtri
@@ -33,7 +34,7 @@ _GAPS = (
 _OTHER = (
     "{name} is “other” in at least {share:.0f} % of the records: look whether the list of its values is the right one"
 )
-_RARE = "{name} has no value in {share:.0f} % of the records: they are empty, or theirs is too rare to be released"
+_RARE = "about {share:.0f} % ({low:.0f} to {high:.0f}) of {name} hold values that were not released{none}"
 _NOTHING = "{name} has no released value, as none is frequent enough: leave it out, or write coarser values"
 
 
@@ -42,13 +43,16 @@ class ColumnFacts:
     """What noisy counts say of one column: shares of the records, whether its values are as draws, and its mean.
 
     Of `missing` and `other` it is what noise leaves of the share. `hidden` are those of a private domain whose value was not
-    released, 1 where none was.
+    released, 1 where none was, `hidden_ends` an interval of it; `can_lack` says that cells without any value are among them.
     """
 
     name: str
     missing: float = 0.0
     other: float = 0.0
     hidden: float = 0.0
+    hidden_ends: tuple[float, float] = (0.0, 1.0)
+    can_lack: bool = False
+    is_nothing: bool = False
     is_even: bool = False
     mean: str | None = None
 
@@ -59,6 +63,7 @@ def column_facts(
     deviation: float,
     paired: Collection[str],
     related: Collection[str],
+    unreleased: Mapping[str, tuple[float, float]] | None = None,
 ) -> list[ColumnFacts]:
     """What the released counts say of the columns that have one value a record.
 
@@ -76,7 +81,7 @@ def column_facts(
             continue
         if (place,) not in released:
             if attribute.private:  # no value was often enough
-                found.append(ColumnFacts(name=attribute.name, hidden=1.0))
+                found.append(ColumnFacts(name=attribute.name, hidden=1.0, is_nothing=True))
             continue
         rows = released[place,]
         codes, values = counts.levels[0].values[rows, 0], counts.levels[0].counts[rows].astype(np.float64)
@@ -90,9 +95,12 @@ def column_facts(
         number = column if isinstance(column, NumberColumn) else None
         mean = mean_doubt(number, codes, values, deviation) if number else None
         facts = ColumnFacts(name=attribute.name, is_even=is_even, mean=mean)
-        if attribute.name not in elsewhere:  # where it does not apply, nothing is lost
+        if attribute.private or attribute.name not in elsewhere:  # where it does not apply, nothing is lost
             held = dict(zip(codes.tolist(), values.tolist(), strict=True))
             facts = replace(facts, **_shares(counts, configuration, place, held, deviation))
+            if attribute.private:
+                own = (unreleased or {}).get(attribute.name)
+                facts = replace(facts, **_hidden(attribute, counts, held, deviation, own))
         found.append(facts)
     return found
 
@@ -113,13 +121,13 @@ def _shares(
     """The shares of records without a value, or with `other` for one that is not declared, less what noise explains of them.
 
     Counts of k-tuples lack what bounding and thresholds took: nothing is said of a missing value where bounding takes any, and
-    a value below the threshold may have had that many. Of a private domain it is all that was not released.
+    a value below the threshold may have had that many.
     """
     attribute, noise = configuration.attributes[place], counts.noise[0]
     records = max(1.0, float(counts.record_count))
     absent, column = records - sum(held.values()), configuration.columns[attribute.column]
-    if attribute.private:
-        return {"hidden": max(0.0, absent) / records}
+    if attribute.private:  # what is missing there is what `_hidden` says
+        return {}
     reach, missing, other = _DEVIATIONS * deviation * math.sqrt(len(attribute.labels) + 1), 0.0, 0.0
     is_whole = counts.measured is not None or noise.contribution_bound >= len(configuration.attributes)
     if attribute.optional and not attribute.undeclared and is_whole:  # what is not as declared is said by itself
@@ -127,6 +135,21 @@ def _shares(
     if isinstance(column, ValuedColumn) and OTHER in set(attribute.labels) - {*(column.values or ())}:
         other = held.get(attribute.labels.index(OTHER), 0.0) - _DEVIATIONS * deviation
     return {"missing": max(0.0, missing) / records, "other": max(0.0, other) / records}
+
+
+def _hidden(
+    attribute: Attribute,
+    counts: Aggregates,
+    held: Mapping[int, float],
+    deviation: float,
+    own: tuple[float, float] | None,
+) -> dict[str, Any]:
+    """The share of a private domain that was not released, and its interval: by its `own` count and noise, where it has one."""
+    records = max(1.0, float(counts.record_count))
+    absent, noise = own or (records - sum(held.values()), deviation * math.sqrt(len(held) + 1))
+    share, reach = absent / records, _DEVIATIONS * noise / records
+    low, most, high = (min(1.0, max(0.0, one)) for one in (share - reach, share, share + reach))
+    return {"hidden": most, "hidden_ends": (low, high), "can_lack": own is None or attribute.optional}
 
 
 def mean_doubt(column: NumberColumn, codes: Codes, counts: Floats, deviation: float) -> str | None:
@@ -159,10 +182,13 @@ def mean_doubt(column: NumberColumn, codes: Codes, counts: Floats, deviation: fl
 def doubts(columns: Sequence[ColumnFacts]) -> Iterator[str]:
     """Columns of which much is lost: what would keep it makes a better release."""
     for column in columns:
-        if column.hidden >= 1:
+        if column.is_nothing:
             yield _NOTHING.format(name=column.name)
         elif column.hidden > _MOST:
-            yield _RARE.format(name=column.name, share=100 * column.hidden)
+            low, high = column.hidden_ends
+            ends = {"low": math.floor(100 * low), "high": math.ceil(100 * high)}
+            none = ", or none" if column.can_lack else ""
+            yield _RARE.format(name=column.name, share=100 * column.hidden, none=none, **ends)
         elif column.other > _MUCH:
             yield _OTHER.format(name=column.name, share=100 * column.other)
 

@@ -23,7 +23,7 @@ import itertools
 import math
 import statistics
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -89,22 +89,34 @@ Sets = Mapping[tuple[str, ...], float | None]
 Sigmas = Mapping[int, Sequence[float]]
 
 
+@dataclass(frozen=True, kw_only=True)
+class DrawFacts:
+    """What the draws of marginals say of what they did not count.
+
+    `lone` is the deviation of the noise of a selected pair that is measured alone, as each is thought of where none was.
+    `misfit` is how far the sets that rounds chose last were from the model (`Marginals.misfit`). `unreleased` has of private
+    domains how many records hold what was not released, as drawn, and the deviation of the noise of that count.
+    """
+
+    lone: float | None = None
+    misfit: float | None = None
+    unreleased: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+
 def release_verdict(
     bounds: Sequence[MarginalBound],
     counts: Aggregates,
     configuration: Configuration,
     compression: Compression | None,
     association: Measure,
-    model: Sequence[ErrorParts] = (),
     *,
-    lone: float | None = None,
-    misfit: float | None = None,
+    model: Sequence[ErrorParts] = (),
+    facts: DrawFacts = DrawFacts(),
 ) -> Verdict:
     """The verdict on a release, from the distances of its records, the counts as released, and Cramér's V.
 
     `compression` is how marginals merged values; there is none of k-tuples. `model` has how far the records are from the fitted
-    model. `lone` is the deviation of the noise of a selected pair that is measured alone, as each is thought of where none was.
-    `misfit` is how far the sets that rounds chose last were from the model (`Marginals.misfit`).
+    model.
     """
     deviations = _deviations(bounds)
     settings = configuration.marginals
@@ -114,14 +126,14 @@ def release_verdict(
     measured = {_key(bound.attributes) for bound in bounds}
     large = {pair for pair in _large_pairs(configuration, counts, compression) if pair not in measured}
     unchosen = dict[tuple[str, ...], float]()
-    of_pair = statistics.median(deviations[2]) if 2 in deviations else lone
+    of_pair = statistics.median(deviations[2]) if 2 in deviations else facts.lone
     if settings is not None and settings.selects(len(configuration.attributes)) and of_pair is not None:
-        pairs = unchosen_errors(distances, counts, of_pair, misfit or 0.0)
+        pairs = unchosen_errors(distances, counts, of_pair, facts.misfit or 0.0)
         unchosen = {pair: error for pair, error in pairs.items() if pair not in measured | large}
     errors = expected_errors(distances | unchosen, counts.domain.names)
     paired = {name for bound in bounds if len(bound.attributes) > 1 for name in bound.attributes}
     deviation = statistics.median(deviations.get(1, [0.0]))
-    columns = column_facts(counts, configuration, deviation, paired, _related(association))
+    columns = column_facts(counts, configuration, deviation, paired, _related(association), facts.unreleased)
     titled, epsilon = configuration.titled_names, configuration.privacy.epsilon
     found = verdict(errors, deviations, float(counts.record_count), columns, epsilon, titled, large=large)
     would_choose = settings is not None and configuration.rows is None and counts.record_count < _FEW_ROWS
@@ -345,6 +357,8 @@ def verdict(
     measured, by their sorted names.
     """
     called = titled or {}
+    nothing = {column.name for column in columns if column.is_nothing}
+    errors = {names: 1.0 if nothing.intersection(names) else error for names, error in errors.items()}
     lengths = tuple(_of_length(errors, length, deviations) for length in sorted({*map(len, errors)}))
     sets = tuple(
         SetVerdict(attributes=columns, error=None if error is None else round(error, 4), grade=grade(error))
@@ -358,7 +372,11 @@ def verdict(
     means = [f"the mean of {called.get(c.name, c.name)} ({c.mean})" for c in columns if c.mean and (c.name,) not in bad]
     if (doubtful or means) and fit == "good":
         fit = "with care"
-    hidden = [(row.least_group, _name(row.length)) for row in lengths if row.least_group and row.length <= 2]
+    hidden = [
+        (row.least_group, _name(row.length))
+        for row in lengths
+        if row.least_group is not None and row.least_group > 1 and row.length <= 2
+    ]
     groups = [(f"groups of fewer than {n:,} records", name, n <= records) for n, name in hidden]
     least = [f"{w if some else f'any group of this table (noise hides {w})'} in {name}" for w, name, some in groups]
     says = (*doubtful, *asked, *_sentences(lengths, sets, [*least, *means], called))

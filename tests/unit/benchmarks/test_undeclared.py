@@ -17,8 +17,8 @@ TABLE = Table(
 @pytest.mark.parametrize("together", [False, True])
 def test_a_share_of_the_cells_is_undeclared(together: bool) -> None:
     """A quarter of all: spread over both groups, or in the first one alone."""
-    made = with_undeclared(TABLE, 0.25, together=together)
+    made = with_undeclared(TABLE, "affairs", 0.25, together=together)
     changed = [row for row in made.rows if row[0] not in TABLE.domain["rate_marriage"]]
     assert len(changed) == 10
     assert {row[1] for row in changed} == ({"12"} if together else {"9", "12"})
-    assert with_undeclared(TABLE, 0.0, together=together).rows == TABLE.rows
+    assert with_undeclared(TABLE, "affairs", 0.0, together=together).rows == TABLE.rows

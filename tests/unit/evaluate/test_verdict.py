@@ -16,6 +16,7 @@ from marginweave.configuration.columns import NumberColumn
 from marginweave.counts.discovery import Compression
 from marginweave.evaluate.doubts import ColumnFacts, column_facts, doubts, mean_doubt, questions
 from marginweave.evaluate.verdict import (
+    DrawFacts,
     expected_errors,
     merged_shares,
     release_verdict,
@@ -176,7 +177,7 @@ def even_verdict(measured: Sequence[MarginalBound], cliques: Any, lone: float | 
     merged = Compression(
         codes=tuple(np.arange(len(own)) for own in labels), counts=tuple(np.ones(len(own)) for own in labels)
     )
-    return release_verdict(measured, counts, made, merged, nothing, lone=lone)
+    return release_verdict(measured, counts, made, merged, nothing, facts=DrawFacts(lone=lone))
 
 
 @pytest.mark.parametrize(("deviation", "grade"), [(10.0, "good"), (1e5, "not")])
@@ -328,8 +329,11 @@ def test_declared_gaps_and_even_columns_are_said_and_are_no_reason_against_publi
 @pytest.mark.parametrize(
     ("facts", "said"),
     [
-        (ColumnFacts(name="age", hidden=1.0), "age has no released value"),
-        (ColumnFacts(name="age", hidden=0.6), "age has no value in 60 % of the records"),
+        (ColumnFacts(name="age", hidden=1.0, is_nothing=True), "age has no released value"),
+        (
+            ColumnFacts(name="age", hidden=0.6, hidden_ends=(0.588, 0.612)),
+            "about 60 % (58 to 62) of age hold values that were not released",
+        ),
         (ColumnFacts(name="age", other=0.3), "age is “other” in at least 30 % of the records"),
     ],
 )
@@ -571,3 +575,37 @@ def test_sentences_have_the_labels_of_columns() -> None:
     ):
         assert said in text
     assert found.sets[1].attributes == ("age", "sex")
+
+
+def test_what_was_not_released_of_an_imputed_private_domain_is_said() -> None:
+    """Its records have released values alone, so that only the count as drawn knows how many hold others."""
+    settings = configuration(
+        columns={"town": {"type": "category", "domain": "private", "impute": {"weights": {"A": 1}}}},
+        aggregate={"method": "marginals", "cliques": {"all": 1}},
+    )
+    noise = LevelNoise(length=1, contribution_bound=1, deviation=4, threshold=1, private_threshold=9, candidates=None)
+    level = Level(length=1, columns=np.array([[0]]), values=np.array([[0]]), counts=np.array([1000]))
+    counts = Aggregates(
+        domain=Domain(names=("town",), labels=(("A",),)),
+        record_count=1000,
+        record_deviation=4,
+        levels=(level,),
+        noise=(noise,),
+        measured={(0,): 4.0},
+    )
+    facts = column_facts(counts, settings, 4.0, (), (), {"town": (620.0, 4.0)})
+    assert [*doubts(facts)] == ["about 62 % (61 to 63) of town hold values that were not released"]
+    assert [*doubts(column_facts(counts, settings, 4.0, (), ()))] == []
+
+
+def test_a_column_without_any_value_is_not_good() -> None:
+    """Its one value, missing, is without error: neither it nor a pair with it is good for anything."""
+    errors = errors_of(bounds(1, 10**6), 10**6)
+    found = verdict(errors, {}, 10**6, [ColumnFacts(name="age", hidden=1.0, is_nothing=True)])
+    assert {row.grade for row in found.sets if "age" in row.attributes} == {"not"}
+    assert found.lengths[0].good == len(NAMES) - 1
+
+
+def test_no_group_has_fewer_than_one_record() -> None:
+    found = verdict(errors_of(bounds(0.1, 10**6), 10**6), {1: [0.1], 2: [0.2]}, 10**6)
+    assert not any("groups of fewer" in line for line in found.says)
