@@ -11,6 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
+from marginweave.columns import values_of
 from marginweave.configuration.columns import NumberColumn
 from marginweave.evaluate.numbers import PROBABILITIES, NumberTally, _intervals, mean_floor, quantile_interval
 from marginweave.measurements.combinations import Domain
@@ -127,3 +128,15 @@ def test_whole_numbers_are_not_half_a_unit_too_high() -> None:
     assert abs(mean[0] - 10) < 0.01
     assert abs(mean[1] - 19) < 0.35  # the last bin ends at 29: (9 + 19 + 29) / 3, and the noise of rounding
     assert quantiles[0] == (0.0, 9.0)
+
+
+@given(st.lists(st.floats(-5, 40, allow_nan=False), min_size=1, max_size=20), st.integers(0, 3))
+def test_every_number_that_is_counted_is_one_that_its_bin_holds(numbers: list[float], decimals: int) -> None:
+    """Also a cell with more decimals than are declared: it is rounded, so that no interval leaves it out."""
+    found = column(bins=[0, 10, 20, 29], bounds=[0, 30], decimals=decimals, outer="open")
+    values = values_of(found, ())
+    cleaned = values.clean(pa.array(numbers))
+    for number, code in zip(cleaned.to_pylist(), values.encode(cleaned, None).tolist(), strict=True):
+        low, high = found.held[code]
+        assert low <= number <= high
+        assert number == round(number, decimals)

@@ -26,18 +26,29 @@ class NumberValues(ColumnValues[NumberColumn]):
     """Numbers in bins."""
 
     def clean(self, values: pa.Array) -> pa.Array:
-        """Texts or numbers to float64 inside the bounds: x -> min(max(x, lower), upper).
+        """Texts or numbers to float64 of the declared decimals, inside the bounds: x -> min(max(x, lower), upper).
 
-        docs/sources/data-processing.md. Nulls are preserved; NaN, infinity and a text that is no number are missing
-        (`outside: error` stopped before). Private bounds clamp to their public range. Codes stay as they are.
+        docs/sources/data-processing.md. A cell with more decimals is rounded, so that a bin holds what `NumberGrid.held` says.
+        Nulls are preserved; NaN, infinity and a text that is no number are missing (`outside: error` stopped before). Private
+        bounds clamp to their public range. Codes stay as they are.
         """
         array, coded = self._read(values)
         array[coded] = np.nan
-        bounded, special = np.clip(array, *self.column.clamp), np.isin(array, self.column.special)
-        if self.column.special:  # a number that is clamped to a code is none: it stays inside by the smallest step
+        special, bounded = np.isin(array, self.column.special), np.clip(self._rounded(array), *self.column.clamp)
+        if self.column.special:
+            # A number that is rounded to a code is none and keeps its decimals; one that is clamped to a code stays inside by
+            # the smallest step.
+            bounded = np.where(np.isin(bounded, self.column.special), np.clip(array, *self.column.clamp), bounded)
             inside = np.nextafter(bounded, np.mean(self.column.clamp))
             bounded = np.where(np.isin(bounded, self.column.special), inside, bounded)
         return pa.array(np.where(special, array, bounded), mask=np.isnan(array))
+
+    def _rounded(self, numbers: Floats) -> Floats:
+        if self.column.decimals is None:
+            return numbers
+        with np.errstate(over="ignore"):  # what is too large is clamped
+            found: Floats = np.round(numbers, self.column.decimals)
+        return found
 
     def judge(self, values: pa.Array) -> Judged:
         """As of every column, for many cells at once; beyond the bounds is what `clean` clamps. Private."""

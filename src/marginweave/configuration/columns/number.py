@@ -27,10 +27,10 @@ class NumberColumn(NumberGrid, frozen=True):
     `bins` is a count of equal widths, a list of edges e_0 < … < e_n, {min, max, step} or {log: n}; a bin is [e_i, e_i+1), the
     last one [e_n-1, e_n]. `outer: open` adds a bin below e_0 and one above e_n; they reach to the bounds, or, where these do
     not reach beyond the bins, one neighboring bin's width. `bounds: private` buys two quantiles inside the public range
-    `within`. `decimals` fixes how many decimals a synthetic value has; 0 makes the column whole numbers. `draw` says how a
-    synthetic value is chosen inside its bin: `smooth`, as the counts of its neighbors suggest, `uniform`, `log-uniform`, its
-    `midpoint`, or by a public distribution. `codes` are numbers that stand for something else, each with its label: they are
-    looked for before the bounds, and each is a value of its own.
+    `within`. `decimals` fixes how many decimals its numbers have: cells are rounded to them, and 0 makes whole numbers. `draw`
+    says how a synthetic value is chosen inside its bin: `smooth`, as the counts of its neighbors suggest, `uniform`,
+    `log-uniform`, its `midpoint`, or by a public distribution. `codes` are numbers that stand for something else, each with its
+    label: they are looked for before the bounds, and each is a value of its own.
     """
 
     input_rule: ClassVar[str] = "every value is a number"
