@@ -7,7 +7,7 @@ through `draw_once`: charged, then drawn, then committed. What a round is like f
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
@@ -41,8 +41,6 @@ from ..stage import stage
 
 # A model that chooses needs less than one that records are made of; each round goes on from the one before.
 _MODEL = MixtureSynthesis(components=200, fits=1, iterations=200)
-_TELLING = 4
-"""So many sets tell how far others may be; one or two may be near by chance."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -183,13 +181,14 @@ class _Rounds:
         return unpack_mixture(public.load(public.checkpoint("model", inputs, compute)))
 
     def misfit(self, finished: Sequence[_Finished]) -> float | None:
-        """How far the sets of the last rounds were from the models that chose them: a quarter of all, or four."""
-        least = max(_TELLING, math.ceil(sum(len(one.picks) for one in finished) / 4))
-        chosen = list[tuple[Measurement, Callable[[Clique], NDArray[np.float64]]]]()
+        """How far the sets of the last rounds were from the models that chose them: a quarter of all, or a round."""
+        least = math.ceil(sum(len(one.picks) for one in finished) / 4)
+        chosen = list[tuple[Measurement, NDArray[np.float64]]]()
         for number in range(len(finished) - 1, -1, -1):
             if len(chosen) < least:
-                marginal = self.model(finished[:number]).marginal
-                chosen += [(self.estimated(m), marginal) for m in finished[number].measurements]
+                model = self.model(finished[:number])
+                measured = map(self.estimated, finished[number].measurements)
+                chosen += [(m, model.marginal(m.attributes)) for m in measured]
         return rounds.chosen_misfit(chosen) if chosen else None
 
     def choose(self, counted: StageResult, earlier: Sequence[_Finished], planned: Round) -> tuple[Clique, ...]:

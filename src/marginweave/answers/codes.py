@@ -14,7 +14,7 @@ from marginweave.base.arrays import Flags, Floats, Integers
 from marginweave.base.errors import InputError
 from marginweave.configuration.attributes import Attribute, forbidden_codes
 from marginweave.configuration.columns import Category, NumberColumn
-from marginweave.configuration.columns.base import MISSING, NOT_DECLARED, ColumnBase
+from marginweave.configuration.columns.base import MISSING, NOT_DECLARED, NOT_RELEASED, ColumnBase
 from marginweave.configuration.columns.category import ValuedColumn
 from marginweave.configuration.question import Question, read_question
 from marginweave.configuration.release import Configuration
@@ -190,9 +190,9 @@ class Codes:
         return Chosen(place=place, codes=flags)
 
     def _missing(self, attribute: Attribute) -> tuple[str, ...]:
-        """How a condition names the missing value; what was not released is empty in records, and (missing) in tables."""
+        """How a condition names the missing value: what was not released as records have it, or as tables show it."""
         declared = self.configuration.missing_texts(attribute.column)
-        return (*declared, "", MISSING) if attribute.private else declared
+        return (*declared, "", NOT_RELEASED) if attribute.private else declared
 
     def _gaps(self, place: int, asked: Condition | tuple[str, ...]) -> set[int]:
         """The codes behind those of values that a condition asks for: missing, not as declared, or both."""
@@ -236,7 +236,8 @@ class Codes:
 
     def texts(self, place: int) -> list[str]:
         """What readers are shown of each code of an attribute that has no values of a set."""
-        gaps = self.configuration.attributes[place].gaps or (MISSING,)
+        attribute = self.configuration.attributes[place]
+        gaps = (NOT_RELEASED,) if attribute.private else attribute.gaps or (MISSING,)
         return [*self.domain.labels[place], *gaps][: self.sizes[place]]
 
     def ignores(self, attribute: Attribute) -> bool:

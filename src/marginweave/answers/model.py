@@ -7,9 +7,12 @@ V_a, V_a = sum p_a (w_a - mean w_a)^2; so misfit adds it for each set of columns
 different sets are added as if independent. tau^2 is found from measured sets that a fit did not see (`misfit`).
 
 Sets that a release has chosen by how much they depend were farther from a model than those that it has not chosen, so that
-left-out ones say as much of these, or too much. Rounds (AIM: McKenna, Mullins, Sheldon and Miklau 2022) choose the farthest set
-first: there the quarter that was chosen last is left out, and is the nearest to what was not chosen. Nothing says that what
-rounds had no share left for is within its noise.
+left-out ones say as much of these, or too much. Rounds (AIM: McKenna, Mullins, Sheldon and Miklau 2022) choose by the distance
+D of a set from the model less the noise N of measuring it, sqrt(2/pi) sigma for each of its cells, both times its number of
+columns k. A set that was not chosen has D k <= N k + (D' - N') k' with the last chosen one, so that it is no farther than its
+own noise and what those that were chosen last were beyond theirs. These are left out of a fit, all together, as they were
+chosen by one model, and D' is found beside it. With S_a the sum of sqrt(p_a), a table with misfit tau is n tau sqrt(2/pi)
+times the product of S_a away, which makes tau of D. What random contrasts of these sets say is taken where it is more.
 
 A model gives values to records whose cells are not as declared, where that code is ignored: of a column to U records, of
 which the root mean square is known. A query weighs some of the M records, of n, that meet its conditions without that on the
@@ -193,17 +196,20 @@ class ModelAnswers:
         return found
 
     def _misfit(self, weights: Weights, queries: int) -> Floats:
-        means, spreads = dict[int, Floats](), dict[int, Floats]()
+        means, spreads, roots = dict[int, Floats](), dict[int, Floats](), dict[int, tuple[int, float]]()
         for axis, vectors in weights.items():
             shares = self.model.marginal((axis,)) / self.model.total
             means[axis] = vectors @ shares
             centered = vectors - means[axis][:, None]
             spreads[axis] = (centered * shares) @ centered.T
+            roots[axis] = len(shares), float(np.sqrt(np.maximum(shares, 0)).sum())
         found, misfits = np.zeros((queries, queries)), self.spread().misfit
         for length in range(2, len(weights) + 1):
             for columns in itertools.combinations(sorted(weights), length):
                 known = self.is_inside(frozenset(columns))
                 tau = _of_order(misfits["inside" if known else "outside"], length)
+                if not known and "last" in misfits:
+                    tau = max(tau, _of_distance(misfits["last"], [roots[a] for a in columns]))
                 part = np.full((queries, queries), self.model.total**2 * tau)
                 for axis in weights:
                     part *= spreads[axis] if axis in columns else np.outer(means[axis], means[axis])
@@ -226,6 +232,13 @@ def _of_order(misfit: Mapping[str, float], length: int) -> float:
     return misfit[min(misfit, key=lambda own: abs(int(own) - length))] if misfit else 0.0
 
 
+def _of_distance(last: Mapping[str, float], columns: Sequence[tuple[int, float]]) -> float:
+    """tau^2 of a set that rounds did not choose, by the number of values and the sum of roots of shares of its columns."""
+    cells, product = math.prod(values for values, _ in columns), math.prod(roots for _, roots in columns)
+    beyond = last["beyond"] / len(columns)
+    return ((last["sigma"] * cells + beyond) / product) ** 2
+
+
 def misfit(
     measurements: Sequence[Measurement],
     model: Mixture,
@@ -238,10 +251,11 @@ def misfit(
 
     Outside: larger tables are left out of a fit, those of `last`, or without any a quarter of all at a time, and random
     contrasts of the left-out tables, less the model, are taken of each set of columns that a left-out table alone holds.
-    Inside: the same of measured tables less the `model`, which follows their noise. `_tau` makes of them one number.
-    DP: post-processing.
+    Inside: the same of measured tables less the `model`, which follows their noise. `_tau` makes of them one number. Of those
+    of `last` there is as well how far they were, as `_of_distance` takes it. DP: post-processing.
     """
     masks, large = [*model.masks, *model.inside, *model.codes], [m for m in measurements if len(m.attributes) > 1]
+    distances = dict[str, dict[str, float]]()
     order, outside = generator.permutation(len(large)), dict[int, list[Floats]]()
     folds = [[large[i] for i in order[fold::_FOLDS]] for fold in range(min(_FOLDS, len(large)))]
     folds = [[m for m in large if m.attributes in last]] if last else folds
@@ -251,6 +265,8 @@ def misfit(
             continue
         with told_as(f"fit {number} of {len(folds)} without a part of the tables"):
             fitted = fit_mixture(kept, model.sizes, model.total, masks, settings)
+        if last and _whole(left_out):
+            distances["last"] = _distance(_whole(left_out), fitted)
         for m in _whole(left_out)[: _SETS // len(folds)]:
             for length, contrasts in _contrasts(m, fitted, kept, stack, generator):
                 outside.setdefault(length, []).append(contrasts)
@@ -261,6 +277,24 @@ def misfit(
     return {
         "outside": {f"{length}": _tau(own) for length, own in outside.items()},
         "inside": {f"{length}": _tau(own) for length, own in inside.items()},
+        **distances,
+    }
+
+
+def _distance(chosen: Sequence[Measurement], fitted: Mixture) -> dict[str, float]:
+    """The noise of a cell of chosen sets, and the mean of (D - N) k over sqrt(2/pi), both as shares of the records.
+
+    The square of a measured distance (L1) is that of the noise more than that of the true one.
+    """
+    beyond = list[float]()
+    for m in chosen:
+        residual = m.counts - expected_counts(m, fitted.marginal(m.attributes), fitted.total)
+        noise = math.sqrt(2 / math.pi) * m.deviation * m.counts.size
+        distance = math.sqrt(max(float(np.abs(residual).sum()) ** 2 - noise**2, 0.0))
+        beyond.append(max(distance - noise, 0.0) * len(m.attributes) / math.sqrt(2 / math.pi))
+    return {
+        "sigma": float(np.median([m.deviation for m in chosen])) / fitted.total,
+        "beyond": float(np.mean(beyond)) / fitted.total,
     }
 
 

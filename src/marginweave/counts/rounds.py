@@ -108,22 +108,16 @@ def _mean(group: Sequence[Measurement]) -> Measurement:
     return replace(group[0], counts=counts, deviation=float(weights.sum() ** -0.5))
 
 
-def chosen_misfit(chosen: Sequence[tuple[Measurement, Callable[[Clique], NDArray[np.float64]]]]) -> float:
-    """How far chosen sets were from the model that chose them, beyond their noise: tau, as a root mean square over the sets.
+def chosen_misfit(chosen: Sequence[tuple[Measurement, NDArray[np.float64]]]) -> float:
+    """How far chosen sets were from the model that chose them, beyond their noise: a TVD, as a root mean square over the sets.
 
-    `chosen` has for each its measurement and the marginals of the model before it. With S_a the sum of the square roots of the
-    shares of a column, a table whose cells deviate from the model by n tau sqrt(product of p_a) is n tau sqrt(2/pi) times the
-    product of S_a away from it (L1). The square of the measured distance is that of the noise more. DP: post-processing.
+    `chosen` has for each its measurement and what the model said of it. The square of a measured distance (L1) is that of the
+    noise more than that of the true one. DP: post-processing.
     """
     squares = []
-    for m, marginal in chosen:
-        expected = marginal(m.attributes)
-        scale = math.sqrt(2 / math.pi) * float(expected.sum())
-        for a in m.attributes:
-            alone = np.maximum(marginal((a,)), 0.0)
-            scale *= float(np.sqrt(alone / alone.sum()).sum())
+    for m, expected in chosen:
         distance, noise = float(np.abs(m.counts - expected).sum()), expected_noise(m.deviation, m.counts.size)
-        squares.append((distance**2 - noise**2) / scale**2)
+        squares.append((distance**2 - noise**2) / (2 * float(expected.sum())) ** 2)
     return math.sqrt(max(float(np.mean(squares)), 0.0))
 
 

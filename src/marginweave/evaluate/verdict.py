@@ -45,8 +45,8 @@ from marginweave.released.verdict import CARE, GOOD, LengthVerdict, Publication,
 _SHOWN = 4
 _FEW_ROWS = 5_000  # `auto` takes a table for one of 10,000 rows where nothing is said of them
 _SAY_ROWS = (
-    "If about how many rows there are is published, say so (`rows:`): `method: auto` then chooses for a table of that size, "
-    "and measures the few strongest pairs well."
+    "If about how many rows there are is published, say so (`rows:`) and leave `aggregate` to `method: auto`: it then chooses "
+    "for a table of that size, and measures the few strongest pairs well."
 )
 _RESIZED = (
     "Every number is of {counted}: where there were too few rows, draws of declared distributions fill it up. How many these "
@@ -72,6 +72,10 @@ _TOO_LARGE = (
     "{some} pairs have more cells than aggregate.cliques.max_cells, so that nothing could choose or measure them: coarser "
     "values or a larger max_cells would."
 )
+_MORE_ROUNDS = (
+    "Rounds ended while pairs were farther from the model than noise: more of them (aggregate.cliques.rounds) would measure "
+    "more pairs."
+)
 _NAMES = {1: "single columns", 2: "pairs of columns", 3: "triples of columns"}
 # The least that records take over of the noise of a column, as a part of its norm, and of that of larger sets, of its square.
 _OF_COLUMN, _OF_SETS = 0.7, 0.03
@@ -79,8 +83,8 @@ _OF_COLUMN, _OF_SETS = 0.7, 0.03
 _CHANCE = 1.5 * 2 * math.sqrt(math.pi / 2 - 1)
 # How far a pair that was not chosen is, in the noise of measuring it.
 _UNCHOSEN = 0.55
-# How far it is, in the misfit of the sets that rounds chose last.
-_LEFT = 0.5
+# How far it is, in what the sets that rounds chose last were from the model.
+_LEFT = 0.4
 # Of the records whose value was measured as one with others, how many count as misplaced.
 _MISPLACED = 0.25
 _WEAK = "; an epsilon above 10, which would do as much, protects weakly"
@@ -125,17 +129,19 @@ def release_verdict(
     distances = set_errors(bounds, float(counts.record_count), merged, drawn, is_smoothed=settings is not None)
     measured = {_key(bound.attributes) for bound in bounds}
     large = {pair for pair in _large_pairs(configuration, counts, compression) if pair not in measured}
-    unchosen = dict[tuple[str, ...], float]()
+    unchosen, left = dict[tuple[str, ...], float](), set[tuple[str, ...]]()
     of_pair = statistics.median(deviations[2]) if 2 in deviations else facts.lone
     if settings is not None and settings.selects(len(configuration.attributes)) and of_pair is not None:
         pairs = unchosen_errors(distances, counts, of_pair, facts.misfit or 0.0)
         unchosen = {pair: error for pair, error in pairs.items() if pair not in measured | large}
+        by_noise = unchosen_errors(distances, counts, of_pair)
+        left = {pair for pair, error in unchosen.items() if error > by_noise[pair]}
     errors = expected_errors(distances | unchosen, counts.domain.names)
     paired = {name for bound in bounds if len(bound.attributes) > 1 for name in bound.attributes}
     deviation = statistics.median(deviations.get(1, [0.0]))
     columns = column_facts(counts, configuration, deviation, paired, _related(association), facts.unreleased)
     titled, epsilon = configuration.titled_names, configuration.privacy.epsilon
-    found = verdict(errors, deviations, float(counts.record_count), columns, epsilon, titled, large=large)
+    found = verdict(errors, deviations, float(counts.record_count), columns, epsilon, titled, large=large, left=left)
     would_choose = settings is not None and configuration.rows is None and counts.record_count < _FEW_ROWS
     more_advice = (_SAY_ROWS,) if would_choose and found.advice else ()
     found = with_undeclared(found, counts, titled, configuration.uncounted_sets, configuration.uncounted_gaps)
@@ -279,8 +285,9 @@ def unchosen_errors(
 
     With the shares p_a and q_b of their values, N records and noise of a deviation s, a cell is off by what noise would have
     been in it, or by what independent columns have there, where this is less: sum_ab min(sqrt(2/pi) s, N p_a q_b) / (2 N).
-    Where rounds had no share left for pairs that are farther than that, those that they chose last say so: with their misfit
-    tau a cell is off by sqrt(2/pi) N tau sqrt(p_a q_b), of which a pair that was not chosen has a part (`_LEFT`).
+    Where rounds had no share left for pairs that are farther than that, those that they chose last say so: a pair that was
+    not chosen is a part (`_LEFT`) as far as they were. It is at most 2 e where all records except a share e have one value of a
+    column.
     Besides, the rows and the records are each a draw of the same columns: with the variance v = N p_a q_b (1 - p_a)(1 - q_b)
     of a cell of independent ones, they are sum_ab min(sqrt(4 v/pi), 2 N p_a q_b) / (2 N) apart.
     """
@@ -291,8 +298,7 @@ def unchosen_errors(
         alone = [distances.get((name,)) for name in (one, other)]
         independent = np.outer(first, second)
         by_noise = _UNCHOSEN * float(np.minimum(noise, independent).sum()) / 2
-        cells = _LEFT * math.sqrt(2 / math.pi) * misfit * np.sqrt(independent)
-        together = max(by_noise, float(np.minimum(cells, independent).sum()) / 2)
+        together = max(by_noise, min(_LEFT * misfit, 2 * (1 - first.max()), 2 * (1 - second.max())))
         variances = np.outer(first * (1 - first), second * (1 - second)) / records
         chance = float(np.minimum(np.sqrt(4 / math.pi * variances), 2 * independent).sum()) / 2
         if None not in alone:
@@ -350,11 +356,12 @@ def verdict(
     titled: Mapping[str, str] | None = None,
     *,
     large: Collection[tuple[str, ...]] = (),
+    left: Collection[tuple[str, ...]] = (),
 ) -> Verdict:
     """The verdict of these expected distances, of `deviations` of the noise of counts by their length, and of `columns`.
 
     `titled` has what the sentences call a column, where that is not its name; `large` are pairs with too many cells to be
-    measured, by their sorted names.
+    measured, by their sorted names, and `left` those that rounds left behind though they are farther than noise.
     """
     called = titled or {}
     nothing = {column.name for column in columns if column.is_nothing}
@@ -380,7 +387,9 @@ def verdict(
     groups = [(f"groups of fewer than {n:,} records", name, n <= records) for n, name in hidden]
     least = [f"{w if some else f'any group of this table (noise hides {w})'} in {name}" for w, name, some in groups]
     says = (*doubtful, *asked, *_sentences(lengths, sets, [*least, *means], called))
-    return Verdict(publication=fit, says=says, advice=tuple(_advice(sets, epsilon, large)), lengths=lengths, sets=sets)
+    return Verdict(
+        publication=fit, says=says, advice=tuple(_advice(sets, epsilon, large, left)), lengths=lengths, sets=sets
+    )
 
 
 def _of_length(errors: Sets, length: int, deviations: Sigmas) -> LengthVerdict:
@@ -438,10 +447,16 @@ def _name(length: int) -> str:
     return _NAMES.get(length, f"sets of {length} columns")
 
 
-def _advice(sets: Sequence[SetVerdict], epsilon: float, large: Collection[tuple[str, ...]]) -> Iterator[str]:
-    """How much more would do, where less than half of the pairs (or columns) are good; no epsilon that protects weakly."""
+def _advice(
+    sets: Sequence[SetVerdict], epsilon: float, large: Collection[tuple[str, ...]], left: Collection[tuple[str, ...]]
+) -> Iterator[str]:
+    """How much more would do, where less than half of the pairs (or columns) are good; no epsilon that protects weakly.
+
+    No noise that is less makes a pair good that nothing measured, or that is among what rounds `left` behind.
+    """
     longest = max((len(row.attributes) for row in sets), default=0)
-    errors = sorted(row.error for row in sets if len(row.attributes) == longest and row.error is not None)
+    found = [row for row in sets if len(row.attributes) == longest]
+    errors = [math.inf if row.error is None or _key(row.attributes) in left else row.error for row in found]
     if large:
         yield _TOO_LARGE.format(some=f"{len(large):,}")
     if unknown := sum(row.error is None and _key(row.attributes) not in large for row in sets):
@@ -449,7 +464,10 @@ def _advice(sets: Sequence[SetVerdict], epsilon: float, large: Collection[tuple[
             f"{unknown:,} pairs were not measured, and are in the records only as far as others imply them: name what must be "
             "right in aggregate.cliques."
         )
-    if errors and (median := statistics.median(errors)) > GOOD:
+    if any(_key(row.attributes) in left and (row.error or 0.0) > GOOD for row in found):
+        yield _MORE_ROUNDS
+    median = statistics.median(errors) if errors else 0.0
+    if GOOD < median < math.inf:
         weak = _WEAK if median / GOOD * epsilon > MOST_EPSILON else ""
         yield (
             f"About {median / GOOD:.1f} times the {'rows' if weak else 'epsilon, or the rows,'} would make half of them good; "

@@ -30,9 +30,6 @@ from marginweave.planning.marginals import rounds_of
 from marginweave.publish.reader import PublishedRelease
 from marginweave.records.release import EstimationInput, estimation_input
 
-_TELLING = 4
-"""So many left-out sets tell how far a fit may be off; one or two may be near it by chance."""
-
 
 def open_model(place: Path, measured: NoisyTables, say: Callable[[str], None]) -> ModelAnswers | None:
     """What answers from the model of the release in the folder `place`; None where it has none. DP: post-processing.
@@ -84,12 +81,12 @@ def ignored_records(published: PublishedRelease) -> dict[int, float]:
 
 
 def last_chosen(published: PublishedRelease) -> tuple[Clique, ...]:
-    """The sets that rounds chose last, a quarter of all that they chose; none where these are too few to tell of others."""
-    if rounds_of(published.configuration) is None or published.marginals is None:
+    """The sets that rounds chose last: a round at least, and a quarter of all; none where there were no rounds."""
+    rounds = rounds_of(published.configuration)
+    if rounds is None or published.marginals is None:
         return ()
     sets = [m.attributes for m in published.marginals.larger]
-    quarter = len(sets) // 4
-    return tuple(sets[-quarter:]) if quarter >= _TELLING else ()
+    return tuple(sets[-max(rounds.batch, math.ceil(len(sets) / 4)) :])
 
 
 def _drawn(
@@ -103,7 +100,7 @@ def _drawn(
     model = published.mixture
     assert model is not None
     contents = [read_file(place / name) or b"" for name in ("model.parquet", "measurements.parquet")]
-    of = hashlib.sha256(b"".join([*contents, f"{DRAWS} {PASSES} last chosen".encode()])).hexdigest()
+    of = hashlib.sha256(b"".join([*contents, f"{DRAWS} {PASSES} {last_chosen(published)}".encode()])).hexdigest()
     kept = place.resolve().with_name(f"{place.resolve().name}-answers") / "models.npz"
     content = read_file(kept)
     if content is not None:

@@ -517,11 +517,12 @@ def test_an_answer_of_some_rows_of_each_person_says_so() -> None:
     assert codes.about("population") == "population"
 
 
-@pytest.mark.parametrize("text", ["(missing)", ""])
+@pytest.mark.parametrize("text", ["(not released)", ""])
 def test_missing_is_asked_of_a_private_domain_as_it_is_shown(text: str) -> None:
-    """What was not released is missing in records, and a table shows it as (missing), though nothing declares a gap."""
+    """What was not released is missing in records, and a table says what it is: no gap that the table has."""
     config = configuration(columns__region={**PRIVATE, "missing": []})
     labels = tuple(("north", "west") if a.name == "region" else a.labels for a in config.attributes)
     codes = Codes.of(config, Domain(names=tuple(a.name for a in config.attributes), labels=labels))
     (chosen,) = codes.conditions(read_question({"where": {"region": [text]}}))
     assert chosen.codes.tolist() == [False, False, True]
+    assert codes.texts(chosen.place) == ["north", "west", "(not released)"]

@@ -307,6 +307,17 @@ def test_no_epsilon_that_protects_weakly_is_advised(epsilon: float, more: bool) 
     assert ("an epsilon above 10, which would do as much, protects weakly." in advice) is not more
 
 
+def test_no_noise_that_is_less_is_advised_where_most_pairs_were_not_measured() -> None:
+    """Nor where rounds left most behind, which more rounds would measure."""
+    far: dict[tuple[str, ...], float | None] = dict.fromkeys([("a", "b"), ("a", "c")], 3 * GOOD)
+    unknown: dict[tuple[str, ...], float | None] = dict.fromkeys([("b", "d"), ("c", "d"), ("a", "d")])
+    for errors, left in ((far | unknown, ()), (far, [*far])):
+        advice = " ".join(verdict(errors, {}, 1000.0, left=left).advice)
+        assert "times the" not in advice
+        assert ("aggregate.cliques.rounds" in advice) is bool(left)
+    assert "3.0 times the" in " ".join(verdict(far, {}, 1000.0).advice)
+
+
 def test_what_nothing_measured_is_never_good() -> None:
     errors = errors_of(bounds(1, 10**6, length=1), 10**6)
     assert {errors[pair] for pair in itertools.combinations(NAMES, 2)} == {None}

@@ -15,6 +15,8 @@ from marginweave.configuration.values import FROZEN, Confirm, ValueMatcher, Word
 OTHER = "other"
 MISSING = "(missing)"
 """The label of a cell that is missing as it is declared."""
+NOT_RELEASED = "(not released)"
+"""The label of what a private domain has no released value for, a cell without any value included."""
 NOT_DECLARED = "(not as declared)"
 """The label of a cell, or of a value of a set, of which nothing declares what it is."""
 
