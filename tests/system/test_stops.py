@@ -45,7 +45,7 @@ def test_a_signal_during_a_fit_ends_it_and_the_fit_is_resumed(served: CommandLin
         "run": "r",
         "dataset": "people",
         "stage": "fit",
-        "text": f"model {number} of 40, {told['text'].split(', ')[1]}",
+        "text": f"model {number} of 160, {told['text'].split(', ')[1]}",
     }
     resumed = cli("run", path, "--run", "r")
     assert resumed.returncode == 0, resumed.stderr

@@ -109,16 +109,18 @@ def _mean(group: Sequence[Measurement]) -> Measurement:
 
 
 def chosen_misfit(chosen: Sequence[tuple[Measurement, NDArray[np.float64]]]) -> float:
-    """How far chosen sets were from the model that chose them, beyond their noise: a TVD, as a root mean square over the sets.
+    """How far beyond the noise of measuring them chosen sets were from the model that chose them: a TVD, the mean of the sets.
 
-    `chosen` has for each its measurement and what the model said of it. The square of a measured distance (L1) is that of the
-    noise more than that of the true one. DP: post-processing.
+    `chosen` has for each its measurement and what the model said of it. Of a distance D and the expected norm N of the noise it
+    is what `candidate_scores` compares, D - N. The square of a measured distance (L1) is that of the noise more than that of
+    the true one. DP: post-processing.
     """
-    squares = []
+    beyond = []
     for m, expected in chosen:
-        distance, noise = float(np.abs(m.counts - expected).sum()), expected_noise(m.deviation, m.counts.size)
-        squares.append((distance**2 - noise**2) / (2 * float(expected.sum())) ** 2)
-    return math.sqrt(max(float(np.mean(squares)), 0.0))
+        measured, noise = float(np.abs(m.counts - expected).sum()), expected_noise(m.deviation, m.counts.size)
+        distance = math.sqrt(max(measured**2 - noise**2, 0.0))
+        beyond.append(max(distance - noise, 0.0) / (2 * float(expected.sum())))
+    return float(np.mean(beyond))
 
 
 def candidate_sets(settings: AdaptiveCliques, sizes: Sequence[int]) -> tuple[Clique, ...]:

@@ -83,8 +83,9 @@ _OF_COLUMN, _OF_SETS = 0.7, 0.03
 _CHANCE = 1.5 * 2 * math.sqrt(math.pi / 2 - 1)
 # How far a pair that was not chosen is, in the noise of measuring it.
 _UNCHOSEN = 0.55
-# How far it is, in what the sets that rounds chose last were from the model.
-_LEFT = 0.4
+# How far it is, in what the sets that rounds chose last were beyond their noise; of a smaller share of all pairs than `_MANY`
+# that were chosen less, by the root of the share, as the few strongest of many say little of the others.
+_LEFT, _MANY = 0.4, 0.1
 # Of the records whose value was measured as one with others, how many count as misplaced.
 _MISPLACED = 0.25
 _WEAK = "; an epsilon above 10, which would do as much, protects weakly"
@@ -132,7 +133,7 @@ def release_verdict(
     unchosen, left = dict[tuple[str, ...], float](), set[tuple[str, ...]]()
     of_pair = statistics.median(deviations[2]) if 2 in deviations else facts.lone
     if settings is not None and settings.selects(len(configuration.attributes)) and of_pair is not None:
-        pairs = unchosen_errors(distances, counts, of_pair, facts.misfit or 0.0)
+        pairs = unchosen_errors(distances, counts, of_pair, _left(bounds, counts, facts))
         unchosen = {pair: error for pair, error in pairs.items() if pair not in measured | large}
         by_noise = unchosen_errors(distances, counts, of_pair)
         left = {pair for pair, error in unchosen.items() if error > by_noise[pair]}
@@ -152,6 +153,12 @@ def release_verdict(
     reasons = dict.fromkeys(large, "too many cells") | dict.fromkeys(unchosen, "not chosen") | dict.fromkeys(measured)
     sets = tuple(_with_reason(one, reasons, configuration) for one in found.sets)
     return found.model_copy(update={"sets": sets})
+
+
+def _left(bounds: Sequence[MarginalBound], counts: Aggregates, facts: DrawFacts) -> float:
+    """How far pairs are that rounds had no share left for, by those that they chose last (`_LEFT`)."""
+    chosen, all_pairs = sum(len(bound.attributes) > 1 for bound in bounds), math.comb(len(counts.domain.names), 2)
+    return _LEFT * min(1.0, math.sqrt(chosen / all_pairs / _MANY)) * (facts.misfit or 0.0)
 
 
 def _with_choice_told(found: Verdict, unchosen: int, epsilon: float, *, is_one_measured: bool) -> Verdict:
@@ -279,15 +286,14 @@ def _smoothed(bound: MarginalBound, noise: float, share: float) -> float:
 
 
 def unchosen_errors(
-    distances: Mapping[tuple[str, ...], float], counts: Aggregates, deviation: float, misfit: float = 0.0
+    distances: Mapping[tuple[str, ...], float], counts: Aggregates, deviation: float, left: float = 0.0
 ) -> dict[tuple[str, ...], float]:
     """The expected distance of every pair, as if it had not been chosen, from the counts of its two columns.
 
     With the shares p_a and q_b of their values, N records and noise of a deviation s, a cell is off by what noise would have
     been in it, or by what independent columns have there, where this is less: sum_ab min(sqrt(2/pi) s, N p_a q_b) / (2 N).
-    Where rounds had no share left for pairs that are farther than that, those that they chose last say so: a pair that was
-    not chosen is a part (`_LEFT`) as far as they were. It is at most 2 e where all records except a share e have one value of a
-    column.
+    Where rounds had no share left for pairs that are farther than that, it is `left`, and at most 2 e where all records except
+    a share e have one value of a column.
     Besides, the rows and the records are each a draw of the same columns: with the variance v = N p_a q_b (1 - p_a)(1 - q_b)
     of a cell of independent ones, they are sum_ab min(sqrt(4 v/pi), 2 N p_a q_b) / (2 N) apart.
     """
@@ -298,7 +304,7 @@ def unchosen_errors(
         alone = [distances.get((name,)) for name in (one, other)]
         independent = np.outer(first, second)
         by_noise = _UNCHOSEN * float(np.minimum(noise, independent).sum()) / 2
-        together = max(by_noise, min(_LEFT * misfit, 2 * (1 - first.max()), 2 * (1 - second.max())))
+        together = max(by_noise, min(left, 2 * (1 - first.max()), 2 * (1 - second.max())))
         variances = np.outer(first * (1 - first), second * (1 - second)) / records
         chance = float(np.minimum(np.sqrt(4 / math.pi * variances), 2 * independent).sum()) / 2
         if None not in alone:

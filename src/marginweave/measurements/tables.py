@@ -218,8 +218,8 @@ class Marginals:
     them over these codes, and behind them known tables, after `make_consistent`; empty before.
     `pooled` are the drawn ones together with those of earlier releases, over the codes of `one_way` and `larger` and in their
     order; empty without any. `coarse` are drawn marginals with columns at a coarser level, beside `larger`, in no other.
-    `misfit` is how far the sets that rounds chose last were from the model that chose them (`counts.rounds.chosen_misfit`), a
-    TVD; None without rounds.
+    `misfit` is how far beyond their noise the sets that rounds chose last were from the model that chose them
+    (`counts.rounds.chosen_misfit`), a TVD; None without rounds.
     """
 
     domain: Domain
