@@ -185,8 +185,8 @@ class Release {
   }
 
   label(attribute, value) {
-    const { labels, undeclared } = this.attributes[attribute];
-    if (value >= labels.length) return undeclared === "found" && value === this.last(attribute) ? TEXT.undeclared : TEXT.missing;
+    const { labels, undeclared, gap } = this.attributes[attribute];
+    if (value >= labels.length) return undeclared === "found" && value === this.last(attribute) ? TEXT.undeclared : gap ?? TEXT.missing;
     return labels[value] === "" ? TEXT.empty : labels[value];
   }
 }

@@ -160,7 +160,7 @@ class Card {
 
   matches(value) {
     this.lower ??= this.about.labels.map((label) => label.toLowerCase());
-    return (this.lower[value] ?? TEXT.missing).includes(this.page.state.q.toLowerCase());
+    return (this.lower[value] ?? this.about.gap ?? TEXT.missing).includes(this.page.state.q.toLowerCase());
   }
 
   // Whether the search leaves it: by its name, its description, or one of its values.

@@ -7,7 +7,7 @@ import gzip
 import json
 import math
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 
 from marginweave.answers.cells import CellTable
 from marginweave.answers.intervals import Reach, count_ends
+from marginweave.configuration.attributes import Attribute
 from marginweave.configuration.columns import NumberColumn
+from marginweave.configuration.columns.base import NOT_RELEASED
 from marginweave.domain.zeros import excluded_codes, gaps_told_apart
 from marginweave.estimate.intervals import LEVEL, censored_bound
 from marginweave.publish.best import best_counts, best_records, tuple_intervals
@@ -78,6 +80,7 @@ def explorer_data(published: PublishedRelease, shown: ShownRecords) -> bytes:
                 if len(a.gaps) > 1 or a.name not in declared.missing_by_rule
                 else None,
                 "gaps": max(len(a.gaps), 1),
+                "gap": _gap(a, labels),
             }
             for a, name, labels, code in labelled
         ],
@@ -91,6 +94,13 @@ def explorer_data(published: PublishedRelease, shown: ShownRecords) -> bytes:
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
     content = b"".join([struct.pack("<I", len(text)), text, *(a.tobytes() for a in packed.values())])
     return gzip.compress(content, _EFFORT, mtime=0)
+
+
+def _gap(attribute: Attribute, labels: Sequence[str]) -> str | None:
+    """What the code behind those of values is, in the words of `marginweave table`; None: a cell without a value."""
+    if attribute.of_set:
+        return f"(not {labels[0]})"
+    return NOT_RELEASED if attribute.private else None
 
 
 def _edges(column: object) -> list[float] | None:

@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from marginweave.base.errors import StageError
 from marginweave.configuration.question import read_question
 from marginweave.publish import reader
-from marginweave.publish.explorer import explorer_data, render_explorer
+from marginweave.publish.explorer import _gap, explorer_data, render_explorer
 from marginweave.publish.reader import MOST_RECORDS, show_records
 from marginweave.released.statement import UndeclaredStatement
+from tests.support.configurations import BASE, PRIVATE, configuration
 from tests.support.published import measured_release, published, shown
 
 
@@ -150,6 +151,18 @@ def test_of_marginals_it_has_what_query_answers() -> None:
             merged += answer.noise_sd is None
             assert (answer.noise_sd is None) == (k > 0 and arrays[f"variance-{k}"][start + i] == 0)
     assert merged
+
+
+def test_what_lies_behind_the_values_has_the_words_of_tables() -> None:
+    """A record that does not hold a value of a set may hold others, and what was not released is no gap of the table."""
+    columns = {
+        "signs": {"type": "set", "values": ["a", "b"], "max_values": 2},
+        "town": PRIVATE,
+        "sex": BASE["columns"]["sex"],
+    }
+    config = configuration(columns=columns, aggregate={"method": "marginals"})
+    words = {a.name: _gap(a, a.labels) for a in config.attributes}
+    assert words == {"signs=a": "(not a)", "signs=b": "(not b)", "town": "(not released)", "sex": None}
 
 
 def test_of_many_cells_the_smaller_tables_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
