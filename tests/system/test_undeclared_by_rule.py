@@ -78,7 +78,8 @@ def test_what_cannot_be_read_is_counted_as_such_where_the_column_applies(
     assert cells["kept"]
     assert abs(cells["count"] - 150) < NEAR
     assert stated["verdict"]["publication"] == "not for publication"
-    assert any(f"of {name} were not among the declared values" in text for text in stated["verdict"]["says"])
+    (said,) = (text for text in stated["verdict"]["says"] if f"of {name} were not among the declared values" in text)
+    assert "A cell that is missing where a rule of `structure` wants a value is one of these." in said
     counts = release.query(by=["work", name]).set_index(["work", name]).estimate
     values = {str(label): float(number) for label, number in counts.loc["yes"].items()}
     truth = {"s": 90, "t": 180, "[0, 20)": 90, "[20, 40)": 180, "[40, 80]": 0}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
+from marginweave.configuration.release import Configuration
 from marginweave.configuration.values import listed
 from marginweave.measurements.combinations import Aggregates
+from marginweave.released.statement import MISSING_BY_RULE
 from marginweave.released.verdict import Publication, Verdict
 
 _SOME, _MUCH = 0.01, 0.10
@@ -33,11 +35,7 @@ _WORSE: Mapping[Publication, Publication] = {
 
 
 def with_undeclared(
-    verdict: Verdict,
-    counts: Aggregates,
-    called: Mapping[str, str],
-    uncounted: Sequence[str] = (),
-    uncounted_gaps: Sequence[str] = (),
+    verdict: Verdict, counts: Aggregates, called: Mapping[str, str], configuration: Configuration
 ) -> Verdict:
     """The verdict with a sentence for each column with such cells, and one each for sets and columns where nobody counts them.
 
@@ -50,8 +48,10 @@ def with_undeclared(
     if least >= _SOME:
         fit = "not for publication" if least >= _MUCH else _WORSE[fit]
     for cells in found:
-        says.append(f"{cells.words(counts.record_count, called.get(cells.name, cells.name))}.")
-    for names, sentence in ((uncounted, _UNCOUNTED), (uncounted_gaps, _UNCOUNTED_GAPS)):
+        among = MISSING_BY_RULE if cells.name in configuration.missing_by_rule else ""
+        says.append(f"{cells.words(counts.record_count, called.get(cells.name, cells.name))}.{among}")
+    uncounted = ((configuration.uncounted_sets, _UNCOUNTED), (configuration.uncounted_gaps, _UNCOUNTED_GAPS))
+    for names, sentence in uncounted:
         if names:
             says.append(sentence.format(names=listed([called.get(name, name) for name in names])))
     advice = list[str]()

@@ -145,7 +145,7 @@ def release_verdict(
     found = verdict(errors, deviations, float(counts.record_count), columns, epsilon, titled, large=large, left=left)
     would_choose = settings is not None and configuration.rows is None and counts.record_count < _FEW_ROWS
     more_advice = (_SAY_ROWS,) if would_choose and found.advice else ()
-    found = with_undeclared(found, counts, titled, configuration.uncounted_sets, configuration.uncounted_gaps)
+    found = with_undeclared(found, counts, titled, configuration)
     made_up = tuple(_made_up(configuration))
     found = found.model_copy(update={"says": (*made_up, *found.says), "advice": (*found.advice, *more_advice)})
     if unchosen:

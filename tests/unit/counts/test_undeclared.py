@@ -155,14 +155,14 @@ def test_the_verdict_follows_the_lower_end(low: int, before: Publication, after:
     domain = Domain(names=("region",), labels=(("north",),), undeclared=(replace(CELLS, low=low),))
     counts = Aggregates(domain=domain, record_count=4000, record_deviation=1.0, levels=(), noise=())
     verdict = Verdict(publication=before, says=("Good for: x.",), advice=(), lengths=(), sets=())
-    found = with_undeclared(verdict, counts, {"region": "region (Where)"})
+    found = with_undeclared(verdict, counts, {"region": "region (Where)"}, configuration())
     assert (found.publication, found.says[1:]) == (after, ("Good for: x.",))
     assert found.says[0].startswith("About 30 % (")
     assert found.says[0].endswith(" to 31) of region (Where) were not among the declared values.")
     (advice,) = found.advice
     assert advice.startswith("What was not among the declared values is known to you alone")
     told = Domain(names=("region",), labels=(("north",),), undeclared=(replace(CELLS, found=False, kept=False),))
-    assert with_undeclared(verdict, replace(counts, domain=told), {}) == verdict
+    assert with_undeclared(verdict, replace(counts, domain=told), {}, configuration()) == verdict
 
 
 def test_where_counts_are_known_nobody_is_told_to_declare_what_they_deny() -> None:
@@ -171,15 +171,16 @@ def test_where_counts_are_known_nobody_is_told_to_declare_what_they_deny() -> No
     domain = Domain(names=("region", "sex"), labels=(("north",), ("f", "m")), undeclared=cells)
     counts = Aggregates(domain=domain, record_count=4000, record_deviation=1.0, levels=(), noise=())
     verdict = Verdict(publication="good", says=(), advice=("More rows.",), lengths=(), sets=())
-    declare, look, rows = with_undeclared(verdict, counts, {}).advice
+    declare, look, rows = with_undeclared(verdict, counts, {}, configuration()).advice
     assert declare.startswith("What was not among the declared values")
     assert look.startswith("The known counts of sex have no cell")
     of_set = Domain(names=("region",), labels=(("north",),), undeclared=(replace(CELLS, kept=False, of_set=True),))
-    (declare,) = with_undeclared(verdict.model_copy(update={"advice": ()}), replace(counts, domain=of_set), {}).advice
+    bare, counted = verdict.model_copy(update={"advice": ()}), replace(counts, domain=of_set)
+    (declare,) = with_undeclared(bare, counted, {}, configuration()).advice
     assert declare.startswith("What was not among the declared values")
     assert rows == "More rows."
     alone = replace(domain, undeclared=cells[1:])
-    assert with_undeclared(verdict, replace(counts, domain=alone), {}).advice == (look, "More rows.")
+    assert with_undeclared(verdict, replace(counts, domain=alone), {}, configuration()).advice == (look, "More rows.")
 
 
 def test_what_k_tuples_do_not_count_of_sets_is_said_before_and_after() -> None:
@@ -193,7 +194,7 @@ def test_what_k_tuples_do_not_count_of_sets_is_said_before_and_after() -> None:
     for method, uncounted in (("k-tuples", ("signs",)), ("marginals", ())):
         declared = configuration(columns=columns, aggregate={"method": method})
         assert declared.uncounted_sets == uncounted
-        found = with_undeclared(verdict, counts, {"signs": "signs (Symptoms)"}, declared.uncounted_sets)
+        found = with_undeclared(verdict, counts, {"signs": "signs (Symptoms)"}, declared)
         assert [says.split(" that is")[0] for says in found.says] == [
             "How many records hold a value of signs (Symptoms)" for _ in uncounted
         ]
@@ -232,7 +233,7 @@ def test_what_k_tuples_do_not_count_of_gaps_is_said_before_and_after(
     assert ("grade" in config.undeclared) == (not uncounted)
     counts = Aggregates(domain=_domain(config), record_count=400, record_deviation=1.0, levels=(), noise=())
     verdict = Verdict(publication="good", says=(), advice=(), lengths=(), sets=())
-    found = with_undeclared(verdict, counts, {}, config.uncounted_sets, config.uncounted_gaps)
+    found = with_undeclared(verdict, counts, {}, config)
     assert [says.split(" where")[0] for says in found.says] == [
         "How many records lack a value of grade" for _ in uncounted
     ]
