@@ -41,6 +41,7 @@ from marginweave.answers.tables import FEWEST, NoisyTables, Part
 from marginweave.base.arrays import Floats, Integers
 from marginweave.base.progress import told_as
 from marginweave.configuration.synthesis import MixtureSynthesis
+from marginweave.counts.rounds import beyond_noise
 from marginweave.estimate.mixture.blocks import Block
 from marginweave.estimate.mixture.draws import expected_counts
 from marginweave.estimate.mixture.fit import fit_mixture
@@ -282,19 +283,12 @@ def misfit(
 
 
 def _distance(chosen: Sequence[Measurement], fitted: Mixture) -> dict[str, float]:
-    """The noise of a cell of chosen sets, and the mean of (D - N) k over sqrt(2/pi), both as shares of the records.
-
-    The square of a measured distance (L1) is that of the noise more than that of the true one.
-    """
-    beyond = list[float]()
-    for m in chosen:
-        residual = m.counts - expected_counts(m, fitted.marginal(m.attributes), fitted.total)
-        noise = math.sqrt(2 / math.pi) * m.deviation * m.counts.size
-        distance = math.sqrt(max(float(np.abs(residual).sum()) ** 2 - noise**2, 0.0))
-        beyond.append(max(distance - noise, 0.0) * len(m.attributes) / math.sqrt(2 / math.pi))
+    """The noise of a cell of chosen sets, and the mean of (D - N) k over sqrt(2/pi), both as shares of the records."""
+    expected = [expected_counts(m, fitted.marginal(m.attributes), fitted.total) for m in chosen]
+    beyond = [len(m.attributes) * beyond_noise(m, one) for m, one in zip(chosen, expected, strict=True)]
     return {
         "sigma": float(np.median([m.deviation for m in chosen])) / fitted.total,
-        "beyond": float(np.mean(beyond)) / fitted.total,
+        "beyond": float(np.mean(beyond)) / math.sqrt(2 / math.pi) / fitted.total,
     }
 
 

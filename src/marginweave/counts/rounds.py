@@ -108,19 +108,23 @@ def _mean(group: Sequence[Measurement]) -> Measurement:
     return replace(group[0], counts=counts, deviation=float(weights.sum() ** -0.5))
 
 
-def chosen_misfit(chosen: Sequence[tuple[Measurement, NDArray[np.float64]]]) -> float:
-    """How far beyond the noise of measuring them chosen sets were from the model that chose them: a TVD, the mean of the sets.
+def beyond_noise(m: Measurement, expected: NDArray[np.float64]) -> float:
+    """How far beyond the noise of measuring it a set was from what a model `expected` of it, in records (L1).
 
-    `chosen` has for each its measurement and what the model said of it. Of a distance D and the expected norm N of the noise it
-    is what `candidate_scores` compares, D - N. The square of a measured distance (L1) is that of the noise more than that of
-    the true one. DP: post-processing.
+    Of a distance D and the expected norm N of the noise it is what `candidate_scores` compares, D - N, and at least 0. The
+    square of a measured distance is that of the noise more than that of the true one. DP: post-processing.
     """
-    beyond = []
-    for m, expected in chosen:
-        measured, noise = float(np.abs(m.counts - expected).sum()), expected_noise(m.deviation, m.counts.size)
-        distance = math.sqrt(max(measured**2 - noise**2, 0.0))
-        beyond.append(max(distance - noise, 0.0) / (2 * float(expected.sum())))
-    return float(np.mean(beyond))
+    measured = float(np.abs(m.counts - expected).sum())
+    noise = expected_noise(m.deviation, m.counts.size)
+    return max(math.sqrt(max(measured**2 - noise**2, 0.0)) - noise, 0.0)
+
+
+def chosen_misfit(chosen: Sequence[tuple[Measurement, NDArray[np.float64]]]) -> float:
+    """How far beyond their noise chosen sets were from the model that chose them: a TVD, the mean of the sets.
+
+    `chosen` has for each its measurement and what the model said of it. DP: post-processing.
+    """
+    return float(np.mean([beyond_noise(m, expected) / (2 * float(expected.sum())) for m, expected in chosen]))
 
 
 def candidate_sets(settings: AdaptiveCliques, sizes: Sequence[int]) -> tuple[Clique, ...]:
